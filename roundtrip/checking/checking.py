@@ -2,8 +2,8 @@
 
 During a deploy a call may be at any of its rounds, so each round is a check of its own. The new code receives the
 journal that the old code wrote, with answers pinned to their recorded wording, and the answers that came next. The
-runtime decides which of them count. Questions that come back are answered as recorded, until the
-call goes on in another way; that way must be the recorded one.
+runtime decides which of them count. If it asks an answered question again, the check gives the recorded answer again.
+The first leg that asks other questions, or none, must match the record.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,12 +106,12 @@ class _Check:
         """Check the call from its beginning, and from each of its rounds."""
         call, rounds = self._call, self._rounds
         if not rounds and call.ending is RoundEnding.UNKNOWN and not call.reached_body:
-            raise NotReplayable("it ended before its first question, in a way that does not show its questions")
+            raise NotReplayable("it ended before its first question, so its questions are not known")
         for done in range(len(rounds) + 1):
             if done == len(rounds) and call.asked_by_body is None and call.ending is RoundEnding.WAITS:
                 await self._check_waiting(rounds[-1])
             elif done:
-                # The answers to the last of them arrive.
+                # Play the leg that brings the answers of the last of these rounds.
                 last = rounds[done - 1]
                 await self._check_after(done, self._journal(last, done - 1), [*last.answers.values()])
             else:
@@ -121,10 +121,10 @@ class _Check:
             return
         if rounds:
             await self._check_after(len(rounds), self._journal(by_body, len(rounds)), ())
-        self._note(f"from round {by_body.number} on the body asks, which is not run: only its parameters were checked")
+        self._note(f"the body asks from round {by_body.number} on, and was not run: only its parameters were checked")
 
     async def _check_after(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> None:
-        """Compare the way that the call goes on after some rounds with the recorded way."""
+        """Compare the turn of the call after some rounds with the recorded turn."""
         played = await self._go_on(done, journal, answers)
         if played is None:
             return
@@ -150,7 +150,7 @@ class _Check:
         self._diverge(round_.number, Turn("asks", tuple(round_.questions.values())), played)
 
     async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed | None:
-        """Play legs until no answered question comes back; None if one comes back in spite of its answer."""
+        """Play legs until no answered question is asked again; return None if an answer no longer settles its own."""
         known = self._answers(done)
         expected = frozenset[str](self._rounds[done].questions if done < len(self._rounds) else ())
         given: set[str] = set()
@@ -158,9 +158,9 @@ class _Check:
         while True:
             played = await self._stage.leg(self._call, journal, answers)
             if played.unseen is not None:
-                self._note(f"{played.unseen} is hidden from the check, as it has no principal")
+                self._note(f"{played.unseen} is hidden from the check, which calls without a principal")
             if played.end is End.ASKS and not played.questions and not named:
-                # A body that runs exactly once waits for one more leg, which brings no answers.
+                # The empty round of a tool that runs exactly once: the next leg brings no answers.
                 named, journal, answers = True, played.journal, ()
                 continue
             back = [
@@ -207,7 +207,7 @@ class _Check:
         self._checked.note_divergence(Divergence(number, expected, actual))
 
     def _same_round(self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]) -> bool:
-        """Return True if the same names are asked; changes of wording show when the answers arrive."""
+        """Return True if the same names are asked; a changed wording is found when the answers arrive."""
         missing = {question.key: question for question in expected}
         extra: list[PendingQuestion] = []
         for waiting in actual:
@@ -217,7 +217,7 @@ class _Check:
             else:
                 extra.append(waiting)
         for waiting in extra:
-            # Under another name: the next round shows if answers find it.
+            # Asked under another name: the next check shows if its answer still counts.
             same = [key for key, question in missing.items() if question.digests == _digests(waiting)]
             if not same:
                 return all(question.reason is Reason.INVALID for question in expected)
@@ -243,7 +243,7 @@ class _Check:
         return next((recorded[name] for name in names if name in recorded), None)
 
     def _answers(self, done: int) -> dict[str, Answer]:
-        """Return the answers of some rounds that counted."""
+        """Return the answers that counted in the first `done` rounds."""
         rounds = self._rounds[:done]
         return {key: answer for round_ in rounds for key, answer in round_.answers.items() if answer.how == "taken"}
 

@@ -1,4 +1,4 @@
-"""Write JSON values and calls as Python source, in the layout of formatters; every text stays inside its quotes."""
+"""Write JSON values and calls as Python source, laid out as by a formatter, with every text escaped."""
 
 import math
 import unicodedata
@@ -28,7 +28,7 @@ def assignment(name: str, value: object) -> str:
 
 
 def invocation(before: str, arguments: Sequence[str], *, indent: str = "") -> str:
-    """Write a call, with its arguments on lines of their own if one line is too short."""
+    """Write a call on one line, or with its arguments on lines of their own if one line is too short."""
     together = ", ".join(arguments)
     if is_short(line := f"{indent}{before}({together})"):
         return line
@@ -101,7 +101,7 @@ def _flat(value: object) -> str:
 
 
 def _text(text: str) -> str:
-    # After a double quote, repr() quotes with single ones. It escapes whatever is not printable.
+    # The added double quote makes repr() use single quotes around the text. It escapes all that is not printable.
     inner = repr('"' + text)[2:-1]
     if text.count('"') > text.count("'"):
         return f"'{inner}'"

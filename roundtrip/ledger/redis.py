@@ -14,10 +14,10 @@ __all__ = ["RedisLedger"]
 
 _RETRY_SECONDS: Final = 0.5
 _QUIET_SECONDS: Final = 15.0
-"""Time of silence after which Redis is asked for a sign of life, while a leg waits."""
+"""Silence after which a waiting leg pings Redis."""
 
-# A script is atomic, and reads the clock of the one server that all instances share. Its state machine is the table.
-# Notes are the fields of an entry whose names begin with a colon; an entry has five others, and its result.
+# A script is atomic, and reads the clock of the Redis server, which all instances share. Its transitions come from
+# `ENTRY_MACHINE`. An entry has five fields, later its result, and its notes, whose names begin with a colon.
 _ENTRY: Final = f"""
 local target = {{{",".join(f"['{state} {event}']='{end}'" for (state, event), end in ENTRY_MACHINE.targets.items())}}}
 local t = redis.call('TIME')
@@ -39,7 +39,7 @@ local claimed = (is_free or e[2] == holder) and target[state .. ' ' .. event]
 if not claimed then return {state, e[5], e[6], e[4] - now} end
 local epoch = e[3]
 if is_free then epoch = string.format('%.0f', math.max((e[3] or 0) + 1, t[1] * 1000000 + t[2])) end
--- First, as Redis rejects it where its memory is full, unless the script has written already.
+-- Before all other writes: Redis with full memory rejects it only as the first write of a script.
 redis.call('HSET', KEYS[1], 'state', claimed, 'holder', holder, 'epoch', epoch, 'digest', digest, 'lapses', now + lease)
 if is_free then redis.call('HDEL', KEYS[1], 'result') end
 redis.call('PEXPIRE', KEYS[1], keep)
@@ -81,17 +81,18 @@ return 1
 class RedisLedger:
     """Ledger in Redis or Valkey, for all instances that reach it.
 
-    The server must not evict entries (`maxmemory-policy noeviction`), and its replicas must not lag behind in a
-    failover that matters: a lost entry prevents no second run.
+    Redis must not evict entries (`maxmemory-policy noeviction`). If an entry is lost, for example in a failover to a
+    replica that lags behind, its body can run again.
 
     Args:
         url: Such as `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`.
-        prefix: Begins all keys, which have the form `PREFIX:{CALL}`: all of one call are in one slot of a cluster.
+        prefix: The first part of all keys. They have the form `PREFIX:{CALL}`, so the keys of a call share one slot of
+            a cluster.
             `PREFIX:ledger` is the channel on which results and releases are announced.
         timeout: Seconds that one request may take, with connecting.
-        cluster: Treat the URL as that of any node of a cluster.
-        system: The sleep between two attempts to listen to the channel.
-        **options: Those of redis-py's connections, as `redis.asyncio.Redis.from_url` takes them.
+        cluster: True if the URL is that of a node of a cluster.
+        system: Provides the sleep between two attempts to listen to the channel.
+        **options: Options of redis-py's connections, as `redis.asyncio.Redis.from_url` takes them.
 
     Raises:
         ImportError: redis-py is not installed.
@@ -130,7 +131,7 @@ class RedisLedger:
         tentative: bool = False,
         account: str | None = None,
     ) -> ClaimAnswer:
-        """Implement `Ledger.claim`. Accounts need no shares: Redis bounds the ledger."""
+        """Implement `Ledger.claim`. It ignores `account`, because Redis limits its own memory."""
         del account
         event = EntryEvent.HOLD if tentative else EntryEvent.START
         args = [answers_digest, holder, _ms(lease), _ms(keep), event.value, "1" if rerun else "0"]
@@ -189,7 +190,7 @@ class RedisLedger:
         return bool(await self._run(_WRITE, key, [event.value, holder, fence, *times, channel, *field]))
 
     async def _announce_changes(self, wake_all: Callable[[], None]) -> None:
-        """Listen to the announcements of all instances, and have the waiting legs look where they are named."""
+        """Listen to the announcements of all instances, and wake the legs that wait for the announced entries."""
         while True:
             with suppress(RedisDown):
                 async with self._connections.subscribed(self._channel, quiet=_QUIET_SECONDS) as messages:
@@ -226,7 +227,7 @@ def _claim(answer: Any) -> ClaimAnswer | None:
         }
         return ClaimAnswer(ClaimStatus.GRANTED, _text(digest), notes=notes, epoch=int(epoch))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise LedgerDown("the ledger on Redis cannot be used: it holds an entry that no ledger wrote") from error
+        raise LedgerDown("the ledger on Redis cannot be used: an entry has an unknown format") from error
 
 
 def _text(data: bytes) -> str:

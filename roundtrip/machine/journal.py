@@ -84,14 +84,14 @@ class Computed:
 class Journal:
     """Memory of one call, written by each leg that ends with questions.
 
-    `born`, `deadline`, `end` and `written` are seconds since the epoch. The deadline is that of the awaited leg; no leg
-    of the call can come after its end. `recover` says for how many seconds after a deadline its answers may fill in a
-    new call. The build that began the call sets both, and no other build changes them.
-    `fingerprint` is the plan's and `build` the application's, both of the leg that wrote it. `authored` is the
+    `born`, `deadline`, `end` and `written` are seconds since the epoch. The next leg must arrive before `deadline`, and
+    every leg before `end`. For `recover` seconds after `deadline`, the answers may become the defaults of a new call.
+    The build that began the call sets `end` and `recover`, and no other build changes them.
+    `fingerprint` identifies the plan of the leg that wrote the journal, and `build` its application. `authored` is the
     `request_state` of an author who asks by hand.
-    `traceparent` names the span of the leg that wrote it, where there was one, in the words of W3C Trace Context.
-    `seeds` are accepted answers of an expired call that this one takes the place of: its questions show them as
-    defaults, and they answer nothing. `origin` is the call for which the pins are made, where that is the expired one.
+    `traceparent` names the span of the leg that wrote the journal, if it had one, as W3C Trace Context does.
+    `seeds` are accepted answers of an expired call that this call replaces. Its questions show them as defaults; they
+    do not count as answers. `origin` is the expired call, if the pins were made for it.
     """
 
     call_id: str

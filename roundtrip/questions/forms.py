@@ -1,7 +1,7 @@
-"""Render schemas as forms of the protocol, and parse answers into values.
+"""Render schemas as forms of the protocol, parse answers into values, and say why an answer is invalid.
 
 The protocol's forms are flat objects of strings, numbers, booleans and enums, without nesting, `$ref` or null
-(F1-F4). Pydantic renders much more. This module flattens its schemas, or rejects a field by name.
+(F1-F4 in specs/protocol.md). Pydantic renders much more. This module flattens its schemas, or rejects a field by name.
 A form leaves out the rules that it cannot express (a pattern, an exclusive bound); they still hold for the answer.
 """
 

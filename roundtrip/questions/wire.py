@@ -111,7 +111,7 @@ class Question(ABC):
 
     @abstractmethod
     def restore(self, action: Action, data: Any) -> Outcome:
-        """Return the outcome that `read` returned on an earlier leg, or that of a value that stands in for an answer.
+        """Return the outcome of data from an earlier `read`, or from `plain`.
 
         Raises:
             AnswerInvalid: The data does not fit the question.
@@ -119,7 +119,7 @@ class Question(ABC):
 
     @abstractmethod
     def plain(self, value: Any) -> Any:
-        """Return the JSON form, as `restore` reads it, of a value that stands in for an answer."""
+        """Return a value as JSON that `restore` reads: a page's answer, or a value used in place of an answer."""
 
     def require(self, key: str, capabilities: ClientCapabilities | None) -> None:
         """Raise CapabilityMissing unless the client declared that it can answer (S6)."""
@@ -180,7 +180,7 @@ class FormQuestion(Question):
     @override
     def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:
         shows = declared.elicitation
-        # A bare `elicitation: {}` is from before there were modes, and means forms.
+        # A bare `elicitation: {}` is older than modes, and means forms.
         if shows is not None and (shows.form is not None or shows.url is None):
             return None
         needed = ElicitationCapability(form=FormElicitationCapability())
@@ -188,7 +188,7 @@ class FormQuestion(Question):
 
 
 class UrlQuestion(Question):
-    """Page for the user (`elicitation/create` in URL mode). Agreeing to go there is not yet the answer."""
+    """Page for the user (`elicitation/create` in URL mode). If it has a `done`, consent is not the answer."""
 
     __slots__ = ("done", "elicitation_id", "url", "wait")
 
@@ -219,7 +219,7 @@ class UrlQuestion(Question):
         try:
             return Outcome(True if data is None else _values_of(self.done).validate_python(data), action)
         except ValidationError as error:
-            raise AnswerInvalid("it is not what the page yields") from error
+            raise AnswerInvalid("it is not of the type that `done` returns") from error
 
     @override
     def plain(self, value: Any) -> Any:
@@ -328,7 +328,7 @@ def with_complaint(text: str, complaint: str | None) -> str:
 
 @lru_cache(maxsize=256)
 def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
-    """Return the adapter of the values of `done`, by its return annotation."""
+    """Return the adapter for the values that `done` returns, by its annotation."""
     try:
         returns = typing.get_type_hints(done).get("return", Any) if done is not None else bool
     except (NameError, TypeError):
@@ -338,25 +338,25 @@ def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
 
 @dataclass(slots=True)
 class PendingQuestion:
-    """Question that has no answer yet, as it will be asked and as the journal will note it."""
+    """Question without an answer, with everything that asking it and its entry in the journal need."""
 
     key: str
     question: Question
     asked: Asked
     reason: Reason = Reason.NEW
     changed: tuple[str, ...] = ()
-    """The differences from the wording that was answered, or at least shown."""
+    """The parts that differ from the wording that the user answered or, without an answer, saw."""
     former: str | None = None
     """The name under which an answer to it is known."""
     complaint: str | None = None
     consented: bool = False
-    """True if the user agreed to go to the page, and may be done there by now."""
+    """True if the user agreed to visit the page, and may have finished there."""
     decisive: bool = False
-    """True if a user who declines this ends the call, as a consumer needs the bare value."""
+    """True if declining it ends the call, because a consumer needs the bare value."""
     lost: tuple[str, ...] = ()
     """The change of wording to which an answer was lost."""
     guess: Any = NOTHING
-    """An answer that has come, and has to be counted before it is read."""
+    """An answer that arrived, and must be counted as a guess before it is read."""
     seed: Any = None
     """Its answer in an expired call, or an invalid one in this call. The form shows it as defaults."""
 

@@ -41,7 +41,7 @@ logger = logging.getLogger("roundtrip")
 LEASE_SECONDS = 30.0
 """Time after which a silent process counts as dead. A process renews its claims three times as often."""
 PATIENCE_SECONDS = 20.0
-"""Time to wait for another instance that runs the call, before the client is told to come back."""
+"""Time to wait for another leg that has the claim, before the client gets `StillRunning`."""
 MAX_RESULT_CHARS = 16 * 1024 * 1024
 MAX_NOTED_CHARS = 1024 * 1024
 """Limit of the notes of a call. Each leg with other answers adds its own, and each claim reads them all."""
@@ -50,7 +50,7 @@ SETTLE_SECONDS: Final = 300.0
 _HOLDER_BYTES: Final = 12
 _NAME_BYTES: Final = 16
 _SEALED_PREFIX: Final = "s1."
-"""Begins sealed text in a ledger. JSON begins otherwise."""
+"""The prefix of sealed text in a ledger. JSON cannot begin with it."""
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _MAX_PAUSE_SECONDS: Final = 5.0
 
@@ -72,7 +72,7 @@ class LedgerClaim:
     sealer: Sealer | None = None
     """Seals results and notes; None without keys, or if they never leave the memory of this process."""
     account: str | None = None
-    """The owner of the entry, in a ledger with little room."""
+    """The caller or tool that the entry counts for, in a ledger that limits the room of each."""
     system: System = SYSTEM
     _holder: str = ""
     _epoch: int = 0
@@ -103,11 +103,11 @@ class LedgerClaim:
 
         Args:
             terms: The digest of the client's answers.
-            at_once: True if the body runs first, and needs no second claim.
+            at_once: True if the body is the first thing that runs, so that one claim is enough.
 
         Raises:
-            StillRunning: Another instance ran the call until the patience ended.
-            OutcomeUnknown: Another instance ran the call, and its outcome is not known.
+            StillRunning: Another leg still has the claim at the end of the wait.
+            OutcomeUnknown: The body of the call has begun, and its outcome is not known.
             CallHasEnded: The call has ended, with other answers.
             LedgerUnavailable: The ledger is down, or no key of this server opens its entry.
             Exception: The error of the earlier run.
@@ -117,7 +117,7 @@ class LedgerClaim:
             answer = await self._claim_in_turn()
         except LedgerDown as error:
             logger.error("%s", error)
-            # The ledger may have granted the claim all the same, and others would wait for this leg.
+            # The ledger may have granted the claim before it failed. Other legs would wait for this one.
             self._release_later()
             raise LedgerUnavailable(self.owner) from error
         except BaseException:
@@ -165,7 +165,7 @@ class LedgerClaim:
         self._is_firm = True
 
     def noted(self) -> Mapping[int, Mapping[str, Any]]:
-        """Return the values that an earlier run of this very leg has computed, by their revision."""
+        """Return the values that an earlier run of the same leg has computed, by their revision."""
         return self._noted
 
     @contextmanager
@@ -173,7 +173,7 @@ class LedgerClaim:
         """Surround the work of the leg, and cancel it when another leg has taken the call over.
 
         Raises:
-            CallTakenOver: Another leg has.
+            CallTakenOver: Another leg has taken the call over.
         """
         with anyio.CancelScope() as self._scope:
             try:
@@ -186,7 +186,7 @@ class LedgerClaim:
             raise CallTakenOver(self.owner)
 
     async def require_held(self) -> None:
-        """Ask the ledger for the claim, if it was silent for long enough to lose it.
+        """Renew the claim, if the ledger last confirmed it more than half a lease ago.
 
         Raises:
             CallTakenOver: Another leg has taken the call over.
@@ -195,12 +195,12 @@ class LedgerClaim:
             await self.renew()
 
     async def note(self, noted: NotedValue) -> None:
-        """Keep a computed value. If the ledger cannot, the log tells, and the value stands.
+        """Save a computed value in the ledger. If that fails, log it: the leg still uses the value.
 
         Raises:
             CallTakenOver: Another leg has taken the call over.
         """
-        with _reported(self.owner, "keep what it computed"):
+        with _reported(self.owner, "save a computed value"):
             digest = hashlib.blake2b(
                 f"{noted.revision}/{noted.key}".encode("utf-8", "surrogatepass"), digest_size=_NAME_BYTES
             )
@@ -208,7 +208,7 @@ class LedgerClaim:
             text = self._seal(json.dumps([noted.revision, noted.key, noted.value]), name)
             self._free_chars -= len(name) + len(text)
             if self._free_chars < 0:
-                logger.warning("%s does not keep what it computed: too much has been noted for its call", self.owner)
+                logger.warning("%s could not save a computed value: its call has saved too many", self.owner)
                 return
             await self._write_held(
                 lambda: self.ledger.note(self.call_id, name, text, holder=self._holder, epoch=self._epoch)
@@ -216,23 +216,23 @@ class LedgerClaim:
 
     async def settle(self, value: Any) -> None:
         """Record the body's result."""
-        await self._settle(lambda: _result_text(value), "keep its result")
+        await self._settle(lambda: _result_text(value), "save its result")
 
     async def fail(self, error: Exception) -> None:
         """Record the body's error."""
-        await self._settle(lambda: _failure_text(self.tool, error), "keep how it failed")
+        await self._settle(lambda: _failure_text(self.tool, error), "save its error")
 
     async def lose(self) -> None:
         """Record that the outcome of the body will never be known."""
-        await self._settle(lambda: None, "keep that its outcome is unknown")
+        await self._settle(lambda: None, "save that its outcome is unknown")
 
     async def release(self) -> None:
-        """Give the claim back."""
+        """Release the claim."""
         self._stop_renewals()
         try:
             await self.ledger.release(self.call_id, holder=self._holder)
         except LedgerDown as error:
-            logger.error("%s could not take its claim back, and tries again: %s", self.owner, error)
+            logger.error("%s could not release its claim, and tries again: %s", self.owner, error)
             self._release_later()
         except BaseException:
             # Cancelled, perhaps before the ledger had received it.
@@ -245,7 +245,7 @@ class LedgerClaim:
         Raises:
             CallTakenOver: Another leg has taken the call over.
         """
-        with _reported(self.owner, "say that it still runs"):
+        with _reported(self.owner, "renew its claim"):
             await self._write_held(
                 lambda: self.ledger.renew(self.call_id, holder=self._holder, epoch=self._epoch, lease=LEASE_SECONDS)
             )
@@ -296,7 +296,7 @@ class LedgerClaim:
                 self._noted.setdefault(revision, {})[key] = value
 
     def _seal(self, text: str, use: str) -> str:
-        """Return a text as the ledger keeps it, bound to one use in this call."""
+        """Return the stored form of a text: sealed for one use in this call, if the server has keys."""
         if self.sealer is None:
             return text
         return _SEALED_PREFIX + to_text(self.sealer.seal(text.encode("utf-8", "surrogatepass"), self._bound(use)))
@@ -333,7 +333,7 @@ class LedgerClaim:
         """Claim the call as soon as no other leg has the claim.
 
         Raises:
-            StillRunning: Another leg had it until the patience ended.
+            StillRunning: Another leg still has it at the end of the wait.
         """
         ends = anyio.current_time() + PATIENCE_SECONDS
         while (answer := await self._claim(tentative=not self._is_firm)).status is ClaimStatus.RUNNING:
@@ -342,7 +342,7 @@ class LedgerClaim:
                 # Released, or lapsed: only a claim decides which leg is next.
                 continue
             if seen is None or seen.status is ClaimStatus.RUNNING:
-                # The patience has ended, or too many legs wait already.
+                # The time to wait is over, or too many legs wait already.
                 raise StillRunning(self.owner)
             if seen.status is ClaimStatus.SETTLED:
                 # A claim would have the same answer, and many legs may have waited.
@@ -398,7 +398,7 @@ class LedgerClaim:
             logger.warning("%s ran, but the ledger has forgotten its call, or given it to another leg", self.owner)
 
     async def _record_later(self, result: str | None, purpose: str) -> None:
-        """Record the result as soon as the ledger can be reached. A leg whose lease has ended may do so, too."""
+        """Record the result as soon as the ledger can be reached, even after the lease has ended."""
         is_done = False
         try:
             async for _ in _attempts(self.system, SETTLE_SECONDS):
@@ -412,12 +412,12 @@ class LedgerClaim:
                 logger.error("%s could not %s, and gives up", self.owner, purpose)
 
     def _release_later(self) -> None:
-        """Give the claim back as soon as the ledger can be reached: others would wait for it."""
+        """Release the claim as soon as the ledger can be reached: other legs would wait for it."""
         _run_later(_release_twice(self.ledger, self.call_id, self._holder, self.system))
 
 
 _LATER_TASKS: Final[set[asyncio.Task[None]]] = set()
-"""Writes that wait for a ledger. An event loop alone would forget their asyncio tasks."""
+"""Asyncio tasks that write to a ledger later. An event loop has only weak references to its tasks."""
 
 
 def _run_later(work: Coroutine[Any, Any, None]) -> None:
@@ -431,14 +431,14 @@ async def _attempts(system: System, seconds: float) -> AsyncGenerator[None]:
     ends = anyio.current_time() + seconds
     pause = _FIRST_PAUSE_SECONDS
     while anyio.current_time() < ends:
-        # Not in step: there may be one of these for each request that has arrived since the ledger is down.
+        # Random, so that the many requests that arrived while the ledger was down do not all try at the same moment.
         await system.sleep(pause * (0.75 + system.entropy(1)[0] / 512))
         pause = min(pause * 2, _MAX_PAUSE_SECONDS)
         yield
 
 
 async def _release_twice(ledger: Ledger, call_id: str, holder: str, system: System) -> None:
-    # Twice: a claim whose leg has left may reach the ledger after its release.
+    # Twice: the request for the claim may reach the ledger after the first release.
     times = 0
     async for _ in _attempts(system, LEASE_SECONDS):
         with suppress(LedgerDown):
@@ -450,7 +450,7 @@ async def _release_twice(ledger: Ledger, call_id: str, holder: str, system: Syst
 
 @contextmanager
 def _reported(owner: str, purpose: str) -> Generator[None]:
-    """Log that a ledger is down, and go on: the work that was done stands."""
+    """Log that a ledger is down, and go on without it."""
     try:
         yield
     except LedgerDown as error:

@@ -1,4 +1,4 @@
-"""Make the protection of a server's tokens: its keys and codecs, and the policy that the boundary enforces."""
+"""Make the protection of a server's tokens: its keys and codecs, the default lifetimes, and the boundary's policy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -34,7 +34,7 @@ _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 _BUILD: Final = "1"
-"""The build of the probe, in any application: one call of it must go from one build to the next."""
+"""The same build in every application, so that a call of the probe can continue on an instance of another build."""
 
 _QUESTION: Final = "understood"
 _MARK: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -65,7 +65,7 @@ def probe_wanted(given: bool | None, *, environment: Mapping[str, str]) -> bool:
 
 
 class Identity(NamedTuple):
-    """Facts that all instances of one service have in common. None of them is secret."""
+    """Facts that must be equal on all instances of a service. None of them is secret."""
 
     name: str
     keys: tuple[str, ...]
@@ -122,7 +122,7 @@ class Probe:
         self._protection = parts.protection
         self._effects = parts.effects
         self.fellows: tuple[str, int] | None = None
-        """A name for all workers of the service that this process belongs to, and their number."""
+        """The id of the group of workers that this process belongs to, and their number."""
         self._pid = -1
         self._instance = ""
         self._marked: deque[float] = deque()
@@ -176,7 +176,7 @@ class Probe:
             facts["mark"], facts["marked"] = await self._mark()
         if identity.exactly_once and look:
             facts["saw"], facts["looked"] = await self._look(look)
-        # Last, and so nearest to the moment of the answer: the ledger may be slow.
+        # Read the clock last: the ledger may be slow, and doctor compares this time with that of the answer.
         facts["clock"] = self._system.time()
         return facts
 

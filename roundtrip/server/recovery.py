@@ -1,7 +1,7 @@
-"""Provide the decision to begin expired calls again, with the forms filled in as they were answered.
+"""Decide if an expired call may begin again, with its answers as the defaults of its forms.
 
-All but the time has been checked before: the token is authentic, of this service, this request and this user. The
-answers only become the defaults of the questions, which are asked again.
+The boundary has already checked the token, its service, its request and its user. Only its time is over. The answers
+do not count: every question is asked again.
 """
 
 import logging
@@ -24,7 +24,7 @@ __all__ = ["recover"]
 logger = logging.getLogger("roundtrip")
 
 _EXPIRED: Final = "expired"
-"""The digest and the result of a call that another one replaces: no leg has such a digest."""
+"""The digest and the result in the entry of a call that another call replaces. No leg has this digest."""
 _LEASE_SECONDS: Final = 30.0
 _HOLDER_BYTES: Final = 12
 
@@ -32,7 +32,7 @@ _HOLDER_BYTES: Final = 12
 async def recover(
     tools: ToolRegistry, parts: Parts, ctx: ServerRequestContext[Any, Any], journal: Journal, now: float
 ) -> Mapping[str, Entry] | None:
-    """Return the answers of a call that may begin again; None for one that may not.
+    """Return the answers of a call that may begin again; None if it may not.
 
     Raises:
         MCPError: The ledger cannot tell if the body of the call has run.
@@ -44,7 +44,7 @@ async def recover(
         tool = tools.find(str(params.get("name")), journal.version)[0]
     except UnknownTool:
         return None
-    # The journal has the time of the build that began the call: only that build knows how long its result is kept.
+    # The build that began the call chose how long the ledger keeps its result: no later build may extend this time.
     if now >= journal.deadline + min(journal.recover, tool.function.limits.recover):
         return None
     if tool.spec.exactly_once:

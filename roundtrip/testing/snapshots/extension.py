@@ -35,7 +35,10 @@ class CallSnapshotExtension(SingleFileSnapshotExtension):
     ) -> str:
         """Return the text of a call."""
         if not isinstance(data, Conversation):
-            raise TypeError(f"compare what `await User(...).call(...)` gave; this is a {type(data).__name__}")
+            raise TypeError(
+                f"a snapshot of a call must be compared with a Conversation, got a {type(data).__name__}; "
+                "compare the value that `await User(...).call(...)` returns"
+            )
         return self.to_text(data, redacting=self.redacted, sieve=Sieve(exclude, include, matcher))
 
 
@@ -74,7 +77,7 @@ class CallSnapshot(SnapshotAssertion):
         return self
 
     def with_defaults(self, **options: Any) -> "CallSnapshot":
-        """Do as syrupy does, and keep the redacted names."""
+        """Return syrupy's assertion with these defaults, with the same redacted names."""
         other = super().with_defaults(**options)
         if not isinstance(other, CallSnapshot):
             raise TypeError("syrupy made a snapshot of another class")

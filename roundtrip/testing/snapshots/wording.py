@@ -14,7 +14,7 @@ __all__ = ["mapping", "text_of", "worded"]
 
 
 _MAX_LIST_CHARS: Final = 88
-"""The longest list, or choices, on one line."""
+"""The width up to which a list or choices stay on one line."""
 _PLAIN_NAME: Final = re.compile(r"[^\s\"](?:[^\n\"]*[^\s\":])?")
 Worded = tuple[str, list[str], str | None]
 """A field's rules, its choices if they need lines of their own, and its description."""
@@ -202,7 +202,7 @@ class _Page:
 
 
 def _is_short(value: Any) -> bool:
-    """Return True for a list that fits on one line. Mappings never do, as their parts change one by one."""
+    """Return True for a list that fits on one line. A mapping has a line for each part, so that diffs are small."""
     if not isinstance(value, list):
         return False
     items = cast("list[Any]", value)
@@ -217,7 +217,7 @@ def _inline(value: Any) -> str:
         return f"[{', '.join(_inline(item) for item in cast('list[Any]', value))}]"
     if value is None or isinstance(value, str | int | float) or (isinstance(value, Mapping) and not value):
         return printable(json.dumps(value, ensure_ascii=False))
-    # A matcher may insert any object.
+    # A syrupy matcher may insert any object.
     return printable(repr(cast("object", value)))
 
 

@@ -24,7 +24,7 @@ class Format(StrEnum):
 Visited = Collection[tuple[State, Event]]
 """The arrows that a call took, each by its source and event."""
 
-# No colors: a page may be light or dark.
+# No colors: the page around a diagram may be light or dark.
 _MERMAID_STYLES: Final = {
     "node": {"active": {"font-weight": "bold", "stroke-width": "4px"}, "default": {"stroke-width": "1px"}}
 }
@@ -71,7 +71,7 @@ def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: St
 
 
 def _dot(visited: Visited, current: State | None) -> str:
-    """Draw the machine for Graphviz; `transitions` needs a package for it, and leaves out paths and final states."""
+    """Draw the machine for Graphviz. The drawing of `transitions` needs a package, and shows no path or final state."""
     lines = ["digraph machine {", "    rankdir=LR;", "    node [shape=box, style=rounded];"]
     lines += [f"    {state} [peripheries=2];" for state in State if state in CALL_MACHINE.final]
     for source, event, target in CALL_MACHINE.arrows:

@@ -70,7 +70,7 @@ class NodeRun(_LinePart):
 
     key: str
     how: Literal["computed", "asked", "answered", "recalled", "entered", "failed"]
-    """`answered` asked, and its answer was known; `recalled` did not run, as its first outcome is final."""
+    """`answered`: it asked, and the answer was known. `recalled`: it did not run, as its first outcome is final."""
     start: Milliseconds
     ms: Milliseconds
 
@@ -105,7 +105,7 @@ class FixedValue(_LinePart):
 
 
 class ShownQuestion(_LinePart):
-    """Question that went out."""
+    """Question that the server sent."""
 
     key: str
     kind: Literal["form", "page", "sample", "roots"]
@@ -114,7 +114,7 @@ class ShownQuestion(_LinePart):
         default=(), description="The parts that differ from when the client saw the question before."
     )
     former: str | None = Field(default=None, description="The name under which an answer to this question is known.")
-    attempt: int = Field(default=1, ge=1, description="How often it was asked, counting invalid answers.")
+    attempt: int = Field(default=1, ge=1, description="The number of this attempt; only invalid answers add one.")
     message: Recorded | None = None
     form: Recorded | None = Field(default=None, description="The schema of the form.")
     filled: Recorded | None = Field(
@@ -153,7 +153,7 @@ class _ServingLine(_Head):
 
 
 class _Happened(_ServingLine):
-    """Members of lines that report everything since the line before."""
+    """Members of the lines after the first, which report everything since the line before."""
 
     ms: Milliseconds = Field(description="Since the start of the serving.")
     moves: tuple[Move, ...] = ()
@@ -163,11 +163,11 @@ class _Happened(_ServingLine):
     fixed: tuple[FixedValue, ...] = Field(
         default=(), description="Values that the server fixed, in the live era; in the retry era the token has them."
     )
-    reused: tuple[str, ...] = Field(default=(), description="Questions whose answers came out of the token.")
+    reused: tuple[str, ...] = Field(default=(), description="Questions whose answers came from the token.")
     ignored: int = Field(default=0, ge=0, description="Answers to questions that were not asked.")
     bodies: int = Field(default=0, ge=0, description="How often the body began.")
     uncovered: bool = Field(
-        default=False, description="True if the body should run once for a call, and began without a token."
+        default=False, description="True if the tool is `exactly_once`, and its body began without a token to claim."
     )
 
 
@@ -192,7 +192,7 @@ class BeganLine(_ServingLine):
 
 
 class AskedLine(_Happened):
-    """Questions went out. In the retry era that ends the serving."""
+    """The server sent questions. In the retry era that ends the serving."""
 
     event: Literal["asked"] = "asked"
     by: Literal["resolvers", "body", "author"]

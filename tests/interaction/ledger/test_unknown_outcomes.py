@@ -141,7 +141,7 @@ async def test_unstorable_result_reaches_its_client_and_is_unknown_later(
     ledger.down.add("settle")
     bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert text_of(bought) == "tea no. 1, paid"
-    assert "tool 'buy' could not keep its result" in caplog.text
+    assert "tool 'buy' could not save its result" in caplog.text
     assert (await reason_of(legs, "buy", TEA, answers=YES))[1] == "still_running"
     await lapse(ledger)
     again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
@@ -195,7 +195,7 @@ async def test_unrecordable_error_still_ends_its_call(shop: Shop, caplog: pytest
         await legs.leg("fail", state=legs.token)
     assert "unknown" in text_of(await legs.leg("fail", state=legs.token))
     assert shop.ran == ["fail"]
-    assert "tool 'fail' could not keep how it failed" in caplog.text
+    assert "tool 'fail' could not save its error" in caplog.text
 
 
 async def lapse(ledger: MemoryLedger) -> None:

@@ -350,7 +350,7 @@ def test_body_questions_are_reported_as_unchecked(
     source = changed(SHOP, *ASKING_BODY)
     recording.call(source, era=era, answer=lambda params: {**REPLIES, "A tip?": {"ok": True}}[params.message])
     out = checked(recording, capsys, ("A tip?", "Something for the staff?"), source=source)
-    assert "order: compatible\n  note: from round 2 on the body asks, which is not run" in out
+    assert "order: compatible\n  note: the body asks from round 2 on, and was not run" in out
     assert module_of("changed.py:server").RAN == []
     out = checked(recording, capsys, ("Your name?", "Who?"), source=source)
     assert "order: asks 1 again\n  'buyer': reworded" in out

@@ -194,7 +194,7 @@ def test_call_that_failed_in_its_body_is_checked_until_there(site: Site) -> None
         assert site.effect == ["Ritz"] * call.legs
         (checked,) = found
         assert checked.headline == "compatible", as_text(checked)
-        assert checked.notes == ["from round 1 on the body asks, which is not run: only its parameters were checked"]
+        assert checked.notes == ["the body asks from round 1 on, and was not run: only its parameters were checked"]
 
     anyio.run(scenario)
 

@@ -152,7 +152,7 @@ async def test_booking(call_snapshot):
     )
     result = run_pytest(pytester, "--snapshot-update")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*compare what `await User(...).call(...)` gave; this is a str*"])
+    result.stdout.fnmatch_lines(["*must be compared with a Conversation, got a str; *"])
 
 
 def test_missing_syrupy_fails_only_the_fixtures_with_advice(pytester: pytest.Pytester) -> None:
