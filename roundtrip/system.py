@@ -26,12 +26,12 @@ async def _sleep(seconds: float, /) -> None:
 class System:
     """Clocks, randomness, ids and sleep of a process; by default the real ones."""
 
-    # Functions, and not `time.time` itself: tests patch that.
+    # Functions of their own, and not `time.time` itself: tests patch that.
     time: Callable[[], float] = lambda: time.time()
     """Return the seconds since the epoch."""
     monotonic: Callable[[], float] = lambda: time.monotonic()
     """Return seconds that only grow, for measuring durations."""
-    entropy: Callable[[int], bytes] = os.urandom
+    entropy: Callable[[int], bytes] = lambda size: os.urandom(size)
     """Return that many random bytes, fit for keys."""
     sleep: Callable[[float], Awaitable[None]] = _sleep
     """Suspend the asyncio task for that many seconds."""

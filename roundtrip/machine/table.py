@@ -37,12 +37,25 @@ class TableName(StrEnum):
     # An enum hashes by a function written in Python, and the table is looked up at every transition.
     __hash__ = str.__hash__
 
-    def __new__(cls, name: str, meaning: str) -> Self:
+    def __new__(cls, name: str) -> Self:
         """Make a member, whose value is the name."""
         member = str.__new__(cls, name)
-        member._value_ = name
-        member.meaning = meaning
+        member._value_ = str(name)
+        member.meaning = name.meaning if isinstance(name, _Name) else ""
         return member
+
+
+class _Name(str):
+    """Name of a state or an event, on its way into the enum."""
+
+    meaning: str
+
+
+def _named(name: str, meaning: str) -> str:
+    # To type checkers it is text: they would take a tuple for the value of the member.
+    made = _Name(name)
+    made.meaning = meaning
+    return made
 
 
 S = TypeVar("S", bound=TableName)
@@ -121,31 +134,33 @@ class MachineTable(Generic[S, E]):
 class State(TableName):
     """States of a call."""
 
-    RECEIVED = "received", "A first request has arrived."
-    RESOLVING = "resolving", "Resolvers run and receive the answers that are known."
-    AWAITING_INPUT = "awaiting_input", "Questions are out. Every token holds a call in this state."
-    RESUMED = "resumed", "Answers, or at least another request, have arrived."
-    EXECUTING = "executing", "The tool's body runs."
-    COMPLETED = "completed", "The client has the tool's result."
-    FAILED = "failed", "The author's code raised, an answer stayed invalid, or the request was cancelled."
-    DECLINED = "declined", "The user declined or cancelled a question that the call needs."
-    REJECTED = "rejected", "The server rejected the token, or the client cannot be asked."
+    RECEIVED = _named("received", "A first request has arrived.")
+    RESOLVING = _named("resolving", "Resolvers run and receive the answers that are known.")
+    AWAITING_INPUT = _named("awaiting_input", "Questions are out. Every token holds a call in this state.")
+    RESUMED = _named("resumed", "Answers, or at least another request, have arrived.")
+    EXECUTING = _named("executing", "The tool's body runs.")
+    COMPLETED = _named("completed", "The client has the tool's result.")
+    FAILED = _named("failed", "The author's code raised, an answer stayed invalid, or the request was cancelled.")
+    DECLINED = _named("declined", "The user declined or cancelled a question that the call needs.")
+    REJECTED = _named("rejected", "The server rejected the token, or the client cannot be asked.")
 
 
 class Event(TableName):
     """Events of a call."""
 
-    BEGIN = "begin", "The first leg starts."
-    ASK = "ask", "Everything that can run has run, and questions are left. A round begins."
-    RESUME = "resume", "The client came back. In the live era: the round has been answered."
-    RESOLVE = "resolve", "Resolvers run again, with the new answers."
-    EXECUTE = "execute", "Every parameter has its value."
-    REVISE = "revise", "The user changed an earlier answer. All that depends on it is resolved and run again."
-    FINISH = "finish", "The body returned."
-    RECALL = "recall", "The ledger already has the call's result: the client gets it, and the body does not run."
-    DECLINE = "decline", "A parameter that needs the value met a user who declined or cancelled."
-    REJECT = "reject", "The server rejects the token, or cannot ask the client a question of the call."
-    FAIL = "fail", "An error ends the call."
+    BEGIN = _named("begin", "The first leg starts.")
+    ASK = _named("ask", "Everything that can run has run, and questions are left. A round begins.")
+    RESUME = _named("resume", "The client came back. In the live era: the round has been answered.")
+    RESOLVE = _named("resolve", "Resolvers run again, with the new answers.")
+    EXECUTE = _named("execute", "Every parameter has its value.")
+    REVISE = _named("revise", "The user changed an earlier answer. All that depends on it is resolved and run again.")
+    FINISH = _named("finish", "The body returned.")
+    RECALL = _named(
+        "recall", "The ledger already has the call's result: the client gets it, and the body does not run."
+    )
+    DECLINE = _named("decline", "A parameter that needs the value met a user who declined or cancelled.")
+    REJECT = _named("reject", "The server rejects the token, or cannot ask the client a question of the call.")
+    FAIL = _named("fail", "An error ends the call.")
 
 
 CallArrow = Arrow[State, Event]
@@ -183,27 +198,27 @@ CALL_MACHINE: Final = MachineTable(
 class EntryState(TableName):
     """States of a ledger's entry."""
 
-    FREE = "free", "No leg has the claim. There may be notes of earlier holders."
-    HELD = "held", "A leg has the claim, and its body has not begun."
-    RUNNING = "running", "A leg has the claim, and its body runs."
-    LAPSED = "lapsed", "The lease ended while the body ran. Others are told that the outcome is unknown."
-    SETTLED = "settled", "The body has ended, and the entry has its result."
-    UNKNOWN = "unknown", "The holder said that the outcome will never be known."
+    FREE = _named("free", "No leg has the claim. There may be notes of earlier holders.")
+    HELD = _named("held", "A leg has the claim, and its body has not begun.")
+    RUNNING = _named("running", "A leg has the claim, and its body runs.")
+    LAPSED = _named("lapsed", "The lease ended while the body ran. Others are told that the outcome is unknown.")
+    SETTLED = _named("settled", "The body has ended, and the entry has its result.")
+    UNKNOWN = _named("unknown", "The holder said that the outcome will never be known.")
 
 
 class EntryEvent(TableName):
     """Events of a ledger's entry."""
 
-    HOLD = "hold", "A leg claims the call tentatively. Only the holder may repeat it."
-    START = "start", "A leg claims the call for a body that begins now. Only the holder may leave `held` so."
-    RENEW = "renew", "The holder extends its lease."
-    NOTE = "note", "The holder notes a value for those who claim the call after it."
-    SETTLE = "settle", "The holder records the result. It may repeat the same one."
-    LOSE = "lose", "The holder records that the outcome will never be known."
-    RELEASE = "release", "The holder gives the claim back."
-    LAPSE = "lapse", "The lease ends."
-    REOPEN = "reopen", 'A leg of a tool whose body may run again (`on_unknown="rerun"`) claims the call.'
-    FORGET = "forget", "The time to keep the entry ends, and its notes go with it."
+    HOLD = _named("hold", "A leg claims the call tentatively. Only the holder may repeat it.")
+    START = _named("start", "A leg claims the call for a body that begins now. Only the holder may leave `held` so.")
+    RENEW = _named("renew", "The holder extends its lease.")
+    NOTE = _named("note", "The holder notes a value for those who claim the call after it.")
+    SETTLE = _named("settle", "The holder records the result. It may repeat the same one.")
+    LOSE = _named("lose", "The holder records that the outcome will never be known.")
+    RELEASE = _named("release", "The holder gives the claim back.")
+    LAPSE = _named("lapse", "The lease ends.")
+    REOPEN = _named("reopen", 'A leg of a tool whose body may run again (`on_unknown="rerun"`) claims the call.')
+    FORGET = _named("forget", "The time to keep the entry ends, and its notes go with it.")
 
 
 def _entry_arrows(sources: str, event: EntryEvent, targets: str) -> list[Arrow[EntryState, EntryEvent]]:

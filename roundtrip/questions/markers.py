@@ -99,6 +99,16 @@ class Elicit(SdkElicit[Any], Generic[T]):
         ```
     """
 
+    # First, so that options whose types are unknown do not choose the one for `otherwise=None`.
+    @overload
+    def __init__(
+        self,
+        message: str,
+        schema: type[T] | Mapping[T, str],
+        *,
+        otherwise: Otherwise[T] = ...,
+        **options: Unpack[FormOptions],
+    ) -> None: ...
     @overload
     def __init__(
         self: "Elicit[list[ChoiceT]]",
