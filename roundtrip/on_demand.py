@@ -1,11 +1,15 @@
 """Import the public names of a package when they are first used."""
 
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["load_public_name"]
+
+# Modules of the SDK import each other in circles: two threads that begin at different ones would deadlock.
+_IMPORTING: Final = threading.RLock()
 
 
 def load_public_name(
@@ -26,10 +30,12 @@ def load_public_name(
         AttributeError: The package has no such name.
     """
     if name in modules:
-        return import_module(f"{package}.{name}")
+        with _IMPORTING:
+            return import_module(f"{package}.{name}")
     for home, names in homes.items():
         if name in names:
-            value = getattr(import_module(home), name)
+            with _IMPORTING:
+                value = getattr(import_module(home), name)
             # The next use finds the attribute and does not come here.
             setattr(sys.modules[package], name, value)
             return value

@@ -60,6 +60,27 @@ for line in sys.argv[1:]:
         print(line, ended.code, *sorted({"anyio", "mcp", "mcp_types", "pydantic"} & set(sys.modules)), file=sys.stderr)
 """
 
+THREADS: Final = """
+import threading
+import roundtrip
+names = roundtrip.__all__
+together = threading.Barrier(16)
+failures = []
+def load(first):
+    together.wait()
+    try:
+        for name in [*names[first:], *names[:first]]:
+            getattr(roundtrip, name)
+    except Exception as error:
+        failures.append(repr(error))
+threads = [threading.Thread(target=load, args=(first,)) for first in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(*failures)
+"""
+
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program, *arguments]
@@ -117,6 +138,10 @@ def test_names_are_imported_from_where_type_checkers_see_them(package: object) -
     assert set(names) <= set(dir(package))
     for name in names:
         assert getattr(package, name) is getattr(import_module(str(seen[name])), name)
+
+
+def test_threads_may_be_the_first_to_use_different_names() -> None:
+    assert run(THREADS).stdout.split() == []
 
 
 def test_missing_name_is_reported() -> None:
