@@ -19,26 +19,26 @@ _OWN: Final = "roundtrip"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One line: a row of roundtrip's, by another row or peer, or as it is."""
+    """Limit of one row of roundtrip's, or of its ratio to another row or a peer."""
 
     work: str
     row: str
     most: float
-    """A ratio; without anything to compare with, in the row's unit."""
+    """A ratio; without a peer, a value in the row's unit."""
     peer: str | None = None
-    """Whose figure it is divided by."""
+    """The variant to compare with."""
     peer_row: str | None = None
-    """The row of the peer, if it is another."""
+    """The row of the peer, if it is another row."""
     times: float = 1
-    """How many times as much the row has to do as the peer's."""
+    """The work of the row, divided by the work of the peer's row."""
     faster: bool = False
-    """Whether the target was set as a speed, so that more is better."""
+    """True if the target is a speed: the peer's figure divided by roundtrip's, and more is better."""
     included: bool = False
-    """Whether it is met when the interval includes it: it is closer to 1 than a busy machine can tell."""
+    """True if the target is met when the interval reaches it: a busy machine cannot measure a ratio so close to 1."""
 
     @property
     def against(self) -> str:
-        """Peer of the comparison."""
+        """Return the name of the other side of the comparison."""
         if self.peer is None:
             return ""
         names = {"lowlevel": "by hand", "sdk": "SDK", "fastmcp": "FastMCP", _OWN: "itself"}
@@ -55,7 +55,7 @@ class Verdict:
 
     @property
     def said(self) -> str:
-        """Result of the comparison: pass, miss or -."""
+        """Return the result of the comparison: pass, miss or -."""
         if self.measured is None:
             return "-"
         if self.target.faster:
@@ -91,7 +91,7 @@ TARGETS: Final[tuple[Target, ...]] = (
 async def measure_targets(
     targets: Sequence[Target], variants: Sequence[Variant], *, effort: Effort, quick: bool, seed: int
 ) -> AsyncGenerator[Verdict]:
-    """Measure both sides of each target in the same rounds."""
+    """Measure both sides of each target in turns."""
     rng = random.Random(seed)
     rows = {row.name: (one, index) for one in scenarios(quick=quick) for index, row in enumerate(one.rows)}
     by_name = {variant.name: variant for variant in variants}
@@ -116,12 +116,12 @@ async def measure_targets(
             yield Verdict(target, measured, Unit.RATIO)
 
 
-HEAD: Final = "| work | by | must be | measured | 95 % | |\n|---|---|---|---|---|---|"
-"""Of a table in Markdown, as it stands in docs/performance.md."""
+HEAD: Final = "| work | compared with | must be | measured | 95 % | |\n|---|---|---|---|---|---|"
+"""Head of a table in Markdown, like that in docs/performance.md."""
 
 
 def line_of(verdict: Verdict) -> str:
-    """A line of that table."""
+    """Return a line of that table."""
     target, measured = verdict.target, verdict.measured
     most = f"{'≥' if target.faster else '≤'} {shown(target.most, verdict.unit)}"
     if measured is None:

@@ -1,4 +1,4 @@
-"""Questions on the wire: their requests, the digests that pin them, and their answers."""
+"""Provide questions as they are sent: their requests, the digests that pin them, and their answers."""
 
 import json
 import re
@@ -66,7 +66,7 @@ _SENT = ("properties", "required", "type")
 
 
 class Question(ABC):
-    """Question to the client, made of a marker."""
+    """Question to the client, made from a marker."""
 
     __slots__ = ("attempts", "message", "otherwise", "result_type", "schema", "text", "volatile_ok")
 
@@ -74,7 +74,7 @@ class Question(ABC):
         self, marker: object, text: str, message: bytes, schema: bytes, result_type: type[BaseModel] = ElicitResult
     ) -> None:
         self.text = text
-        """The text for the user; the method of a request that the client's software answers."""
+        """The message for the user; for a request that the client's software answers, its method."""
         self.message = message
         """The digest of its wording."""
         self.schema = schema
@@ -96,7 +96,7 @@ class Question(ABC):
         """
 
     def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
-        """Return the same request as a result of 2026-07-28 carries it."""
+        """Return the JSON form of the request, as in a result of 2026-07-28."""
         asked = InputRequiredResult(input_requests={"": self.request(complaint, filled_in)})
         result = asked.model_dump(by_alias=True, mode="json", exclude_none=True)
         return serialize_server_result("tools/call", FIRST_OF_RETRY_ERA, result)["inputRequests"][""]
@@ -347,30 +347,30 @@ class PendingQuestion:
     changed: tuple[str, ...] = ()
     """The parts that differ from the wording that the user answered or, without an answer, saw."""
     former: str | None = None
-    """The name under which an answer to it is known."""
+    """The earlier name of the question, if it was renamed."""
     complaint: str | None = None
     consented: bool = False
     """True if the user agreed to visit the page, and may have finished there."""
     decisive: bool = False
     """True if declining it ends the call, because a consumer needs the bare value."""
     lost: tuple[str, ...] = ()
-    """The change of wording to which an answer was lost."""
+    """The changed parts because of which an answer was dropped."""
     guess: Any = NOTHING
     """An answer that arrived, and must be counted as a guess before it is read."""
     seed: Any = None
     """Its answer in an expired call, or an invalid one in this call. The form shows it as defaults."""
 
     def request(self) -> InputRequest:
-        """Return the request that asks it."""
+        """Return the request that asks the question."""
         return self.question.request(self.complaint, self.seed)
 
     def sent(self) -> dict[str, Any]:
-        """Return the same request as a result of the retry era carries it."""
+        """Return the JSON form of the request, as in a result of 2026-07-28."""
         return self.question.sent(self.complaint, self.seed)
 
 
 TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)
-"""Pattern of a ticket. Another key spells it differently, so the pin of a URL question leaves it out."""
+"""Pattern of a ticket. Its text depends on the key, so the pin of a URL question leaves it out."""
 
 TICKET_SHOWN = "<ticket>"
 """Text in the place of a ticket that must not be shown."""

@@ -1,7 +1,7 @@
-"""Values of a plan: the functions that fill a tool's parameters, their order and their names.
+"""Provide plans: the functions that fill a tool's parameters, their order and their names.
 
-A plan is a list of nodes in which each comes after all it needs. `planner` makes it once, at registration, and a
-`Scheduler` runs it on each leg.
+In a plan each node comes after the nodes that it needs. `planner` makes a plan once, at registration, and a `Scheduler`
+runs it on each leg.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -39,7 +39,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One function of a plan. `index` is its place there; the nodes that it needs come before it."""
+    """One function of a plan. `index` is its position; the nodes that it needs come before it."""
 
     index: int
     who: Hashable
@@ -48,10 +48,10 @@ class Node:
     label: str
     key: str
     bare_key: str
-    """Its key without the path that tells it from nodes of the same name."""
+    """Its key without the path that distinguishes it from nodes of the same name."""
     was: tuple[str, ...]
     names: tuple[str, ...]
-    """Its key, then its former ones. An answer may be on its way under any of them."""
+    """Its key, then its former keys. An answer in flight may have any of them."""
     once: bool
     is_async: bool
     enters: bool
@@ -69,18 +69,18 @@ class Node:
     asks_page: bool = False
     """True if its annotation says that it sends the user to a page; `asked` is the type of the page's value."""
     must_ask: bool = False
-    """True if its annotation names questions alone, and its parameter does not take None."""
+    """True if its annotation has only types of questions, and its parameter does not take None."""
 
     @property
     def shared_as(self) -> Hashable:
         """Return the key of its value in other plans of the same request."""
-        # An entered context manager is another value than the manager itself.
+        # Consumers of an entered context manager get the value that it yields; others get the manager itself.
         return (self.who, self.enters)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Nodes of one tool, and those of them that fill its own parameters."""
+    """Nodes of one tool; `roots` are its own parameters."""
 
     owner: str
     nodes: tuple[Node, ...]
@@ -92,7 +92,7 @@ class Plan:
     never_suspended: list[bool]
     """For each node, True if it has so far finished without suspending. A wrong entry costs time only."""
     functions: Mapping[Hashable, Callable[..., Any]]
-    """Every function that fills a parameter, by its identity, even where a test replaces it."""
+    """Every function that fills a parameter, by its identity. It includes functions that a test has replaced."""
     enters: bool
     """True if a leg has a context manager to exit when it ends."""
     may_carry_secrets: bool = False

@@ -1,8 +1,8 @@
-"""Send clients the changes of lists: those of a request when it is done, and to older clients those made elsewhere.
+"""Announce to clients that a list has changed, at the end of the request that changed it.
 
-On older revisions the client of the request is sent a notification. All other clients are sent an event over the bus.
-On 2026-07-28 they listen to it through streams that they open. On the older revisions the server listens for each
-client: to changes of the lists, and to updates of the resources that it has subscribed to.
+On older revisions, the client of that request gets a notification. Other clients get an event over the bus. Clients on
+2026-07-28 open streams that carry these events. For each older client the server subscribes to the bus, and forwards
+changes of lists and updates of the resources that the client has subscribed to.
 """
 
 import asyncio
@@ -51,17 +51,17 @@ _LISTINGS: Final[tuple[tuple["Listing", ServerEvent, ServerNotification], ...]] 
 )
 _LISTING_OF: Final[Mapping[type, "Listing"]] = {type(notification): listing for listing, _, notification in _LISTINGS}
 _PATIENCE_SECONDS: Final = 5.0
-"""How long a response waits for its announcements."""
+"""Seconds that a response waits for its announcements."""
 _KEPT_AT: Final = "roundtrip.older_clients"
 _MAX_URIS: Final = 1024
 _MAX_URI_CHARS: Final = 2048
 
 _NOTIFIED: ContextVar[object | None] = ContextVar("roundtrip_notified", default=None)
-"""The connection that must not hear the event being published. A bus passes only the event on to its listeners."""
+"""The connection that skips the event being published. It is a context variable, as a bus passes on only the event."""
 
 
 class Changes:
-    """Changes that were made during one request, and are still to be announced."""
+    """Changes that one request has made, and that are not announced yet."""
 
     __slots__ = ("_by_session", "_ctx", "_notifies", "_on_bus", "_told")
 
@@ -77,7 +77,7 @@ class Changes:
             self._watch()
 
     def note(self, listing: "Listing") -> None:
-        """Announce a list later."""
+        """Announce a list at the end of the request."""
         self._on_bus.add(listing)
         if self._notifies:
             self._by_session.add(listing)
@@ -127,7 +127,7 @@ class Changes:
                 stream = _stream_of(self._ctx)
                 await self._ctx.session.send_notification(notification, related_request_id=stream)
             except Exception:
-                logger.warning("could not tell the client that the %s changed", listing, exc_info=True)
+                logger.warning("could not notify the client that the %s changed", listing, exc_info=True)
         if listing in self._on_bus:
             try:
                 with self.publishing(listing):
@@ -146,8 +146,8 @@ def _stream_of(ctx: ServerRequestContext[Any, Any]) -> str | int | None:
 
 
 def promise_changes(result: HandlerResult) -> HandlerResult:
-    """Say in an answer to `initialize` that changes are announced."""
-    # The SDK derives that from options that its own transports do not pass.
+    """Declare `listChanged` for each list in the result of `initialize`."""
+    # The SDK declares it only if a transport passes an option, and its own transports do not.
     capabilities: object = result.get("capabilities") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not isinstance(capabilities, dict):
         return result
@@ -180,7 +180,7 @@ class OlderClients:
             return
         connection = connection_of(ctx.session)
         if ctx.method == "notifications/initialized":
-            # Without either nothing stays open: the next message comes over another connection.
+            # Without a way to send requests, and without a session, the next message uses another connection.
             stays = ctx.session.can_send_request or session_id_of(ctx.session) is not None
             if stays and _KEPT_AT not in connection.state:
                 line = connection.state[_KEPT_AT] = _Line(ctx.session)
@@ -196,7 +196,7 @@ class OlderClients:
 
 
 class _Line:
-    """One connection. An event waits at most once, so that a client which does not read holds up nothing."""
+    """Connection of one older client. Equal events wait once, so a client that does not read uses little memory."""
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
@@ -222,7 +222,7 @@ class _Line:
             self._note(event)
             return
         with suppress(RuntimeError):
-            # A loop that has ended has no clients any more.
+            # The loop has ended, and its clients with it.
             self._loop.call_soon_threadsafe(self._note, event)
 
     def _note(self, event: ServerEvent) -> None:

@@ -47,15 +47,15 @@ __all__ = [
     "with_failures",
 ]
 
-# The SDK's own logger, which gets the same words for the same failures.
+# The SDK's logger, with the SDK's messages for the same failures.
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
 T = TypeVar("T")
 
 _UNKNOWN_PROMPT_CODE: Final = 0
-"""The SDK's answer for an unknown prompt."""
+"""The SDK's error code for an unknown prompt."""
 _WORDS_CHARS: Final = 80
-"""Characters of a question that replace its missing name."""
+"""Characters of a question's message that replace its missing name."""
 _SERVER_ERROR: Final = -32000
 """The SDK uses it for closed connections, too: `data.reason` distinguishes them."""
 
@@ -69,13 +69,13 @@ _SERVER_ERRORS: Final = (
 
 
 class Crashed(Exception):
-    """Crash of a body on an earlier leg, which was logged there; the text is that of its exception."""
+    """Crash of a body on an earlier leg, with the text of its exception. That leg logged it."""
 
 
 def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
-    """Return a failure of a tool's leg for the SDK's handler: the author's text behind a prefix, or a crash.
+    """Return the exception that the SDK's handler expects for a failed leg of a tool.
 
-    A protocol error stays as it is. With `mask` a crash (`UnexpectedToolError`) has no text for the model.
+    A protocol error is returned unchanged. `mask` hides the text of a crash (`UnexpectedToolError`) from the model.
     """
     if isinstance(error, MCPError):
         return error
@@ -89,11 +89,11 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
             return MCPError(code=_SERVER_ERROR, message=text.format(tool=f"Tool {name!r}", error=error), data=data)
     prefix = f"Error executing tool {name}"
     if isinstance(error, Crashed):
-        # Not unexpected any more: the log has its traceback.
+        # Not an UnexpectedToolError, which the SDK would log: the earlier leg has logged the traceback.
         return ToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
     if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
         return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
-    # A signature found to be invalid this late, and a value that cannot be sent or kept, are crashes of the author's.
+    # An invalid signature that is found only now, and a value that cannot be sent or stored, count as crashes.
     foreseen = isinstance(error, ToolError | ResourceError | RoundtripError)
     if foreseen and not isinstance(error, InvalidSignature | NotSendable | ValueNotStorable):
         return ToolError(f"{prefix}: {_sendable(str(error))}")
@@ -101,9 +101,9 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
 
 
 def told_by(failure: Exception, error: Exception) -> str | None:
-    """Return the text of a tool's failure with the words of questions that have no name; None if it names none.
+    """Return the text of a tool's failure with the message of each unnamed question; None if it has no such question.
 
-    The words may be secret, so the log has the text of `failure`.
+    A message may be secret, so do not log this text: log that of `failure`.
     """
     if not isinstance(failure, ToolError) or not isinstance(error, RoundtripError):
         return None
@@ -119,10 +119,10 @@ def _with_words(text: str, error: RoundtripError) -> str:
 
 
 async def with_failures(run: Awaitable[T], function: AskingFunction) -> T:
-    """Run a leg of a prompt or template, with failures that the SDK's handlers expect.
+    """Run a leg of a prompt or template, and raise the exceptions that the SDK's handlers expect.
 
     Raises:
-        MCPError: The client cannot be asked, or a prompt failed, whose result cannot say so.
+        MCPError: The client cannot be asked, or a prompt failed: its result has no form for errors.
         ResourceError: A template failed.
         Exception: An exception of the author's code; the SDK hides its text.
     """
@@ -131,7 +131,7 @@ async def with_failures(run: Awaitable[T], function: AskingFunction) -> T:
     except CannotAsk as error:
         raise cannot_ask(error) from error
     except InvalidSignature:
-        # The author's mistake, found after registration: for the log, not for the client.
+        # The author's mistake, found after registration. It is logged, and hidden from the client.
         raise
     except RoundtripError as error:
         if function.kind == "resource":
@@ -140,7 +140,7 @@ async def with_failures(run: Awaitable[T], function: AskingFunction) -> T:
 
 
 def raise_prompt_failure(name: str, error: ValueError, *, for_client: bool) -> Never:
-    """Raise a failure to get a prompt for the SDK's dispatcher, which logs it with its causes."""
+    """Raise the failure of a prompt; the SDK's dispatcher logs it with its causes."""
     fields = fields_rejected_by(error)
     if fields is not None:
         # The SDK's cause would quote the client's values.
@@ -171,7 +171,7 @@ def resource_failure(uri: str, registered: str | None, error: ResourceError) -> 
     elif (fields := fields_rejected_by(error)) is not None:
         logger.info("Resource %r rejected variables: %r", label, fields)
     else:
-        # Without the errors around it, which quote the URI.
+        # Log the cause alone: the errors around it quote the URI.
         cause: BaseException = error
         while isinstance(cause, UnexpectedResourceError) and cause.__cause__ is not None:
             cause = cause.__cause__

@@ -1,7 +1,7 @@
-"""Parts of one server that every leg uses: its keys, its limits, and the places that serving changes.
+"""Provide the parts of a server that every leg uses: its keys, its limits and its effects.
 
-Code reads the ledger, the tracers and the bus from `Effects` at the moment of use. A rehearsal replaces them, so that
-the legs it serves leave no trace.
+Read the ledger, the tracers and the bus from `Effects` at each use, and do not store them: a rehearsal replaces them,
+so that its legs have no effect on the service.
 """
 
 from collections.abc import Generator
@@ -32,7 +32,7 @@ class Effects:
     """Ledger, tracers and bus of one server, as they are now."""
 
     given_ledger: Ledger | None
-    """None for one in the memory of this process, which few servers use."""
+    """None until the first use of a ledger in memory, which few servers need."""
     tracers: Tracers
     bus: SubscriptionBus
     rehearsal: "Rehearsed | None" = None
@@ -41,7 +41,7 @@ class Effects:
 
     @property
     def ledger(self) -> Ledger:
-        """Return the ledger."""
+        """Return the ledger; make one in memory if none was given."""
         with _MAKING:
             if self.given_ledger is None:
                 from roundtrip.ledger.memory import MemoryLedger
@@ -50,13 +50,13 @@ class Effects:
             return self.given_ledger
 
     def use(self, other: "Effects") -> None:
-        """Replace all of them."""
+        """Copy all fields from another."""
         for field in fields(self):
             setattr(self, field.name, getattr(other, field.name))
 
     @contextmanager
     def kept(self) -> Generator[None]:
-        """Restore all of them at the end of a `with` block."""
+        """Restore all fields at the end of a `with` block."""
         own = replace(self)
         try:
             yield

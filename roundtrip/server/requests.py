@@ -1,7 +1,7 @@
-"""Provide the request being served: its record, its client, and access to both from the author's code.
+"""Provide the request being served: its record, its client, and the functions that give the author's code access.
 
-`RequestBoundary` makes the record; code that serves the request adds to it. Two context variables lead to it. `REQUEST`
-holds for the whole request. The offered context changes within it: each leg and each visibility gate offers its own.
+`RequestBoundary` makes the record, and the context variable `REQUEST` holds it for the whole request. A second variable
+holds the author's context: each leg and each visibility gate offers its own.
 """
 
 from collections.abc import Callable, Generator, Hashable, Mapping
@@ -63,8 +63,8 @@ SKEW: Final = 60.0
 """Seconds by which the clocks of two instances may differ."""
 
 NO_EMPTY_ROUNDS: Final[frozenset[str]] = frozenset()
-"""Names of clients known not to take a round without questions. The OpenAI Agents SDK (0.24) does not, but calls itself
-`mcp`, as every client on the Python SDK does that sets no name; most of those do take one."""
+"""Names of clients that fail on a round without questions. The OpenAI Agents SDK (0.24) fails, but is not listed: its
+name is `mcp`, the default of the Python SDK, and most clients with that name do not fail."""
 
 _MAX_CLIENT_NAME_CHARS: Final = 60
 _REJECTION_MESSAGE: Final = "Invalid or expired requestState"
@@ -83,18 +83,18 @@ class RequestRecord:
     """True if its method may ask."""
     journal: Journal | None = None
     claimed: bool = False
-    """True once a leg has taken the journal; a tool called from within a tool is a call of its own."""
+    """True once a leg has taken the journal. A tool that this leg calls begins a call of its own."""
     for_client: bool = False
-    """True from the SDK's handler to the first lookup, which serves the client itself; see `begins_for_client`."""
+    """True from the start of the SDK's handler to its first lookup; see `begins_for_client`."""
     call_id: str | None = None
     """The call that the leg belongs to."""
     watch: Watch | None = None
-    """Told the size of the token that goes out, when the request has been served."""
+    """Receives the size of the sent token when the request has been served."""
     token_in: int | None = None
     token_out: int | None = None
-    """Characters of the token that came, and of the one that goes out."""
+    """Characters of the received token, and of the sent one."""
     seeds: Mapping[str, Entry] | None = None
-    """Answers of the expired call that this request begins again."""
+    """Answers of an expired call, which this request begins again."""
     replaces: str | None = None
     """The id of that call."""
     origin: str | None = None
@@ -102,15 +102,15 @@ class RequestRecord:
     minted: str | None = None
     """The state that the request's own leg returned; any other state was written by an author."""
     packed: bytes | None = None
-    """The journal that `minted` stands for, to put into the token."""
+    """The journal to put into the token in place of `minted`."""
     brought: bytes | None = None
-    """The journal of the token that came. It is authentic, but may have been written for another request."""
+    """The journal of the received token. It is authentic, but may have been written for another request."""
     reason: RejectionReason | None = None
     """Why the server rejects the token."""
     found: dict[object, dict[Hashable, Outcome]] = field(default_factory=dict[object, dict[Hashable, Outcome]])
-    """Values that the visibility gates of each server found; they hold until the request ends."""
+    """Values of the visibility gates of each server, kept until the request ends."""
     ended: bool = False
-    """True once it has been served; a task that it started may go on."""
+    """True once the request has been served. An asyncio task that it started may still run."""
 
 
 REQUEST: ContextVar[RequestRecord | None] = ContextVar("roundtrip_request", default=None)
@@ -126,11 +126,11 @@ def asking_request() -> RequestRecord | None:
 
 
 class Incoming(NamedTuple):
-    """Request that a leg serves, if there is one, with the answers and the author's own state that came with it."""
+    """Request that a leg serves, with its answers and the author's own state; None outside of a request."""
 
     request: ServerRequestContext[Any, Any] | None
     record: RequestRecord | None
-    """The record of the request being served, which may have called this leg from within its own."""
+    """The record of the request being served. Its own leg may have called this leg."""
     responses: InputResponses | None = None
     state: str | None = None
 
@@ -145,7 +145,7 @@ class Incoming(NamedTuple):
 
     @classmethod
     def by(cls, context: SdkContext[Any, Any] | None) -> "Incoming":
-        """Return the request of a context, which code outside of requests does not have."""
+        """Return the request of a context; code outside of requests passes None."""
         if context is None:
             return cls(None, asking_request())
         request = context.request_context if context.protocol_version is not None else None
@@ -155,13 +155,13 @@ class Incoming(NamedTuple):
         """Return its parameters for a new context."""
         if self.responses is None and self.state is None:
             return None
-        # Both are valid already, and to validate very many answers again takes long.
+        # Both are valid already, and validating many answers again is slow.
         return InputResponseRequestParams.model_construct(input_responses=self.responses, request_state=self.state)
 
 
 @contextmanager
 def serving_client() -> Generator[None]:
-    """Surround the SDK's handler of a request: the first lookup within serves the client itself."""
+    """Surround the SDK's handler of a request: its first lookup is for the client, later ones are for the author."""
     request = REQUEST.get()
     if request is not None:
         request.for_client = True
@@ -173,7 +173,7 @@ def serving_client() -> Generator[None]:
 
 
 def begins_for_client() -> bool:
-    """Return True to the first lookup of a request, which serves its client, and False to those made while serving."""
+    """Return True for the first lookup of a request, which is for its client; the author's code makes later ones."""
     request = REQUEST.get()
     if request is None or not request.for_client:
         return False
@@ -183,7 +183,7 @@ def begins_for_client() -> bool:
 
 def token_rejection() -> MCPError:
     """Return the one error that clients receive for a bad token; the SDK's boundary sends the same."""
-    # A reason on the wire would tell an attacker which check they had passed (S4).
+    # A reason on the wire would tell attackers which checks their token passed (S4).
     return MCPError(code=INVALID_PARAMS, message=_REJECTION_MESSAGE, data=dict(_REJECTION_DATA))
 
 
@@ -192,14 +192,14 @@ def is_token_rejection(error: MCPError) -> bool:
     return error.code == INVALID_PARAMS and error.message == _REJECTION_MESSAGE and error.data == _REJECTION_DATA
 
 
-# The context, for functions that are passed none.
+# The context, for functions without a parameter for it.
 
 
-# The variable's own methods, as each leg calls them: functions around them would cost each leg six calls.
+# The variable's own methods: wrapping them would cost each leg six function calls.
 offer = _OFFERED.set
-"""Offers a context to the code that runs from here on, and returns the token for `take_back`."""
+"""Sets the maker of the context for the code that runs from here on, and returns the token for `take_back`."""
 take_back = _OFFERED.reset
-"""Offers again the context that was offered before."""
+"""Restores the maker that was set before."""
 
 
 def get_context() -> "Context[Any, Any]":
@@ -219,7 +219,7 @@ def get_request() -> Request[Any]:
     """
     request: object = _context_for("get_request").request_context.request
     if not isinstance(request, Request):
-        raise RuntimeError("get_request() needs a request that came over HTTP, and this one did not")
+        raise RuntimeError("get_request() needs a request over HTTP, and this one came over another transport")
     return cast("Request[Any]", request)
 
 
@@ -236,7 +236,7 @@ def get_access_token() -> AccessToken | None:
 def get_http_headers() -> dict[str, str]:
     """Return the HTTP headers of the request by their lower-case names; empty if it did not come over HTTP.
 
-    The client chose them: they do not prove who it is.
+    The client chooses them, so they do not authenticate it.
 
     Raises:
         RuntimeError: No request is being served here.
@@ -248,8 +248,8 @@ def _context_for(caller: str) -> "Context[Any, Any]":
     make = _OFFERED.get()
     if make is None:
         raise RuntimeError(
-            f"{caller}() was called outside of a request: there is none while a server is set up, nor in a thread or "
-            "task that was not started from the request's own code"
+            f"{caller}() was called outside of a request; call it from code that serves a request, or from a thread or "
+            "asyncio task that this code started"
         )
     return make()
 
@@ -258,13 +258,13 @@ def _context_for(caller: str) -> "Context[Any, Any]":
 
 
 def announced_name(request: ServerRequestContext[Any, Any] | None) -> str | None:
-    """Return the name that a client gives itself; on 2026-07-28 each request may say it, in its `_meta`."""
+    """Return the name that a client gives itself: at its handshake, or on 2026-07-28 in the `_meta` of a request."""
     params = request.session.client_params if request is not None else None
     return params.client_info.name if params is not None else None
 
 
 def client_name(request: ServerRequestContext[Any, Any]) -> str:
-    """Return the client's name for the log: the one it gives itself, or without a session its `User-Agent`."""
+    """Return the client's name for the log: its announced name, or else its `User-Agent`."""
     name = announced_name(request)
     asked: object = request.request
     if not name and isinstance(asked, Request):
@@ -283,7 +283,7 @@ class RequestClient:
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
-        """The capabilities that the client declared, for this request or at its handshake."""
+        """Return the capabilities that the client declared, for this request or at its handshake."""
         return self._request.session.client_capabilities if self._request is not None else None
 
     @property

@@ -1,8 +1,7 @@
-"""Limit the connections of clients that connect and send nothing, or half a request.
+"""Limit the connections of a process, and close those of clients that send nothing or half a request.
 
-A process has a limit of connections. Idle connections, and those with an incomplete request, make room for new ones,
-the oldest first. Where every connection is being served, a few more are accepted: health checks are answered, and all
-other requests are turned away.
+At the limit, a new connection closes the oldest one that is idle or has an incomplete request. If every connection is
+being served, a few more are accepted: their health checks are answered, and their other requests get a 503.
 """
 
 import asyncio
@@ -69,7 +68,7 @@ class Intake:
 
     @property
     def protocol(self) -> Callable[..., asyncio.Protocol]:
-        """Factory of uvicorn's connections."""
+        """Return the factory of uvicorn's connections."""
         return partial(_BoundedConnection, self)
 
     def enter(self, connection: "_BoundedConnection") -> None:
@@ -108,7 +107,7 @@ class Intake:
     def _evict(self, connections: "dict[_BoundedConnection, None]") -> None:
         oldest = next(iter(connections))
         del connections[oldest]
-        # The new connection takes its place.
+        # The new connection counts instead.
         oldest.counts = False
         _log.warning(
             "%d connections are open, the limit of --limit-connections; closed one whose request had not arrived",

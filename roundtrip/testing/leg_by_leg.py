@@ -1,4 +1,4 @@
-"""`LegByLeg`: a call of the retry era, sent one leg at a time."""
+"""Provide `LegByLeg`, which sends a call of the retry era one leg at a time."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -18,15 +18,15 @@ _FORM: Final = ElicitRequestFormParams(message="", requested_schema={})
 
 
 class LegByLeg:
-    """Sends legs one at a time, each to the next of a server's instances, through a real client of its own.
+    """Sender of single legs, each to the next instance of a server, through a new client of the SDK.
 
     The test gives every answer. Use it to test a single leg, a token, or a rejection; for whole calls use `User`.
 
     Args:
         server: As for `User`; a function makes a new instance for every leg.
         principal: The logged-in principal, for servers in memory: a subject, or an access token.
-        **options: Options of `mcp.Client`. Its callbacks are never called, and only declare capabilities: all of
-            them, unless one is None.
+        **options: Options of `mcp.Client`. Its callbacks are never called; they only declare capabilities. By default
+            all are declared: pass None for a callback to leave one out.
 
     Example:
         ```python
@@ -73,7 +73,7 @@ class LegByLeg:
         """Send one leg of a tool call, with answers by name, as `User` takes them.
 
         Raises:
-            MCPError: The server answered with an error of the protocol.
+            MCPError: The server answered with a protocol error.
         """
         asked = {name: one for round_ in self.rounds for name, one in _questions_of(round_).items()}
         responses: dict[str, InputResponse] | None = None

@@ -52,7 +52,7 @@ _SIGNATURE_BYTES: Final = 16
 _SIGNATURE_CHARS: Final = 22
 _OVERHEAD_CHARS: Final = len("r3s0000..") + _SIGNATURE_CHARS
 _ENCRYPTED: Final = b"r3e"
-# The last character of a signature stands for two bits; itsdangerous ignores its other four.
+# The last character of a signature carries two bits. itsdangerous ignores its other four bits; here they must be 0.
 _TOKEN: Final = re.compile(
     r"r3(?P<kind>[se])(?P<hint>[A-Za-z0-9_-]{4})\.(?P<body>[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]{21}[AQgw]", re.ASCII
 )
@@ -64,8 +64,8 @@ class KeyRing:
     """Secrets of a server, newest first: the first signs and seals, all verify and open.
 
     Raises:
-        ValueError: No key, one under 32 bytes, or one twice.
-        TypeError: A key that is neither bytes nor text.
+        ValueError: There is no key, or a key is shorter than 32 bytes or repeated.
+        TypeError: A key is neither bytes nor text.
     """
 
     def __init__(self, keys: Sequence[bytes | bytearray | str]) -> None:
@@ -85,7 +85,7 @@ class KeyRing:
                 raise ValueError(f"keys[{position}] repeats an earlier key; list each key once, newest first")
             secrets.append(secret)
         if not secrets:
-            raise ValueError("keys= is empty; leave it out for a key of this process alone, or list at least one")
+            raise ValueError("keys= must list at least one key, got none; leave it out for a key of this process alone")
         self._secrets = tuple(secrets)
 
     def derive(self, purpose: bytes) -> list[bytes]:
@@ -94,7 +94,7 @@ class KeyRing:
         return [HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret) for secret in self._secrets]
 
     def hints(self) -> list[str]:
-        """Return the hint of each key, newest first. It names a key in tokens and does not reveal it."""
+        """Return the hint of each key, newest first. A hint identifies a key and does not reveal it."""
         return [to_text(subkey[:_HINT_BYTES]) for subkey in self.derive(b"hint")]
 
 
@@ -186,8 +186,8 @@ class JournalCodec:
         """
         if self._sealer is None and journal.computed:
             raise InvalidSignature(
-                "a call has to keep something from the client's eyes (a step or a fallback), and "
-                "request_state_security= gives no key for that; add seal_keys="
+                "a call must hide a value from its client (of a step or a fallback), and request_state_security= has "
+                "no key for that; add seal_keys="
             )
         seal = self._sealer.seal if self._sealer is not None else _frame_unsealed
         return pack(journal, seal, deflate=deflate, limit=self._max_bytes)
@@ -211,7 +211,7 @@ class TokenCodec:
     Args:
         ring: The server's keys.
         entropy: Makes nonces, like `os.urandom`.
-        encrypt: Encrypt the whole token, not only the values of the server.
+        encrypt: Encrypt the whole token, not only the values that the client must not read.
         max_token_bytes: The codec neither makes nor reads a longer token.
     """
 
@@ -238,7 +238,7 @@ class TokenCodec:
         """Return the token of a payload.
 
         Raises:
-            TokenTooLarge: It is over the limit. `check` finds this before.
+            TokenTooLarge: It is over the limit. `check` reports this earlier.
         """
         body = self._sealer.seal(payload, _ENCRYPTED) if self._encrypt else payload
         token = self._signer.sign(self._head + to_text(body)).decode()
@@ -286,7 +286,7 @@ class ParsedToken:
 
 
 def read_unverified(token: str) -> ParsedToken:
-    """Parse a token without verifying it, to be shown and never acted on.
+    """Parse a token without verifying it. The result is for display only.
 
     Raises:
         TokenRejected: It is too long, or not a token.

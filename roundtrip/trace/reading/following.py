@@ -1,4 +1,4 @@
-"""Follow transcripts as they grow: the lines as they are appended, and the calls that they add up to."""
+"""Follow transcripts as they grow: yield each appended line, and join the lines into calls."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ __all__ = ["Follower", "LiveCalls"]
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _LINGER_POLLS: Final = 100
-"""A rotated file is still read for this many polls, as a process that has it open may write another line."""
+"""Polls for which a rotated file is still read: a process that has it open may write another line."""
 
 _Identity = tuple[int, int]
 
@@ -28,13 +28,13 @@ class _Opened:
     partial: bytes = b""
     """The beginning of an incomplete line."""
     lingers: int | None = None
-    """The polls that remain; None while the file has its name."""
+    """Polls until the file is closed; None until a newer file has its path."""
 
 
 class Follower:
-    """Reader of lines as they are appended to transcripts, including files that appear in directories later.
+    """Reader of the lines that are appended to transcripts, including files that appear in directories later.
 
-    A name need not exist yet. `reading` counts the lines that could not be read.
+    A named file need not exist yet. `reading` counts the lines that could not be read.
     """
 
     def __init__(self, names: Sequence[str | Path]) -> None:
@@ -48,7 +48,7 @@ class Follower:
         return sum(map(len, self._opened.values()))
 
     def poll(self) -> Iterator[Line]:
-        """Yield the lines since the last poll; at first, all lines."""
+        """Yield the lines appended since the last poll; the first poll yields all lines."""
         for name in self._names:
             for path in sorted(name.glob(TRANSCRIPTS)) if name.is_dir() else [name]:
                 self._opened.setdefault(path, [])
@@ -127,7 +127,7 @@ class _Growing:
 
 
 class LiveCalls:
-    """Calls of some transcripts, and directories of them, as far as they are written.
+    """Calls in transcripts that are still being written.
 
     Args:
         names: Files, which must exist, and directories, which may be empty.
@@ -159,7 +159,7 @@ class LiveCalls:
         self._follower.close()
 
     def find(self, id: str) -> tuple[TracedCall, int] | None:
-        """Return a call by its id, with a number that grows with every line of it."""
+        """Return a call and its number of lines; None for an unknown id."""
         growing = self._calls.get(id)
         return None if growing is None else (_joined(id, growing), len(growing.lines))
 
