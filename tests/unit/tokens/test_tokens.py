@@ -162,7 +162,7 @@ def test_a_text_key_is_its_bytes() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ([], "empty"),
+        ([], "at least one key"),
         ([b"x" * 31], r"keys\[0\] has 31 bytes"),
         ([NEW, "short"], r"keys\[1\] has 5 bytes"),
         ([NEW, OLD, NEW], r"keys\[2\] repeats"),
