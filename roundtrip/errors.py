@@ -445,10 +445,10 @@ class ConnectionLost(CannotAsk):
     def __init__(self, *, ending: bool = False) -> None:
         self.ending = ending
         super().__init__(
-            "the server is about to stop, and can take no answer any more; call again"
+            "the server is stopping, and can no longer receive answers; call again"
             if ending
-            else "the client's connection was lost while it was asked, and the call was ended; what has to outlive a "
-            f"connection needs a client that speaks {FIRST_OF_RETRY_ERA}, or an event_store= to come back by"
+            else "the client's connection was lost while it was asked, and the call was ended; a call can outlive its "
+            f"connection if the client speaks {FIRST_OF_RETRY_ERA}, or reconnects to a server with event_store="
         )
 
 

@@ -108,13 +108,13 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults 
 
 @pytest.fixture
 def roundtrip_era(roundtrip_choice: "UserDefaults") -> "Era":
-    """The era of the test and its users. A test that takes it runs on both eras."""
+    """Returns the era of the test and its users. A test that takes it runs on both eras."""
     return roundtrip_choice.era
 
 
 @pytest.fixture
 def clock() -> "Generator[Clock]":
-    """The time of day of this process, which stands still until the test moves it: `clock.advance(seconds=601)`."""
+    """Stops the clock of this process until the test moves it: `clock.advance(seconds=601)`."""
     from roundtrip.testing.clocks import Clock
 
     with Clock().set() as clock:
@@ -134,7 +134,7 @@ def overrides() -> "Generator[Override]":
 def trace(roundtrip_choice: "UserDefaults | None") -> "Traces":
     """Records the calls of the test's users on roundtrip's servers in this process, as `Server(trace=...)` would."""
     if roundtrip_choice is None or roundtrip_choice.recorder is None:
-        pytest.fail("`trace` was asked for too late: take it as an argument of the test, or of a fixture of it")
+        pytest.fail("`trace` was requested too late: make it an argument of the test, or of a fixture of it")
     from roundtrip.testing.chosen import Traces
 
     return Traces(roundtrip_choice.recorder.path)
@@ -151,7 +151,7 @@ def call_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
 
 @pytest.fixture
 def wire_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
-    """Compares every JSON-RPC message of a call, as `call_snapshot`. The test's users keep them, and speak HTTP."""
+    """Compares every JSON-RPC message of a call, as `call_snapshot`. The test's users record them, over HTTP."""
     return _snapshot(request, "wire")
 
 

@@ -1,4 +1,4 @@
-"""Tools at a terminal: their arguments as typed in a shell, and tools and results as text for people to read."""
+"""Read a tool's arguments as typed in a shell, and show tools and results as text."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def find_tool(tools: Sequence[Tool], name: str) -> Tool:
 
 
 def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:
-    """Read `key=value` (by the schema), `key:=JSON` and `key@=FILE`.
+    """Read arguments written as `key=value` (typed by the schema), `key:=JSON` or `key@=FILE`.
 
     Raises:
         CallFailed: An argument cannot be read, is not a parameter, or a required one is missing.
@@ -107,7 +107,7 @@ def _json_of(tool: Tool, name: str, text: str) -> Any:
     except ValueError as error:
         shown = text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "..."
         raise CallFailed(
-            f"the argument {name!r} takes {kind_of(tool, name)} and is read as JSON, which {shown!r} is not: {error}"
+            f"the argument {name!r} must be {kind_of(tool, name)} written as JSON, got {shown!r}: {error}"
         ) from error
 
 

@@ -303,7 +303,7 @@ class Answers(NodeOutcomes):
             plain = waiting.question.plain(value)
             waiting.question.restore(Action.ACCEPT, plain)
         except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError):
-            reason = f"{source} gave {type(value).__name__}, which is no answer to the question"
+            reason = f"{source} gave {type(value).__name__}, which is not an answer to the question"
             cure = "Give otherwise= what a client could have answered; for a Sample or ListRoots that is a whole result"
             cure = cure if source == "otherwise=" else None
             raise ValueNotStorable(waiting.key, reason=reason, cure=cure) from None

@@ -136,7 +136,7 @@ class Body:
         except Suspension:
             raise
         except BaseException as error:
-            # Given up, as by a timeout around it, the question is not out any more.
+            # The question was cancelled, for example by a timeout around it, and is no longer pending.
             self._unkeyed = False
             if isinstance(error, RoundtripError):
                 error.words = self._answers.words

@@ -19,7 +19,7 @@ from roundtrip.resolvers.plan import Node
 __all__ = ["ComputedValues", "NotedValue", "adapter_of", "stand_in_name", "storable"]
 
 _STAND_IN = "~"
-"""Begins the names of values that stand in for answers."""
+"""Prefix of the names of values that replace answers."""
 
 
 class NotedValue(NamedTuple):
@@ -57,11 +57,11 @@ class ComputedValues:
         self.fix(node.key, plain)
 
     def stand_in_for(self, names: Iterable[str]) -> Computed | None:
-        """Return the value that stands in for the answer to a question of these names."""
+        """Return the value that replaces the answer to a question with one of these names."""
         return next((self.values[_STAND_IN + name] for name in names if _STAND_IN + name in self.values), None)
 
     def forget_stand_in(self, names: Iterable[str]) -> None:
-        """Drop the value that stands in for an answer, as it does not fit this build's type."""
+        """Drop the value that replaces an answer: it does not fit this build's type."""
         for name in names:
             self.values.pop(_STAND_IN + name, None)
 
@@ -101,7 +101,7 @@ class ComputedValues:
 
 
 def stand_in_name(name: str) -> str:
-    """Return the name of the value that stands in for the answer to a question."""
+    """Return the name of the value that replaces the answer to a question."""
     return _STAND_IN + name
 
 

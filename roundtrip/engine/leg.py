@@ -59,22 +59,22 @@ class Client(Protocol):
 
     @property
     def protocol_version(self) -> str | None:
-        """The negotiated revision; None where there is no request at all."""
+        """Return the negotiated revision; None without a request."""
         ...
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
-        """The capabilities that it declared."""
+        """Return the capabilities that it declared."""
         ...
 
     @property
     def can_be_asked_live(self) -> bool:
-        """True if its connection carries requests from the server."""
+        """Return True if its connection carries requests from the server."""
         ...
 
     @property
     def in_session(self) -> bool:
-        """True if its requests belong to a session that the server keeps."""
+        """Return True if its requests belong to a session that the server keeps."""
         ...
 
     async def send(self, request: InputRequest, result_type: type[BaseModel]) -> InputResponse:

@@ -55,7 +55,7 @@ class Rounds:
 
         Raises:
             Suspension: The answers will come with the next leg.
-            CannotAsk: The client cannot be asked, and nothing stands in for the answer.
+            CannotAsk: The client cannot be asked, and the question has no fallback.
             CallOutlived: The call is too old to be asked for, or gets so while the client is silent.
             GuessesSpent: A question was answered in too many different ways.
             GuessUncounted: Nothing can count such an answer now.

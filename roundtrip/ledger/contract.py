@@ -25,7 +25,7 @@ class Reach(IntEnum):
 
 
 class ClaimStatus(Enum):
-    """Result of a claim: granted, or the state that the entry is in for others than its holder."""
+    """Result of a claim: granted, or the state of the entry as legs other than its holder see it."""
 
     GRANTED = "granted"
     RUNNING = "running"
@@ -75,7 +75,7 @@ class Ledger(Protocol):
 
     @property
     def reach(self) -> Reach:
-        """The set of processes that the ledger serves."""
+        """Return the set of processes that the ledger serves."""
         ...
 
     async def claim(
@@ -99,10 +99,10 @@ class Ledger(Protocol):
             lease: Seconds until the holder counts as dead, unless it renews.
             keep: Seconds until the ledger may forget the entry.
             rerun: Claim the entry of a body whose outcome is unknown, too.
-            tentative: Keep others out while the body has not begun. When such a lease ends, the entry is free. Before
-                its body begins, the holder claims again: only then is it certain that no other leg has the claim. A
-                tentative claim that arrives after that changes nothing.
-            account: The owner of the entry, for a ledger with little room: no account may take the room of the others.
+            tentative: Claim the entry before the body begins. When the lease of such a claim ends, the entry is free.
+                So the holder must claim again, without `tentative`, right before the body begins. A tentative claim
+                that arrives after that changes nothing.
+            account: The owner of the entry. A ledger with little room keeps an account from using the room of others.
         """
         ...
 

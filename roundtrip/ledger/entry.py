@@ -37,20 +37,20 @@ class LedgerEntry:
 
     @property
     def size(self) -> int:
-        """About the number of bytes of the entry; its texts are ASCII."""
+        """Return the approximate number of bytes of the entry; its texts are ASCII."""
         return _ENTRY_BYTES + len(self.result or "") + sum(len(name) + len(text) for name, text in self.notes.items())
 
     def advance(self, now: float) -> None:
-        """Let the lease end, if its time has come."""
+        """End the lease if its time is over."""
         if self.lapses <= now:
             self.apply(EntryEvent.LAPSE)
 
     def write(self, event: EntryEvent, *, holder: str, epoch: int | None) -> bool:
-        """Apply an event of the holder; False, and no change, if another leg has the claim."""
+        """Apply an event of the holder. Return False, and change nothing, if another leg has the claim."""
         return self.holder == holder and epoch in (None, self.epoch) and self.apply(event)
 
     def seen(self, now: float) -> ClaimAnswer | None:
-        """Return the entry as others than the holder see it; None if it is free."""
+        """Return the entry as legs other than the holder see it; None if it is free."""
         status = STATUS_OF.get(self.state)
         if status is None:
             return None
@@ -59,7 +59,7 @@ class LedgerEntry:
         return ClaimAnswer(status, self.answers_digest, self.result)
 
     def apply(self, event: EntryEvent) -> bool:
-        """Apply an event; False, and no change, if the table has no such arrow."""
+        """Apply an event. Return False, and change nothing, if the table has no such arrow."""
         target = ENTRY_MACHINE.targets.get((self.state, event))
         if target is None:
             return False
@@ -68,13 +68,13 @@ class LedgerEntry:
 
 
 class EntryLedger(ABC):
-    """Base of ledgers that change one entry at a time, each change as one atomic step."""
+    """Base of ledgers that change one entry at a time, each change atomically."""
 
     _waiting: Waiting
 
     @abstractmethod
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
-        """Call a function with an entry as it is now (a new one where there is none) and the time. Store its changes.
+        """Call a function with an entry (a new one if there is none) and the time, and store its changes.
 
         Raises:
             LedgerDown: There is no room for a new entry, or the ledger cannot be used.
@@ -99,7 +99,7 @@ class EntryLedger(ABC):
         """Implement `Ledger.claim`."""
 
         def claim(entry: LedgerEntry, now: float) -> ClaimAnswer:
-            # A holder whose lease has ended has still begun, even if it claims tentatively.
+            # The body of a holder has begun, even if its lease has ended and it claims tentatively.
             has_begun = rerun and entry.state is EntryState.LAPSED and entry.holder == holder
             if rerun:
                 entry.apply(EntryEvent.REOPEN)

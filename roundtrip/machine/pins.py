@@ -46,7 +46,7 @@ def digest(text: str) -> bytes:
 
 
 def label_of(digested: bytes) -> str:
-    """Return the beginning of a digest as text, to call something by. It is no proof of anything."""
+    """Return the beginning of a digest as text, for use as a name. It authenticates nothing."""
     return to_text(digested[:_LABEL_BYTES])
 
 

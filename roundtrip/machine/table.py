@@ -90,7 +90,7 @@ class MachineTable(Generic[S, E]):
 
     @property
     def initial(self) -> S:
-        """The state that every one of them starts in."""
+        """Return the state in which the machine starts."""
         return self.states[0]
 
     def allowed(self, state: S) -> tuple[E, ...]:

@@ -68,7 +68,7 @@ class _Draft:
 
     @property
     def name(self) -> str:
-        """Its key without the path that may tell it from nodes of the same name."""
+        """Return its key without the path that distinguishes it from nodes of the same name."""
         return self.key or self.label
 
 

@@ -1,4 +1,4 @@
-"""Read functions: their annotations, names and identities, whatever kind of callable they are."""
+"""Read the annotations, names and identities of callables of every kind."""
 
 import functools
 import inspect
@@ -29,9 +29,9 @@ _OUTCOMES: Final = (AcceptedElicitation, DeclinedElicitation, CancelledElicitati
 
 
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a callable, evaluated, without those that cannot be.
+    """Return the evaluated annotations of a callable, without those that cannot be evaluated.
 
-    An example is a name that is imported for type checking only. The caller reports it, if it needs the annotation.
+    An example is a name that is imported for type checking only. A caller that needs such an annotation reports it.
     """
     target = _annotated_part(fn)
     try:
@@ -75,13 +75,13 @@ def given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
 
 
 def display_name(fn: Callable[..., Any]) -> str:
-    """Return the name by which a person knows a callable: of a partial's function, or of an object's type."""
+    """Return the name of a callable for messages: of a partial, its function's; of an object, its type's."""
     fn = _without_partials(fn)
     return getattr(fn, "__name__", None) or type(fn).__name__
 
 
 def identity(fn: Callable[..., Any]) -> Hashable:
-    """Return a key that is equal for two mentions of one callable.
+    """Return a key that is equal for all references to one callable.
 
     A bound method is a new object at each access, so its key is made of its function and its instance.
     """
@@ -114,7 +114,7 @@ def is_manager_class(fn: Callable[..., Any]) -> bool:
 
 def wants_outcome(filled: Any) -> bool:
     """Return True if a parameter's type is `ElicitationResult[T]`, one of its members, or a union of members."""
-    # The alias keeps its union on `__value__`, of itself when bare and of its origin when subscripted.
+    # An alias has its union in `__value__`; a subscripted alias has it in the `__value__` of its origin.
     alias = getattr(filled, "__value__", None) or getattr(get_origin(filled), "__value__", None)
     members = arms_of(alias if alias is not None else filled)
     return any(isinstance(member, type) and issubclass(member, _OUTCOMES) for member in members)

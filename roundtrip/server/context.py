@@ -197,7 +197,7 @@ class BlockingContext:
     @overload
     def step(self, key: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     def step(self, key: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """As `Context.step`, waiting in place."""
+        """Run a step like `Context.step`, and block until it ends."""
         return self._wait(lambda: self._context.step(key, fn, *args, **kwargs))
 
     def _wait(self, make: Callable[[], Awaitable[T]]) -> T:

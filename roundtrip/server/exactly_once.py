@@ -95,7 +95,7 @@ class LedgerClaim:
 
     @property
     def owner(self) -> str:
-        """The tool, for error messages."""
+        """Return the tool, for error messages."""
         return f"tool {self.tool!r}"
 
     async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:

@@ -75,7 +75,7 @@ class FunctionSignature(NamedTuple):
     resolved: ResolvedParameters
     contexts: tuple[str, ...]
     unpassed: frozenset[str] = frozenset()
-    """The names in `resolved` that are no parameters: their functions run, and their values are dropped."""
+    """The names in `resolved` that are not parameters: their functions run, and their values are dropped."""
 
     @property
     def owner(self) -> str:

@@ -138,7 +138,7 @@ class Probe:
         return self._instance
 
     async def _run(self, ctx: Context, journey: bool = False, claim: bool = False, look: str = "") -> dict[str, Any]:
-        """For `roundtrip doctor`: compare the instances of this service."""
+        """Answer `roundtrip doctor`, which compares the instances of this service."""
         if not journey:
             return await self._facts(ctx, claim=claim, look=look)
         began = await ctx.step("began", self._own_name)

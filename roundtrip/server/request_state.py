@@ -53,7 +53,7 @@ Recover = Callable[[Request, Journal, float], Awaitable[Mapping[str, Entry] | No
 """Returns the answers of an expired call if it may be begun again at the given time."""
 
 SubjectOf = Callable[[Request], tuple[str | None, bool]]
-"""Returns the registered name that a request calls, and True if tracers hear of it."""
+"""Returns the registered name that a request calls, and True if it is traced."""
 
 
 class _PrincipalUnknown(Exception):

@@ -42,7 +42,7 @@ __all__ = ["ToolCalls", "named_version"]
 
 logger = logging.getLogger("roundtrip")
 
-# The SDK's own logger: its listeners hear of the same failures in the same words.
+# The SDK's logger, with the SDK's messages for the same failures.
 _sdk_logger = logging.getLogger("mcp.server.mcpserver.server")
 
 _METHOD: Final = "tools/call"
@@ -165,7 +165,7 @@ class ToolCalls:
             _check_headers(tool, incoming)
         try:
             validated = tool.arguments.validate(arguments)
-            # A question of the doctor is no call of the service's.
+            # A call of the doctor's probe is not traced.
             is_traced = tool is not self._probe
             return await self._legs.run(tool.function, validated, incoming, opened, is_traced=is_traced)
         except Exception as error:

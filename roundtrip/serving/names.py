@@ -96,7 +96,7 @@ class Names:
             address, and any host elsewhere.
         origins: Origins that pages may have besides those of the hosts; `*` for any. One origin is enough to have
             all origins checked, for any hosts.
-        loopback: Whether the service listens on a loopback address, whose names are then allowed as well.
+        loopback: Allow the names of the loopback address too, because the service listens on it.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str], *, loopback: bool) -> None:

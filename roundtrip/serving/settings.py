@@ -1,4 +1,4 @@
-"""Settings of `roundtrip serve`: arguments win over the environment, and that over a file."""
+"""Read the settings of `roundtrip serve`: arguments override the environment, and the environment a file."""
 
 import ipaddress
 import os
@@ -52,7 +52,7 @@ class ServeSettings(BaseModel):
     @field_validator("allowed_hosts", "allowed_origins", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
-        """Split the commas of a variable."""
+        """Split the value of a variable at its commas."""
         return tuple(one.strip() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
 
     @field_validator("allowed_hosts", "allowed_origins")
@@ -77,22 +77,22 @@ class ServeSettings(BaseModel):
     @classmethod
     def _absolute(cls, value: str) -> str:
         if not value.startswith("/"):
-            raise PydanticCustomError("path", "a path begins with '/'")
+            raise PydanticCustomError("path", "a path must begin with '/'")
         return value
 
     @property
     def keeps_sessions(self) -> bool:
-        """True if live era clients have sessions, without which they cannot be asked."""
+        """Return True if live era clients have sessions, without which they cannot be asked."""
         return self.workers == 1 if self.sessions is None else self.sessions
 
     @property
     def asks_older_clients(self) -> bool:
-        """True if live era clients can be asked."""
+        """Return True if live era clients can be asked."""
         return self.keeps_sessions and self.json_response != "always"
 
     @property
     def is_loopback(self) -> bool:
-        """True if only this machine can reach the host."""
+        """Return True if only this machine can reach the host."""
         if self.host == "localhost":
             return True
         try:
@@ -145,5 +145,5 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         )
     listed: object = content.get(_TABLE, {})
     if not isinstance(listed, dict):
-        raise BadSettings(f"{str(path)!r}: settings are under [{_TABLE}]")
+        raise BadSettings(f"{str(path)!r}: settings must be in a table [{_TABLE}]")
     return cast("dict[str, Any]", listed)

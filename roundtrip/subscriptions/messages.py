@@ -85,7 +85,7 @@ def read_message(data: object) -> ChangeMessage:
         UnreadableMessage: The data is not a message.
     """
     if not isinstance(data, bytes):
-        raise UnreadableMessage("it is no text")
+        raise UnreadableMessage("it is not text")
     if len(data) > MAX_MESSAGE_BYTES:
         raise UnreadableMessage(f"it has {len(data)} bytes, and may have {MAX_MESSAGE_BYTES}")
     try:

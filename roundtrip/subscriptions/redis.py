@@ -157,7 +157,7 @@ class _Hub:
             try:
                 listener(event)
             except Exception:
-                logger.exception("whoever listens to changes raised")
+                logger.exception("a listener to changes raised an exception")
 
     def deliver_from_another_loop(self, event: ServerEvent) -> None:
         with self._lock:

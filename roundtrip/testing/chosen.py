@@ -56,13 +56,13 @@ class UserDefaults:
     recorder: Recorder | None = None
     """Records the legs that roundtrip's servers in this process serve."""
     wired: bool = False
-    """Whether every JSON-RPC message is kept; users speak HTTP then."""
+    """True if every JSON-RPC message is recorded; users connect over HTTP then."""
     carried: list[str] = field(default_factory=list[str])
     """The tools called through the networks."""
 
     @property
     def network_name(self) -> str:
-        """The name of its networks, as in a test's id."""
+        """Return the name of its networks, as in a test's id."""
         return name_of(self.network)
 
 
@@ -185,7 +185,7 @@ def chosen_for_test(choice: UserDefaults | None, *, wired: bool, trace: Path | N
 
     Args:
         choice: The choice of the mark, if the test has one.
-        wired: Whether the test compares messages.
+        wired: Record every JSON-RPC message, because the test compares them.
         trace: The file of the test's transcript.
     """
     choice = choice or UserDefaults()
@@ -225,12 +225,12 @@ class Traces:
 
     @property
     def calls(self) -> list[TracedCall]:
-        """Every call so far, in the order in which they began."""
+        """Return all calls so far, in the order in which they began."""
         return list(join(read_files([self.path]).lines).calls.values()) if self.path.exists() else []
 
     @property
     def call(self) -> TracedCall:
-        """The only call; raises AssertionError if there are none, or several."""
+        """Return the only call; raises AssertionError if there are none, or several."""
         calls = self.calls
         if len(calls) != 1:
             raise AssertionError(

@@ -53,12 +53,12 @@ class FieldSamples:
 
     @property
     def filled_in(self) -> bool:
-        """True if the simplest answer has the field."""
+        """Return True if the simplest answer has the field."""
         return self.field.required or (self.field.has_default and self.fits(self.field.default))
 
     @property
     def missed(self) -> bool:
-        """True if an answer without the field is invalid."""
+        """Return True if an answer without the field is invalid."""
         # Some servers fill in a required field that has a default.
         return self.field.required and not self.field.has_default
 

@@ -59,7 +59,7 @@ class Visit:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """The parameters of the link, such as the ticket."""
+        """Return the parameters of the link, such as the ticket."""
         return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
 
     def browser(self, **options: Any) -> httpx2.AsyncClient:

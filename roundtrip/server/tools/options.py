@@ -121,7 +121,7 @@ class ToolSpec(NamedTuple):
 
     @property
     def hints(self) -> ToolAnnotations | None:
-        """The annotations, from a model or a dict with either spelling of the fields."""
+        """Return the annotations, from a model or a dict with either spelling of the fields."""
         given = self.annotations
         return ToolAnnotations.model_validate(given, by_name=True, by_alias=True) if isinstance(given, dict) else given
 
@@ -144,7 +144,7 @@ class ToolSpec(NamedTuple):
 
     @property
     def label_set(self) -> frozenset[str]:
-        """The tags, as a set."""
+        """Return the tags, as a set."""
         tags = frozenset([self.tags] if isinstance(self.tags, str) else self.tags or ())
         if not all(isinstance(tag, str) for tag in tags):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidSignature(f"tags must be strings, got {self.tags!r}")

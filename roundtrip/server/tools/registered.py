@@ -54,12 +54,12 @@ class RegisteredTool(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name that clients call."""
+        """Return the name that clients call."""
         return self.component.name
 
     @property
     def version(self) -> str | None:
-        """The version, if the tool has any."""
+        """Return the version, if the tool has any."""
         return self.component.version
 
     def listed_with(self, lower: Sequence["RegisteredTool"]) -> WireTool:

@@ -85,7 +85,7 @@ class ToolRegistry:
 
     @property
     def seen(self) -> _Seen:
-        """The tools that clients see."""
+        """Return the tools that clients see."""
         seen = self._seen
         if seen is None:
             with self._lock:
@@ -98,7 +98,7 @@ class ToolRegistry:
 
     @property
     def registered(self) -> list[RegisteredTool]:
-        """Every version of every tool, hidden or not."""
+        """Return every version of every tool, hidden or not."""
         with self._lock:
             return [tool for versions in self._registered.values() for tool in versions.values()]
 

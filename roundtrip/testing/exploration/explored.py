@@ -76,7 +76,7 @@ class Path:
 
     @property
     def value(self) -> Any:
-        """The value that the tool returned; None without a result."""
+        """Return the value that the tool returned; None without a result."""
         return None if self.conversation is None else self.conversation.value
 
     def __str__(self) -> str:
@@ -126,17 +126,17 @@ class Explored:
 
     @property
     def outcomes(self) -> Counter[PathOutcome]:
-        """The number of paths with each outcome."""
+        """Return the number of paths with each outcome."""
         return Counter(path.outcome for path in self.paths)
 
     @property
     def crashed(self) -> tuple[Path, ...]:
-        """The paths that ended in an unexpected exception, an internal error, or a breach."""
+        """Return the paths that ended in an unexpected exception, an internal error, or a breach."""
         return tuple(path for path in self.paths if path.outcome in (PathOutcome.CRASHED, PathOutcome.BREACH))
 
     @property
     def deeper(self) -> int:
-        """The number of paths with more questions than the depth; the questions beyond it were accepted."""
+        """Return the number of paths with more questions than the depth; the questions beyond it were accepted."""
         return sum(len(path.choices) > self.depth for path in self.paths)
 
     def assert_no_crash(self) -> None:

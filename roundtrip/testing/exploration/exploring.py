@@ -131,7 +131,7 @@ class _Met:
 
     @property
     def choice(self) -> tuple[str, PathAction]:
-        """The question's name, or its message if it has no name, and the action."""
+        """Return the question's name, or its message if it has no name, and the action."""
         name = self.question.key
         return (self.question.message if name is None else name), self.action
 

@@ -81,7 +81,7 @@ class Instances:
 
     @property
     def takes_keys(self) -> bool:
-        """True if instances with other keys can be made."""
+        """Return True if instances with other keys can be made."""
         return self._make is not None and _takes_keys(self._make)
 
     def first(self) -> Instance:
@@ -104,7 +104,7 @@ class Instances:
         yield from itertools.cycle(self._all)
 
     def make(self, what: str, *, keys: Sequence[bytes] | None = None) -> Instance:
-        """Make an instance; raise Inapplicable if the target is no function that makes them, or takes no keys."""
+        """Make an instance; raise Inapplicable if the target is not a function that makes them, or takes no keys."""
         if keys is not None and not self.takes_keys:
             raise Inapplicable("other keys take a function that makes the server with them: def make_server(keys): ...")
         if self._make is None:
@@ -164,19 +164,19 @@ class NetworkFleet:
 
     @property
     def at(self) -> Instance:
-        """The current instance, which serves the next leg."""
+        """Return the current instance, which serves the next leg."""
         if self._at is None:
             raise RuntimeError("the fleet has not been started")
         return self._at
 
     @property
     def is_in_this_process(self) -> bool:
-        """True if the instances run in this process and share its clock."""
+        """Return True if the instances run in this process and share its clock."""
         return isinstance(self.at, MCPServer | LowLevelServer)
 
     @property
     def is_in_memory(self) -> bool:
-        """True if requests reach the instances in memory, with the sender's authentication."""
+        """Return True if requests reach the instances in memory, with the sender's authentication."""
         return self.is_in_this_process and self.over == "memory" and not self.wired
 
     async def start(self) -> None:

@@ -56,28 +56,28 @@ class LegDelivery:
 
     @property
     def asks(self) -> InputRequiredResult | None:
-        """The questions of the response; None if it has none."""
+        """Return the questions of the response; None if it has none."""
         return self.result if isinstance(self.result, InputRequiredResult) else None
 
     @property
     def keys(self) -> set[str]:
-        """The names of its questions."""
+        """Return the names of its questions."""
         return set(self.asks.input_requests or {}) if self.asks is not None else set()
 
     @property
     def final(self) -> FinalResult | None:
-        """The result of the call; None if the leg did not end it."""
+        """Return the result of the call; None if the leg did not end it."""
         return None if isinstance(self.result, InputRequiredResult) else self.result
 
     @property
     def done(self) -> FinalResult | None:
-        """The successful result of the call; None otherwise."""
+        """Return the successful result of the call; None otherwise."""
         final = self.final
         return None if isinstance(final, CallToolResult) and final.is_error else final
 
     @property
     def crashed(self) -> bool:
-        """True if the server ended the leg by accident."""
+        """Return True if the server ended the leg by accident."""
         if self.crash is not None:
             return True
         if self.error is not None:
@@ -88,12 +88,12 @@ class LegDelivery:
 
     @property
     def is_rejected(self) -> bool:
-        """True if the server answered with a protocol error on purpose."""
+        """Return True if the server answered with a protocol error on purpose."""
         return self.error is not None and not self.crashed
 
     @property
     def told(self) -> str:
-        """The response in one line."""
+        """Return the response in one line."""
         if self.crash is not None:
             return f"the crash {type(self.crash).__name__}: {self.crash}"
         if self.error is not None:
@@ -137,7 +137,7 @@ class Route:
 
     @property
     def number(self) -> int:
-        """The number of the current leg of the call, from 1."""
+        """Return the number of the current leg of the call, from 1."""
         return len(self.carried) + 1
 
     async def aside(self, leg: LegRequest) -> LegDelivery:
@@ -170,7 +170,7 @@ class Network(Protocol):
 
     @property
     def name(self) -> str:
-        """The network's name in the ids of tests."""
+        """Return the network's name in the ids of tests."""
         ...
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:

@@ -124,17 +124,17 @@ class Recording(_RecordingPart):
 
     @property
     def is_live(self) -> bool:
-        """True if its questions were sent over the open connection."""
+        """Return True if its questions were sent over the open connection."""
         return is_live_era(self.protocol)
 
     @property
     def exchanges(self) -> list[RecordedExchange]:
-        """The client's requests, in their order."""
+        """Return the client's requests, in their order."""
         return [part for part in self.conversation if isinstance(part, RecordedExchange)]
 
     @property
     def notifications(self) -> list[RecordedMessage]:
-        """The client's notifications."""
+        """Return the client's notifications."""
         return [part.notification for part in self.conversation if isinstance(part, Notification)]
 
     def results(self, method: str) -> list[Json]:

@@ -240,7 +240,7 @@ class Replayed(Server[Any]):
 
     @property
     def unplayed(self) -> list[RecordedMessage]:
-        """The recorded messages that no client has sent, except for the handshake."""
+        """Return the recorded messages that no client has sent, except for the handshake."""
         requests = [one.request for place, one in enumerate(self._exchanges) if place not in self._played]
         return [*(request for request in requests if request.method not in _HANDSHAKE), *self._unsaid]
 

@@ -9,7 +9,7 @@ __all__ = ["REDACTED", "SnapshotRedaction"]
 REDACTED: Final = "<redacted>"
 
 _MIN_REPEATED_CHARS: Final = 4
-"""Characters of a value from which texts that repeat it are redacted; many texts contain `no` and `12`."""
+"""Minimum length of a value to redact in texts that repeat it: many texts contain `no` or `12`."""
 _REVEALING_KEYWORDS: Final = frozenset(
     {"const", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "examples", "example"}
 )

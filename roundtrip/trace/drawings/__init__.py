@@ -1,1 +1,1 @@
-"""Drawings of what roundtrip works with: the machine of every call, and what tools depend on."""
+"""Draw the state machine of calls, and the dependency graphs of tools."""

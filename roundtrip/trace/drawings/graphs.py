@@ -22,7 +22,7 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Something that fills parameters, or the tool whose parameters are filled."""
+    """Source of parameters, or the tool whose parameters are filled."""
 
     id: str
     kind: BoxKind
@@ -32,7 +32,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A parameter of `target` that `source` fills."""
+    """Parameter of `target` that `source` fills."""
 
     source: str
     target: str
@@ -42,7 +42,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """One tool's drawing, before it has a language."""
+    """Graph of one tool, for every drawing format."""
 
     tool: str
     boxes: tuple[Box, ...]
@@ -50,7 +50,7 @@ class Graph:
 
 
 def graphs_of(plans: Mapping[str, Plan]) -> list[Graph]:
-    """The drawings of some tools, by their names."""
+    """Return the graphs of tools, given their plans by name."""
     return [_graph(tool, plan, f"t{place}") for place, (tool, plan) in enumerate(plans.items())]
 
 

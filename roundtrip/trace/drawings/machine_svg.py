@@ -43,7 +43,7 @@ def machine_svg(
 
 @dataclass(slots=True)
 class _Track:
-    """All arrows that lead by one event to one state, apart from straight ones, and the height they run at."""
+    """Arrows of one event to one state, without the straight ones, and their height."""
 
     event: Event
     target: State
@@ -55,7 +55,7 @@ class _Track:
 
 
 class _Drawing:
-    """One table on its way to a drawing: sorted, then placed, then written."""
+    """Layout of one table: it is sorted, then placed, then written."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A drawing as a page of its own: one file that loads nothing and runs nothing."""
+"""Write a drawing as an HTML page: one file that loads nothing and runs no script."""
 
 import base64
 import hashlib
@@ -27,7 +27,7 @@ main svg { display: block; width: 100%; height: auto; }
 _WIDTH: Final = re.compile(r'<svg [^>]*\bwidth="([0-9.]+)"')
 _MARGINS: Final = 64
 _LEGIBLE: Final = 0.7
-"""How much smaller a drawing may be shown than it is drawn, before its words are too small."""
+"""The smallest scale at which the text of a drawing is legible."""
 
 
 def source_hash(text: str) -> str:
@@ -36,8 +36,8 @@ def source_hash(text: str) -> str:
 
 
 def page(title: str, svg: str) -> str:
-    """A drawing, made without its styles, in an HTML page whose policy allows this one style sheet and nothing else."""
-    # A drawing is made smaller to fit, as long as it can be read; then the window scrolls, and cuts nothing off unseen.
+    """Return an HTML page of a drawing that was made without styles. Its policy allows its own style sheet alone."""
+    # The drawing shrinks with the window while it is legible; below that, the window scrolls, and a notice says so.
     width = _WIDTH.search(svg)
     least = float(width[1]) * _LEGIBLE if width is not None else 0.0
     too_wide = f"@media screen and (max-width: {least + _MARGINS:g}px) {{ .wider {{ display: block; }} }}\n"

@@ -1,6 +1,6 @@
-"""Drawings of tools' dependency graphs in every language, all from the plans that calls are served by.
+"""Draw the dependency graphs of tools in every format, from the plans that serve calls.
 
-Several tools make one drawing, with a frame around each, so that what is printed is always one valid document.
+Several tools make one drawing with a frame around each, so the output is always one valid document.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ __all__ = ["draw_plans"]
 
 
 def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
-    """The graphs of some tools by their names, as one drawing without a newline at its end."""
+    """Draw the plans of tools, by their names, as one drawing without a newline at its end."""
     graphs = graphs_of(plans)
     match format:
         case Format.MERMAID:
@@ -27,7 +27,7 @@ def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
         case Format.SVG:
             return plans_svg(graphs, standalone=True)
         case Format.HTML:
-            return page("What tools depend on", plans_svg(graphs))
+            return page("Dependencies of tools", plans_svg(graphs))
 
 
 # Mermaid.
@@ -110,7 +110,7 @@ def _dot_quote(text: str) -> str:
 
 
 def _text(graph: Graph) -> str:
-    """The tool first, then what it stands on: each with its parameters and what fills them."""
+    """List the tool and then its dependencies, each with its parameters and their sources."""
     boxes = {box.id: box for box in graph.boxes}
     width = max((len(line.parameter) for line in graph.lines), default=0)
     lines: list[str] = []

@@ -50,8 +50,8 @@ def plans_svg(graphs: Sequence[Graph], *, standalone: bool = False) -> str:
     return document(
         content,
         Point(right + 2 * _MARGIN, y - _BETWEEN + _MARGIN),
-        title="What tools depend on",
-        description=f"Which functions and arguments fill the parameters of: {tools}.",
+        title="Dependencies of tools",
+        description=f"The functions and arguments that fill the parameters of: {tools}.",
         standalone=standalone,
     )
 
@@ -74,7 +74,7 @@ class _Cell:
 
 
 class _Layout:
-    """One graph on its way to a drawing."""
+    """Layout of one graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -178,7 +178,7 @@ class _Layout:
 
 
 def _columns(graph: Graph) -> dict[str, int]:
-    """Return the column of each box: right of all its inputs, and inputs of none just left of their first user."""
+    """Return the column of each box: right of all its sources. A box without sources is just left of its first user."""
     columns = {box.id: 0 for box in graph.boxes}
     changed = True
     while changed:

@@ -1,7 +1,7 @@
-"""Parts of drawings in SVG: escaped text, its width, paths, the document, and one style sheet for all.
+"""Make parts of SVG drawings: escaped text and its width, paths, the document, and the style sheet.
 
-No attribute has styles, so that a page with a strict content security policy can hold a drawing: the page includes
-`STYLE` in its own style sheet. A standalone drawing includes it too.
+No attribute has styles, so that a page with a strict content security policy can include a drawing. The page includes
+`STYLE` in its own style sheet, and a standalone drawing includes it too.
 """
 
 import unicodedata
@@ -72,7 +72,7 @@ STYLE: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place on the drawing."""
+    """Point on the drawing."""
 
     x: float
     y: float

@@ -195,7 +195,7 @@ async def test_live_question_ends_with_its_process(tmp_path: Path) -> None:
 
     async def call_in_vain(url: str) -> None:
         async with Client(url, mode="legacy", elicitation_callback=ponders) as client:
-            with pytest.raises(MCPError, match="about to stop"):
+            with pytest.raises(MCPError, match="server is stopping"):
                 await client.call_tool("agree", {})
 
     flags = ("--sessions", "--drain", "0", "--timeout-graceful-shutdown", str(2 * WAIT))

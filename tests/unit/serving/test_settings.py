@@ -58,7 +58,7 @@ def test_an_address_may_be_written_as_in_a_url(file: Path) -> None:
 
 def test_a_path_begins_with_a_slash(file: Path) -> None:
     del file
-    with pytest.raises(BadSettings, match="--path: a path begins with '/', not 'mcp'"):
+    with pytest.raises(BadSettings, match="--path: a path must begin with '/', not 'mcp'"):
         read_settings({"path": "mcp"}, file=None)
 
 
