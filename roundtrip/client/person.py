@@ -1,4 +1,4 @@
-"""The person at the terminal: everything that a terminal shows of forms, pages and messages, and reads as answers."""
+"""Show forms, pages and messages to the person at a terminal, and read the answers."""
 
 import webbrowser
 from typing import Any, Final, Literal
@@ -23,7 +23,7 @@ __all__ = ["PersonAtTerminal", "can_be_opened", "show_page"]
 
 _DECLINE: Final = ":decline"
 _CANCEL: Final = ":cancel"
-_WAYS_OUT: Final = f"{_DECLINE} says no, {_CANCEL} breaks off"
+_WAYS_OUT: Final = f"{_DECLINE} declines, {_CANCEL} cancels"
 
 
 class _NoAnswer(Exception):
@@ -35,7 +35,7 @@ class _NoAnswer(Exception):
 
 
 class PersonAtTerminal:
-    """Fills in forms, visits pages and answers for a model.
+    """Person who fills in forms, visits pages and answers for a model.
 
     Args:
         terminal: The terminal.
@@ -71,7 +71,9 @@ class PersonAtTerminal:
             if may_open:
                 question = "Open it in the browser? [y = yes, m = I open it myself, n = no]"
             else:
-                self._terminal.say("The address is not plain http(s), so it is not opened from here.", style="yellow")
+                self._terminal.say(
+                    "Only plain http(s) addresses are opened from here, and this is none.", style="yellow"
+                )
                 question = "Go on? [m = I open it myself, n = no]"
             while True:
                 typed = (await self._line(f"{question} ({_WAYS_OUT}):")).strip().lower()
@@ -150,7 +152,7 @@ class PersonAtTerminal:
             self._terminal.say("No browser could be started. Open the address yourself.", style="yellow")
 
     def _complain(self, problem: str) -> None:
-        self._terminal.say(f"  Not quite: {problem}.", style="yellow")
+        self._terminal.say(f"  Not valid: {problem}.", style="yellow")
 
 
 def show_page(terminal: Terminal, page: ElicitRequestURLParams) -> None:
@@ -184,15 +186,15 @@ def _host_of(url: str) -> str:
     if host.isascii():
         return printable(host)
     try:
-        # Letters of another script can look like ASCII; the spelling on the wire cannot.
+        # Letters of another script can look like ASCII; their IDNA form cannot.
         return f"{host.encode('idna').decode('ascii')} (written {printable(host)})"
     except UnicodeError:
         return printable(host)
 
 
 def _show_messages(terminal: Terminal, request: CreateMessageRequestParams) -> None:
-    """Show the messages that a model is to answer."""
-    terminal.say(f"The server wants a model's answer, of at most {request.max_tokens} tokens.", style="bold")
+    """Show the messages that a model should answer."""
+    terminal.say(f"The server asks for a model's answer of at most {request.max_tokens} tokens.", style="bold")
     if request.system_prompt:
         terminal.say("system:", style="dim")
         terminal.quote(request.system_prompt)

@@ -1,4 +1,4 @@
-"""Fields of a form, as read from the schema that a server sent, and checks of their values.
+"""Read the fields of a form from the schema that a server sent, and check their values.
 
 The schema is untrusted: the reader skips every part whose shape it does not know.
 """
@@ -64,7 +64,7 @@ class FormField:
 
     @property
     def bounds(self) -> str | None:
-        """Describe the smallest and the largest value, text or choice in words."""
+        """Describe the smallest and the largest value, text or choice in words; None without limits."""
         unit = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}.get(self.kind, "")
         match (self.least, self.most):
             case (None, None):
@@ -77,7 +77,7 @@ class FormField:
                 return f"{_number(least)} to {_number(most)}{unit}"
 
     def check(self, value: Any, *, has_format: bool = True) -> None:
-        """Raise FieldInvalid unless a JSON value fits; without `has_format`, whatever the format of its text."""
+        """Raise FieldInvalid unless a JSON value fits; `has_format=False` skips the check of a text's format."""
         wanted, is_of_kind = _RULES[self.kind]
         if not is_of_kind(value):
             raise FieldInvalid(f"it must be {wanted}")
@@ -224,11 +224,11 @@ _RULES: Final[Mapping[FieldKind, tuple[str, Callable[[Any], bool]]]] = {
     FieldKind.SEVERAL: ("a list of choices", _is_texts),
     FieldKind.JSON: ("JSON", lambda value: True),
 }
-"""The description of each kind of value, and a test whether a value is of it."""
+"""For each kind, its description and a function that checks a value."""
 FORMATS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "email": ("an e-mail address, such as ada@example.com", lambda text: _EMAIL_PATTERN.fullmatch(text) is not None),
     "uri": ("an address with its scheme, such as https://example.com", _is_uri),
     "date": ("a date, such as 2026-07-28", _is_date),
     "date-time": ("a date and time, such as 2026-07-28T09:30:00Z", _is_date_time),
 }
-"""The description of each format, and a test whether a text has it."""
+"""For each format, its description and a function that checks a text."""

@@ -15,13 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 __all__ = ["ALL_LISTS", "MAX_EVENTS", "MAX_MESSAGE_BYTES", "ChangeMessage", "UnreadableMessage", "fits", "read_message"]
 
 MAX_EVENTS: Final = 128
-"""Events in one message."""
+"""Events that one message may have."""
 _MAX_URI_BYTES: Final = 2048
 _MAX_NAME_CHARS: Final = 64
 _ESCAPED: Final = 6
-"""Bytes that JSON needs for one, at most."""
+"""The most bytes that one byte of text needs in JSON."""
 MAX_MESSAGE_BYTES: Final = MAX_EVENTS * (_MAX_URI_BYTES * _ESCAPED + 32) + 1024
-"""Bytes of one message."""
 
 _List = Literal["tools", "prompts", "resources"]
 _LISTS: Final[dict[_List, ServerEvent]] = {
@@ -30,7 +29,7 @@ _LISTS: Final[dict[_List, ServerEvent]] = {
     "resources": ResourcesListChanged(),
 }
 ALL_LISTS: Final[tuple[ServerEvent, ...]] = tuple(_LISTS.values())
-"""Announce that any list may have changed."""
+"""Events for changes of all lists."""
 
 
 class UnreadableMessage(ValueError):
@@ -87,10 +86,10 @@ def read_message(data: object) -> ChangeMessage:
     if not isinstance(data, bytes):
         raise UnreadableMessage("it is not text")
     if len(data) > MAX_MESSAGE_BYTES:
-        raise UnreadableMessage(f"it has {len(data)} bytes, and may have {MAX_MESSAGE_BYTES}")
+        raise UnreadableMessage(f"it must have at most {MAX_MESSAGE_BYTES} bytes, got {len(data)}")
     try:
         return ChangeMessage.model_validate_json(data)
     except ValidationError as error:
         # Only pydantic's own words: a key of the data must not reach the log.
         kinds = sorted({one["type"] for one in error.errors(include_input=False, include_context=False)})
-        raise UnreadableMessage(f"it is none of roundtrip's ({', '.join(kinds)})") from None
+        raise UnreadableMessage(f"it is not a message of roundtrip's ({', '.join(kinds)})") from None

@@ -1,4 +1,4 @@
-"""Visits of pages: functions of the test play the scripted user's browser."""
+"""Visit pages for scripted users: functions of the test play the browser."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ _VISIT_SECONDS: Final = 30.0
 
 
 class PageUnfinished(AssertionError):
-    """A page that the user agreed to open, and that `done=` never found finished."""
+    """Error for a page that the user agreed to open, and that `done=` never reported as finished."""
 
     def __init__(self, question: AskedQuestion, *, visits: int, waited: str) -> None:
         page = f"{question} (at {TICKET.sub('<ticket>', question.url or '')})"
@@ -63,7 +63,7 @@ class Visit:
         return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
 
     def browser(self, **options: Any) -> httpx2.AsyncClient:
-        """Make a browser for an `async with`. Its links must be full, like `url`.
+        """Make a browser for an `async with`. It needs absolute URLs, like `url`.
 
         For a roundtrip server of this process, it opens the pages of `server.custom_route` under any host. For another
         server, it uses the network.

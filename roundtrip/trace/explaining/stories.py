@@ -100,7 +100,7 @@ def _serving(serving: Serving) -> dict[str, Any]:
 
 
 def _members(line: BaseModel | None, *names: str) -> dict[str, Any]:
-    """Return some members of a line as JSON values, or None for each without a line."""
+    """Return some members of a line as JSON values; without a line, all are None."""
     found = line.model_dump(mode="json", include=set(names)) if line is not None else {}
     return {name: found.get(name) for name in names}
 

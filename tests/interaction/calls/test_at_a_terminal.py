@@ -39,7 +39,7 @@ def test_form_is_filled_by_field_and_stdout_has_the_result(railway: str, era: st
         shown = at.wait_for("type its number:")
         at.type("2")
         assert "| Which seat would you like?" in shown
-        assert ":decline says no, :cancel breaks off" in shown
+        assert ":decline declines, :cancel cancels" in shown
         assert re.search(r"Seat \(required\)\n  1\) By the window \[w\]\n  2\) On the aisle \[a\]\n", shown)
         at.reply("commas between, at least 1 of them:", "1, 3")
         shown = at.wait_for("a whole number, 0 to 3, Enter for 1:")
@@ -60,24 +60,24 @@ def test_form_is_filled_by_field_and_stdout_has_the_result(railway: str, era: st
 def test_unfit_input_is_explained_and_asked_again(railway: str, era: str) -> None:
     with person(railway, "book", "train=X1", "people=2", "--era", era) as at:
         at.reply("type its number:", "7")
-        assert "Not quite: '7' is not a choice; type a number from 1 to 2." in at.wait_for("type its number:")
+        assert "Not valid: '7' is not a choice; type a number from 1 to 2." in at.wait_for("type its number:")
         at.type("By the window")
         at.reply("commas between", "")
-        assert "Not quite: it must be at least 1 of them." in at.wait_for("commas between, at least 1 of them:")
+        assert "Not valid: it must be at least 1 of them." in at.wait_for("commas between, at least 1 of them:")
         at.type("fish")
         at.reply("Enter for 1:", "9")
-        assert "Not quite: it must be 0 to 3." in at.wait_for("Enter for 1:")
+        assert "Not valid: it must be 0 to 3." in at.wait_for("Enter for 1:")
         at.type("two")
-        assert "Not quite: it must be a whole number." in at.wait_for("Enter for 1:")
+        assert "Not valid: it must be a whole number." in at.wait_for("Enter for 1:")
         at.type("3")
         at.reply("such as ada@example.com:", "")
-        assert "Not quite: it is required" in at.wait_for("such as ada@example.com:")
+        assert "Not valid: it is required" in at.wait_for("such as ada@example.com:")
         at.type("ada")
-        assert "Not quite: it must be an e-mail address" in at.wait_for("such as ada@example.com:")
+        assert "Not valid: it must be an e-mail address" in at.wait_for("such as ada@example.com:")
         at.type("a@b")
         at.reply("Enter to leave it out:", "::decline")
         at.reply("y or n:", "perhaps")
-        assert "Not quite: it must be yes or no" in at.wait_for("y or n:")
+        assert "Not valid: it must be yes or no" in at.wait_for("y or n:")
         at.type("yes")
         ended = at.end()
     assert (ended.code, ended.out) == (0, "X1 for 2: w fish 3 a@b :decline\n")
@@ -99,7 +99,7 @@ def test_declined_page_is_shown_in_full_but_not_opened(railway: str, era: str, t
     with person(railway, "enter", "--era", era, env=browser_noting(tmp_path)) as at:
         shown = at.wait_for("Open it in the browser?")
         assert "Address: https://login.example/start?for=you\nHost:    login.example\n" in shown
-        at.reply("breaks off):", "no")
+        at.reply(":cancel cancels):", "no")
         ended = at.end()
     assert ended.code == 3
     assert not (tmp_path / "opened").exists()
@@ -111,7 +111,7 @@ def test_a_page_is_opened_only_if_the_person_wants_that(
     railway: str, era: str, typed: str, opened: bool, tmp_path: Path
 ) -> None:
     with person(railway, "enter", "--era", era, env=browser_noting(tmp_path)) as at:
-        at.reply("breaks off):", typed)
+        at.reply(":cancel cancels):", typed)
         ended = at.end()
     assert (ended.code, ended.out) == (0, "agreed: True\n")
     assert (tmp_path / "opened").exists() == opened
@@ -122,9 +122,9 @@ def test_a_page_is_opened_only_if_the_person_wants_that(
 @each_era
 def test_an_address_that_is_not_http_is_never_opened(railway: str, era: str, tmp_path: Path) -> None:
     with person(railway, "enter_oddly", "--era", era, env=browser_noting(tmp_path)) as at:
-        assert "it is not opened from here" in at.wait_for("breaks off):")
+        assert "addresses are opened from here" in at.wait_for(":cancel cancels):")
         at.type("y")
-        at.reply("breaks off):", "m")
+        at.reply(":cancel cancels):", "m")
         ended = at.end()
     assert (ended.code, ended.out) == (0, "agreed: True\n")
     assert not (tmp_path / "opened").exists()
@@ -141,7 +141,7 @@ def browser_noting(folder: Path) -> dict[str, str]:
 @each_era
 def test_the_person_may_stand_in_for_a_model(railway: str, era: str) -> None:
     with person(railway, "recite", "--era", era) as at:
-        shown = at.wait_for("breaks off)")
+        shown = at.wait_for(":cancel cancels)")
         at.type("Rails,\nrails.\n.")
         assert "system:\n| You are a poet.\nuser:\n| Write a verse about trains.\n" in shown
         ended = at.end()
@@ -151,7 +151,7 @@ def test_the_person_may_stand_in_for_a_model(railway: str, era: str) -> None:
 @each_era
 def test_a_declined_model_request_ends_the_call(railway: str, era: str) -> None:
     with person(railway, "recite", "--era", era) as at:
-        at.reply("breaks off)", ":decline")
+        at.reply(":cancel cancels)", ":decline")
         assert at.end().code == 3
 
 
@@ -205,7 +205,7 @@ def test_a_server_of_the_sdk_is_answered_just_so(era: str) -> None:
 
 def test_thinking_time_of_the_user_is_not_server_time(railway: str) -> None:
     with person(railway, "enter", "--era", "live", "--timeout", "20") as at:
-        at.reply("breaks off):", "m")
+        at.reply(":cancel cancels):", "m")
         assert at.end().code == 0
 
 

@@ -61,15 +61,15 @@ def test_hostile_texts_are_shown_and_not_obeyed(trapper: str, era: str) -> None:
     assert "Host:    evil.example" in ended.told
     # A second line of the server's text is either marked as its own or not a line.
     assert [line for line in ended.told.splitlines() if "forged" in line and line.startswith("\\x9b")] == []
-    assert "it is not opened from here" in ended.told
+    assert "addresses are opened from here" in ended.told
 
 
 def answer(at: AtTerminal) -> None:
     """Answer any of the three questions: on the live era they come in any order."""
-    shown = at.wait_for_any("type its number", "breaks off):", "only a dot;")
+    shown = at.wait_for_any("type its number", ":cancel cancels):", "only a dot;")
     if "type its number" in shown:
         at.type("1")
-    elif "breaks off):" in shown:
+    elif ":cancel cancels):" in shown:
         at.type("m")
     else:
         at.type("ok\n.")
@@ -92,7 +92,7 @@ def test_output_is_plain_off_terminals_and_under_no_color(trapper: str) -> None:
     assert "\x1b" not in script(trapper, "snare", env={"FORCE_COLOR": "1"}).told
     with person(trapper, "snare", "--era", "retry", env={"NO_COLOR": "1"}) as at:
         at.reply("type its number", ":cancel")
-        at.wait_for("breaks off):")
+        at.wait_for(":cancel cancels):")
         assert not [
             code for code in at.codes if any(part.startswith(("3", "4", "9")) for part in code[2:-1].split(";"))
         ]

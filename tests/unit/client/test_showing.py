@@ -93,7 +93,7 @@ def test_a_value_is_json_only_where_text_does_not_fit(word: str, value: object) 
 
 def test_invalid_json_input_lists_the_accepted_forms() -> None:
     for word in ("maybe_count=x", "maybe_count=NaN"):
-        with pytest.raises(CallFailed, match=r"'maybe_count' takes integer \| null"):
+        with pytest.raises(CallFailed, match=r"'maybe_count' must be integer \| null"):
             arguments_of(TOOL, [word])
     assert kind_of(TOOL, "kind") == '"1" | "2"'
 
