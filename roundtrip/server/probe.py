@@ -69,7 +69,7 @@ class Identity(NamedTuple):
 
     name: str
     keys: tuple[str, ...]
-    """The public names of the server's keys, the one that signs first. Empty if `request_state_security=` has a codec."""
+    """The public names of the server's keys, the signing one first; none if `request_state_security=` has a codec."""
     audience: str
     """The service that tokens are for."""
     build: str
