@@ -145,5 +145,5 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         )
     listed: object = content.get(_TABLE, {})
     if not isinstance(listed, dict):
-        raise BadSettings(f"{str(path)!r}: settings must be in a table [{_TABLE}]")
+        raise BadSettings(f"{str(path)!r}: settings must be under [{_TABLE}]")
     return cast("dict[str, Any]", listed)
