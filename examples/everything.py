@@ -303,7 +303,7 @@ def describe(outcome: ElicitationResult[Any]) -> str:
     return f"action={outcome.action}, content={json.dumps(content)}"
 
 
-# Questions on either era -------------------------------------------------------------------------------
+# Questions in either era -------------------------------------------------------------------------------
 
 
 def account(message: str) -> Elicit[Account]:

@@ -306,7 +306,7 @@ class SuspensionSwallowed(BodyMistake):
 
 
 class CallOutlived(RoundtripError):
-    """A live call still asks, or waits, after its maximum age. On the retry era its token would have expired."""
+    """A live call still asks, or waits, after its maximum age. In the retry era its token would have expired."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         super().__init__(

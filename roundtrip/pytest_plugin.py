@@ -1,4 +1,4 @@
-"""The pytest plugin: a mark that runs tests on both eras and under hostile networks, and fixtures.
+"""The pytest plugin: a mark that runs tests in both eras and under hostile networks, and fixtures.
 
 Every pytest run in an environment with roundtrip imports this module, so each hook and fixture imports what it needs.
 """
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a marked test once for each of its eras and networks, and a test that takes `roundtrip_era` on both eras."""
+    """Run a marked test once for each of its eras and networks, and a test that takes `roundtrip_era` in both eras."""
     options = _mark_options(metafunc.definition)
     if options is None and "roundtrip_era" not in metafunc.fixturenames:
         return
@@ -108,7 +108,7 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults 
 
 @pytest.fixture
 def roundtrip_era(roundtrip_choice: "UserDefaults") -> "Era":
-    """Returns the era of the test and its users. A test that takes it runs on both eras."""
+    """Returns the era of the test and its users. A test that takes it runs in both eras."""
     return roundtrip_choice.era
 
 

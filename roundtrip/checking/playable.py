@@ -63,7 +63,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
         NotReplayable: A scripted user cannot repeat the call.
     """
     if call.ending is RoundEnding.WAITS:
-        # On the live era the second question is not sent before the first is answered.
+        # In the live era the second question is not sent before the first is answered.
         eras = ("retry",)
     _require_playable(call, eras)
     answers = list(_answers(call, eras))
@@ -133,7 +133,7 @@ def _ending(call: RecordedCall, *, with_result: bool) -> tuple[list[str], str]:
 
 
 def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
-    """Return the expected questions of each round; on the live era, only those that were answered."""
+    """Return the expected questions of each round; in the live era, only those that were answered."""
     for round_ in call.rounds:
         yield {
             key: _shown(question)
@@ -200,7 +200,7 @@ def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
     lacks = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
     user += [f"lacks={{{', '.join(lacks)}}}"] if lacks else []
     user += ["roots=[]"] if "roots" in call.kinds else []
-    # The call may end with an error of the protocol.
+    # The call may end with a protocol error.
     user += ["allow_error=True"] if call.ended and call.ended.state in ("failed", "rejected") else []
     making = f"User({', '.join(user)})"
     named = [literal(call.name), *(["ARGUMENTS"] if call.arguments else [])]

@@ -64,7 +64,7 @@ class AnswerFile:
         self._entries = entries
 
     def find(self, key: str | None, message: str) -> _AnswerEntry | None:
-        """Return the entry for a question; its key is None on the live era."""
+        """Return the entry for a question; its key is None in the live era."""
         for entry in self._entries:
             if entry.key is not None and entry.key == key:
                 return entry

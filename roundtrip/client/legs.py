@@ -1,4 +1,4 @@
-"""The one driver of calls: leg by leg on the retry era, by callback on the live era.
+"""Drive calls: leg by leg in the retry era, and by callbacks in the live era.
 
 `roundtrip call`, `check`, `demo`, `doctor` and the testing kit drive their calls with it. Each passes a function that
 sends a leg and a function that answers questions.
@@ -105,7 +105,7 @@ async def send(session: ClientSession, leg: LegRequest, *, progress: ProgressFnT
     """Send one leg and return its result, which may be questions.
 
     Raises:
-        MCPError: The server answered with an error of the protocol, or the connection was lost.
+        MCPError: The server answered with a protocol error, or the connection was lost.
     """
     arguments = dict(leg.arguments)
     answers = dict(leg.answers) if leg.answers is not None else None
@@ -159,7 +159,7 @@ async def drive(
 def callbacks(
     answer: AnswerLive, *, elicit: bool = True, sample: bool = True, list_roots: bool = True
 ) -> dict[str, Any]:
-    """Make the callbacks of an `mcp.Client`, as arguments of it, which answer on the live era with one function.
+    """Make the callbacks of an `mcp.Client`, as arguments of it, which answer in the live era with one function.
 
     The client declares that it can answer whatever it has a callback for.
 

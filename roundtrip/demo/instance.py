@@ -1,4 +1,4 @@
-"""One instance of the demo's shop: `python -m roundtrip.demo.instance --name ash`, with the key in the environment.
+"""Run one instance of the demo's shop: `python -m roundtrip.demo.instance --name ash`, with the key in the environment.
 
 It serves stateless streamable HTTP on the loopback interface, and reports on standard output, one JSON object per line.
 It ends when its standard input ends, so that it never outlives the demo.
@@ -26,7 +26,7 @@ KEY_VARIABLE: Final = "ROUNDTRIP_DEMO_KEY"
 
 
 class Ready(BaseModel):
-    """Report: the instance takes requests."""
+    """Report that the instance accepts requests."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,7 +36,7 @@ class Ready(BaseModel):
 
 
 class Change(BaseModel):
-    """Report: a call changed its state."""
+    """Report that a call changed its state."""
 
     model_config = ConfigDict(frozen=True)
 

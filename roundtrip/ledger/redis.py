@@ -87,9 +87,8 @@ class RedisLedger:
     Args:
         url: Such as `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`.
         prefix: The first part of all keys. They have the form `PREFIX:{CALL}`, so the keys of a call share one slot of
-            a cluster.
-            `PREFIX:ledger` is the channel on which results and releases are announced.
-        timeout: Seconds that one request may take, with connecting.
+            a cluster. `PREFIX:ledger` is the channel on which results and releases are announced.
+        timeout: Seconds that one request may take, including connecting.
         cluster: True if the URL is that of a node of a cluster.
         system: Provides the sleep between two attempts to listen to the channel.
         **options: Options of redis-py's connections, as `redis.asyncio.Redis.from_url` takes them.

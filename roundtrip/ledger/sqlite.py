@@ -32,7 +32,7 @@ T = TypeVar("T")
 _BUSY_SECONDS: Final = 5.0
 _OPEN_PAUSE_SECONDS: Final = 0.01
 _CHANGE_SECONDS: Final = 0.02
-"""Time between two looks at the version of the file, while a leg waits."""
+"""Time between two reads of the file's version, while a leg waits."""
 _MAX_THREADS: Final = 8
 """Threads of one event loop that use the file or wait for it."""
 _FORGET_EVERY: Final = 256
@@ -70,7 +70,7 @@ ON CONFLICT (key) DO UPDATE SET state = excluded.state, holder = excluded.holder
 _DROP: Final = "DELETE FROM entries WHERE key = ?"
 _NOTE: Final = "INSERT OR REPLACE INTO notes (key, name, value) VALUES (?, ?, ?)"
 _NOTES: Final = "SELECT name, value FROM notes WHERE key = ?"
-# Bounded, as a claim waits for it: four times the rows that can have been added since the last time.
+# A claim waits for it, so it is limited: to four times the rows that were added since the last time.
 _FORGET: Final = (
     "DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= ? ORDER BY expires LIMIT ?)"
 )
@@ -82,9 +82,9 @@ class SqliteLedger(EntryLedger):
     Args:
         path: The file, created if needed, readable by its owner alone. It must not be on a network file system, whose
             locks are not reliable.
-        durable: Write every result through to the disk, so that it survives a power cut. Without, it survives the end
-            of a process.
-        system: The clock, which all processes of the file share, and the sleep.
+        durable: Flush every write to the disk, so that it survives a power cut. If False, it survives only the end of a
+            process.
+        system: Provides the clock, which all processes of the file share, and the sleep.
 
     Raises:
         ValueError: The path is a database in memory, which no other process sees.
@@ -102,8 +102,8 @@ class SqliteLedger(EntryLedger):
         self._inherited: list[object] = []
         self._writes = 0
         self._waiting = Waiting(self._announce_changes)
-        # Bodies may hold all shared threads, so the ledger has its own: it must hear that they are alive. Threads that
-        # wait for the file must not keep bodies from running.
+        # The ledger has its own threads. Bodies may occupy all shared threads, and their leases must still be renewed.
+        # Threads that wait for the file must not block bodies.
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"roundtrip_sqlite_{id(self)}")
 
     @property
@@ -121,9 +121,9 @@ class SqliteLedger(EntryLedger):
         await anyio.to_thread.run_sync(close)
 
     async def _announce_changes(self, wake_all: Callable[[], None]) -> None:
-        """Tell the waiting legs of each change that another process makes to the file.
+        """Wake the waiting legs after each change that another process makes to the file.
 
-        SQLite announces nothing between processes. To read the version of the file takes some microseconds.
+        SQLite announces nothing between processes, so this reads the version of the file, in some microseconds.
         """
         version: object = None
         while True:
@@ -238,7 +238,7 @@ class SqliteLedger(EntryLedger):
 
 
 def _load(db: sqlite3.Connection, key: str, now: float) -> LedgerEntry | None:
-    """Return an entry as it is now; None where there is none that has not expired."""
+    """Return an entry in its current state; None if there is none, or it has expired."""
     row = db.execute(_LOAD, [key, now]).fetchone()
     if row is None:
         return None

@@ -192,7 +192,7 @@ CALL_MACHINE: Final = MachineTable(
         Arrow(State.EXECUTING, Event.FAIL, State.FAILED),
     ),
 )
-"""The machine of every call, on both eras."""
+"""The machine of every call, in both eras."""
 
 
 class EntryState(TableName):

@@ -3,8 +3,9 @@
 A thread cannot be stopped. If its call times out, it is left behind, and keeps its slot until its function returns.
 Once such threads hold every slot, calls that need one fail: they would queue behind threads that may never end.
 
-Slots of a fair pool are taken for an owner, such as a tool with its resolvers and steps. An owner gets another slot
-only while it has less than twice as many as are free, so 40 of 60 at most. The last quarter is for owners with none.
+In a fair pool, each slot has an owner, such as a tool with its resolvers and steps. An owner gets another slot only
+while it has less than twice as many as are free, so it gets at most 40 of 60. A quarter of all slots is reserved for
+owners that have none.
 """
 
 import asyncio
@@ -33,9 +34,9 @@ logger = logging.getLogger("roundtrip")
 T = TypeVar("T")
 
 _SHARE: Final = 2
-"""How many times the slots that are free one owner may hold."""
+"""The most slots of one owner, as a multiple of the free slots."""
 _RESERVED: Final = 0.25
-"""The part of all slots that is for owners which hold none."""
+"""The part of all slots that is reserved for owners without a slot."""
 
 
 class Pool:
@@ -66,7 +67,7 @@ class Pool:
 
 
 SHARED: Final = Pool(60, fair=True)
-"""For functions that only compute. Separate from anyio's own threads, for which other code would have to queue."""
+"""For functions that only compute. Other code, which uses anyio's own threads, need not wait for them."""
 
 
 class RunInPool(Protocol):
@@ -138,7 +139,7 @@ class LeavingThreads:
                 await gone.wait()
             await work()
 
-        # In the leg's own context if Python has it (3.12): a context variable can be reset in no other.
+        # A context variable can be reset only in the leg's own context, which Python has since 3.12.
         own = getattr(leg, "get_context", lambda: None)()
         task = asyncio.create_task(when_ended(), name="roundtrip: leave what a thread has used", context=own)
         _OUTLIVING.add(task)
@@ -176,7 +177,7 @@ class _Slots:
         self.uncounted = anyio.CapacityLimiter(math.inf)
 
     def _suffices(self, free: float, held: int) -> bool:
-        """Return True if an owner that holds some slots may have another one of those that are free."""
+        """Return True if an owner that has `held` slots may get one of the `free` slots."""
         if not held or not self._fair:
             return free > 0
         return held < _SHARE * free and free > int(self.limiter.total_tokens * _RESERVED)
@@ -186,7 +187,7 @@ class _Slots:
         return self._suffices(free, self._held.get(owner, 0))
 
     def _is_lost(self, owner: Hashable) -> bool:
-        """Return True if the owner could take none even if all threads ended that were not left behind."""
+        """Return True if the owner cannot get a slot, even when only the threads that were left behind have one."""
         free = self.limiter.total_tokens - sum(self._left.values())
         return not self._suffices(free, self._left.get(owner, 0))
 
@@ -238,7 +239,7 @@ class _Slots:
                     waiter.event.set()
 
     def leave(self, owner: Hashable) -> None:
-        """Record that a thread goes on although its call is over."""
+        """Record that a thread still runs after its call has ended."""
         self._left[owner] = self._left.get(owner, 0) + 1
         for waiting, queue in [*self._waiting.items()]:
             if self._is_lost(waiting):
@@ -290,12 +291,12 @@ class _Work:
         """Set on the loop when a thread that was left behind has ended."""
 
     def __call__(self) -> None:
-        """Run it, in the thread."""
+        """Run the function, in the thread."""
         with self._lock:
             if self._stage is _Stage.DROPPED:
                 return
             self._stage = _Stage.RUNNING
-        # In a context of the thread's own.
+        # The thread has its own context.
         _WORK.set(self)
         try:
             self._value = self._call()
@@ -304,19 +305,19 @@ class _Work:
         if self._end() is _Stage.LEFT:
             error, self._error = self._error, None
             if error is not None:
-                logger.info("a thread that went on after its call had ended failed", exc_info=error)
+                logger.info("a function raised an exception in a thread whose call had ended", exc_info=error)
             # In a daemon thread: on a loop that has stopped for good it would wait forever.
             with suppress(RuntimeError):
                 threading.Thread(target=self._tell, name="roundtrip thread end", daemon=True).start()
 
     def _end(self) -> _Stage:
-        """End it, and return the stage before."""
+        """Set the last stage, and return the one before."""
         with self._lock:
             before, self._stage = self._stage, _Stage.ENDED
             return before
 
     def _tell(self) -> None:
-        # A closed loop has no slots any more.
+        # The loop, and its slots, may be gone.
         with suppress(RuntimeError):
             anyio.from_thread.run_sync(self._slots.end, self, self._owner, token=self._loop)
 
@@ -357,7 +358,7 @@ class _Work:
 
 
 _WORK: Final[ContextVar[_Work | None]] = ContextVar("roundtrip_work", default=None)
-"""The function that runs in this thread. A variable, as code deep in the function reads it; see `unless_left`."""
+"""The function that runs in this thread. Code deep in the function reads it; see `unless_left`."""
 
 
 @contextmanager

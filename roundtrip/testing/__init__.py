@@ -1,4 +1,4 @@
-"""Test tools that ask: scripted users speak through a real client, on either era."""
+"""Test tools that ask: scripted users call them through a real client, in either era."""
 
 from typing import TYPE_CHECKING, Any, Final
 

@@ -1,4 +1,4 @@
-"""The defaults of the running test's users, from its mark and its fixtures, and the values of fixtures."""
+"""Provide the defaults of a test's users, from its mark and its fixtures, and the values of fixtures."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -46,7 +46,7 @@ _MARK_OPTIONS: Final = ("eras", "hostile", "without", "deploy", "secrets", "over
 
 @dataclass(frozen=True, slots=True)
 class UserDefaults:
-    """Settings of users whose constructor leaves them out."""
+    """Settings that a user has if its constructor gets none."""
 
     era: Era = Era.RETRY
     network: Stack = ()
@@ -67,10 +67,10 @@ class UserDefaults:
 
 
 class Chosen:
-    """The defaults of the test that runs now.
+    """Defaults of the running test.
 
-    A process runs one test at a time, in any thread or asyncio task. A context variable would not do: the task that
-    runs asynchronous tests keeps the context of its first fixture.
+    A process runs one test at a time, in any thread or asyncio task. A context variable does not work: the asyncio task
+    that runs asynchronous tests keeps the context of its first fixture.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ def choices_for(
 ) -> dict[str, UserDefaults]:
     """Return the defaults of each run of a marked test, by the run's name; raise ValueError for an invalid option."""
     if unknown:
-        raise ValueError(f"{', '.join(unknown)} is not an option of it; there are {', '.join(_MARK_OPTIONS)}")
+        raise ValueError(f"it has no option {', '.join(unknown)}; its options are {', '.join(_MARK_OPTIONS)}")
     chosen = _ERAS_BY_NAME.get(eras) if isinstance(eras, str) else None
     if chosen is None:
         raise ValueError(f"eras= must be one of {', '.join(map(repr, _ERAS_BY_NAME))}, got {eras!r}")
@@ -130,13 +130,13 @@ def choose(
     if which is False or which is None:
         return []
     if isinstance(without, str):
-        raise ValueError(f"without= is a list of names: [{without!r}]")
+        raise ValueError(f"without= must be a list of names: [{without!r}]")
     if deploy is not None and not callable(deploy):
-        raise ValueError("deploy= is a function that makes an instance of the other build")
+        raise ValueError("deploy= must be a function that makes an instance of the other build")
     if which is True:
         which = [*NETWORKS, "deploy"] if deploy is not None else [*NETWORKS]
     if isinstance(which, str) or not isinstance(which, Iterable):
-        raise ValueError("hostile= is True, or a list of networks and their names")
+        raise ValueError("hostile= must be True, or a list of networks and their names")
     stacks = [_stack(one, deploy, secrets) for one in cast("Iterable[object]", which)]
     left_out = set(without)
     for name in left_out.difference(map(name_of, stacks)):
@@ -168,7 +168,7 @@ def _network(part: object, deploy: Make | None, secrets: str | Sequence[str]) ->
         _require(part)
         return Eavesdrop(secrets) if part == "eavesdrop" else NETWORKS[part]()
     if isinstance(part, type):
-        raise ValueError(f"{part.__name__} is a class: give a network that is made of it, {part.__name__}(...)")
+        raise ValueError(f"{part.__name__} is a class; pass an instance of it: {part.__name__}(...)")
     if not hasattr(part, "carry") or not hasattr(part, "name"):
         raise ValueError(f"{part!r} is not a network: it must have a name and carry(leg, route)")
     return cast("Network", part)
@@ -176,7 +176,7 @@ def _network(part: object, deploy: Make | None, secrets: str | Sequence[str]) ->
 
 def _require(name: str) -> None:
     if name not in NETWORKS and name != "deploy":
-        raise ValueError(f"there is no network {name!r}; there are {', '.join(NETWORKS)} and deploy")
+        raise ValueError(f"there is no network {name!r}; the networks are {', '.join(NETWORKS)} and deploy")
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class AskedQuestion:
             return shown
         if isinstance(self.params, ElicitRequestURLParams):
             return {"message": shown["message"], "url": TICKET.sub("<ticket>", shown["url"])}
-        # The SDK's client drops the title of a form on the retry era.
+        # The SDK's client drops the title of a form in the retry era.
         form = shown["requestedSchema"]
         return {
             "message": shown["message"],
@@ -100,7 +100,7 @@ class Conversation:
     states: list[State] | None = None
     """The states of the call; None for servers of another library or in another process."""
     result: FinalResult = field(default_factory=lambda: CallToolResult(content=[]))
-    """Empty if the user left the call waiting, or it ended with an error of the protocol."""
+    """Empty if the user left the call waiting, or it ended with a protocol error."""
     error: MCPError | None = None
     """The protocol error that ended the call; without `allow_error`, the user raises it."""
     left: bool = False

@@ -62,7 +62,7 @@ DECLINE: Final = UserAction.DECLINE
 CANCEL: Final = UserAction.CANCEL
 """Cancel the question."""
 IGNORE: Final = Silence.IGNORE
-"""Go on without an answer. On the live era, the client responds with an error."""
+"""Go on without an answer. In the live era, the client responds with an error."""
 LEAVE: Final = Silence.LEAVE
 """Leave the call waiting forever."""
 

@@ -90,17 +90,17 @@ class User:
         patience: Seconds within which `done=` must find a page finished after the user agreed to visit it. A server in
             another process waits as long as its own `wait=`, and has five times as long to answer.
         era: The era to speak; by default that of the test (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
-        network: The networks that requests go through on the retry era, outermost first, or their names; by default
+        network: The networks that requests go through in the retry era, outermost first, or their names; by default
             those of the test's mark.
         over: The transport to server objects: in memory, or HTTP on a port of this machine; by default that of the
             test's mark, else in memory.
         principal: The logged-in principal, for servers in memory: a subject, or an access token.
         roots: The client's roots; without them it does not declare roots.
-        max_rounds: Rounds of questions after which the client gives a call up on the retry era. Every client that was
+        max_rounds: Rounds of questions after which the client gives a call up in the retry era. Every client that was
             tried does after 10.
         lacks: Capabilities that the client does not declare: "elicitation" (forms and pages), "sampling".
         wired: Keep every JSON-RPC message in `Conversation.messages`; this needs HTTP.
-        allow_error: Allow the call to end with an error of the protocol, in `Conversation.error`.
+        allow_error: Allow the call to end with a protocol error, in `Conversation.error`.
         allow_unused: Allow answers that were not asked for.
 
     Example:
@@ -421,7 +421,7 @@ async def assert_same_on_both_eras(
     visits: VisitsBy[PageT] | None = None,
     roots: Sequence[Root] | None = None,
 ) -> Conversation:
-    """Make a call on each era, and compare the results, the questions and the states.
+    """Make a call in each era, and compare the results, the questions and the states.
 
     With a function that makes the server, as `User` takes it, each call has a server of its own.
 

@@ -644,7 +644,7 @@ async def test_timed_out_body_can_ask_nothing(era: Era, caplog: pytest.LogCaptur
     assert person.asked == []
     timed_out, failed = [record for record in caplog.records if record.name == "roundtrip"]
     assert timed_out.levelno == logging.WARNING
-    assert failed.getMessage() == "a thread that went on after its call had ended failed"
+    assert failed.getMessage() == "a function raised an exception in a thread whose call had ended"
 
 
 async def test_step_running_in_a_timed_out_body_is_stopped(era: Era) -> None:

@@ -1,4 +1,4 @@
-"""`roundtrip trace tail`: events as servers write them, one on a line."""
+"""Provide `roundtrip trace tail`, which prints events as servers write them, one per line."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ __all__ = ["COMMANDS"]
 
 _POLL_SECONDS: Final = 0.2
 _MAX_KNOWN_CALLS: Final = 100_000
-"""Calls whose tool is remembered; the lines of a call name it once a leg."""
+"""Calls whose tools are remembered: only the first line of each leg names the tool."""
 
 
 class _Filter:
@@ -79,7 +79,7 @@ def _options(parser: ArgumentParser) -> None:
         type=_number,
         default=10,
         metavar="NUMBER",
-        help="events of the past to begin with; default: %(default)s",
+        help="past events to print first; default: %(default)s",
     )
 
 
@@ -111,7 +111,7 @@ def _check(names: Iterable[str]) -> None:
     for name in names:
         path = Path(name)
         if not path.exists():
-            warn(f"{name!r} is not there yet")
+            warn(f"{name!r} does not exist yet")
         elif not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
             raise CommandFailed(f"{name!r} is neither a file nor a directory, and cannot be followed")
 
@@ -197,7 +197,7 @@ def _sleep() -> None:
 
 COMMANDS: Final = {
     "tail": view(
-        "Print each event as servers write it, of all named files and directories, through their rotation, and of "
+        "Print the events of all named files and directories as servers write them, also after a rotation and from "
         "files that appear later. It ends on an interrupt (exit code 130), or when its output is closed.",
         _run,
         options=_options,

@@ -1,4 +1,4 @@
-"""A registered tool: its name and schemas, and the function behind them."""
+"""Register tools: check a function and its options, and make its schemas."""
 
 import copy
 import inspect
@@ -63,13 +63,13 @@ class RegisteredTool(NamedTuple):
         return self.component.version
 
     def listed_with(self, lower: Sequence["RegisteredTool"]) -> WireTool:
-        """Return the tool as clients see it that may also call these lower versions, the highest first."""
+        """Return the listing for clients that may also call these lower versions, the highest first."""
         if self.version is None:
             return self.listing
         versions = [tool.version for tool in (self, *lower) if tool.version is not None]
         update: dict[str, Any] = {"meta": self.spec.listed_meta(versions)}
         if any(tool.listing.output_schema != self.listing.output_schema for tool in lower):
-            # Clients hold every result of the name against this one schema.
+            # Clients check the results of all versions against this one schema.
             update["output_schema"] = None
         return self.listing.model_copy(update=update)
 
@@ -100,7 +100,7 @@ def register(
         raise ValueError("You must provide a name for lambda functions")
     if spec.task:
         raise InvalidSignature(
-            f"tool {name!r}: task=True (background tasks) does not exist yet; leave it out, and give a long-running "
+            f"tool {name!r}: task=True (background tasks) is not supported yet; leave it out, and give a long-running "
             "tool a timeout= that is long enough"
         )
     if spec.exactly_once not in (None, False, True, "when_possible"):
@@ -109,7 +109,7 @@ def register(
         )
     if spec.on_unknown is not None and (not spec.exactly_once or spec.on_unknown not in get_args(OnUnknown)):
         raise InvalidSignature(
-            f"tool {name!r}: on_unknown={spec.on_unknown!r} has to be 'fail' or 'rerun', and needs exactly_once=True"
+            f"tool {name!r}: on_unknown must be 'fail' or 'rerun', and needs exactly_once=True, got {spec.on_unknown!r}"
         )
     _require_bound(fn, tool=name)
     signature = read_signature(fn, kind="tool", name=name, dependencies=_markers_of(spec.dependencies, tool=name))
@@ -214,8 +214,8 @@ def _require_bound(fn: Callable[..., Any], *, tool: str) -> None:
     in_class = bool(place) and not place.endswith("<locals>") and not inspect.ismethod(fn)
     if in_class and inspect.isfunction(fn) and parameters and parameters[0].name in ("self", "cls"):
         raise InvalidSignature(
-            f"tool {tool!r} is a method without its instance: {parameters[0].name!r} would be an argument of the "
-            "client's. Decorate it with the standalone @tool (from roundtrip) instead, and register it bound: "
+            f"tool {tool!r} is a method without its instance, so clients would have to send {parameters[0].name!r}. "
+            "Decorate it with the standalone @tool (from roundtrip) instead, and register it bound: "
             "server.add_tool(instance.method)"
         )
     for parameter in parameters:

@@ -244,7 +244,7 @@ class _Guide(Script):
             possible += [PathAction.DECLINE, PathAction.CANCEL]
         if isinstance(question.params, ElicitRequestFormParams) and self.exploration.invalid(question) is not None:
             possible.append(PathAction.INVALID)
-        # On the live era the SDK's client answers every request.
+        # In the live era the SDK's client answers every request.
         if self.era is not Era.LIVE:
             possible.append(PathAction.MISSING)
         return possible

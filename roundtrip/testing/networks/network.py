@@ -163,7 +163,7 @@ class Route:
 
 
 class Network(Protocol):
-    """A network between a user and a server, on the retry era.
+    """A network between a user and a server, in the retry era.
 
     One object serves all calls. It keeps the notes of a call on the call's route.
     """

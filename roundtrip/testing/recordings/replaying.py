@@ -201,7 +201,7 @@ def replay(path: str | PathLike[str], *, unique_ids: bool = False) -> "Replayed"
     """Return a server that plays a recording to a client under test.
 
     The server compares each request with the recorded ones: method, name, arguments, answers, and the request state
-    byte for byte. On the live era it also compares the answers to its questions. JSON-RPC ids, `_meta` and the order
+    byte for byte. In the live era it also compares the answers to its questions. JSON-RPC ids, `_meta` and the order
     of requests do not matter. Each recorded request may be played once, and lists any number of times.
 
     Args:

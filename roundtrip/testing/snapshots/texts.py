@@ -159,10 +159,12 @@ def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
     the called tool.
 
     Raises:
-        ValueError: The messages were not kept.
+        ValueError: The messages were not recorded.
     """
     if not call.messages:
-        raise ValueError("the messages of this call were not kept: take the fixture wire_snapshot, or User(wired=True)")
+        raise ValueError(
+            "the messages of this call were not recorded; use the fixture wire_snapshot, or User(wired=True)"
+        )
     redaction = SnapshotRedaction(redacting)
     hidden = {question.message for question in call.questions if redaction.hides(question.key)}
     messages = sieve.over(_redacted(call.messages, redaction, tool=call.first.name, hidden=hidden))

@@ -224,5 +224,5 @@ REFUSED: dict[str, tuple[Make, str]] = {
         lambda s: s.tool(output_schema={"type": "array"})(add),
         "'type': 'object' at its root",
     ),
-    "a background task, which there is none of yet": (lambda s: s.tool(task=True)(add), "does not exist yet"),
+    "a background task, which there is none of yet": (lambda s: s.tool(task=True)(add), "is not supported yet"),
 }

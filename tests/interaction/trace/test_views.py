@@ -272,7 +272,7 @@ async def test_tail_ends_when_its_reader_leaves(tmp_path: Path) -> None:
 async def test_tail_waits_for_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
     path = tmp_path / "later.jsonl"
     with tailing(str(path)) as tail:
-        assert "'" + str(path) + "' is not there yet" in tail.stderr.readline()
+        assert "'" + str(path) + "' does not exist yet" in tail.stderr.readline()
         await order(shop(path), Era.LIVE)
         assert len(tail.until(lambda line: "completed" in line)) == 8
 

@@ -150,7 +150,7 @@ async def test_exception_of_an_abandoned_thread_is_only_logged(caplog: pytest.Lo
     crash.release.set()
     await runs_again(run_in_thread, pool)
     (record,) = caplog.records
-    assert record.getMessage() == "a thread that went on after its call had ended failed"
+    assert record.getMessage() == "a function raised an exception in a thread whose call had ended"
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == "too late"
 

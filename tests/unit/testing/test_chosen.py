@@ -58,12 +58,12 @@ def test_networks_of_one_mark_are_objects_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("which", "options", "error"),
     [
-        (["hopp"], {}, "there is no network 'hopp'; there are hop, "),
-        (True, {"without": ["hopp"]}, "there is no network 'hopp'; there are hop, "),
-        (True, {"without": "hop"}, r"without= is a list of names: \['hop'\]"),
-        (True, {"deploy": "make"}, "deploy= is a function"),
-        ("hop", {}, "hostile= is True, or a list"),
-        (1, {}, "hostile= is True, or a list"),
+        (["hopp"], {}, "there is no network 'hopp'; the networks are hop, "),
+        (True, {"without": ["hopp"]}, "there is no network 'hopp'; the networks are hop, "),
+        (True, {"without": "hop"}, r"without= must be a list of names: \['hop'\]"),
+        (True, {"deploy": "make"}, "deploy= must be a function"),
+        ("hop", {}, "hostile= must be True, or a list"),
+        (1, {}, "hostile= must be True, or a list"),
         (["deploy"], {}, "'deploy' takes a function"),
         ([Tamper], {}, "Tamper is a class"),
         ([("hop", None)], {}, "None is not a network"),

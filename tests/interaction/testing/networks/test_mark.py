@@ -126,15 +126,15 @@ async def test_another_booking():
 
 
 MISTAKES = {
-    'hostile=["hopp"]': ": there is no network 'hopp'; there are hop, restart, duplicate, *, eavesdrop and deploy",
-    'hostile=True, without=["hopp"]': ": there is no network 'hopp'; there are hop, *",
-    'hostile=True, without="hop"': ": without= is a list of names: [[]'hop'[]]",
-    'hostile="hop"': ": hostile= is True, or a list of networks and their names",
-    "hostile=[Hop]": ": Hop is a class: give a network that is made of it, Hop(...)",
+    'hostile=["hopp"]': ": there is no network 'hopp'; the networks are hop, restart, *, eavesdrop and deploy",
+    'hostile=True, without=["hopp"]': ": there is no network 'hopp'; the networks are hop, *",
+    'hostile=True, without="hop"': ": without= must be a list of names: [[]'hop'[]]",
+    'hostile="hop"': ": hostile= must be True, or a list of networks and their names",
+    "hostile=[Hop]": ": Hop is a class; pass an instance of it: Hop(...)",
     "hostile=[7]": ": 7 is not a network: it must have a name and carry(leg, route)",
     'hostile=["deploy"]': ": 'deploy' takes a function that makes the other build: deploy=make_other",
-    "hostile=True, deploy='make'": ": deploy= is a function that makes an instance of the other build",
-    "hostil=True": ": hostil is not an option of it; there are eras, hostile, without, deploy, secrets, over",
+    "hostile=True, deploy='make'": ": deploy= must be a function that makes an instance of the other build",
+    "hostil=True": ": it has no option hostil; its options are eras, hostile, without, deploy, secrets, over",
     "over='pigeon'": ": over= must be 'memory' or 'http', got 'pigeon'",
     'eras="stone age"': ": eras= must be one of 'retry', 'live', 'both', got 'stone age'",
     '"retry", ["hop"]': " takes everything but the eras by keyword",
