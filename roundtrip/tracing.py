@@ -103,7 +103,7 @@ class DeclinedFact(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """The request is served: the last fact, with the size of the token that goes out, if one does."""
+    """The request has been served. This is the last fact; it has the size of the sent token, if there is one."""
 
     token_bytes: int | None
 

@@ -1,4 +1,4 @@
-"""The report of a run, for people and for programs."""
+"""Write the doctor's report as lines of text and as JSON data."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

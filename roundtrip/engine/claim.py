@@ -124,7 +124,7 @@ async def record_outcome(
         claim: The claim on the call.
         call: The call, whose state tells if its body has begun.
         work: The work.
-        result_of: Gets the body's result from what the work returns; None where there is nothing to record.
+        result_of: Gets the body's result from that of the work; None if there is nothing to record.
         computed: Gets the values that the call has computed, to be noted when it is suspended.
     """
     try:

@@ -45,11 +45,11 @@ class KnownAnswers:
     other_plan: bool = False
     """True if that build had another plan."""
     asked: dict[str, Asked] = field(default_factory=dict[str, Asked])
-    """The questions that this round was asked."""
+    """The questions of this round."""
     responses: dict[str, InputResponse | None] = field(default_factory=dict[str, InputResponse | None])
-    """The responses that this round brought and that have not been read. None stands for a malformed one."""
+    """The responses to this round that have not been read; None for a malformed one."""
     seen: set[str] = field(default_factory=set[str])
-    """The names, now and before, of the questions that came up on this leg."""
+    """The names and former names of the questions that were settled on this leg."""
     revised: set[str] = field(default_factory=set[str])
     """The names of questions that may depend on an answer which a review has changed."""
 
@@ -68,7 +68,7 @@ class KnownAnswers:
         """Give questions the answers that another build wrote for them under their bare name or another path.
 
         The wording must match, and exactly one node and one answer must fit: two closures of one factory must never
-        swap. `is_blocked` tells of a node that cannot run yet, and so might fit as well.
+        swap. `is_blocked` returns True for a node that cannot run yet, and may fit too.
 
         Returns:
             True if the questions can be settled again, as an answer was found.
@@ -138,9 +138,10 @@ class KnownAnswers:
     def entries_to_write(self) -> dict[str, Entry]:
         """Return the entries, and the unread responses of this round, pinned to the wordings they answer.
 
-        Their question may belong to another build, have another wording here, or wait behind one that came back. On a
-        later leg they count like any other entry, so that users answer once. Those of `once` nodes do not: their entry
-        is final without another look at the wording, so it must have been read under that wording.
+        The question of an unread response may belong to another build, have another wording here, or depend on a
+        question that is asked again. On a later leg the response counts like any other entry, so that users answer
+        once. Responses to `once` nodes are left out: their entries are final without a check of the wording, so they
+        must have been read under it.
         """
         entries = dict(self.entries)
         for key, response in self.responses.items():
@@ -150,15 +151,15 @@ class KnownAnswers:
             data = wire.get("content") if "action" in wire else wire
             pin = self.asked[key].pin
             if isinstance(response, ElicitResult) is is_by_software(pin):
-                # The answer to another kind of question: kept, it could count as consent.
+                # It answers another kind of question. If it were kept, it could count as consent.
                 continue
             entries[key] = Entry(ACTIONS.get(wire.get("action", ""), Action.ACCEPT), pin, data)
         return entries
 
     def foreign_asked(self) -> dict[str, Asked]:
-        """Return the questions of another build whose answers this one carries on unread.
+        """Return the questions of another build whose answers this build carries along unread.
 
-        As long as such a question counts as out, a `once` node of that build checks the wording before it takes it.
+        While such a question is listed as asked, a `once` node of that build checks the wording of its answer first.
         """
         return {
             key: asked
@@ -183,7 +184,7 @@ def seeds_of(journal: Journal, responses: Mapping[str, object]) -> dict[str, Ent
 
     Args:
         journal: The memory of the expired call.
-        responses: The responses of the leg that came too late, as the client sent them.
+        responses: The responses of the leg that was too late, as the client sent them.
     """
     seeds = {key: entry for key, entry in {**journal.seeds, **journal.entries}.items() if entry.action is Action.ACCEPT}
     for key, asked in journal.asked.items():

@@ -231,7 +231,7 @@ class LegRun:
             return Finished(await self.execute(values, self.context()))
 
     async def _resolve(self, values: dict[str, Any], enter: Enter) -> Declined | None:
-        """Fill `values`, and ask what has to be asked."""
+        """Fill `values`, and ask the questions that this needs."""
         leg, answers = self.leg, self.answers
         scheduler = Scheduler(
             leg.plan,

@@ -32,7 +32,7 @@ _NEVER_YIELDED: Final = "dependency {!r} is a generator that ended before it yie
 _Leave = Callable[[BaseException | None], Awaitable[Any]]
 
 Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
-"""Runs a function when the threads that a leg left behind have ended; False where there are none."""
+"""Runs a function when the threads that a leg left behind have ended; returns False if there are none."""
 
 
 @dataclass(slots=True, eq=False)

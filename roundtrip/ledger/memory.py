@@ -24,9 +24,9 @@ class MemoryLedger(EntryLedger):
     """Ledger in the memory of one process: the default of a server.
 
     Args:
-        max_bytes: About the bytes it may hold. A full ledger grants no new claims until it may forget an entry: to
-            forget one earlier would run its body twice. An account that holds as many bytes as are free gets no new
-            claims either: one account alone gets half, two get a third each, and others always find room.
+        max_bytes: The approximate limit of its size. A full ledger grants no new claims until an entry expires: if it
+            forgot one earlier, a body could run twice. An account gets no new claim while its entries are as large as
+            the free room. So one account can fill half of the ledger, two can fill a third each, and others find room.
         system: The clock.
     """
 
@@ -76,7 +76,7 @@ class MemoryLedger(EntryLedger):
         return next(self._epochs)
 
     def _find(self, key: str, now: float) -> LedgerEntry | None:
-        """Forget entries that have expired, and return that of a key as it is now."""
+        """Forget expired entries, and return the entry of a key in its current state."""
         if len(self._expiries) > _MAX_STALE_EXPIRIES + 4 * len(self._entries):
             # Most are of entries that were released.
             self._expiries = [(entry.expires, key) for key, entry in self._entries.items()]

@@ -86,7 +86,7 @@ class Waiting:
                     own.loop.call_soon_threadsafe(watch.changed.set)
 
     async def wait(self, key: str, look: Look, *, patience: float) -> ClaimAnswer | None:
-        """Return the state of an entry when no leg has the claim any more, or when the patience ends.
+        """Return the state of an entry as soon as no leg has the claim, or when the patience ends.
 
         A free entry is reported to one waiting leg after another, so that each can claim it before the next one tries.
 

@@ -62,7 +62,7 @@ class Call:
         """Move the call by one event and report the transition.
 
         Raises:
-            IllegalTransition: The table has no such arrow; the call stays where it was.
+            IllegalTransition: The table has no such arrow; the call keeps its state.
         """
         source = self.state
         # Looked up here, and not by `follow`, which is for the error: it happens for each event of each call.

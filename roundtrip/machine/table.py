@@ -46,7 +46,7 @@ class TableName(StrEnum):
 
 
 class _Name(str):
-    """Name of a state or an event, on its way into the enum."""
+    """Name of a state or an event that carries its meaning into the enum."""
 
     meaning: str
 

@@ -1,11 +1,11 @@
-"""Serve over HTTP: end live calls that no answer can reach any more, and limit the JSON values of a request.
+"""Serve over HTTP: end live calls that no answer can reach, and limit the JSON values of a request.
 
 In the live era a question and later the result travel on the response of one request. The SDK drops messages that are
 sent after the client has left, so the question would wait forever. An answer is a request of its own. So a process that
 accepts no more requests would wait forever, too.
 
-Parsing JSON takes as long as there are values, and holds up the event loop: 4 MB of text take 10 ms, of empty lists a
-second. So a long request may have long texts, and only so many values.
+The time to parse JSON grows with the number of values, and parsing blocks the event loop: 4 MB of text take 10 ms, and
+4 MB of empty lists a second. So a request may have long texts, but the number of its values is limited.
 """
 
 import logging

@@ -67,7 +67,7 @@ class LedgerClaim:
     call_id: str
     tool: str
     keep: float
-    """Seconds after which no leg of the call can arrive any more."""
+    """Seconds after which no leg of the call can arrive."""
     on_unknown: OnUnknown = "fail"
     sealer: Sealer | None = None
     """Seals results and notes; None without keys, or if they never leave the memory of this process."""

@@ -1,7 +1,7 @@
 """Read keys from the environment and from key files, and write key files.
 
-A key file has one key to a line: its role, the key in hex, and the time since when it has that role. A key begins as
-`next`, which only verifies, then `signs`, and at last is `former`, which verifies tokens that it signed before.
+A key file has one key per line: its role, the key in hex, and the time at which it got that role. A key is first
+`next`, which only verifies, then `signs`, and last `former`, which verifies tokens that it signed before.
 """
 
 import logging
@@ -45,7 +45,7 @@ class RoledKey(NamedTuple):
 
 
 class KeyFile(NamedTuple):
-    """Content of a key file: one key that signs, and at most one that will or did."""
+    """Content of a key file: the key that signs, and at most one other, which is the next or the former one."""
 
     signs: RoledKey
     other: RoledKey | None = None
@@ -102,7 +102,7 @@ def keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
     """Return the keys from the environment, if it has any.
 
     Raises:
-        ValueError: It has them twice, or they cannot be read.
+        ValueError: Both variables are set, or the keys cannot be read.
     """
     listed, path = environment.get(KEYS_VARIABLE), environment.get(KEY_FILE_VARIABLE)
     if listed is not None and path is not None:
@@ -133,9 +133,9 @@ def _read_line(line: str, *, where: str) -> RoledKey:
             raise ValueError
         since = datetime.strptime(read["since"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError:
-        # Without the line: it may hold a key.
+        # The message does not quote the line, which may have a key.
         raise ValueError(
             f"{where}: a line of a key file has a role (signs, next or former), a key in at least 64 hex digits, and "
-            "the time since when it has that role, as in: signs 7f7f... 2026-01-31T12:00:00Z"
+            "the time at which it got that role, as in: signs 7f7f... 2026-01-31T12:00:00Z"
         ) from None
     return RoledKey(Role(read["role"]), read["key"], since)

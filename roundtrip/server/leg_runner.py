@@ -1,6 +1,6 @@
 """Serve one leg of a request: from the journal that came with it to the result, or to the state of the next leg."""
 
-# The functions that `run` makes on each leg would evaluate their annotations each time.
+# Without it, the functions that `run` makes would evaluate their annotations on each leg.
 from __future__ import annotations
 
 import hashlib
@@ -79,18 +79,18 @@ class DeclinedByUser(RoundtripError):
 
 
 class LegRunner:
-    """Serves the legs of one server's functions."""
+    """Runner of the legs of one server's functions."""
 
     def __init__(self, server: MCPServer[Any] | None, parts: Parts) -> None:
         self.server = server
         self.parts = parts
         self.no_empty_rounds = NO_EMPTY_ROUNDS
-        """Names of clients that are sent no round without questions."""
+        """Names of clients that never receive a round without questions."""
         self.warns_of_guesses = False
-        """True until the log has said that other processes may count guesses for themselves."""
+        """True if the log must still warn that each process counts guesses separately."""
         self._page_waits: list[float] = []
         self.page_wait = math.inf
-        """Seconds that a leg waits for a page at most."""
+        """The most seconds that a leg waits for a page."""
 
     def context_of(self, request: ServerRequestContext[Any, Any]) -> Context[Any, Any]:
         """Return a context that cannot ask, for code outside of legs."""
@@ -100,7 +100,7 @@ class LegRunner:
 
     @contextmanager
     def hurried(self, page_wait: float) -> Generator[None]:
-        """Have legs inside a `with` block wait no longer than some seconds for a page."""
+        """Limit the seconds that legs inside a `with` block wait for a page."""
         # Blocks of users that run side by side may end in any order.
         self._page_waits.append(page_wait)
         self.page_wait = min(self._page_waits)
@@ -119,7 +119,7 @@ class LegRunner:
         *,
         is_traced: bool = True,
     ) -> Finished | Suspended | Authored:
-        """Serve one leg, to the function's (converted) result or to questions.
+        """Serve one leg, and return the function's converted result or the questions.
 
         Args:
             function: The function.
@@ -129,7 +129,7 @@ class LegRunner:
             is_traced: True to report it to tracers.
 
         Raises:
-            DeclinedByUser: The user would not answer.
+            DeclinedByUser: The user declined or cancelled a question that the call needs.
             ToolTimedOut: The function's own work took too long.
             RoundtripError: The call cannot go on.
             Exception: An error of the author's code.
@@ -229,7 +229,7 @@ class _ServedLeg:
         self.record = request if request is not None and _is_asked_for(function, request, incoming) else None
         """The record of the request, if the client asked for this leg."""
         self.wire = request.context if request is not None else incoming.request
-        # On older revisions there are no tokens, so a leg cannot be held to a claim by the token it brings.
+        # Older revisions have no tokens, so a leg cannot claim its call.
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
         self.journal = self.record.journal if self.record is not None and self.is_retry else None
         self.seeds: Mapping[str, Entry] | None = None
@@ -283,7 +283,7 @@ class _ServedLeg:
         return protection.ticket_office().issue(self.call.id, purpose, expires=self.end, principal=principal)
 
     def write(self, journal: Journal) -> str:
-        """Write the journal for the boundary, and return the words in whose place it puts the token."""
+        """Write the journal for the boundary, and return the text that it replaces with the token."""
         if isinstance(self.watch, LinkedWatch):
             journal = replace(journal, traceparent=self.watch.traceparent)
         packed = self.runner.parts.protection.write(journal)
@@ -296,7 +296,7 @@ class _ServedLeg:
     # Bodies that run once, and guesses, both of which the ledger counts.
 
     def begin_unclaimed(self, once: OncePolicy) -> Callable[[], None] | None:
-        """Return a log function for a body that begins without a token; None where an empty round gets it one."""
+        """Return a function that logs that a body began without a token; None if an empty round provides a token."""
         skipped = self.runner.no_empty_rounds
         if not once.when_possible and (not skipped or announced_name(self.wire) not in skipped):
             return None
@@ -326,7 +326,7 @@ class _ServedLeg:
         return claim
 
     def _keep(self) -> float:
-        """Return the seconds after which no leg of the call can arrive any more."""
+        """Return the seconds after which no leg of the call can arrive."""
         journal, limits = self.journal, self.function.limits
         if journal is None:
             return limits.max_age + limits.recover
@@ -394,7 +394,7 @@ class _ServedLeg:
         """Report the end of the leg, and return it.
 
         Raises:
-            DeclinedByUser: The user would not answer.
+            DeclinedByUser: The user declined or cancelled a question that the call needs.
         """
         call, record, watch = self.call, self.record, self.watch
         is_asking = not isinstance(end, Finished | Declined)
@@ -454,4 +454,4 @@ def _is_asked_for(function: AskingFunction, request: RequestRecord, incoming: In
 
 def log_teardown(label: str, error: BaseException) -> None:
     """Log an exception of a dependency's exit."""
-    logger.error("dependency %r failed while it was left; its call is not affected", label, exc_info=error)
+    logger.error("dependency %r failed on exit; its call is not affected", label, exc_info=error)

@@ -29,7 +29,7 @@ _MAKING: Final = Lock()
 
 @dataclass(slots=True, eq=False)
 class Effects:
-    """Ledger, tracers and bus of one server, as they are now."""
+    """Current ledger, tracers and bus of one server."""
 
     given_ledger: Ledger | None
     """None until the first use of a ledger in memory, which few servers need."""

@@ -215,7 +215,7 @@ class RequestBoundary:
         return result.model_copy(update={"request_state": token})
 
     def _seal(self, ctx: Request, request: RequestRecord, packed: bytes, claims: bytes | None) -> str:
-        """Return the token of a journal; within one call it keeps the claims of the token that came."""
+        """Return the token of a journal; within one call it keeps the claims of the received token."""
         try:
             if claims is None or request.brought is None or call_of(packed) != call_of(request.brought):
                 claims = self._claims(ctx, call_of(packed))

@@ -1,9 +1,9 @@
 """Choose for each request between one JSON body and a stream.
 
-A stream costs half as much again, and is needed for progress and log messages. On 2026-07-28 a client says in its
-request whether it wants them, so most requests get a body. The SDK notices a leaving client, and cancels its request,
-only while it streams; `ResponseChooser` watches in its place. Older clients get log messages without requesting them,
-so their responses are always streams.
+A stream costs 50 % more, and is needed for progress and log messages. On 2026-07-28 a client says in its request if it
+wants them, so most requests get a body. The SDK cancels the request of a client that disconnects only while it streams;
+otherwise `ResponseChooser` does. Older clients get log messages without requesting them, so their responses are always
+streams.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log = LimitedLog(logging.getLogger("roundtrip"))
 
 _VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.lower().encode()
 _UNWATCHED: Final = 0.05
-"""Seconds before watching for a leaving client is worth its cost."""
+"""Seconds after which a request is watched for the disconnection of its client; most end sooner."""
 _WANTS: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode())
 """Names in a request that wants progress or log messages; JSON may escape the slash before the last."""
 _PARSED_BYTES: Final = 64 * 1024
@@ -47,7 +47,7 @@ class _ChoosingManager(StreamableHTTPSessionManager):
     """The SDK's manager, which reads `_ANSWERS_JSON` for each request.
 
     At the limit of sessions, a new session ends the one that was idle longest: any client can open sessions, and idle
-    ones otherwise end after half an hour. The protocol has a client whose session ended open another.
+    ones otherwise end after half an hour. In the protocol, a client whose session has ended opens another.
     """
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
@@ -65,7 +65,7 @@ class _ChoosingManager(StreamableHTTPSessionManager):
         if not idle:
             return
         _, session, scope = min(idle, key=lambda one: one[0])
-        # Make room at once; the task of the session does the rest of its end.
+        # Make room at once; the asyncio task of the session does the rest.
         del self._server_instances[session]
         self._session_owners.pop(session, None)
         scope.cancel()
@@ -81,7 +81,7 @@ class _ChoosingManager(StreamableHTTPSessionManager):
 
 
 def choose_per_request(manager: StreamableHTTPSessionManager) -> None:
-    """Have a manager answer each request as `ResponseChooser` decides."""
+    """Make a manager answer each request as `ResponseChooser` decides."""
     # The SDK's application makes the manager itself, without a hook; a second manager would run the server's
     # lifespan twice.
     manager.__class__ = _ChoosingManager
@@ -118,7 +118,7 @@ class ResponseChooser:
 
 @contextmanager
 def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
-    """Cancel a request when its client leaves; a timer starts the watch, as most requests are answered sooner."""
+    """Cancel a request when its client disconnects. A timer starts the watch, as most requests are answered sooner."""
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":

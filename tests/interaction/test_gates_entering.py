@@ -145,7 +145,7 @@ async def test_failing_gate_exit_ends_neither_call_nor_list(era: Era, caplog: py
     async with connect(server, era) as client:
         assert await tools(client) == ["order"]
         assert await said(client, "order") == "done"
-    assert caplog.text.count("failed while it was left") == 2
+    assert caplog.text.count("failed on exit") == 2
 
 
 @pytest.mark.parametrize("where", ["in the body", "in the gate"])

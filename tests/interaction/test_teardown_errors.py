@@ -44,9 +44,7 @@ async def test_exit_error_is_logged_and_the_call_succeeds(era: Era, caplog: pyte
         return value
 
     assert await play(server_of(order), era) == "value"
-    assert failures(caplog) == [
-        "dependency 'breaks' failed while it was left; its call is not affected: LookupError('broken')"
-    ]
+    assert failures(caplog) == ["dependency 'breaks' failed on exit; its call is not affected: LookupError('broken')"]
     # The others are left as if it had not happened.
     assert [*OPENED, *CLOSED] == LOG
 
@@ -185,7 +183,7 @@ async def test_a_generator_that_yields_twice_is_closed_and_logged(
 
     assert await play(server_of(order), era) == "value"
     (failed,) = failures(caplog)
-    assert f"dependency {fn.__name__!r} failed while it was left" in failed
+    assert f"dependency {fn.__name__!r} failed on exit" in failed
     assert "generator didn't stop" in failed
     assert [*OPENED, *CLOSED] == LOG
 

@@ -442,7 +442,7 @@ async def test_a_child_that_crashes_on_the_way_out_is_logged(
     async with connect(server_of(order), era) as client:
         for _ in range(2):
             assert await said(client) == "held"
-    failed = [record for record in caplog.records if "dependency 'held' failed while it was left" in record.message]
+    failed = [record for record in caplog.records if "dependency 'held' failed on exit" in record.message]
     assert len(failed) == 2
 
 

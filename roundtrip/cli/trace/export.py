@@ -1,4 +1,4 @@
-"""`roundtrip trace export`, `to-test` and `serve`: calls as files, as tests, and as pages in a browser.
+"""Provide `roundtrip trace export`, `to-test` and `serve`: write calls as files and tests, and show them as pages.
 
 To add a format, write a module with a function from a `TracedCall` to a text, and list it in `_FORMATS`.
 """
@@ -70,7 +70,7 @@ def _to_test(arguments: Namespace) -> int:
         call = recorded_call(found, whole=True)
         eras: tuple[Era, ...] = ("retry", "live") if arguments.both else (call.era,)
         if "live" in eras and any(call.rounds for call in within):
-            raise NotReplayable("a function that it called asked over the open connection, too, and none plays that")
+            raise NotReplayable("a function that it called also asked over the open connection, as no test can")
         source = write_test(call, server, eras=eras, with_result=not arguments.no_result)
     except NotReplayable as error:
         raise CommandFailed(f"cannot make a test of the call {printable(found.id)}: {error}") from error

@@ -68,14 +68,14 @@ async def paths(
 
     The first path accepts everything. Each of the first `depth` questions of a path is then also declined, cancelled,
     answered with invalid content, and left unanswered, as far as its kind and the era allow. The questions that follow
-    are treated alike. Each path is a whole call. An error or a crash of the server is an outcome of its path, and is
-    not raised.
+    are treated in the same way. Each path is a whole call. An error or a crash of the server is an outcome of its path,
+    and is not raised.
 
     Args:
         server: As for `User`. A function that makes the server is called for each path.
         tool: The tool's name, or the first leg of a call of any method.
         arguments: The tool's arguments.
-        answers: _Contents to accept forms with, as for `User`; by default the simplest content that fits.
+        answers: Contents to accept forms with, as for `User`; by default the simplest content that fits.
         visits: Visits of pages, as for `User`; without them, a path that agrees to open a page does not finish.
         depth: The number of questions of a path at which others branch off.
         limit: The highest number of paths; those with the fewest deviations come first.
@@ -122,7 +122,7 @@ _Way = tuple[tuple[str, PathAction], ...]
 
 @dataclass(slots=True)
 class _Met:
-    """A question on a path."""
+    """Question on a path."""
 
     question: AskedQuestion
     action: PathAction
@@ -163,7 +163,7 @@ class _Guide(Script):
     """The unexpected exception that ended the call."""
 
     def __post_init__(self) -> None:
-        # The author's answers say what to accept with. Each path uses up its own copy of a list.
+        # The author's answers accept questions. Each path uses up its own copy of a list.
         super().__init__(self.exploration.answers)
 
     def begin(self, beginning: Beginning) -> Watch:
@@ -224,9 +224,9 @@ class _Guide(Script):
         # Another path may need the same answer.
         self.listed = False
         if isinstance(response, Silence):
-            raise ValueError(f"answers= says what to accept with, and has {response.name} for {question}")
+            raise ValueError(f"answers= must accept every question, got {response.name} for {question}")
         if isinstance(response, ElicitResult) and response.action != "accept":
-            raise ValueError(f"answers= says what to accept with, and has {response.action!r} for {question}")
+            raise ValueError(f"answers= must accept every question, got {response.action!r} for {question}")
         if response is not None:
             return response
         if isinstance(question.params, CreateMessageRequestParams):
@@ -236,7 +236,7 @@ class _Guide(Script):
         try:
             return response_to(question, valid_answer(question.schema))
         except ValueError as error:
-            raise ValueError(f"answers= must say what to accept the question {question} with: {error}") from error
+            raise ValueError(f"answers= must have an answer that accepts the question {question}: {error}") from error
 
     def _possible(self, question: AskedQuestion) -> list[PathAction]:
         possible = [PathAction.ACCEPT]
@@ -346,7 +346,7 @@ class _Exploration:
         if crash is not None:
             return PathOutcome.CRASHED, f"{type(crash).__name__}: {crash}"
         if isinstance(error, AssertionError):
-            # A user also gives up if the server has it try again without end.
+            # A user also gives up if the server asks it to try again without end.
             if isinstance(error, Breach):
                 return PathOutcome.BREACH, str(error)
             return PathOutcome.UNFINISHED, _endless(guide.met) if _repeats(guide.met) else str(error)
@@ -374,5 +374,5 @@ def _repeats(met: Sequence[_Met]) -> bool:
 def _endless(met: Sequence[_Met]) -> str:
     name = met[-1].choice[0]
     if _repeats(met):
-        return f"asks {name!r} again and again: if its form says not all, answers= must have what to accept with"
+        return f"asks {name!r} again and again; if its form does not show all rules, put a valid answer into answers="
     return f"still asks after {len(met)} questions, the last {name!r}"

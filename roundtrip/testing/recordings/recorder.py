@@ -151,7 +151,7 @@ class Pairs:
     asked: dict[Any, RecordedQuestion] = field(default_factory=dict[Any, RecordedQuestion])
     progressing: dict[Any, RecordedExchange] = field(default_factory=dict[Any, RecordedExchange])
     early: list[RecordedQuestion] = field(default_factory=list[RecordedQuestion])
-    """Questions that came while no request was open: they belong to the next request."""
+    """Questions that arrived while no request was open: they belong to the next request."""
 
     def client(self, said: Json) -> None:
         """Add a message of the client."""

@@ -255,7 +255,7 @@ class Replayed(Server[Any]):
             *(f"recorded, but not sent: {message}" for message in self.unplayed),
         ]
         if lines:
-            raise AssertionError("the client did not do what was recorded\n" + "\n".join(f"  {line}" for line in lines))
+            raise AssertionError("the client differs from the recording\n" + "\n".join(f"  {line}" for line in lines))
 
     async def _receive(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         message = RecordedMessage(method=ctx.method, params=significant(ctx.params))

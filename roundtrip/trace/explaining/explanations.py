@@ -84,7 +84,7 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
             "keep a key among keys= until every call that began under it has reached its max_age",
         ),
         Reason.RENAMED: Advice(
-            "its answer is known under a name that nothing asks for any more",
+            "its answer is known under a name that no question has now",
             "declare its former name with was=",
         ),
         Reason.VOLATILE: Advice(
@@ -356,7 +356,7 @@ def _advice_on_change(round_: Round, question: ShownQuestion, before: Round, for
 def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> Advice:
     """Return the advice on a question whose answer is known under a former name."""
     if round_.asked.by == "resolvers":
-        cause = f"its answer is known as {former}, a name that nothing asks for any more"
+        cause = f"its answer is known as {former}, a name that no question has now"
         return Advice(cause, f"say was=({former},) where it is resolved, as in Resolve(fn, was=({former},))")
     # The body may still ask by that name later.
     cause = f"an answer to this very question is known as {former}, a name that the body has not asked for until then"

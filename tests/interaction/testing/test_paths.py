@@ -215,7 +215,7 @@ async def test_a_tool_that_asks_for_ever_is_broken_off(era: Era) -> None:
 
 async def test_rejection_of_invented_content_is_reported(era: Era) -> None:
     explored = await paths(cinema(), "unlock", era=era, depth=1)
-    assert explored.paths[0].text.startswith("asks 'code' again and again: if its form says not all, answers=")
+    assert explored.paths[0].text.startswith("asks 'code' again and again; if its form does not show all rules, ")
     explored = await paths(cinema(), "unlock", era=era, depth=1, answers={"code": {"code": "123-456"}})
     assert explored.paths[0].text == "123-456"
 
@@ -283,7 +283,7 @@ async def test_unused_answer_is_a_mistake_unless_allowed() -> None:
 
 
 async def test_an_answer_that_does_not_accept_is_a_mistake(era: Era) -> None:
-    with pytest.raises(ValueError, match="what to accept with, and has 'decline' for 'seat'"):
+    with pytest.raises(ValueError, match="must accept every question, got 'decline' for 'seat'"):
         await paths(cinema(), "book", {"film": "Solaris"}, answers={"seat": DECLINE}, era=era)
 
 

@@ -146,7 +146,7 @@ async def test_renamed(shop: Shop) -> None:
     await play([shop.asking(), shop.with_tool(order, "2")], {"confirm": YES})
     text = shop.explained(Reason.RENAMED)
     assert "Question 'approve'" in text
-    assert "known as 'confirm', a name that nothing asks for any more" in text
+    assert "known as 'confirm', a name that no question has now" in text
     assert "Resolve(fn, was=('confirm',))" in text
 
 
