@@ -52,6 +52,7 @@ _ENDS: Final = {
     End.UNREACHED: "does not accept the call",
     End.FAILED: "fails",
 }
+_WITHOUT_ANSWERS: Final = (RoundEnding.WAITS, RoundEnding.UNANSWERED)
 _ENDINGS: Final = {
     RoundEnding.DECLINED: End.DECLINED,
     RoundEnding.UNASKABLE: End.REJECTED,
@@ -108,7 +109,7 @@ class _Check:
         if not rounds and call.ending is RoundEnding.UNKNOWN and not call.reached_body:
             raise NotReplayable("it ended before its first question, so its questions are not known")
         for done in range(len(rounds) + 1):
-            if done == len(rounds) and call.asked_by_body is None and call.ending is RoundEnding.WAITS:
+            if done == len(rounds) and call.asked_by_body is None and call.ending in _WITHOUT_ANSWERS:
                 await self._check_waiting(rounds[-1])
             elif done:
                 # Play the leg that brings the answers of the last of these rounds.

@@ -142,6 +142,8 @@ class RoundEnding(Enum):
     """The client had not declared the capability."""
     WAITS = "waits"
     """The answers never came."""
+    UNANSWERED = "unanswered"
+    """The client failed a question with a protocol error, and so the call; only in the live era."""
     UNKNOWN = "unknown"
 
 
@@ -304,6 +306,9 @@ def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
         return RoundEnding.UNASKABLE
     if line.state == "rejected" or (line.error is not None and line.error.type in _UNREPEATABLE):
         return RoundEnding.UNKNOWN
+    before = last.happened[-2:-1]
+    if any(isinstance(asked, AskedLine) and asked.by == "resolvers" for asked in before):
+        return RoundEnding.UNANSWERED
     if line.state == "completed" or line.bodies or any(round_.by != "resolvers" for round_ in rounds):
         return RoundEnding.BODY
     return RoundEnding.DECLINED if line.state == "declined" else RoundEnding.FAILED

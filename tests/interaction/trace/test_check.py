@@ -6,7 +6,8 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp_types import ElicitResult
+from mcp.shared.exceptions import MCPError
+from mcp_types import METHOD_NOT_FOUND, ElicitResult
 
 from roundtrip.cli import main
 from roundtrip.testing import Era, LegByLeg
@@ -290,6 +291,27 @@ def test_waiting_call_is_checked_with_its_pending_questions(
         await hopper.leg("order", {"title": "Dune"}, answers=answers, state=hopper.token)
 
     anyio.run(play)
+    assert f"order: {verdict}\n" in checked(recording, capsys, *changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ([], "compatible"),
+        ([("Your name?", "Who are you?")], "asks 1 again"),
+        ([WITHOUT_SURE], "diverges at round 2"),
+    ],
+)
+def test_call_whose_client_failed_a_question_is_checked_as_waiting(
+    recording: Recording, changes: list[Change], verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(params: Any) -> Any:
+        if params.message == "Really 7?":
+            raise MCPError(METHOD_NOT_FOUND, "Method not found")
+        return REPLIES[params.message]
+
+    with pytest.RaisesGroup(MCPError, flatten_subgroups=True):
+        recording.call(era=Era.LIVE, answer=answer)
     assert f"order: {verdict}\n" in checked(recording, capsys, *changes)
 
 
