@@ -298,6 +298,8 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
     before = call.shown_before(round_, question)
     cause, cure = advice
     match question.reason:
+        case Reason.NEW if before is not None and (revision := _revision_between(call, before[0], round_)) is not None:
+            return Advice(_cause_of_revision(revision), QUESTIONS[Reason.REVISED].cure)
         case Reason.NEW if before is not None:
             cause = f"it was asked in round {before[0].number}, and the call went on without an answer to it"
             cure = "nothing needs to be fixed if its body gave it up; else ask it on each leg until it is answered"
@@ -320,13 +322,33 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
             now, earlier = _builds(call, round_)
             if now is not None and earlier is not None:
                 cause = f"build {earlier} served an earlier leg, and build {now}, which asks something else, this one"
-        case Reason.REVISED if round_.asked.token is not None:
-            names = [part.removeprefix("answer:") for part in round_.asked.token.changed if part.startswith("answer:")]
-            if names:
-                cause = f"the user changed their answer to {', '.join(map(quoted, names))}, on which it may depend"
+        case Reason.REVISED:
+            cause = _cause_of_revision(round_)
         case _:
             pass
     return Advice(cause, cure)
+
+
+def _revision_between(call: TracedCall, before: Round, round_: Round) -> Round | None:
+    """Return the last round after another one, and before `round_`, that followed a change in a review.
+
+    A token does not keep the answers that a review made stale. So in the retry era only the first round after the
+    review asks with the reason `revised`, and later rounds ask with the reason `new`.
+    """
+    between = call.rounds[call.rounds.index(before) + 1 : call.rounds.index(round_)]
+    revised = (
+        other for other in reversed(between) if any(each.reason is Reason.REVISED for each in other.asked.questions)
+    )
+    return next(revised, None)
+
+
+def _cause_of_revision(round_: Round) -> str:
+    """Return the cause of a revised question, with the names of the changed answers if the transcript has them."""
+    changed = round_.asked.token.changed if round_.asked.token is not None else ()
+    names = [part.removeprefix("answer:") for part in changed if part.startswith("answer:")]
+    if not names:
+        return QUESTIONS[Reason.REVISED].cause
+    return f"the user changed their answer to {', '.join(map(quoted, names))}, on which it may depend"
 
 
 def _advice_on_change(round_: Round, question: ShownQuestion, before: Round, former: ShownQuestion) -> Advice:

@@ -215,6 +215,29 @@ async def test_revised(shop: Shop, era: Era) -> None:
     assert "on which it may depend" in told
 
 
+async def test_questions_that_follow_a_revised_one_are_explained(
+    shop: Shop, era: Era, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def order(title: str, ctx: Context[Any, Any]) -> str:
+        city = await ctx.ask("city", "Where to?", City)
+        await ctx.ask("sure", f"{city.city}, sure?", Choice)
+        await ctx.ask("really", f"{city.city}, really?", Choice)
+        await ctx.review("review", "All right?", ["city"])
+        return title
+
+    answers: Answers = {
+        "city": {"city": "Rome"},
+        "sure": [YES, YES],
+        "really": [YES, YES],
+        "review": {"city.city": "Oslo"},
+    }
+    await User(shop.with_tool(order), answers, era=era).call("order", ARGUMENTS)
+    assert main(["trace", "explain", "last", str(shop.path)]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Question 'sure' was asked again in round 5, because the user changed " in told
+    assert "Question 'really' was asked again in round 6, because the user changed " in told
+
+
 async def test_expired(shop: Shop, clock: Clock) -> None:
     server = shop.asking(ttl=60)
     hopper = LegByLeg([server])
