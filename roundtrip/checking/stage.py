@@ -1,4 +1,4 @@
-"""A server in rehearsal, behind a real client that declares the capabilities of the recorded one."""
+"""Rehearse legs on a server, through a real client that declares the capabilities of the recorded client."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -34,7 +34,7 @@ __all__ = ["Stage", "open_stage"]
 
 
 class Stage:
-    """Plays legs, one at a time. `open_stage` makes it."""
+    """Player of single legs on a rehearsing server. `open_stage` makes it."""
 
     def __init__(self, server: Server[Any], rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""One call at the terminal: connect, list the tools, call one, answer its questions, and report the end."""
+"""Make one call at the terminal: connect, list the tools, call one, answer its questions, and report the end."""
 
 import json
 import math
@@ -56,7 +56,7 @@ class CallPlan:
     target: Target
     answers: AnswerFile
     tool: str | None = None
-    """None lists the tools."""
+    """The name of the tool; None to list the tools."""
     arguments: Sequence[str] = ()
     era: Era = Era.AUTO
     step: bool = False

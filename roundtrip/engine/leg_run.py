@@ -1,10 +1,10 @@
 """Serve one leg of one call: resolve, ask or execute, and end with a result, with questions, or declined.
 
-Only this module and `rounds` move a call, through the events of the table. Both eras take the same way: a retry leg
-ends at `ask` and the next one starts with `resume`; a live leg waits there and goes on.
+Only this module and `rounds` change the state of a call, through the events of the table. Both eras take the same path:
+a retry leg ends at `ask`, and the next leg starts with `resume`; a live leg waits there and goes on.
 """
 
-# The functions that a leg makes would evaluate their annotations each time.
+# Without it, the functions that a leg makes would evaluate their annotations each time.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -177,7 +177,7 @@ class LegRun:
         return None
 
     async def _resolve_and_execute(self) -> Finished | Declined:
-        """Do all of a leg that may take long: confirm, resolve, and run the body until it revises nothing."""
+        """Ask for the confirmation, resolve, and run the body until no review changes an answer."""
         leg, answers = self.leg, self.answers
         if leg.journal is not None:
             answers.deliver(leg.responses or {}, leg.journal.asked)
@@ -200,7 +200,7 @@ class LegRun:
                 self._body = self._context = None
 
     async def _confirm(self, key: str, marker: Marker) -> None:
-        """Have the call confirmed, or raise QuestionDeclined."""
+        """Ask for the confirmation, and raise QuestionDeclined unless the user accepts."""
         while (outcome := self.answers.settle_question((key,), marker)) is None:
             await self.rounds.ask([self.answers.open[key]])
         outcome.require_value(key)
@@ -296,7 +296,7 @@ class LegRun:
         return Authored(result, self.rounds.remember(authored=state) if state is not None else None)
 
     def _suspend(self) -> Suspended:
-        """End the leg with the questions that are out."""
+        """End the leg with the open questions."""
         try:
             return self.rounds.suspend()
         except RoundtripError as error:
@@ -343,7 +343,7 @@ def _described(error: BaseException) -> str:
 
 
 def _result_of(end: Finished | Declined) -> Any:
-    """Return the result that the ledger records; None for none."""
+    """Return the result that the ledger records; None if there is none."""
     return end.value if isinstance(end, Finished) else None
 
 

@@ -40,7 +40,7 @@ ResolvedParameters = Mapping[str, tuple[Marker, bool]]
 """The parameters of a function that are filled, each with its marker, and True if the consumer takes the outcome."""
 
 Replacements = Mapping[Hashable, Callable[..., Any]]
-"""Functions that run in the place of others, by the identities of those."""
+"""Replacement functions, by the identities of the functions that they replace."""
 
 
 @dataclass(slots=True)

@@ -124,7 +124,7 @@ class SseOptions(TypedDict, total=False):
 
 
 def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> Starlette:
-    """Have the application that the SDK made for a server end its live calls, and limit the JSON values of requests."""
+    """Make the SDK's application of a server end its live calls, and limit the JSON values of requests."""
     # The streams are made inside the SDK and offer no other way; adding one filter twice changes nothing.
     _STREAM_LOG.addFilter(_holds_no_chunk)
     limited = server.session_manager.asgi_app
@@ -136,7 +136,7 @@ def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> S
 
 
 def warn_of_readable_errors(name: str) -> None:
-    """Log that everybody who reaches the server may read the texts of exceptions."""
+    """Log that everyone who reaches the server can read the texts of exceptions."""
     logger.warning(
         "server %r sends clients the texts of exceptions that its tools do not catch, and has no authentication: "
         "everybody who can reach it may read them; say Server(mask_error_details=True) to keep them in the log",

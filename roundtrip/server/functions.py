@@ -145,7 +145,7 @@ class AskingFunction:
 
     Raises:
         InvalidSignature: A graph of resolvers cannot work.
-        ValueError: The timeout is not a time.
+        ValueError: The timeout is not a positive, finite number of seconds.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class AskingFunction:
 
     @property
     def build(self) -> str:
-        """Return the build it belongs to. Reads files where `source` has not been read yet."""
+        """Return the build that the function belongs to. It reads files if `source` has not been read yet."""
         return self.source.read()
 
     @property
@@ -230,7 +230,7 @@ class AskingFunction:
         context: Any,
         run_in_thread: RunInPool = run_in_thread,
     ) -> Any:
-        """Run it, and convert its result: for a plain function in a worker thread, where files may be read too."""
+        """Run the function, and convert its result; a plain function and its conversion run in a worker thread."""
         if self._unpassed:
             filled = {name: value for name, value in filled.items() if name not in self._unpassed}
         call = functools.partial(self._fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))

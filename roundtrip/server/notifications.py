@@ -41,7 +41,7 @@ class _Served:
 
 
 _SERVED: ContextVar[_Served | None] = ContextVar("roundtrip_changes", default=None)
-"""The request being served. Not its record, which begins further inside: middlewares may change lists, too."""
+"""The request being served. Its record cannot be used: it is made later, and middlewares may change lists before."""
 
 
 @contextmanager
@@ -103,7 +103,7 @@ class Announcer:
         return _uncached(result) if self._is_private(ctx.method) else result
 
     def _notice(self, ctx: ServerRequestContext[Any, Any], result: HandlerResult) -> HandlerResult:
-        """Listen to the bus for a client on an older revision, and promise it that."""
+        """Listen to the bus for a client on an older revision, and declare that changes are announced."""
         from roundtrip.server.changes import OlderClients, promise_changes
 
         if self._older_clients is None:

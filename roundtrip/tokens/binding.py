@@ -96,7 +96,7 @@ def rejection_of(binding: TokenBinding, wanted: bytes) -> RejectionReason:
 
 
 def audience_digest(audience: str | None) -> bytes:
-    """Return the digest of a service's name; no name has one, too."""
+    """Return the digest of a service's name; None has a digest, too."""
     return _digest("" if audience is None else f"audience:{audience}")[:_NAME_BYTES]
 
 

@@ -67,7 +67,9 @@ class ToolConfirmation(NamedTuple):
             )
         if not template.strip():
             # Treated as absent, it would leave a dangerous tool without its confirmation.
-            raise InvalidSignature(f"tool {tool!r}: confirm={template!r} asks nothing; leave it out for a tool without")
+            raise InvalidSignature(
+                f"tool {tool!r}: confirm={template!r} asks nothing; write a question, or leave it out"
+            )
         try:
             fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
         except ValueError as error:

@@ -205,7 +205,7 @@ class _Drawing:
         return starts
 
     def _arrow(self, arrow: CallArrow, points: list[Point]) -> tuple[bool, str]:
-        """Return whether the call took an arrow, and its drawing."""
+        """Return True if the call took an arrow, and the arrow's drawing."""
         source, event, target = arrow
         visited = (source, event) in self.visited
         drawn = group(

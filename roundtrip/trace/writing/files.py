@@ -19,7 +19,7 @@ logger = logging.getLogger("roundtrip")
 
 _FILE_MODE: Final = 0o600
 _CHECKS_PER_ROOM: Final = 16
-"""Up to this many writers notice in time that a file is full, as each checks after its share of the room."""
+"""Parts of the free room after which each writer checks the size, so that this many writers keep to the limit."""
 # A pipe without a reader, or with a slow one, must not block the writer.
 _OPEN_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
