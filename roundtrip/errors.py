@@ -116,7 +116,7 @@ class SchemaNotRenderable(InvalidSignature, TypeError):
 
 
 class IllegalTransition(RoundtripError):
-    """An event applied in a state from which the table has no such arrow."""
+    """An event that the table does not allow in the present state."""
 
     def __init__(self, state: str, event: str, allowed: Sequence[str], *, subject: str = "a call") -> None:
         options = ", ".join(allowed) if allowed else "nothing: the state is final"
@@ -189,7 +189,8 @@ class GuessesSpent(AnswerRejected):
 
     def __init__(self, key: str, *, guesses: int) -> None:
         RoundtripError.__init__(
-            self, f"question {key!r} takes no other answer in this call, which has sent {guesses} already; call again"
+            self,
+            f"question {key!r} takes no other answer in this call, after {guesses} different ones; call again",
         )
         self.key = key
         self.attempts = guesses
@@ -202,9 +203,9 @@ class QuestionVolatile(RoundtripError):
     def __init__(self, key: str, *, changed: Sequence[str]) -> None:
         what = " and ".join(changed)
         super().__init__(
-            f"question {key!r} has another {what} each time it is asked, so its answers never fit. Keep what varies "
-            "(a time, a random value) out of the question, fix it for the call with Resolve(fn, once=True) or "
-            "ctx.step(), or say Elicit(..., volatile_ok=True) if it will settle"
+            f"question {key!r} has another {what} each time it is asked, so its answers never fit. Keep values that "
+            "vary (a time, a random value) out of the question, fix them for the call with Resolve(fn, once=True) or "
+            "ctx.step(), or pass volatile_ok=True to Elicit if the question will stop changing"
         )
         self.key = key
         self.changed = tuple(changed)
@@ -231,8 +232,8 @@ class KeyUsedTwice(BodyMistake):
             advice = "give each question and each step a name of its own (in a loop, number them: f'item-{i}')"
         else:
             advice = (
-                f"question {formerly_of!r} also claims it (was=), so an answer in flight would fit both; leave it out "
-                "of was=, or rename the other"
+                f"question {formerly_of!r} also has it in was=, so an answer under this name could belong to either; "
+                "remove it from was=, or rename the other question or step"
             )
         super().__init__(f"the name {key!r} is used twice in one call; {advice}")
         self.key = key
@@ -253,9 +254,9 @@ class AskedTooLate(BodyMistake):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"{key!r} was asked after its leg had ended. A task outlived the body, as those of asyncio.gather do (run "
-            "concurrent questions in a task group, or ask them in one round with ctx.ask_all), or a thread did, whose "
-            "tool has timed out"
+            f"{key!r} was asked after its leg had ended, by a task or a thread that outlived the body. asyncio.gather "
+            "leaves such tasks: run concurrent questions in a task group, or ask them in one round with ctx.ask_all. A "
+            "tool that times out leaves its thread"
         )
         self.key = key
 
@@ -287,8 +288,8 @@ class OutcomeUsedAsValue(BodyMistake):
 
     def __init__(self, name: str, *, kind: str) -> None:
         super().__init__(
-            f"the outcome of a question has no {name!r}, got {kind}; ask with ctx.ask for the bare value, or "
-            "look at .action, and of an accepted one at .data"
+            f"the outcome of a question has no {name!r}, got {kind}; use ctx.ask, which returns the answer itself, or "
+            "read .action and, if it is accepted, .data"
         )
         self.name = name
         self.kind = kind
@@ -299,8 +300,8 @@ class SuspensionSwallowed(BodyMistake):
 
     def __init__(self, keys: Sequence[str]) -> None:
         super().__init__(
-            f"the body swallowed the suspension that {', '.join(map(repr, keys))} ended its leg with. Catch Exception "
-            "instead of BaseException around questions, or raise it on"
+            f"the body caught the exception with which {', '.join(map(repr, keys))} ended the leg. Catch Exception "
+            "instead of BaseException around questions, or raise the exception again"
         )
         self.keys = tuple(keys)
 
@@ -309,9 +310,7 @@ class CallOutlived(RoundtripError):
     """A live call still asks, or waits, after its maximum age. In the retry era its token would have expired."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        super().__init__(
-            f"the call is over its max_age and still has to ask {', '.join(map(repr, keys))}; make it again"
-        )
+        super().__init__(f"the call is over its max_age and still has to ask {', '.join(map(repr, keys))}; call again")
         self.keys = tuple(keys)
 
 
@@ -328,14 +327,13 @@ class ThreadsExhausted(RoundtripError):
 
     def __init__(self, threads: int) -> None:
         super().__init__(
-            f"no thread is free for it: all {threads} are held by functions that still run although their calls timed "
-            "out; try again later"
+            f"no thread is free: functions whose calls timed out still run in all {threads} threads; try again later"
         )
         self.threads = threads
 
 
 class BodyNotRun(RoundtripError):
-    """The body of `owner` must run once per call, and does not run now."""
+    """The body of a tool that runs once per call was not run for this request."""
 
     def __init__(self, message: str, *, owner: str) -> None:
         super().__init__(message)
@@ -347,14 +345,14 @@ class OutcomeUnknown(BodyNotRun):
 
     def __init__(self, owner: str) -> None:
         super().__init__(
-            f"the outcome of this call is unknown: {owner} was begun and never reported how it ended. It is not run "
-            "again; find out what it did before you call it again",
+            f"the outcome of this call is unknown: {owner} began, and did not report its end. It is not run again; "
+            "check its effects before you call it again",
             owner=owner,
         )
 
 
 class CallHasEnded(BodyNotRun):
-    """The call ended before with other answers, and its result does not belong to these."""
+    """The call has already ended with other answers, so its result does not belong to these answers."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(f"this call of {owner} has ended already, with other answers; call it again", owner=owner)
@@ -384,8 +382,8 @@ class LedgerUnavailable(BodyNotRun):
 
     def __init__(self, owner: str) -> None:
         super().__init__(
-            f"{owner} cannot be run now, as nothing can tell whether it has run before; send the same request again "
-            "later",
+            f"{owner} cannot be run now, because the ledger cannot tell if it has run before; send the same request "
+            "again later",
             owner=owner,
         )
 
@@ -396,7 +394,8 @@ class GuessUncounted(LedgerUnavailable):
     def __init__(self, owner: str) -> None:
         BodyNotRun.__init__(
             self,
-            f"{owner} cannot take this answer now, as nothing can count it; send the same request again later",
+            f"{owner} cannot take this answer now, because the ledger cannot count it; send the same request again "
+            "later",
             owner=owner,
         )
 
@@ -456,7 +455,7 @@ class UrlRequired(CannotAsk):
     """The client must send its user to a page first, and then call again."""
 
     def __init__(self, key: str, *, request: ElicitRequestURLParams) -> None:
-        super().__init__(f"question {key!r} has to be answered on a page before the call is made again")
+        super().__init__(f"question {key!r} must be answered on a page; then call again")
         self.key = key
         self.request = request
 
@@ -479,7 +478,7 @@ class ValueNotStorable(RoundtripError):
     """A value that must travel in the token has no JSON form. The message does not contain the value."""
 
     def __init__(self, key: str, *, reason: str, cure: str | None = None) -> None:
-        default = "Return something its annotation can turn into JSON, or do not keep it (with once=True or ctx.step)"
+        default = "Return a value that its annotation can convert to JSON, or do not use once=True or ctx.step for it"
         super().__init__(f"the value of {key!r} cannot be remembered: {reason}. {cure or default}")
         self.key = key
         self.reason = reason

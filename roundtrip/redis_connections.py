@@ -1,7 +1,7 @@
 """Provide connections to Redis or Valkey: few, kept open, each used on the event loop that opened it.
 
 redis-py's client takes several times as long for a command as the server and the socket, so only its connections are
-used. Every failure is a `RedisDown`, within the timeout.
+used. Every failure raises `RedisDown`, within the timeout.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class RedisDown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RedisScript:
-    """Script that Redis runs as one step."""
+    """Script that Redis runs atomically."""
 
     text: str
     digest: str = field(init=False)
@@ -44,8 +44,8 @@ class RedisConnections:
     Args:
         url: As redis-py reads it.
         timeout: Seconds that a command may take, including connecting and waiting for a connection.
-        options: Those of redis-py's connections; `max_connections` bounds those of an event loop (64).
-        cluster: Treat the URL as that of any node of a cluster. Commands then go redis-py's own, slower way.
+        options: Options of redis-py's connections. `max_connections` limits the connections of an event loop (64).
+        cluster: True if the URL is that of a node of a cluster. redis-py's own, slower client then runs the commands.
 
     Raises:
         ImportError: redis-py is not installed.
@@ -59,7 +59,7 @@ class RedisConnections:
         except ImportError as error:
             raise ImportError("this needs redis-py: pip install 'roundtrip[redis]'") from error
         self._timeout = timeout
-        # Replies of scripts are read as RESP2 writes them. The pool chooses its parser by this, and a URL would win.
+        # Scripts' replies are parsed as RESP2. The pool chooses its parser by this option; the URL would override it.
         given = {"socket_connect_timeout": timeout, **options, "protocol": 2}
         url = _without_protocol(url)
         self._limit = int(given.pop("max_connections", None) or _MAX_CONNECTIONS)
@@ -94,12 +94,12 @@ class RedisConnections:
 
     @asynccontextmanager
     async def subscribed(self, channel: str, *, quiet: float) -> AsyncGenerator[AsyncGenerator[bytes | None]]:
-        """Subscribe to a channel, and return its messages, with None whenever none is left for now.
+        """Subscribe to a channel, and return its messages, with None after each message that no other follows yet.
 
-        After `quiet` seconds of silence, Redis is asked for a sign of life.
+        After `quiet` seconds without a message, Redis is pinged.
 
         Raises:
-            RedisDown: Redis cannot be reached, or has fallen silent; also within the block.
+            RedisDown: Redis cannot be reached, or does not answer a ping; also within the block.
         """
         connection = self._pool.make_connection()
         try:
@@ -125,9 +125,9 @@ class RedisConnections:
                 is_more = False
                 yield None
             elif is_asked:
-                raise RedisDown("it has fallen silent")
+                raise RedisDown("it does not answer")
             else:
-                # A machine that is gone does not say that it is gone.
+                # A machine that is gone does not close its connections.
                 await connection.send_packed_command(_packed(("PING",)), check_health=False)
                 is_asked = True
 
@@ -163,12 +163,12 @@ class RedisConnections:
                     own.idle.append(connection)
                     raise
                 except BaseException as error:
-                    # The reply must not be read as that of another command. And a server that answers that it is
-                    # read-only is no longer the one that the URL names.
+                    # A late reply must not be read as that of another command. And a server that has become read-only
+                    # is no longer the primary, which a new connection may find.
                     await connection.disconnect(nowait=True)
                     if not is_reused or not isinstance(error, self._errors.ConnectionError | OSError):
                         raise
-                    # The server ended while the connection was idle, like all idle ones.
+                    # The server closed the connection while it was idle, and probably all other idle ones too.
                     await own.aclose()
                 else:
                     own.idle.append(connection)

@@ -1,7 +1,7 @@
 """Define the protocol of tracers, and the facts that only a server knows.
 
-A tracer watches each request that reaches a function, and learns of each token that the server rejects. Its watch is
-called with every fact in order: those of the runtime (`roundtrip.machine.facts`) and those below.
+A tracer makes a watch for each request that reaches a function, and receives each token that the server rejects. The
+watch is called with every fact in order: those of the runtime (`roundtrip.machine.facts`) and those below.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class TokenRejection(NamedTuple):
 
 
 class Wrote(NamedTuple):
-    """The server wrote the journal for the client to bring along."""
+    """The server wrote the journal for the next token."""
 
     journal: Journal
 
@@ -109,7 +109,7 @@ class Closed(NamedTuple):
 
 
 class LinkedWatch:
-    """Watch of a leg that is a span; the token carries its `traceparent`, so that the next leg can link to it."""
+    """Watch that records a leg as a span. The token carries its `traceparent`, so that the next leg can link to it."""
 
     __slots__ = ("_watch", "traceparent")
 
@@ -136,4 +136,4 @@ class Tracer(Protocol):
 
 
 class Unfailing:
-    """Base of tracers whose watches never raise, so that no guard around them is needed."""
+    """Base of tracers whose watches never raise, so that the server calls them without a guard."""

@@ -63,7 +63,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the tools, as without TOOL")
     parser.add_argument("--answers", metavar="FILE", help="answer from a JSON file, or from standard input (-)")
     parser.add_argument("--era", choices=_ERAS, default="auto", help="the era of the protocol; default: %(default)s")
-    parser.add_argument("--step", action="store_true", help="hold before every round, and show the state of the call")
+    parser.add_argument("--step", action="store_true", help="wait before every round, and show the state of the call")
     parser.add_argument("--json", action="store_true", help="print the result, or the tools, as JSON")
     limit = "time limit for the server, not counting your time to answer; 0 for none"
     add_timeout(parser, _TIMEOUT_SECONDS, limit, type=seconds)
@@ -100,7 +100,7 @@ def _call(arguments: Namespace) -> "ExitCode":
         raise CallFailed("--list calls no tool; leave the tool out")
     terminal = Terminal(listen=arguments.answers != "-")
     if arguments.step and not terminal.has_person:
-        raise CallFailed("--step needs a terminal to hold at")
+        raise CallFailed("--step needs a terminal to wait at")
     plan = CallPlan(
         target=target_of(arguments.server, arguments.header),
         answers=NO_ANSWERS if arguments.answers is None else read_answers(arguments.answers),

@@ -27,13 +27,13 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--allow",
         choices=[_ASKS_AGAIN],
-        help="do not count as a failure that users are asked again, as after a deliberate change of a question",
+        help="do not fail if users are asked again, for example after a deliberate change of a question",
     )
     parser.add_argument(
         "--overrides",
         metavar="MODULE:NAME",
-        help="a mapping of functions to replacements, as for server.overrides; for resolvers that reach other systems, "
-        "for instance",
+        help="a mapping of functions to replacements, as for server.overrides, for example for resolvers that call "
+        "other systems",
     )
     add_timeout(parser, _LEG_SECONDS, "per leg", type=positive_seconds)
     add_json(parser)
@@ -115,8 +115,8 @@ def _load(target: str, overrides: str | None) -> "Server[Any]":
 
 
 COMMAND = Command(
-    "Replay recorded calls, without running the bodies of tools, and report the answers that no longer count and "
-    "the calls that go on in another way. The transcripts must be recorded with reveal: "
+    "Replay recorded calls, without running the bodies of tools, and report answers that no longer count and "
+    "calls that ask or end differently. The transcripts must be recorded with reveal: "
     "Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. Resolvers do run, without an "
     "authenticated user. The exit code is 0 if all calls are compatible, 1 if one is not, 2 if nothing could be "
     "checked.",

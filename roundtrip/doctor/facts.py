@@ -116,11 +116,11 @@ class Trouble(StrEnum):
     """It speaks no revision that returns questions."""
     NO_PROBE = "no-probe"
     STRANGE = "strange"
-    """A tool of the probe's name answers unlike the probe."""
+    """It has a tool with the probe's name, which does not answer as the probe does."""
 
 
 class Live(StrEnum):
-    """The result of asking a client of an older revision."""
+    """The result of asking a question over a connection of an older revision."""
 
     YES = "yes"
     NO = "no"
@@ -186,7 +186,7 @@ class Observed:
 
     @property
     def announced(self) -> int:
-        """Count the instances that exist at least, by the reports of their fellow workers."""
+        """Return the number of instances that must exist, by the numbers of workers that the reports give."""
         groups: dict[str, list[ProbedInstance]] = {}
         for name, instance in self.instances.items():
             groups.setdefault(instance.facts.group or f"alone {name}", []).append(instance)

@@ -40,7 +40,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One observation that is right or wrong, with advice."""
+    """Conclusion from the observations, with advice."""
 
     level: Level
     topic: str
@@ -80,7 +80,7 @@ def _places(seen: Observed) -> Iterator[_Found]:
             advice = "An instance behind it is down, or does not answer the probe. Try its own address."
             yield Level.PROBLEM, text + place.failures[0], advice
         if place.ready == 503:
-            advice = "It answers all the same; see its log for the reason."
+            advice = "It still answers; see its log for the reason."
             yield Level.PROBLEM, f"{place.url}: /health/ready says that it is not ready", advice
 
 
@@ -99,7 +99,7 @@ _TROUBLES: Final = {
         "an MCP server without the probe",
         "If it is a server of this library: start it with ROUNDTRIP_PROBE=1, or Server(..., probe=True).",
     ),
-    Trouble.STRANGE: ("its probe answers strangely", "Has it a tool of its own with the name roundtrip_probe?"),
+    Trouble.STRANGE: ("its probe has no valid answer", "Does it have its own tool with the name roundtrip_probe?"),
 }
 
 
@@ -109,8 +109,8 @@ def _number(seen: Observed) -> Iterator[_Found]:
         text = f"{met} of {seen.expected} instances were met"
         yield Level.PROBLEM, text, "Are the others running, and does the balancer know them?"
     elif met < seen.announced:
-        text = f"{met} of {seen.announced} workers were met, and the others were not compared with them"
-        advice = "Run this again: one socket may give all requests to a few workers, as long as those are not busy."
+        text = f"{met} of {seen.announced} workers were met; the others were not compared"
+        advice = "Run this again: workers share a socket, and a few that are not busy may get all requests."
         yield Level.NOTE, text, advice
     elif met > 1:
         quiet = min((place.quiet for place in seen.places if place.trouble is None), default=0)
@@ -130,15 +130,15 @@ def _keys(seen: Observed) -> Iterator[_Found]:
     everyone = _facts(seen)
     own = [facts for facts in everyone if facts.own_key]
     if own and len(everyone) > 1:
-        text = f"{_labels(seen, own)}: the key was made by the process itself, and no other instance can know it"
+        text = f"{_labels(seen, own)}: the key was made by the process itself, so no other instance has it"
         yield Level.PROBLEM, text, _SAME_KEYS
     elif own:
         text = f"{_labels(seen, own)} made its own key: a second instance, or a restart, could not resume its calls"
         yield Level.NOTE, text, "Give it keys=, or ROUNDTRIP_KEYS, before you add a second one."
     unknown = [facts for facts in everyone if not facts.keys]
     if unknown and len(everyone) > 1:
-        text = f"{_labels(seen, unknown)}: the codec is the application's own, and its keys cannot be compared"
-        yield Level.NOTE, text, "The calls that were sent across the instances show if they fit."
+        text = f"{_labels(seen, unknown)}: the codec is the application's own, so its keys cannot be compared"
+        yield Level.NOTE, text, "See below if calls went from one instance to another."
     if own:
         return
     rings = [(keys, members) for keys, members in _grouped(seen, lambda facts: facts.keys).items() if keys]
@@ -197,8 +197,8 @@ def _audiences(seen: Observed) -> Iterator[_Found]:
 def _callers(seen: Observed) -> Iterator[_Found]:
     groups = _grouped(seen, lambda facts: facts.caller or "anonymous")
     if len(groups) > 1:
-        text = "the instances see different callers in these same requests, so that none resumes another's calls"
-        advice = "Give all instances the same principal= and auth; behind a proxy, let it pass on the caller."
+        text = "the instances see different callers in the same request, so they reject each other's calls"
+        advice = "Give all instances the same principal= and auth. A proxy must pass on the caller's credentials."
         yield Level.PROBLEM, f"{text}: {_group_text(seen, groups)}", advice
 
 
@@ -256,7 +256,7 @@ def _builds(seen: Observed) -> Iterator[_Found]:
         tools = [facts.tools for facts in _facts(seen)]
         differing = sorted({name for each in tools for name in each if len({other.get(name) for other in tools}) > 1})
         which = f". Differing tools: {_some(differing)}" if differing else ""
-        advice = "Right while a deploy is rolling out; calls in flight go on where their plan still fits."
+        advice = "This is normal during a deploy: calls in flight go on if their plan still fits."
         yield Level.NOTE, f"the instances are different builds ({listed}){which}", advice
     elif len(seen.instances) > 1:
         yield Level.OK, "all instances serve the same tools"
@@ -311,7 +311,7 @@ def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
         return f"They have ledgers of different kinds ({', '.join(sorted(kinds))}): give all the same."
     if "machine" in reaches:
         return "Give all the same file; several machines need a RedisLedger."
-    return "Give all the same address, database and prefix; and not a replica that lags behind."
+    return "Give all the same address, database and prefix, and no address of a replica."
 
 
 def _journeys(seen: Observed) -> Iterator[_Found]:
@@ -333,12 +333,12 @@ def _journeys(seen: Observed) -> Iterator[_Found]:
     across = sum(journey.began != journey.ended for journey in done)
     if across:
         count = "a call" if across == 1 else f"{across} calls"
-        yield Level.OK, f"{count} begun on one instance went on and ended on another"
+        yield Level.OK, f"{count} began on one instance and ended on another"
     elif done and len(seen.instances) > 1:
-        text = "every finished call had begun on the same instance, so calls across instances were not tried"
+        text = "every finished call ended on the instance that began it, so calls across instances were not tried"
         yield Level.NOTE, text, "Give the instances' own addresses."
     elif done:
-        yield Level.OK, "a call was asked a question, answered and finished"
+        yield Level.OK, "a call asked a question, got the answer and finished"
 
 
 def _reason(seen: Observed, journey: ProbedCall) -> str:
@@ -352,7 +352,7 @@ def _reason(seen: Observed, journey: ProbedCall) -> str:
     reasons = {
         "the key is not known there": bool(left.keys and right.keys and left.keys[0] not in right.keys),
         "the audience is another": left.audience != right.audience,
-        "the caller counts as another there": left.caller != right.caller,
+        "the caller is another one there": left.caller != right.caller,
         "the clocks differ": _spread([start, end]) > _MAX_SKEW_SECONDS,
     }
     return " and ".join(reason for reason, holds in reasons.items() if holds)

@@ -68,7 +68,7 @@ _JOURNEYS_PER_INSTANCE: Final = 6
 _MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 _FIRST_BAD_STATUS: Final = 300
 _MARK_SECONDS: Final = 40.0
-"""The age at which a mark is no longer looked for; the ledger keeps it a little longer."""
+"""The age after which the doctor does not look for a mark; the ledger keeps it a little longer."""
 _MAX_ROUNDS: Final = 3
 _MAX_DETAIL_CHARS: Final = 300
 _MAX_REVISIONS: Final = 32
@@ -220,7 +220,7 @@ class _Observer:
     async def _travel(self) -> None:
         places = self._answering
         ring = list(zip(places, places[1:] + places[:1], strict=True))
-        # Both ways: one instance may read the tokens of another, and not the other way round.
+        # In both directions: an instance may read the tokens of another, which cannot read its tokens.
         pairs = dict.fromkeys([*ring, *((end, start) for start, end in ring)])
         for start, end in pairs:
             self._seen.journeys.append(await self._journey(start, end))
@@ -383,7 +383,7 @@ ModelT = TypeVar("ModelT", Said, Began)
 
 def _read(model: type[ModelT], result: CallToolResult | InputRequiredResult) -> ModelT:
     if isinstance(result, InputRequiredResult):
-        raise _Failed(Trouble.STRANGE, "it asks a question where it should answer")
+        raise _Failed(Trouble.STRANGE, "it asks a question in place of an answer")
     if result.is_error:
         text = " ".join(block.text for block in result.content if isinstance(block, TextContent))
         raise _Failed(Trouble.NO_PROBE if PROBE_TOOL in text else Trouble.STRANGE, text)

@@ -1,4 +1,4 @@
-"""Settle the questions of one leg: with an answer that counts, or as a question that has to be asked.
+"""Settle the questions of one leg: return the outcome of an answer that counts, or leave the question open.
 
 `KnownAnswers` holds the answers, `ComputedValues` the values that the server computed in their place.
 """
@@ -41,7 +41,7 @@ _VOLATILE_AFTER_LEGS: Final = 2
 
 _ELICITATION_ID_BYTES: Final = 12
 _NOT_PINNED: Final = Asked(b"")
-"""The pin of a question that may yet be settled, and so is not pinned."""
+"""Placeholder for the pin of a question that may be settled at once, and then needs no pin."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +57,7 @@ class Answers(NodeOutcomes):
     """The names of questions whose answers are counted."""
     open: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion], init=False)
     words: dict[str, str] = field(default_factory=dict[str, str], init=False)
-    """The words of this leg's questions that have no name of their own."""
+    """The texts of this leg's unnamed questions, by their generated names."""
     forms: dict[str, Form] = field(default_factory=dict[str, Form], init=False)
     """The forms of the questions that came up on this leg, for a review of their answers."""
     _pins: CallPins = field(init=False)
@@ -78,7 +78,7 @@ class Answers(NodeOutcomes):
     # The answers of a round.
 
     def deliver(self, responses: Mapping[str, InputResponse | None], asked: Mapping[str, Asked]) -> None:
-        """Take the answers of one round (None for a malformed one), and ignore those to other questions (S8)."""
+        """Take the answers of one round (None for a malformed one), and ignore answers to other questions (S8)."""
         known = self.known
         known.asked = dict(asked)
         known.responses = {key: response for key, response in responses.items() if key in asked}
@@ -97,9 +97,10 @@ class Answers(NodeOutcomes):
         """Return the outcome of a node's question; None leaves it in `open`.
 
         Raises:
-            AnswerRejected: It was answered invalidly too often.
-            SchemaNotRenderable: The protocol cannot show it.
-            ValueNotStorable: The annotation of a `once` node does not tell its question, so it cannot be restored.
+            AnswerRejected: The last permitted answer was invalid.
+            SchemaNotRenderable: The protocol cannot show the question.
+            ValueNotStorable: The annotation of a `once` node does not name its question, so the answer cannot be
+                restored.
         """
         if node.once:
             _check_restorable(node, marker)
@@ -187,7 +188,7 @@ class Answers(NodeOutcomes):
                 waiting.consented = entry is not None and not self._pins.changes(entry.pin, question)
                 return self._leave_invalid(waiting, asked, response, error)
             self._take(names, response)
-            # To agree a second time changes nothing: the page is still not done.
+            # A second consent changes nothing: the page is still not done.
             if outcome.action is not Action.ACCEPT or key not in self.entries:
                 self._fresh.add(key)
             self.entries[key] = Entry(outcome.action, self._pins.pin(question))
@@ -250,7 +251,7 @@ class Answers(NodeOutcomes):
     def _leave_new(self, names: tuple[str, ...], waiting: PendingQuestion) -> None:
         known, discards, reason = self.known, 0, Reason.NEW
         if names[0].startswith(UNNAMED) and known.same_build and not waiting.question.volatile_ok:
-            # Its wording is its name, so an answer lost to a change shows as one to a name that is no longer asked.
+            # Its name is a digest of its wording. So after a change of the wording, the lost answer has another name.
             lost = [name for name in known.responses if name.startswith(UNNAMED)]
             discards = max((known.asked[name].discards + 1 for name in lost), default=0)
             waiting.lost = ("message",) if discards else ()
@@ -261,7 +262,7 @@ class Answers(NodeOutcomes):
     def _leave_invalid(
         self, waiting: PendingQuestion, asked: Asked, response: InputResponse | None, error: AnswerInvalid
     ) -> None:
-        """Leave a question open to be asked again with the reason, unless it was answered invalidly too often."""
+        """Leave a question open, to be asked again with the reason, unless this was the last permitted answer."""
         is_of_kind = _is_of_kind(waiting.question, response)
         self._tell_read(waiting.key, response if is_of_kind else None, "invalid")
         attempts = asked.attempts + 1
@@ -275,14 +276,14 @@ class Answers(NodeOutcomes):
         waiting.reason = reason
         waiting.asked = Asked(self._pins.pin(waiting.question), attempts, discards)
         self.open[waiting.key] = waiting
-        # A form with counted guesses that shows the valid fields of the last answer would tell which are valid.
+        # Not with counted guesses: a form that shows the valid fields of the last answer reveals which are valid.
         if self.known.seeds and waiting.seed is None and waiting.key not in self.guarded:
             seed = self.known.seeds.get(waiting.key)
-            # Another wording may mean another thing by the same words.
+            # The same answer may mean something else under another wording.
             if seed is not None and not self._pins.changes(seed.pin, waiting.question):
                 waiting.seed = seed.data
 
-    # Values in the place of an answer.
+    # Values in place of an answer.
 
     async def stand_in(self, waiting: PendingQuestion) -> None:
         """Answer an open question with the author's `otherwise=`, as the client cannot be asked: see `keep`."""
@@ -294,7 +295,7 @@ class Answers(NodeOutcomes):
         self.keep(waiting, value, source="otherwise=")
 
     def keep(self, waiting: PendingQuestion, value: Any, *, source: str) -> None:
-        """Fix the value of an open question for the rest of the call, in the place of an answer.
+        """Fix the value of an open question for the rest of the call, in place of an answer.
 
         Raises:
             ValueNotStorable: The value has no JSON form.
@@ -304,7 +305,7 @@ class Answers(NodeOutcomes):
             waiting.question.restore(Action.ACCEPT, plain)
         except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError):
             reason = f"{source} gave {type(value).__name__}, which is not an answer to the question"
-            cure = "Give otherwise= what a client could have answered; for a Sample or ListRoots that is a whole result"
+            cure = "Give otherwise= a value that a client could answer; for a Sample or ListRoots, a whole result"
             cure = cure if source == "otherwise=" else None
             raise ValueNotStorable(waiting.key, reason=reason, cure=cure) from None
         self.computed.fix(stand_in_name(waiting.key), plain)
@@ -316,7 +317,7 @@ class Answers(NodeOutcomes):
         self._counted.add((key, json.dumps(guess, sort_keys=True)))
 
     def _uncounted(self, names: tuple[str, ...], question: FormQuestion) -> Any:
-        """Return the answer that would be read next and has not been counted, from an entry or a response."""
+        """Return the next answer to read, from an entry or a response, if the ledger has not counted it."""
         if self.computed.stand_in_for(names) is not None:
             return NOTHING
         for entry in [self.entries[name] for name in names if name in self.entries]:
@@ -336,7 +337,7 @@ class Answers(NodeOutcomes):
     # Nodes that keep their first outcome for the call.
 
     def keeps(self, node: Node) -> bool:
-        """Return True if `recall` certainly has the value of a `once` node, and the user has not declined it."""
+        """Return True if `recall` is certain to have the value of a `once` node, and not a declined question."""
         if not self.known.same_build or not self.known.asked.keys().isdisjoint(node.names):
             return False
         entry = self.entries.get(node.key)
@@ -347,7 +348,7 @@ class Answers(NodeOutcomes):
     def recall(self, node: Node) -> Outcome | None:
         """Return the outcome of a `once` node on an earlier leg, computed or answered."""
         if any(name in self.known.asked for name in node.names):
-            # Its question is still out, so every known value answers another one.
+            # Its question is still open, so a known value belongs to another question.
             return None
         computed = self.computed.values
         for name in node.names:
@@ -360,7 +361,7 @@ class Answers(NodeOutcomes):
                 if name in self.entries:
                     entry = self.entries[name]
                     if is_page(entry.pin):
-                        # To agree to a page is not yet its outcome: the function asks again for that.
+                        # Consent to visit a page is not its outcome, so the function must run again.
                         continue
                     value = _restore_answer(node, entry) if entry.action is Action.ACCEPT else None
                     self.entries[node.key] = self.entries.pop(name)
@@ -378,13 +379,13 @@ class Answers(NodeOutcomes):
     # Reviews.
 
     def form_of(self, key: str) -> Form | None:
-        """Return the form that a question of this call was answered in, for a review of the answer."""
+        """Return the form in which a question of this call was answered, for a review of the answer."""
         form = self.forms.get(key)
         plan = self.leg.plan
         index = plan.names.get(key) if form is None else None
         if index is None or not plan.nodes[index].once:
             return form
-        # The function has not run to show it.
+        # The function has not run on this leg, so the form comes from its annotation.
         return _form_asked_by(plan.nodes[index])
 
     def revise(self, changed: Mapping[str, Mapping[str, Any]], *, stale: Iterable[str]) -> None:
@@ -397,7 +398,7 @@ class Answers(NodeOutcomes):
         self.computed.revise(stale)
 
     def check_volatile(self) -> None:
-        """Raise QuestionVolatile if a wording keeps changing under its answers while nothing else moves."""
+        """Raise QuestionVolatile if a wording changed on several legs in a row that brought no other answer."""
         for waiting in self.open.values():
             if not waiting.lost:
                 continue
@@ -439,12 +440,12 @@ def _is_of_kind(question: Question, response: InputResponse | None) -> bool:
 
 
 def _check_restorable(node: Node, marker: Marker) -> None:
-    """Check that the annotation of a `once` node tells its question, which is restored without running the function."""
+    """Check that the annotation of a `once` node names its question: it is restored without running the function."""
     if isinstance(marker, SdkElicit) and marker.schema != node.asked:
         name = getattr(marker.schema, "__name__", repr(marker.schema))
         raise ValueNotStorable(
             node.key,
-            reason=f"{node.label} asks with once=True, and its return annotation does not say so: Elicit[{name}]",
+            reason=f"{node.label} asks with once=True, and its return annotation must be Elicit[{name}]",
         )
 
 
@@ -454,7 +455,7 @@ def _is_asking(node: Node, kind: type[Any]) -> bool:
 
 
 def _form_asked_by(node: Node) -> Form | None:
-    """Return the form that a node's annotation says it asks."""
+    """Return the form in a node's annotation; None without one."""
     if node.asked is None or _is_asking(node, SdkListRoots) or _is_asking(node, SdkSample):
         return None
     return form_of(node.asked)

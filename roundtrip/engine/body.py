@@ -1,7 +1,7 @@
 """Let a running body ask by name, review answers, and keep the result of a step for the whole call.
 
-On each leg the body runs again from the top. A question or step whose name the journal knows returns at once, so a name
-stands for one thing in a call.
+On each leg the body runs again from the top. A question or step whose name the journal knows returns at once, so each
+name must be used once in a call.
 """
 
 import functools
@@ -55,9 +55,9 @@ class Body:
     _names: dict[str, None] = field(default_factory=dict[str, None], init=False)
     """The names used so far, in order: a later one may depend on a changed answer."""
     _former: dict[str, str] = field(default_factory=dict[str, str], init=False)
-    """Names that questions had before, with the names that those have now."""
+    """Former names of questions, with their present names."""
     _made: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    """How many questions of each name were made and not asked."""
+    """The number of questions of each name that were made and not asked."""
     _unkeyed: bool = field(default=False, init=False)
     _ended_by: tuple[str, ...] = field(default=(), init=False)
     _lock: anyio.Lock | None = field(default=None, init=False)
@@ -76,7 +76,7 @@ class Body:
 
         Raises:
             SuspensionSwallowed: The body returned although its leg had ended with questions.
-            AskNotAwaited: It made a question and did not await it.
+            AskNotAwaited: The body made a question and did not await it.
         """
         self.is_running = True
         try:
@@ -117,7 +117,7 @@ class Body:
         """Return the outcome of one question.
 
         Raises:
-            Suspension: It will be known on the next leg.
+            Suspension: The outcome will be known on the next leg.
             BodyMistake: The question cannot be asked this way.
         """
         unkeyed = key is None
@@ -151,7 +151,7 @@ class Body:
         return await self._settle(questions, ())
 
     async def review(self, key: str, message: str, of: Sequence[str]) -> Outcome:
-        """Show earlier answers and have them changed or confirmed.
+        """Ask the user to change or confirm earlier answers.
 
         Raises:
             Suspension: The answer will be known on the next leg.
@@ -163,7 +163,7 @@ class Body:
         for name in of:
             if name in self._answers.guarded:
                 raise BodyMistake(
-                    f"ctx.review({key!r}) cannot show {name!r}: it has guesses=, and a change there is not counted"
+                    f"ctx.review({key!r}) cannot show {name!r}: it has guesses=, and changes in a review do not count"
                 )
             form, entry = self._answers.form_of(name), self._answers.entries.get(name)
             if form is None or entry is None or entry.action is not Action.ACCEPT:
@@ -178,7 +178,7 @@ class Body:
                 for name, content in outcome.value.items()
                 if parts[name][0].parse(content) != parts[name][0].parse(parts[name][1])
             }
-            # The changes are made now. Restored on later legs, the review must not make them again.
+            # The review applies its changes now. Without data, it does not apply them again on later legs.
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
                 stale = [after for name in changed for after in self._after(name, but=(key, *changed))]
@@ -227,7 +227,7 @@ class Body:
         self._tell(StepEnded(key, "ran", plain))
         computed.values[key] = Computed(plain)
         if claim is not None:
-            # At once, as its effect may be one that must not happen again.
+            # Before the leg ends, because the step's effect may be one that must not happen again.
             await claim.note(NotedValue(computed.revision, key, plain))
             computed.kept.add(key)
         return restored
@@ -241,7 +241,7 @@ class Body:
             value = await value
         with storable(key):
             plain = adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
-            # Every leg sees the same value: the first one, too, gets it as it will come back from the token.
+            # All legs get the same value: the first leg, too, gets it as it comes back from the token.
             restored = adapter.validate_python(plain)
         return plain, restored
 
@@ -289,7 +289,7 @@ class Body:
                         outcomes[key] = outcome
             waiting = [self._answers.open[key] for key in questions if key not in outcomes]
             if not waiting:
-                # In the order of the questions: one that was asked again, or stood in for, was settled last.
+                # In the order of the questions: `outcomes` has the order in which they were settled.
                 return {key: outcomes[key] for key in questions}
             try:
                 await self.rounds.ask(waiting)

@@ -1,7 +1,7 @@
 """Run a body once, whichever instance serves the legs of its call: the contract between a leg and the ledger.
 
 A leg that brings a token claims its call before it runs anything. It reports the start of its body, and afterwards the
-result. A suspension takes the claim back, as the next leg goes on with the call.
+result. A suspension releases the claim, because the next leg continues the call.
 """
 
 import hashlib
@@ -32,14 +32,14 @@ __all__ = ["Claim", "Recalled", "answers_digest", "record_outcome"]
 T = TypeVar("T")
 
 _ENDS_NO_CALL: Final = (QuestionDeclined, CannotAsk, AnswerRejected, CallTakenOver, GuessUncounted)
-"""Errors that a body's questions raise: another answer, client or time may get further."""
+"""Errors of a body's questions: the call can still go on, with another answer, another client or later."""
 _DIGEST_BYTES: Final = 16
 _LAST_WORDS_SECONDS: Final = 15.0
 """Time for reporting the outcome of a call, which no cancellation cuts short."""
 
 
 class Recalled(NamedTuple):
-    """Result of an earlier serving."""
+    """Result of an earlier run of the body."""
 
     value: Any
 
@@ -48,20 +48,20 @@ class Claim(Protocol):
     """Claim on one call in the ledger, held by one leg."""
 
     async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
-        """Claim the call. Return its result if it has been done already with the same answers.
+        """Claim the call, or return its result if it has ended with the same answers.
 
         Args:
             terms: The digest of the client's answers.
             at_once: True if the body is the first thing that runs.
 
         Raises:
-            RoundtripError: It must not be begun: it has ended otherwise, its outcome is unknown, ...
-            Exception: The error of an earlier serving.
+            RoundtripError: The call must not begin: it has ended with other answers, its outcome is unknown, ...
+            Exception: The error of an earlier run.
         """
         ...
 
     def noted(self) -> Mapping[int, Mapping[str, Any]]:
-        """Return the values that an earlier serving of this very leg has computed, by their revision."""
+        """Return the values that an earlier run of the same leg has computed, by their revision."""
         ...
 
     def holding(self) -> AbstractContextManager[None]:
@@ -69,7 +69,7 @@ class Claim(Protocol):
         ...
 
     async def require_held(self) -> None:
-        """Raise CallTakenOver unless this leg holds the call, before it does anything that must not be done twice."""
+        """Raise CallTakenOver unless this leg has the claim; called before anything that must not run twice."""
         ...
 
     async def start_body(self) -> None:
@@ -77,7 +77,7 @@ class Claim(Protocol):
         ...
 
     async def note(self, noted: NotedValue) -> None:
-        """Keep a computed value, in case this leg is served again. Raise CallTakenOver if another leg has the call."""
+        """Save a computed value, in case this leg runs again. Raise CallTakenOver if another leg has the claim."""
         ...
 
     async def settle(self, value: Any) -> None:
@@ -93,12 +93,12 @@ class Claim(Protocol):
         ...
 
     async def release(self) -> None:
-        """Take the claim back."""
+        """Release the claim."""
         ...
 
 
 def answers_digest(journal: Journal, responses: Mapping[str, InputResponse | None] | None) -> str:
-    """Return a digest of all answers of the client: with other answers a call is another one."""
+    """Return a digest of all answers of the client: a result belongs to one set of answers."""
     given: dict[str, Any] = {key: [int(entry.action), entry.data] for key, entry in journal.entries.items()}
     brought = {
         key: response.model_dump(mode="json", by_alias=True, exclude_none=True) if response is not None else None
@@ -139,10 +139,10 @@ async def record_outcome(
                     for noted in computed():
                         await claim.note(noted)
                 finally:
-                    # Even if noting is cut short: a claim that is not taken back is renewed for ever.
+                    # Also if a note fails: a claim that is not released is renewed forever.
                     await claim.release()
             elif not has_begun or isinstance(verdict, _ENDS_NO_CALL):
-                # The client's answers, or another leg, ended this one, and not its body.
+                # The client's answers or another leg ended this leg, and not its body.
                 await claim.release()
             elif isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut):
                 await claim.fail(verdict)

@@ -1,6 +1,6 @@
-"""Values that the server computes once for a call: of `once=True` nodes, of steps, and in the place of answers.
+"""Values that the server computes once for a call: of `once=True` nodes, of steps, and in place of answers.
 
-The token carries them sealed. Where the body runs once, the ledger has those of an interrupted serving too.
+The token carries them sealed. If the body runs once, the ledger also has the values of interrupted legs.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -26,7 +26,7 @@ class NotedValue(NamedTuple):
     """Value that a leg has computed, for the ledger."""
 
     revision: int
-    """How many reviews had changed answers before."""
+    """The number of reviews that had changed answers before."""
     key: str
     value: Any
 
@@ -37,10 +37,10 @@ class ComputedValues:
 
     values: dict[str, Computed]
     kept: set[str]
-    """The names of those that the token or the ledger already has."""
+    """The names of values that the token or the ledger already has."""
     watch: Watch | None = None
     revision: int = 0
-    """How many times a review has changed answers on this leg."""
+    """The number of times that a review has changed answers on this leg."""
     _noted: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     _due: list[NotedValue] = field(default_factory=list[NotedValue])
 
@@ -66,9 +66,9 @@ class ComputedValues:
             self.values.pop(_STAND_IN + name, None)
 
     def take_noted(self, noted: Mapping[int, Mapping[str, Any]]) -> None:
-        """Take over the values of an earlier serving of this leg, by their revision.
+        """Use the values of an earlier run of this leg, by their revision.
 
-        A value of a later revision waits until this serving gets there: before, the journal's value is the right one.
+        A value of a later revision is used only after that revision: until then the journal's value is right.
         """
         self._noted = noted
         self._take_revision()
@@ -95,7 +95,7 @@ class ComputedValues:
 
     def _take_revision(self) -> None:
         noted = self._noted.get(self.revision, {})
-        # A note is newer than the journal, whose value was stale or did not fit.
+        # Notes win: they are newer than the journal's values.
         self.values |= {key: Computed(value) for key, value in noted.items()}
         self.kept |= noted.keys()
 
@@ -115,7 +115,7 @@ def storable(key: str) -> Generator[None]:
     """Turn a failure to write a value as JSON, or to read it back, into ValueNotStorable without the value.
 
     Raises:
-        ValueNotStorable: It failed. Clients may see the message, and must not see what the server computed.
+        ValueNotStorable: It failed. Clients may see the message, and must not see the value.
     """
     try:
         yield
@@ -129,4 +129,4 @@ def _reason_without_value(error: Exception) -> str:
         errors = error.errors(include_input=False, include_url=False, include_context=False)
         return "; ".join(": ".join([*(str(part) for part in entry["loc"]), entry["msg"]]) for entry in errors)
     text = str(error)
-    return text if text.startswith("Unable to serialize unknown type") else "it is not what its annotation says"
+    return text if text.startswith("Unable to serialize unknown type") else "it does not fit its annotation"

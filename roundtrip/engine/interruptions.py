@@ -28,11 +28,11 @@ __all__ = [
 T = TypeVar("T")
 
 SHIELD_SECONDS = 60.0
-"""How long a claimed body without a timeout runs on after its client has left. With a timeout it ends by itself."""
+"""Time for which a claimed body without a timeout may run after its client has left."""
 
 
 class Suspension(BaseException):
-    """End of a leg that has questions out. Not an `Exception`, so that `except Exception` in user code lets it pass."""
+    """End of a leg with open questions. Not an `Exception`, so that `except Exception` in authors' code ignores it."""
 
 
 class Revision(BaseException):
@@ -53,7 +53,7 @@ def verdict_on(raised: BaseException) -> BaseException:
     endings = [leaf for leaf in leaves if isinstance(leaf, _ENDINGS)]
     crashes = [leaf for leaf in leaves if not isinstance(leaf, _ENDINGS)]
     if len(crashes) == 1:
-        # The author has to see the crash itself, not the group around it and the questions that were out.
+        # The author must see the crash itself, not the group around it with the open questions.
         return crashes[0]
     if crashes:
         return BaseExceptionGroup(str(raised), crashes) if endings else raised
@@ -93,7 +93,7 @@ def cancellations_restored() -> Generator[None]:
 class CancellationShield:
     """Scope around the work of a leg that ignores outside cancellations once a claimed body has begun.
 
-    A recorded result is worth more than an outcome that is unknown.
+    So the ledger gets a result, and not an unknown outcome.
     """
 
     has_timeout: bool
@@ -130,14 +130,14 @@ class _Clock:
     pauses: int = 0
 
     def pause(self) -> None:
-        """Stop, together with the clocks of the legs that this one was called from."""
+        """Stop this clock, and those of the legs that called this one."""
         self.pauses += 1
         self.scope.deadline = math.inf
         if self.outer is not None:
             self.outer.pause()
 
     def resume(self) -> None:
-        """Start again, unless another question is still out."""
+        """Start again, unless another question is still open."""
         self.pauses -= 1
         if not self.pauses:
             cancel_after(self.scope, self.seconds)
@@ -149,10 +149,10 @@ _CLOCK: ContextVar[_Clock | None] = ContextVar("roundtrip_clock", default=None)
 
 
 def cancel_after(scope: anyio.CancelScope, seconds: float) -> None:
-    """Cancel a scope that is entered after so many seconds.
+    """Cancel an entered scope after some seconds.
 
-    The event loop keeps a stopped timer until its time, and with it the context it was set in, which holds all of the
-    call. Therefore the timer is set in an empty context.
+    The event loop keeps a stopped timer until its time, with the context in which it was set. That context refers to
+    the whole call, so set the timer in an empty context.
     """
     Context().run(setattr, scope, "deadline", anyio.current_time() + seconds)
 
@@ -174,10 +174,11 @@ def clock_paused() -> Generator[None]:
 async def with_timeout(seconds: float, work: Awaitable[T]) -> T:
     """Await the work of a leg, for some seconds at most.
 
-    Work whose time was up has timed out, whatever it makes of its cancellation. A cancellation from outside stays one.
+    Work that exceeds its time has timed out, even if it catches the cancellation. A cancellation from outside is not a
+    timeout.
 
     Raises:
-        ToolTimedOut: It was not done in time. An exception of the work is the cause.
+        ToolTimedOut: The work was not done in time. An exception of the work is the cause.
     """
     crash: Exception | None = None
     requests = cancel_requests()
@@ -200,7 +201,7 @@ async def with_timeout(seconds: float, work: Awaitable[T]) -> T:
         _CLOCK.reset(before)
     await anyio.lowlevel.checkpoint_if_cancelled()
     if cancel_requests() > requests and (task := asyncio.current_task()) is not None:
-        # A failed asyncio.TaskGroup left it behind, on Python 3.11, and the scope took it for an outside one.
+        # On Python 3.11, a failed asyncio.TaskGroup leaves a cancellation behind, which looks like one from outside.
         task.uncancel()
     raise ToolTimedOut(seconds) from crash
 

@@ -1,4 +1,4 @@
-"""Answers that a call has when a leg begins: those in its journal, and those that this request brought.
+"""Answers that a call has when a leg begins: from its journal, and from this request.
 
 An answer counts only for the wording it was given to. Where two functions share a name and only their paths
 differ, `KnownAnswers.adopt` finds the answers that another build wrote under another path.
@@ -21,7 +21,7 @@ from roundtrip.resolvers.plan import Plan
 __all__ = ["KEY_GONE", "KnownAnswers", "seeds_of", "wording_reason"]
 
 KEY_GONE: Final = ("key",)
-"""The change of a pin that no key verifies, and that shows no other difference."""
+"""The only difference of a pin that no key of the server can verify."""
 
 _UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
 """Reasons to ask a question that has no answer under its own name."""
@@ -102,14 +102,14 @@ class KnownAnswers:
         return found
 
     def revise(self, stale: str) -> None:
-        """Forget an answer that depended on one which a review has changed."""
+        """Forget an answer that depended on a changed answer of a review."""
         self.revised.add(stale)
         self.entries.pop(stale, None)
         self.asked.pop(stale, None)
         self.responses.pop(stale, None)
 
     def reason_to_ask(self, names: tuple[str, ...], question: Question) -> tuple[Reason, tuple[str, ...], str | None]:
-        """Return the reason to ask a question that is not out, the changes of its wording, and its former name."""
+        """Return the reason to ask a question that the last round lacked, its changed parts, and its former name."""
         if any(name in self.revised for name in names):
             return Reason.REVISED, (), None
         entry = next((self.entries[name] for name in names if name in self.entries), None)
@@ -117,7 +117,7 @@ class KnownAnswers:
             changed = self.pins.changes(entry.pin, question)
             if changed:
                 return wording_reason(changed), changed, None
-            # The answer once fitted this very form, and does not now.
+            # The answer was valid for the same form before, and is not valid now.
             return (Reason.OTHER_BUILD if self.other_build else Reason.INVALID), (), None
         if not self.other_build:
             return Reason.NEW, (), None
@@ -128,7 +128,7 @@ class KnownAnswers:
         return (Reason.OTHER_BUILD if self._was_in_reach(names[0]) else Reason.NEW), (), None
 
     def _was_in_reach(self, key: str) -> bool:
-        """Return True if the leg before would have asked a resolver's question, had its build known of it."""
+        """Return True if the leg before would have asked a resolver's question, if its build had the question."""
         index = self.plan.names.get(key)
         if index is None or not self.other_plan:
             return False
@@ -173,7 +173,7 @@ class KnownAnswers:
 
 
 def wording_reason(changed: tuple[str, ...]) -> Reason:
-    """Return the reason to ask again that changes of a wording give."""
+    """Return the reason to ask again after changes of a wording."""
     if changed == KEY_GONE:
         return Reason.KEY_GONE
     return Reason.SCHEMA_CHANGED if "schema" in changed else Reason.REWORDED

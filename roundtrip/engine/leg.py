@@ -28,9 +28,9 @@ DONE: Final = "done"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Time limits of a call, in seconds: thinking time per leg, and its whole age.
+    """Time limits of a call, in seconds: the time for the questions of a leg, and the age of the whole call.
 
-    `recover` is the time after either limit in which the answers may still fill in the questions of a new call.
+    For `recover` seconds after either limit, the answers may become the defaults of a new call's questions.
     """
 
     ttl: float
@@ -45,7 +45,7 @@ class Limits:
         if not 0 <= self.recover < math.inf:
             raise ValueError(
                 f"recover= must be 0 or more seconds, got {self.recover}; give the time for which an expired call can "
-                "be begun again, 0 for none"
+                "begin again, 0 for none"
             )
         if not 0 < self.ttl <= self.max_age < math.inf:
             raise ValueError(
@@ -55,7 +55,7 @@ class Limits:
 
 
 class Client(Protocol):
-    """Client of one request, as far as asking it goes."""
+    """Client of one request, with everything that asking it needs."""
 
     @property
     def protocol_version(self) -> str | None:
@@ -97,7 +97,7 @@ class Finished(NamedTuple):
 
 
 class Suspended(NamedTuple):
-    """End of a leg with questions. The next leg goes on from the state."""
+    """End of a leg with questions. The next leg brings `state` back, as its `request_state`."""
 
     questions: dict[str, PendingQuestion]
     state: str
@@ -109,7 +109,7 @@ class Suspended(NamedTuple):
 
 
 class Authored(NamedTuple):
-    """End of a leg with a result in which the author asks by hand; `state` holds the author's, if there is one."""
+    """End of a leg with questions that the author asks by hand; `state` has the author's own state, if there is one."""
 
     result: InputRequiredResult
     state: str | None
@@ -124,7 +124,7 @@ class Declined(NamedTuple):
 LegEnd = Finished | Suspended | Authored | Declined
 
 CountGuess = Callable[[str, Any, int], Awaitable[bool]]
-"""Counts an answer to a question; False if it is one more than the call may be sent."""
+"""Counts an answer to a question; False if the call has had too many different ones."""
 
 
 @dataclass(slots=True)
@@ -136,11 +136,11 @@ class Leg:
     client: Client
     born: float
     end: float
-    """The time after which no leg of the call can come, as the build that began the call has set it."""
+    """The time after which no leg of the call may arrive, as set by the build that began the call."""
     clock: Callable[[], float]
     limits: Limits
     write: Callable[[Journal], str]
-    """Turns the call's memory into the state from which the next leg goes on."""
+    """Writes the journal, and returns the `request_state` for the next leg."""
     plan_for: Callable[[Callable[..., Any]], Plan]
     """Plans the `done` function of a page, which may take the same parameters as a resolver."""
     confirmation: tuple[str, Marker] | None = None
@@ -160,13 +160,13 @@ class Leg:
     seeds: Mapping[str, Entry] | None = None
     """The answers of an expired call that this new one replaces."""
     origin: str | None = None
-    """The id of that expired call: its pins stay good, so this call makes its own for the same id."""
+    """The id of that expired call. This call makes its pins for the same id, so those of the seeds stay valid."""
     pinner: Pinner | None = None
-    """Makes the pins of questions. Without it they are only salted."""
+    """Makes the pins of questions. Without it, pins have a salt and no key."""
     claim: Claim | None = None
-    """The claim on the call in the ledger, where the body must run once."""
+    """The claim on the call in the ledger, if the body must run once."""
     begin_unclaimed: Callable[[], None] | None = None
-    """Reports a body that should run once and begins without a token. Without it, an empty round gets it a token."""
+    """Reports a body that should run once and begins without a token. None if an empty round gives it a token first."""
     count_guess: CountGuess | None = None
     """Counts answers to questions with `guesses=`, which need it."""
     timeout: float | None = None
@@ -174,6 +174,6 @@ class Leg:
     outlive: Outlive | None = None
     """Keeps its dependencies for threads that go on after a timeout."""
     page_wait: float = math.inf
-    """Seconds that it waits for a page at most, whatever the page's `wait=` says."""
+    """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
     run_in_thread: RunInThread = anyio.to_thread.run_sync
     """Runs plain resolvers and steps."""

@@ -66,12 +66,12 @@ async def serve(
         leg: The call, its plan and its client.
         arguments: The tool's validated arguments, as resolvers may take them by name.
         make_context: Makes the value of parameters annotated as context; called when one is needed.
-        body_cannot_ask: True if the body takes no context, and so has nothing to ask with.
+        body_cannot_ask: True if the body takes no context.
         execute: Runs the body.
 
     Raises:
-        ToolTimedOut: Its work took too long.
-        RoundtripError: The call cannot go on (a question cannot be asked, an answer was invalid too often, ...).
+        ToolTimedOut: The leg's work took too long.
+        RoundtripError: The call cannot go on (a question cannot be asked, the last permitted answer was invalid, ...).
         Exception: An error of the author's code.
     """
     needs_nothing = not leg.plan.nodes and leg.confirmation is None and leg.entered is None and leg.claim is None
@@ -255,7 +255,7 @@ class LegRun:
         return Declined(str(scheduler.declined)) if scheduler.declined is not None else None
 
     async def _call_done(self, done: Callable[..., Any]) -> Any:
-        """Call the `done` function of a page, which a waiting leg does again and again."""
+        """Call the `done` function of a page. A waiting leg calls it many times."""
         # The question keeps the function alive, and so its id.
         plan = self._done_plans.get(id(done))
         if plan is None:
@@ -275,7 +275,7 @@ class LegRun:
         await scheduler.advance()
         if scheduler.waiting:
             label = scheduler.waiting_nodes()[0].label
-            raise BodyMistake(f"{label} decides whether a page is done with, and cannot ask a question of its own")
+            raise BodyMistake(f"{label} decides if a page is finished, and must not ask a question")
         values: dict[str, Any] = {}
         scheduler.fill(values)
         return values[DONE]
@@ -306,7 +306,7 @@ class LegRun:
 
 
 async def _serve_silent_body(leg: Leg, execute: Execute) -> LegEnd:
-    """Serve a leg of a tool that has nothing to ask with."""
+    """Serve a leg of a tool without resolvers, a confirmation, a claim or a context."""
     call = leg.call
     cancelled = cancel_requests()
     try:
@@ -328,7 +328,7 @@ async def _serve_silent_body(leg: Leg, execute: Execute) -> LegEnd:
 
 
 def _fail(call: Call, error: BaseException, cancelled: int) -> BaseException:
-    """End the call with an exception of its code. Return what the leg raises: a stray cancellation is a failure."""
+    """End the call with an exception of its code, and return it; a stray cancellation becomes a failure."""
     if isinstance(error, anyio.get_cancelled_exc_class()):
         if is_cancelled(cancelled):
             call.apply(Event.FAIL, error="cancelled")
@@ -351,5 +351,5 @@ def _exception_of(end: Finished | Declined) -> BaseException | None:
     """Return the exception that dependencies are exited with; None after a success."""
     if isinstance(end, Declined):
         return RoundtripError(end.reason)
-    # A body that asks by hand ends the leg as any other question does.
+    # A body that asks by hand suspends the call, as other questions do.
     return Suspension() if isinstance(end.value, InputRequiredResult) else None

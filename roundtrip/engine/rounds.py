@@ -49,9 +49,9 @@ class Rounds:
     """The questions with which the leg will end."""
 
     async def ask(self, batch: Sequence[PendingQuestion]) -> None:
-        """Ask questions and have the answers delivered, or substitute values where the client cannot be asked.
+        """Ask questions and deliver the answers, or use `otherwise=` for questions that the client cannot be asked.
 
-        After substitute values, the rest of the batch is still open, and the caller asks it again.
+        After that, and after answers that were counted or came from pages, the caller asks the rest of the batch again.
 
         Raises:
             Suspension: The answers will come with the next leg.
@@ -100,7 +100,7 @@ class Rounds:
         answers.deliver(responses, {waiting.key: waiting.asked for waiting in batch})
 
     async def _count(self, waiting: PendingQuestion) -> None:
-        """Count an answer with guesses, which may be read then."""
+        """Count an answer to a question with `guesses=`. Only a counted answer may be read."""
         guesses = waiting.question.guesses if isinstance(waiting.question, FormQuestion) else None
         if self.leg.count_guess is None or guesses is None:
             raise BodyMistake(
@@ -111,14 +111,14 @@ class Rounds:
         self.answers.count(waiting.key, waiting.guess)
 
     async def _visit_pages(self, batch: Sequence[PendingQuestion]) -> bool:
-        """Wait a while for pages that users agreed to go to; True if the user is done with one."""
+        """Wait for pages that the user agreed to visit; return True if the user has finished at least one."""
         client = self.leg.client
         pages = [
             (waiting, waiting.question)
             for waiting in batch
             if isinstance(waiting.question, UrlQuestion)
             and waiting.question.done is not None
-            # Without a way back the client goes to the page by itself, and calls again.
+            # Without a way back, the client gets the page in an error, sends its user there and calls again.
             and (waiting.consented or not (self.is_retry or client.can_be_asked_live))
         ]
         if not pages:
@@ -154,7 +154,7 @@ class Rounds:
                 shows_pages = declared is not None and declared.url is not None
                 if isinstance(question, UrlQuestion) and shows_pages and not client.can_be_asked_live:
                     raise UrlRequired(waiting.key, request=question.params)
-                # First, as without a session the server has not kept what the client declared either.
+                # Before the capabilities: without a session the server does not know them.
                 if not client.can_be_asked_live:
                     raise ChannelMissing(
                         [waiting.key], protocol_version=client.protocol_version, in_session=client.in_session
@@ -167,7 +167,7 @@ class Rounds:
         return True
 
     def end_abandoned(self) -> None:
-        """Move the call on from a question that a body has given up, as by a timeout around it."""
+        """Move the call on after a body gave a question up, for example by a timeout around it."""
         call = self.leg.call
         if call.state is State.AWAITING_INPUT:
             self.batch.clear()
@@ -176,13 +176,18 @@ class Rounds:
             call.apply(Event.EXECUTE)
 
     def suspend(self) -> Suspended:
-        """End the leg with the questions of the batch, unless one of them is volatile: see `remember`."""
+        """Return the end of the leg, with the questions of the batch.
+
+        Raises:
+            QuestionVolatile: A question changes on every leg.
+            TokenTooLarge: The call remembers more than a token may hold.
+        """
         self.answers.check_volatile()
         self._note_ask()
         return Suspended(self.batch, self.remember())
 
     def _note_ask(self) -> None:
-        """Move the call to where it waits for the batch."""
+        """Move the call to the state in which it waits for the batch."""
         detail: dict[str, Any] = {}
         call = self.leg.call
         if call.watch is not None:
@@ -192,10 +197,10 @@ class Rounds:
         call.apply(Event.ASK, **detail)
 
     def remember(self, *, authored: str | None = None) -> str:
-        """Write the journal, and return the state from which the next leg goes on.
+        """Write the journal, and return the `request_state` for the next leg.
 
         Args:
-            authored: The state of an author who asks by hand. It takes the place of all answers.
+            authored: The `request_state` of an author who asks by hand. The journal then has no answers.
 
         Raises:
             TokenTooLarge: It is more than a token may hold.
@@ -231,7 +236,7 @@ class Rounds:
         except TokenTooLarge:
             if not journal.seeds:
                 raise
-            # Seeds only spare the user some typing.
+            # The call can do without seeds, which are only the defaults of forms.
             return leg.write(replace(journal, seeds={}))
 
 

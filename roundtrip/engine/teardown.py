@@ -1,9 +1,9 @@
 """Enter and exit the context managers of a leg's dependencies.
 
 They are entered and exited in the leg's own task, the last one first. The exception that ends the leg is thrown into
-them, a suspension too: to resume a generator that holds a transaction would commit it.
+them, also a suspension: otherwise a generator would commit its transaction at each question.
 
-Where a thread goes on after the leg, they are exited when that thread has ended (`Outlive`).
+If a thread continues after the leg, they are exited when that thread has ended (`Outlive`).
 """
 
 import asyncio
@@ -93,8 +93,8 @@ class TeardownStack:
 
         Args:
             work: The work.
-            ended_by: Gets the exception to exit with from a result; None from a success.
-            outlive: Exits everything later, where a thread of the work still uses it.
+            ended_by: Returns the exception to exit with, given a result; None for a success.
+            outlive: Exits everything later, if a thread of the work still uses it.
 
         Raises:
             BaseException: The exception that ended the work, or one that an exit raised in its place.
@@ -135,7 +135,7 @@ class TeardownStack:
         return leave_all
 
     async def leave(self, error: BaseException | None) -> Any:
-        """Exit everything, the last first. Return the exception that ends the call after that; None for none."""
+        """Exit everything, the last first. Return the exception that then ends the call; None without one."""
         while self._entered:
             label, leave = self._entered.pop()
             error = await self._leave(label, leave, error)
@@ -144,7 +144,7 @@ class TeardownStack:
     async def _leave(self, label: str, leave: _Leave, error: BaseException | None) -> BaseException | None:
         requests = cancel_requests()
         try:
-            # A task group in it that fails only now would leave its cancellation behind.
+            # A task group of the dependency may fail only now, and would leave its cancellation behind.
             with cancellations_restored():
                 swallowed = await leave(error)
         except BaseException as raised:  # noqa: BLE001 - returned, to be raised where the leg ends
@@ -164,7 +164,7 @@ class TeardownStack:
             if isinstance(raised, cancelled):
                 return error
             if not _is_still_cancelled(requests):
-                # A scope or a task group of its own had cancelled the leg, and now tells the reason.
+                # A scope or a task group of the dependency had cancelled the leg, and now raises the reason.
                 return raised
         if isinstance(raised, Exception | BaseExceptionGroup):
             self.report(label, cast("BaseException", raised))
@@ -173,9 +173,9 @@ class TeardownStack:
 
 
 def innermost_scope() -> object:
-    """Return the innermost cancel scope of the running task, to compare; None for none, or on another loop.
+    """Return the innermost cancel scope of the running task, to compare; None without one, or on another loop.
 
-    anyio has no public name for it. A test fails when it moves.
+    anyio has no public name for it. A test fails if anyio moves it.
     """
     try:
         from anyio._backends import _asyncio as backend
@@ -195,7 +195,7 @@ def _is_still_cancelled(requests: int) -> bool:
 
 
 def _only_wraps(raised: BaseException, error: BaseException) -> bool:
-    """Return True for a group that a task group made of nothing but the exception that passed through it."""
+    """Return True for a group that contains only the exception that passed through a task group."""
     if not isinstance(raised, BaseExceptionGroup):
         return False
     group = cast("BaseExceptionGroup[BaseException]", raised)

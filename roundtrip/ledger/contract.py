@@ -1,6 +1,7 @@
 """Provide the contract of ledgers: the operations on entries, and their answers.
 
-A ledger has one entry for each call whose body must run once. It says which leg has the claim, or keeps the result.
+A ledger has one entry for each call whose body must run once. The entry names the leg that has the claim, or has the
+result of the body.
 `specs/machine.md` has the states of an entry. Each operation is atomic, also between processes, and reads the
 ledger's own clock.
 """
@@ -119,7 +120,7 @@ class Ledger(Protocol):
         ...
 
     async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
-        """Give a claim back. The notes stay.
+        """Release a claim. The notes stay.
 
         Args:
             key: The call.
@@ -143,10 +144,10 @@ class Ledger(Protocol):
         ...
 
     async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
-        """Return the state of an entry as soon as no leg has the claim, or when the patience ends; None if it is free.
+        """Return the state of an entry once no leg has the claim, or after `patience` seconds; None if it is free.
 
         Waiting needs no polling: the ledger announces every release and every result. A ledger may also look at the
-        entry when a lease ends, and now and then in case an announcement was lost.
+        entry when a lease ends, and from time to time in case an announcement was lost.
         """
         ...
 

@@ -17,7 +17,7 @@ __all__ = ["EntryLedger", "LedgerEntry"]
 T = TypeVar("T")
 
 _ENTRY_BYTES: Final = 1024
-"""About the size of an entry without its result and its notes."""
+"""The rough size of an entry without its result and its notes."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class EntryLedger(ABC):
         """Call a function with an entry (a new one if there is none) and the time, and store its changes.
 
         Raises:
-            LedgerDown: There is no room for a new entry, or the ledger cannot be used.
+            LedgerDown: The ledger is full, or cannot be used.
         """
 
     @abstractmethod

@@ -78,7 +78,7 @@ class MemoryLedger(EntryLedger):
     def _find(self, key: str, now: float) -> LedgerEntry | None:
         """Forget expired entries, and return the entry of a key in its current state."""
         if len(self._expiries) > _MAX_STALE_EXPIRIES + 4 * len(self._entries):
-            # Most are of entries that were released.
+            # Most of them belong to entries that were released.
             self._expiries = [(entry.expires, key) for key, entry in self._entries.items()]
             heapq.heapify(self._expiries)
         while self._expiries and self._expiries[0][0] <= now:
@@ -115,8 +115,8 @@ class MemoryLedger(EntryLedger):
         held = self._account_bytes.get(account, 0) if account is not None else 0
         if held >= self._max_bytes - self._bytes:
             raise LedgerDown(
-                f"the ledger in memory has no more room for one caller (for one tool, where callers are not "
-                f"authenticated): it holds about {held} of {self._max_bytes} bytes, and the rest is for others; "
+                f"the ledger in memory has no more room for one caller (or one tool, if its callers are not "
+                f"authenticated), which holds about {held} of {self._max_bytes} bytes; the rest is for others; "
                 "give the server a SqliteLedger or a RedisLedger, its tools a shorter max_age, or "
                 "MemoryLedger(max_bytes=...) more room"
             )

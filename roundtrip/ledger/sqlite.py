@@ -1,6 +1,6 @@
 """Provide `SqliteLedger`, for the processes of one machine."""
 
-# sqlite3 is imported at first use: a server without such a ledger does not pay for it.
+# sqlite3 is imported at the first use: servers without such a ledger start faster.
 from __future__ import annotations
 
 import os
@@ -136,7 +136,7 @@ class SqliteLedger(EntryLedger):
 
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
         def change(db: sqlite3.Connection) -> T:
-            # Before the read: a lock that is only taken for the write would let two processes claim.
+            # Lock before the read: a lock for the write alone would let two processes claim.
             db.execute("BEGIN IMMEDIATE")
             with db:
                 now = self._system.time()
@@ -149,7 +149,7 @@ class SqliteLedger(EntryLedger):
                 result = work(entry, now)
                 if entry != before:
                     if found is None:
-                        # It may have expired: its notes go, too.
+                        # An expired row may still be there: delete it with its notes.
                         db.execute(_DROP, [key])
                     _store(db, key, entry, before)
                 return result
@@ -197,7 +197,7 @@ class SqliteLedger(EntryLedger):
 
     def _own_lock(self) -> threading.Lock:
         if self._pid != os.getpid():
-            # Neither a connection nor a lock survives a fork. What the parent has open must not be closed here.
+            # Neither a connection nor a lock survives a fork. The parent's connection must not be closed here.
             self._inherited.append(self._connection)
             self._connection, self._lock, self._pid = None, threading.Lock(), os.getpid()
         return self._lock

@@ -18,7 +18,7 @@ from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown
 __all__ = ["Waiting"]
 
 _HANDOVER_SECONDS: Final = 0.005
-"""Time to claim a free entry before the next leg is told of it."""
+"""Time that a leg has to claim a free entry before the next leg is woken."""
 _LOOK_SECONDS: Final = 1.0
 """Time between looks, in case an announcement was lost."""
 _MAX_WAITERS: Final = 64
@@ -76,7 +76,7 @@ class Waiting:
         self._loops: dict[asyncio.AbstractEventLoop, _LoopWatches] = {}
 
     def wake(self, key: str) -> None:
-        """Have the waiting legs of an entry look again, on whatever event loops and from any thread."""
+        """Let the waiting legs of an entry look again, on all event loops; any thread may call it."""
         if not self._loops:
             return
         with self._lock:

@@ -51,7 +51,7 @@ class Call:
         return cls(journal.call_id, leg=journal.leg + 1, round=journal.round, state=State.AWAITING_INPUT)
 
     def begin_leg(self) -> None:
-        """Move to where the resolvers run, from a first request or from the answers to a round."""
+        """Move to the state in which resolvers run, from a first request or from the answers to a round."""
         if self.state is State.AWAITING_INPUT:
             self.apply(Event.RESUME)
             self.apply(Event.RESOLVE)

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 UNNAMED: Final = "unnamed-"
-"""Begins the names of questions whose authors gave none."""
+"""The prefix of generated names, for questions without a name."""
 
 _SEALED_BLOCK_BYTES: Final = 64
 """Sizes of sealed values are rounded up to this in errors."""

@@ -27,7 +27,7 @@ MAX_JOURNAL_BYTES: Final = 256 * 1024
 """Default limit of a journal's size before it is deflated."""
 
 _HEAD: Final = struct.Struct(">B6sIIIBB9s3s3sH")
-"""Format and flags, born, written, deadline, end, leg, round, call, plan, build, how many pins."""
+"""Format and flags, born, written, deadline, end, leg, round, call, plan, build, number of pins."""
 _FORMAT_SHIFT: Final = 4
 _DEFLATED: Final = 1
 _SEALED: Final = 2
@@ -40,7 +40,7 @@ _MOST_MILLISECONDS: Final = 0xFFFF_FFFF
 _MOST_COUNTED: Final = 0xFF
 _MOST_PINS: Final = 0x7FFF
 _SALTED: Final = 0x8000
-"""Added to the number of pins that are long, as they were made without a key."""
+"""A flag in the number of pins: they were made without a key, and are longer."""
 _BORN_BYTES: Final = 6
 _CALL_AT: Final = 21
 _CALL_BYTES: Final = 9
@@ -79,9 +79,9 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
         TokenTooLarge: It is over the limit.
     """
     odd: dict[str, Any] = {}
-    # Milliseconds suffice. Each leg writes the birth again, so it must not drift. No deadline moves to a later time.
+    # Times are whole milliseconds. Each leg writes the birth again, so it must not drift. Deadlines are rounded down.
     born = round(journal.born * 1000)
-    # Nor does the time of writing: clocks that are just near enough would be too far apart.
+    # The time of writing is rounded down, too: rounded up, it could be too far ahead of another clock.
     written, span = max(0, int(journal.written * 1000) - born), max(0, int(journal.deadline * 1000) - born)
     # Each leg writes the end again as well.
     whole = max(0, round(journal.end * 1000) - born)

@@ -41,7 +41,7 @@ _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 
 def digest(text: str) -> bytes:
-    """Return the SHA-256 of a wording or a schema, which `Pinner` makes a pin of."""
+    """Return the SHA-256 of a wording or a schema, from which `Pinner` makes a pin."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -98,14 +98,14 @@ class Pinner:
     def pin(self, call: str, message: bytes, schema: bytes) -> bytes:
         """Return the pin of a question, given the digests of its message and its schema."""
         told = _told(call, message, schema)
-        # Without a key only the salt keeps clients from searching beforehand, so it takes twice the length.
+        # Without a key, only the salt prevents a search made in advance, so the pin has twice the length.
         digested = self._macs[0].of(told) if self._macs else _salted(told)
         return digested + bytes((message[0], _mark_of(schema)))
 
     def changes(self, pin: bytes, call: str, message: bytes, schema: bytes) -> tuple[str, ...]:
-        """Return what differs between a question and the one that was pinned: nothing, or some of three.
+        """Return the differences between a question and the pinned one; none if they are the same.
 
-        They are `message`, `schema`, and `key`: the pin fits neither key, and shows no other difference.
+        They are `message`, `schema`, or `key` alone: no key makes this pin, and it shows no other difference.
         """
         told = _told(call, message, schema)
         if not self._macs:

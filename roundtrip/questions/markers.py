@@ -50,7 +50,7 @@ ChoiceT = TypeVar("ChoiceT")
 
 
 class _Nothing(Enum):
-    """The absence of a fallback, where None may be one."""
+    """Marks the absence of `otherwise=`, as None may be its value."""
 
     NOTHING = "nothing"
 
@@ -61,7 +61,7 @@ Otherwise: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOT
 """Value that replaces the answer of a client that cannot be asked, or a function that returns such a value."""
 
 Schema: TypeAlias = TypeForm[T] | Mapping[T, str]
-"""The type of a form's answer, or the titles of the values that its user chooses from."""
+"""The type of a form's answer, or a mapping of values to titles, from which the user chooses."""
 
 ATTEMPTS = 3
 """Times that a question is asked before an invalid answer ends the call."""
@@ -195,16 +195,16 @@ class PageOptions(TypedDict, total=False):
 
 
 class ElicitUrl(Generic[T]):
-    """Send the user to a page, for what must not pass through the client: a login, a payment, a secret.
+    """Send the user to a page, for data that must not pass through the client: a login, a payment, a secret.
 
-    The client learns only that the user agreed to go there. `done` decides when the user has finished.
+    The client learns only that the user agreed to visit it. `done` decides when the user has finished.
 
     Args:
-        message: The reason for going there.
+        message: The reason for the visit.
         url: The page. With a `ctx.call.ticket("...")` in it, the page knows its call and its user.
         done: A function that runs after the user agreed, with the parameters of a resolver. It returns None or False
-            until the user has finished, then the value that the consumer receives. Without it, agreeing is the whole
-            answer, `True`.
+            until the user has finished, then the value that the consumer receives. Without it, consent is the answer,
+            `True`.
         wait: Seconds that a leg waits for `done` before it asks again.
         otherwise: The value, or a function that makes it, for a client that cannot open pages.
         volatile_ok: Accept that the wording changes from leg to leg.

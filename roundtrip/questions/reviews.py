@@ -1,4 +1,4 @@
-"""Reviews: one form that shows earlier answers of a call, for its user to change."""
+"""Reviews: forms that show earlier answers of a call, which the user may change."""
 
 import json
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class ReviewForm:
         """Return the content of each part's answer, as the user left it.
 
         Raises:
-            AnswerInvalid: One of them does not fit its form; the reason names the question.
+            AnswerInvalid: An answer does not fit its form; the reason names the question.
         """
         answers: dict[str, dict[str, Any]] = {}
         for key in self._parts:
@@ -58,7 +58,7 @@ class ReviewForm:
         return answers
 
     def filled_in(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the schema as a client shows it again, with the valid changes as defaults."""
+        """Return the schema for a client that is asked again, with the valid changes as defaults."""
         properties: dict[str, Any] = dict(self.schema["properties"])
         for key, (form, _) in self._parts.items():
             for field, value in form.valid_fields(self._answer_to(key, content)).items():

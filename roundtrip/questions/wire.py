@@ -373,7 +373,7 @@ TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)
 """Pattern of a ticket. Its text depends on the key, so the pin of a URL question leaves it out."""
 
 TICKET_SHOWN = "<ticket>"
-"""Text in the place of a ticket that must not be shown."""
+"""Text in place of a ticket, which must not be shown."""
 
 
 def digest_of_page(message: str, url: str) -> bytes:

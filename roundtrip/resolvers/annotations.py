@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
-"""Pairs of types: a value of the first is good where the second is annotated, though it is not a subclass."""
+"""Pairs of types: a value of the first fits an annotation of the second, although it is not a subclass."""
 
 _FOREIGN_MODULES: Final = ("docket", "uncalled_for")
 _FOREIGN_CURES: Final = {
@@ -169,7 +169,7 @@ def asking_arms(returns: Any) -> list[Any]:
 
 
 def elicited(arm: Any) -> Any:
-    """Return the schema in `Elicit[Schema]`; None where the annotation does not tell."""
+    """Return the schema in `Elicit[Schema]`; None if the annotation has none."""
     parameters = get_args(arm)
     is_told = bool(parameters) and parameters[0] is not Any and not isinstance(parameters[0], TypeVar)
     return parameters[0] if is_told else None
@@ -233,7 +233,7 @@ def once_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[Any]:
 
 
 def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
-    """Return the names of the type asked for and of the type taken, where certainly no answer can fit; else None.
+    """Return the names of the type asked for and of the type taken if no answer can fit; otherwise None.
 
     Args:
         returns: The return annotation of a resolver.
@@ -272,7 +272,7 @@ def _taken(filled: Any) -> Any:
 
 
 def _may_fit(asked: Any, taken: Any) -> bool:
-    """Return True unless both are classes that have nothing to do with each other."""
+    """Return True unless both are classes, and neither is a subclass of the other."""
     if not isinstance(asked, type) or not isinstance(taken, type) or get_origin(taken) or get_origin(asked):
         return True
     asked, taken = _unsubscripted(asked), _unsubscripted(taken)

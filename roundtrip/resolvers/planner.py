@@ -73,7 +73,7 @@ class _Draft:
 
 
 class _Mention(NamedTuple):
-    """Place where a node is needed."""
+    """Place that needs a node."""
 
     who: Hashable
     marker: Marker
@@ -225,7 +225,7 @@ class _Planner:
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
         check_asking(returns, label, f"{self.owner}, parameter {path[-1]!r}")
         draft = _Draft(who, base, fn, label, key, was, once, _is_entered(marker, fn), path, returns, filled)
-        # What a partial has bound is filled; an argument of that name must not take its place.
+        # A parameter that a partial has bound is filled; an argument of the same name must not replace it.
         bound = given_by_partials(fn)
         parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
         if isinstance(marker, Dependency) and not is_replaced:
@@ -339,7 +339,7 @@ class _Planner:
             self.drafts[who].path = path
 
     def _name(self) -> None:
-        """Give each node its key. A path tells nodes of one name apart."""
+        """Give each node its key. Nodes with the same name also get their paths."""
         by_name: dict[str, list[_Draft]] = {}
         for draft in self.order:
             by_name.setdefault(draft.name, []).append(draft)
@@ -367,8 +367,8 @@ class _Planner:
             for name in node.was:
                 if names.setdefault(name, node.index) != node.index:
                     raise InvalidSignature(
-                        f"{self.owner}: {node.label!r} was called {name!r}, but so is (or was) "
-                        f"{nodes[names[name]].label!r}; an answer in flight could not tell whose it is"
+                        f"{self.owner}: {node.label!r} has the former name {name!r}, and so has (or had) "
+                        f"{nodes[names[name]].label!r}; an answer of a call in flight could belong to either"
                     )
         return names
 
@@ -440,11 +440,11 @@ def make_plan(
 
     Args:
         fn: The tool's function; may be left out when `resolved` is given.
-        owner: What the function is registered as, for error messages: `tool 'order'`.
+        owner: The registered item, for error messages: `tool 'order'`.
         arguments: Names by which resolvers may ask for the tool's arguments, each with the argument's own name.
-        context_types: The classes whose annotation means "give me the request's context".
+        context_types: The classes that annotate a parameter for the request's context.
         resolved: The parameters to fill, if the caller knows them already.
-        replacements: Functions to run in the place of others.
+        replacements: Functions that replace others.
 
     Raises:
         InvalidSignature: The graph can never work.

@@ -52,18 +52,18 @@ def cancel_requests() -> int:
 
 
 def is_cancelled(before: int) -> bool:
-    """Return True if the running code has been cancelled since `cancel_requests` was `before`."""
+    """Return True if the running code has been cancelled since `cancel_requests` returned `before`."""
     return cancel_requests() > before or anyio.current_effective_deadline() == -math.inf
 
 
 def strayed() -> RuntimeError:
-    """Return the error for a cancellation in a call that was not cancelled: a failure of its code like any other."""
+    """Return the error for a cancellation in a call that was not cancelled, which is a failure of its code."""
     return RuntimeError("it came upon a cancellation that was not its own: what it awaited had been cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class DeclinedParameter:
-    """Parameter whose value the user declined, and whose consumer does not take the outcome."""
+    """Parameter whose question the user declined, and whose consumer needs the bare value."""
 
     parameter: str
     outcome: Outcome
@@ -75,7 +75,7 @@ class DeclinedParameter:
 
 
 class NodeOutcomes:
-    """Outcomes of nodes that come from elsewhere than their functions. This one has none."""
+    """Source of outcomes besides the nodes' functions. This base class has none."""
 
     __slots__ = ()
 
@@ -106,13 +106,13 @@ Enter = Callable[[str, Any], Awaitable[Any]]
 
 
 async def enter_nothing(label: str, made: Any) -> Any:
-    """Reject a context manager, where nothing would exit it."""
+    """Reject a context manager, for plans whose context managers are never exited."""
     raise InvalidSignature(f"{label!r} must not make a context manager here, got {type(made).__name__}")
 
 
 @dataclass(slots=True, eq=False)
 class Scheduler:
-    """Nodes of one leg. Call `advance` until it is quiet; then `waiting` has the questions."""
+    """Nodes of one leg. After `advance`, `waiting` has the questions without an answer."""
 
     plan: Plan
     _: KW_ONLY
@@ -138,7 +138,7 @@ class Scheduler:
     _failure: BaseException | None = field(default=None, init=False)
     _settled: list[Outcome | None] = field(init=False)
     _missing: list[int] = field(init=False)
-    """How many of the nodes that each node needs are not settled."""
+    """For each node, the number of nodes that it needs and that are not settled."""
     # Heaps, so that the first in plan order runs. Context managers are entered one at a time: that must happen in
     # the leg's own task, and not in one that is over when the body begins.
     _ready: list[int] = field(default_factory=list[int], init=False)
@@ -168,12 +168,12 @@ class Scheduler:
             if len(self._ready) > 1:
                 await self._run_together()
             else:
-                # It can hold up no other node, so it needs no task of its own.
+                # A single node delays no other node, so it needs no task of its own.
                 heap = self._ready or self._entering
                 await self._run(self.plan.nodes[heapq.heappop(heap)])
 
     def settle_waiting(self) -> None:
-        """Look again for the answers to the questions, without running any function twice."""
+        """Settle the waiting questions again, without running any function twice."""
         for index, marker in sorted(self.waiting.items()):
             node = self.plan.nodes[index]
             outcome = self.outcomes.settle(node, marker)
@@ -188,7 +188,7 @@ class Scheduler:
                 return
 
     def is_blocked(self, index: int) -> bool:
-        """Return True for a node that needs one which waits."""
+        """Return True for a node that needs a waiting node."""
         return self._settled[index] is None and index not in self.waiting
 
     def failure_of(self, index: int) -> BaseException | None:
@@ -214,7 +214,7 @@ class Scheduler:
     def _accept(self, known: Mapping[Hashable, Outcome]) -> None:
         """Take known outcomes, and do not run nodes that only those would need."""
         nodes = self.plan.nodes
-        # A node that takes the call's arguments, or is kept for the call, has another value here than outside of it.
+        # A node that takes the call's arguments, or is kept for the call, has another value in the call than before it.
         of_call: set[int] = set()
         for node in nodes:
             takes = node.once or any(entry.source is Source.ARGUMENT for entry in node.inputs)
@@ -233,7 +233,7 @@ class Scheduler:
         self._skip({node.index for node in nodes if node.index not in needed})
 
     def _skip_unneeded(self) -> None:
-        """Restore only those kept values that a node which still has to run needs."""
+        """Skip kept `once` nodes if every node that needs them is kept, too."""
         nodes = self.plan.nodes
         kept = {node.index for node in nodes if node.once and self.outcomes.keeps(node)}
         roots = {root.node for root in self.plan.roots}
@@ -242,7 +242,7 @@ class Scheduler:
             return
         recalled = {index: self.outcomes.recall(nodes[index]) for index in sorted(kept - skipped)}
         if None in recalled.values():
-            # It has to run after all, and may need the skipped ones.
+            # A node without a value must run, and may need the skipped nodes.
             return
         for index, outcome in recalled.items():
             self._settled[index] = outcome
@@ -252,9 +252,9 @@ class Scheduler:
         self._skip(skipped)
 
     def _skip(self, skipped: set[int]) -> None:
-        """Never run some nodes, and count again which outcomes the others need."""
+        """Never run some nodes, and count again the outcomes that each of the others needs."""
         for node in self.plan.nodes:
-            # For a skipped node, one more than will ever be settled.
+            # A skipped node gets one more, so that its count never reaches 0.
             needed = sum(self._settled[need] is None for need in node.needs)
             self._missing[node.index] = needed + (node.index in skipped)
 
@@ -272,7 +272,7 @@ class Scheduler:
             while self._ready and self.declined is None:
                 node = self.plan.nodes[heapq.heappop(self._ready)]
                 if self.plan.never_suspended[node.index]:
-                    # If it suspends all the same, another task goes on with the rest: it may be waiting for those.
+                    # If it suspends this time, another task runs the other nodes, for which it may be waiting.
                     await self._run(node, beside=group)
                 else:
                     group.start_soon(self._drain, group, node)
@@ -340,7 +340,7 @@ class Scheduler:
     def _await_tracking_suspension(
         self, awaitable: Awaitable[Any], node: Node, beside: TaskGroup | None
     ) -> Generator[Any, Any, Any]:
-        """Await a coroutine in this very task. When it first suspends, note that, and let the other nodes go on."""
+        """Await a coroutine in the current task. When it first suspends, note that, and let the other nodes go on."""
         never_suspended = self.plan.never_suspended
         steps = awaitable.__await__()
         try:

@@ -165,7 +165,7 @@ def _waiting(
 
 
 class BlockingContext:
-    """Methods of a `Context` that has to be awaited, for plain functions, which wait in their worker thread."""
+    """The awaitable methods of a `Context`, for plain functions, which wait in their worker thread."""
 
     __slots__ = ("_context",)
 
@@ -201,8 +201,7 @@ class BlockingContext:
         return self._wait(lambda: self._context.step(key, fn, *args, **kwargs))
 
     def _wait(self, make: Callable[[], Awaitable[T]]) -> T:
-        # A thread that was left behind has no leg to ask in. If it reached for its event loop all the same, anyio would
-        # cancel it there forever.
+        # A thread that was left behind has no leg to ask in. On its event loop, anyio would cancel it again and again.
         if self._context.is_over:
             raise AskedTooLate("ctx.blocking")
         if _is_on_event_loop():

@@ -87,7 +87,7 @@ class LedgerClaim:
     _free_chars: int = 0
     """Characters that the call may still note."""
     _timer: asyncio.TimerHandle | None = None
-    """Begins the next renewal. Most bodies end before the first one."""
+    """The timer of the next renewal. Most bodies end before the first one."""
     _renewal: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:

@@ -39,21 +39,21 @@ def install(
 ) -> LegRunner:
     """Let functions behind a low-level server ask.
 
-    The boundary of tokens takes the place of the SDK's, and the SDK's spans are made only if they can be recorded.
+    The boundary of tokens replaces the SDK's, and the SDK's spans are made only if they can be recorded.
 
     Args:
         server: The server, whose middlewares are changed.
         parts: The keys, the ledger and the rest that legs use.
         host: The server that contexts show as `ctx.mcp_server`.
-        recover: Returns the answers of an expired call that may be begun again; by default none may.
-        subject_of: Names the tool, prompt or template of a request for logs and traces; by default none is named.
+        recover: Returns the answers of an expired call that may begin again; without it, no call may.
+        subject_of: Names the tool, prompt or template of a request for logs and traces; without it, they have no name.
 
     Returns:
         The runner that serves legs of functions.
     """
     legs = LegRunner(host, parts)
     place = next(i for i, entry in enumerate(server.middleware) if isinstance(entry, RequestStateBoundary))
-    # Inside of the SDK's span of the request, so that facts of the tracers belong to it.
+    # Inside the SDK's span of the request, so that the spans of tracers belong to it.
     server.middleware[place] = RequestBoundary(
         parts,
         service=server.name,
@@ -75,7 +75,7 @@ def wrap(
 ) -> Callable[..., Awaitable[Any]]:
     """Return a function with only the client's parameters, which serves a leg when called.
 
-    The host reads arguments and URI variables off it as off any other function.
+    The host derives arguments and URI variables from its signature, as for any other function.
 
     Args:
         signature: The function that asks.
@@ -108,10 +108,10 @@ def wrap(
 
 
 class LazySpans(SdkSpans):
-    """The SDK's middleware of spans, skipped while no tracing is set up and the request brings no trace.
+    """The SDK's middleware of spans, skipped while no tracer provider is set and the request brings no trace.
 
-    Without a provider its spans are recorded nowhere, and cost a twentieth of a call. A trace that a client brings is
-    passed on to the services that the call itself calls, with or without a provider.
+    Without a provider no span is recorded, but spans cost a twentieth of a call. The trace of a client is passed on to
+    the services that its call uses, with or without a provider.
     """
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:

@@ -39,7 +39,7 @@ _MAX_AGE_SECONDS: Final = 3600.0
 
 _OWN_KEY_BYTES: Final = 32
 _HINT_CHARS: Final = 5
-"""A token of the SDK names its key by four bytes; so many characters of base64 hold nothing else."""
+"""The characters of base64 that hold only the four bytes by which a token of the SDK names its key."""
 
 
 class Protection(NamedTuple):
@@ -94,7 +94,7 @@ class Protection(NamedTuple):
         return TicketOffice(self.ring)
 
     def write(self, journal: Journal) -> bytes:
-        """Return the bytes of a journal, for a token that is valid for at most the policy's time.
+        """Return the bytes of a journal, whose deadline is no later than the policy's `ttl` allows.
 
         Raises:
             TokenTooLarge: The call remembers more than a token may hold.
@@ -102,7 +102,7 @@ class Protection(NamedTuple):
         latest = max(journal.written, journal.born) + self.policy.ttl
         if journal.deadline > latest:
             journal = replace(journal, deadline=latest)
-        # An author's codec may encrypt, and deflated text would then show its content by its length.
+        # An author's codec may encrypt, and then the length of deflated text would reveal a part of its content.
         packed = self.journals.write(journal, deflate=self.tokens is not None and not self.tokens.encrypts)
         if self.tokens is not None:
             self.tokens.check(journal, MAX_BINDING_BYTES + len(packed))
@@ -110,13 +110,13 @@ class Protection(NamedTuple):
 
 
 class _TextCodec:
-    """Adapter for an author's codec, which gets bytes of text: the SDK's payload is JSON, so codecs may decode it."""
+    """Adapter for an author's codec, which may expect text, as the SDK's payload is JSON: it gets base64url."""
 
     def __init__(self, codec: RequestStateCodec) -> None:
         self._codec = codec
 
     def seal(self, payload: bytes) -> str:
-        """Return the codec's token for the payload as base64url."""
+        """Return the codec's token for a payload."""
         return self._codec.seal(to_text(payload).encode())
 
     def unseal(self, token: str) -> bytes:
@@ -136,7 +136,7 @@ def limits_of(given: RequestStateSecurity | None, *, ttl: float | None, max_age:
     """Return the time limits of a server's calls; the SDK's policy may bring one.
 
     Raises:
-        ValueError: A time is not usable, or two of them contradict each other.
+        ValueError: A time is invalid, or two of them contradict each other.
     """
     if given is None:
         return Limits(
@@ -144,8 +144,8 @@ def limits_of(given: RequestStateSecurity | None, *, ttl: float | None, max_age:
         )
     if ttl is not None and ttl != given.ttl:
         raise ValueError(
-            f"ttl= must be left out beside request_state_security=, which has its own, got ttl={ttl} and {given.ttl}; "
-            "say it there: RequestStateSecurity(..., ttl=...)"
+            f"ttl= must be left out with request_state_security=, which has its own, got ttl={ttl} and {given.ttl}; "
+            "set it there: RequestStateSecurity(..., ttl=...)"
         )
     return Limits(ttl=given.ttl, max_age=max(_MAX_AGE_SECONDS, given.ttl) if max_age is None else max_age)
 
@@ -178,7 +178,7 @@ def protect(
             )
         ring = KeyRing(seal_keys) if seal_keys is not None else None
         policy = RequestStateSecurity(
-            # The SDK's own encrypts whatever bytes it gets.
+            # The SDK's own codec takes any bytes.
             codec=given.codec if isinstance(given.codec, AESGCMRequestStateCodec) else _TextCodec(given.codec),
             ttl=given.ttl,
             bind_principal=given.bind_principal,
@@ -187,7 +187,7 @@ def protect(
         protection = _with_ring(ring, policy, None, max_journal_bytes, system)
         return protection._replace(hints=(*_codec_hint(given.codec), *protection.hints))
     if seal_keys is not None:
-        raise ValueError("seal_keys= goes with request_state_security=; keys= seals by itself")
+        raise ValueError("seal_keys= must be left out without request_state_security=; keys= are used for sealing too")
     found = _keys_of(environment) if keys is None else None
     if not name and audience is None:
         if keys is not None or found is not None:
@@ -196,7 +196,7 @@ def protect(
                 f"{given_as} are shared between instances and perhaps services, so a token says which service it is "
                 'for: name the server, Server("bookshop", ...), or give audience='
             )
-        # The SDK wants a service stated with any policy; this one's key never leaves the process.
+        # The SDK requires an audience in every policy. Any text will do: this server's key never leaves the process.
         audience = _UNNAMED
     ring = (
         _ring_of(found)

@@ -1,4 +1,4 @@
-"""Serve one leg of a request: from the journal that came with it to the result, or to the state of the next leg."""
+"""Serve one leg of a request: from the journal of its token to the function's result, or to the next journal."""
 
 # Without it, the functions that `run` makes would evaluate their annotations on each leg.
 from __future__ import annotations
@@ -177,7 +177,7 @@ class LegRunner:
             known=opened.known if opened is not None else None,
             entered=opened.managers if opened is not None else None,
         )
-        # A leg that runs nothing that could ask makes no context of its own.
+        # A context is made only if something on this leg needs it.
         offered = offer(served.make_context)
         try:
             end = await serve(
@@ -214,7 +214,7 @@ class LegRunner:
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
 
 
-# It must not hold its `Leg`, which holds its methods: the garbage collector would free both late.
+# It must not refer to its `Leg`, which refers to its methods: only the garbage collector would free such a cycle.
 class _ServedLeg:
     """One leg of a function, with the request and the tracers around it."""
 
@@ -240,10 +240,10 @@ class _ServedLeg:
             self.born, self.end, self.origin = self.journal.born, self.journal.end, self.journal.origin
         else:
             self.call = Call(system.new_id())
-            # In milliseconds, as in the journal: every leg must compute with the same birth and the same end.
+            # In whole milliseconds, as in the journal: all legs must have the same times.
             self.born = int(system.time() * 1000) / 1000
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
-            # Another version than that of the expired call may serve the new one, and its author decides too.
+            # Another version of the tool may serve the new call, and must allow it too.
             if self.record is not None and function.limits.recover:
                 self.seeds, self.origin = self.record.seeds, self.record.origin
         self.threads = LeavingThreads(function.owner) if function.timeout is not None else None
@@ -260,7 +260,7 @@ class _ServedLeg:
         return await self.function.run(self.arguments, filled, context, self.in_thread)
 
     def make_context(self, body: Body | None = None) -> Context[Any, Any]:
-        """Return a context, which can ask if it has a body."""
+        """Return a context for the functions of the leg; only with a body it can ask."""
         from roundtrip.server.calls import CallInfo  # tools without a context need neither
         from roundtrip.server.context import Context
 
@@ -277,7 +277,7 @@ class _ServedLeg:
         """Return a ticket for a page, bound to the user; None if the user is unknown."""
         protection = self.runner.parts.protection
         principal = None if unbound else protection.user(self.wire)
-        # A rehearsal has no authenticated user, and does not show the ticket to one.
+        # A rehearsal has no authenticated user, and shows the ticket to no user.
         if principal is None and not unbound and self.runner.parts.effects.rehearsal is None:
             return None
         return protection.ticket_office().issue(self.call.id, purpose, expires=self.end, principal=principal)
@@ -301,7 +301,7 @@ class _ServedLeg:
         if not once.when_possible and (not skipped or announced_name(self.wire) not in skipped):
             return None
         why = (
-            "exactly_once='when_possible', and nothing was asked"
+            "exactly_once='when_possible', and the call asked nothing"
             if once.when_possible
             else "its client takes no round without questions"
         )
@@ -330,7 +330,7 @@ class _ServedLeg:
         journal, limits = self.journal, self.function.limits
         if journal is None:
             return limits.max_age + limits.recover
-        # Another build may have begun the call, and its tokens live as long as that build has said.
+        # The build that began the call, perhaps another one, chose how long its tokens live.
         return max(0.0, journal.end - self.runner.parts.system.time()) + journal.recover
 
     def _account(self) -> str:
@@ -338,12 +338,12 @@ class _ServedLeg:
         return f"tool {self.function.name}" if principal is None else f"caller {principal}"
 
     async def count_guess(self, key: str, answer: Any, guesses: int) -> bool:
-        """Count an answer to a question of the call; return False if it is one more than the call may have.
+        """Count an answer to a question of the call; return False if it is one too many.
 
-        After a rotation of keys an answer that is sent again may count again. No answer is forgotten.
+        After a rotation of keys, a repeated answer may be counted again. No count is lost.
 
         Raises:
-            GuessUncounted: The ledger cannot.
+            GuessUncounted: The ledger could not count the answer.
         """
         counted = json.dumps([self.call.id, key, answer], sort_keys=True).encode()
         item = hmac.digest(self.runner.parts.protection.guess_key or b"", counted, "sha256").hex()
@@ -352,9 +352,9 @@ class _ServedLeg:
         if ledger.reach is Reach.PROCESS and self.runner.warns_of_guesses:
             self.runner.warns_of_guesses = False
             logger.warning(
-                "%s has a question with guesses=, and other processes may have the keys of its calls and count for "
-                "themselves; give all of them one ledger= (a SqliteLedger or a RedisLedger), or say "
-                "ledger=MemoryLedger() if this process is alone",
+                "%s has a question with guesses=, and other processes with the same keys may count guesses apart; give "
+                "all processes one ledger= (a SqliteLedger or a RedisLedger), or pass ledger=MemoryLedger() if this is "
+                "the only process",
                 owner,
             )
         try:
@@ -407,7 +407,7 @@ class _ServedLeg:
             elif isinstance(end, Declined):
                 watch(DeclinedFact(end.reason))
             if is_asking and record is not None:
-                # The size of its token is known when the request has been served.
+                # Closed later, by the boundary: only then the size of the token is known.
                 record.watch = watch
             else:
                 watch(Closed(None))

@@ -60,7 +60,7 @@ class _Media:
     _default: ClassVar[str] = UNKNOWN
     """The media type of bytes without a format."""
 
-    # The SDK's own constructors disagree about empty data and empty paths.
+    # In place of the SDK's constructors, which treat empty data and empty paths in different ways.
     def __init__(
         self,
         path: str | Path | None = None,
@@ -93,7 +93,7 @@ class _Media:
 class Image(_Media, SdkImage):
     """An image in a tool's result, from a file or from bytes.
 
-    Inside a dict or a model it is not converted; put `image.to_image_content()` there.
+    Inside a dict or a model an image is not converted; use `image.to_image_content()` there.
 
     Args:
         path: The file, read when the result is sent; `~` is the home directory.
@@ -118,7 +118,7 @@ class Image(_Media, SdkImage):
 class Audio(_Media, SdkAudio):
     """A sound in a tool's result, from a file or from bytes.
 
-    Inside a dict or a model it is not converted; put `audio.to_audio_content()` there.
+    Inside a dict or a model a sound is not converted; use `audio.to_audio_content()` there.
 
     Args:
         path: The file, read when the result is sent; `~` is the home directory.

@@ -1,4 +1,4 @@
-"""Note changes of lists, and have them announced to clients once per request and list, when the request is done.
+"""Note changes of lists during a request, and announce each changed list once, when the request is done.
 
 Code that changes a list only notes it, in any thread. The `Announcer`, a middleware around every request, announces the
 noted changes (`changes.py`). A change that the author's code announces itself is not announced again. Changes outside
@@ -70,9 +70,9 @@ class Announcer:
         return self._effects.bus
 
     def note(self, listing: Listing) -> None:
-        """Announce a list when the current request is done; outside of a request nothing happens.
+        """Announce a list when the current request is done; outside of a request do nothing.
 
-        Any thread may call it in which the request's own code runs.
+        Every thread that runs code of the request may call it.
         """
         served = _SERVED.get()
         # A tool of one server may change another, whose clients made no request.

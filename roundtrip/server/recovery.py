@@ -56,7 +56,7 @@ async def recover(
             raise tool_failure(tool.name, LedgerUnavailable(tool.function.owner), mask=False) from error
     responses = params.get("inputResponses")
     given: Mapping[str, object] = cast("Any", responses) if isinstance(responses, Mapping) else {}
-    logger.info("call %s of tool %r has expired, and is begun again", journal.call_id, tool.name)
+    logger.info("call %s of tool %r has expired, and begins again", journal.call_id, tool.name)
     return seeds_of(journal, given)
 
 

@@ -68,7 +68,7 @@ class Rehearsed:
     called: str | None = None
     """A function that was called while parameters were filled, and whose body did not run."""
     unseen: str | None = None
-    """An item that the request cannot see, and was served all the same."""
+    """An item that was served although the request cannot see it."""
     _declined: bool = False
 
     def begin(self, beginning: Beginning) -> Watch:
@@ -93,7 +93,7 @@ class Rehearsed:
         raise _BodyReached
 
     def let_in(self, owner: str) -> None:
-        """Note an item that the request cannot see, and was served all the same."""
+        """Note an item that was served although the request cannot see it."""
         self.unseen = owner
 
     def _watch(self, fact: Any) -> None:

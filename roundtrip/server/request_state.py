@@ -1,8 +1,8 @@
-"""Turn the tokens that clients carry into journals and back: one middleware, in the place of the SDK's boundary.
+"""Turn the tokens that clients carry into journals and back: one middleware, which replaces the SDK's boundary.
 
-On the way in it opens the record of the request, verifies the token and reads its journal. On the way out it makes the
-token. It enforces the SDK's policy (`RequestStateSecurity`) in every point in which the SDK's own boundary does, and
-fails closed as that does. Unlike that, it writes no envelope around the journal.
+For a request it opens the record, verifies the token, checks its times and reads its journal. For a response it makes
+the token. Like the SDK's boundary, it enforces the whole policy (`RequestStateSecurity`), and rejects a token if a
+check fails. Unlike the SDK's, it writes no envelope around the journal.
 """
 
 import logging
@@ -234,7 +234,7 @@ class RequestBoundary:
         return claims if principal is None else claims + principal_digest(principal, call)
 
     def _explain(self, ctx: Request, request: RequestRecord, reason: RejectionReason, said: str) -> None:
-        """Tell the log and the tracers why a token was rejected; its client is not told."""
+        """Report the reason to reject a token to the log and the tracers, and not to the client."""
         # An unregistered name may be any text that a client wants to see in a log.
         subject, traced = self._subject_of(ctx) if self._subject_of is not None else (None, True)
         logger.warning("request state rejected on %s %r: %s%s", ctx.method, subject or "(unknown)", reason.value, said)
@@ -257,7 +257,7 @@ class RequestBoundary:
         )
 
     def _journal_of(self, brought: bytes | None) -> Journal | None:
-        """Return the journal in an authentic token that was rejected all the same, to name its call."""
+        """Return the journal in an authentic token that was rejected for another reason, to name its call."""
         try:
             return self._journals.read(brought) if brought is not None else None
         except TokenRejected:

@@ -106,7 +106,7 @@ class RequestRecord:
     brought: bytes | None = None
     """The journal of the received token. It is authentic, but may have been written for another request."""
     reason: RejectionReason | None = None
-    """Why the server rejects the token."""
+    """The reason to reject the token."""
     found: dict[object, dict[Hashable, Outcome]] = field(default_factory=dict[object, dict[Hashable, Outcome]])
     """Values of the visibility gates of each server, kept until the request ends."""
     ended: bool = False

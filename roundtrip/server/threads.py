@@ -335,7 +335,7 @@ class _Work:
 
     @contextmanager
     def unless_left(self) -> Generator[None]:
-        """Surround work that the thread gives to its event loop."""
+        """Surround work that the thread hands to its event loop."""
         with anyio.CancelScope() as scope:
             if self._stage is _Stage.LEFT:
                 scope.cancel()
@@ -363,7 +363,7 @@ _WORK: Final[ContextVar[_Work | None]] = ContextVar("roundtrip_work", default=No
 
 @contextmanager
 def unless_left() -> Generator[None]:
-    """Surround work that a thread gives to its event loop: it is cancelled when the thread is left behind.
+    """Surround work that a thread hands to its event loop: it is cancelled when the thread is left behind.
 
     anyio runs it in a cancel scope of the leg. The leg leaves that scope, which would then never cancel the work.
     """

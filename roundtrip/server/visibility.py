@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Kind = Literal["tool", "prompt", "resource"]
-"""What a component is; a resource template is a resource."""
+"""The kind of a component; a resource template is a resource."""
 
 Enabled = bool | Callable[..., Any] | Marker
 """Type of `enabled=`: a constant, or a function that decides for each request."""

@@ -1,10 +1,11 @@
 """Evaluate visibility gates: the functions of `enabled=` that decide for each request if an item exists.
 
-A gate is a plan of its own. A list walks the gates of all its items as one plan, so that shared dependencies run once.
-A gate opens by yielding a true value. After anything else the item is hidden from this request, and the log says why.
+Each visibility gate has a plan. A list evaluates those of all its items as one plan, so that shared dependencies run
+once. A visibility gate opens by yielding a true value. A false value, or an error, which the log then has, hides the
+item from this request.
 
-Values that gates found hold until their request ends, for the gates of calls within the call too. Values that depend on
-a context manager are the exception: they are passed inwards only, and end with the item that it was entered for.
+Values that visibility gates computed are used again until the request ends, also for calls within its call. Values that
+depend on a context manager are the exception: they are valid only while the item is served that it was entered for.
 """
 
 import inspect
@@ -113,7 +114,7 @@ def _plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replaceme
     for node in plan.nodes:
         if _asks(node.fn):
             raise InvalidSignature(
-                f"{owner} may not ask, and {node.label!r} returns a question: a list has to be answered at once. Ask "
+                f"{owner} may not ask, and {node.label!r} returns a question: a list must be answered at once. Ask "
                 "in a resolver of the function itself, or use confirm="
             )
         if node.once:
@@ -236,7 +237,7 @@ class GateEvaluator:
     async def open(
         self, gate: VisibilityGate, unseen: ServerRequestContext[Any, Any] | None = None
     ) -> OpenGates | None:
-        """Evaluate the gate of one item; return None if it stays shut. The caller serves the item within `around`.
+        """Evaluate the gate of one item; return None if it does not open. The caller serves the item within `around`.
 
         Args:
             gate: The gate.
@@ -303,7 +304,7 @@ class GateEvaluator:
             await scheduler.advance()
         finally:
             take_back(offered)
-        # The context of a gate cannot ask, so that no body may get it.
+        # A gate's context cannot ask, so a body must not get it.
         outcomes = {
             who: found for who, found in scheduler.shared_outcomes().items() if not isinstance(found.value, GateContext)
         }
@@ -359,13 +360,11 @@ class GateContext(Context[Any, Any]):
         super().__init__(request_context=request_context, mcp_server=mcp_server, subscriptions=subscriptions)
 
     def _running_body(self, key: str) -> Body:
-        raise BodyMistake(
-            f"{key!r} is asked in a visibility gate, which may not ask: a list has to be answered at once"
-        )
+        raise BodyMistake(f"{key!r} is asked in a visibility gate, which may not ask: a list must be answered at once")
 
     def _require_live_resolver(self, method: str) -> None:
         raise BodyMistake(
-            f"ctx.{method}() is called in a visibility gate, which may not ask: a list has to be answered at once"
+            f"ctx.{method}() is called in a visibility gate, which may not ask: a list must be answered at once"
         )
 
 

@@ -39,7 +39,7 @@ def objection(identities: Sequence[Identity]) -> str | None:
 def objection_to_newcomer(newcomer: Identity, running: Sequence[Identity]) -> str | None:
     """Return the reason why a new worker must not join the running ones; None if it may.
 
-    Its keys may differ by one step of a rotation, and its build may differ.
+    Its keys may differ by one change of a rotation, and its build may differ.
     """
     if (alone := _alone(newcomer)) is not None:
         return alone
@@ -48,8 +48,8 @@ def objection_to_newcomer(newcomer: Identity, running: Sequence[Identity]) -> st
             return f"it is of another service, {newcomer.audience!r} and not {other.audience!r}"
         if not _verify_each_other(newcomer.keys, other.keys):
             return (
-                "it does not know the key that a running worker signs with, or the other way round, so calls would be "
-                "lost. Replace keys in three steps: roundtrip keys rotate"
+                "it does not have the key that a running worker signs with, or that worker does not have its key, so "
+                "calls would be lost. Replace keys with roundtrip keys rotate"
             )
     return None
 

@@ -1,7 +1,7 @@
-"""Provide `RedisSubscriptionBus`, which takes changes to the clients of all instances through Redis or Valkey.
+"""Provide `RedisSubscriptionBus`, which sends changes to the clients of all instances through Redis or Valkey.
 
-A bus has no lifespan in the SDK: it receives listeners and events only. So it listens to Redis while the event loop has
-listeners, and an asyncio task sends while events wait. A loop that ends cancels both, like all asyncio tasks.
+The SDK does not tell a bus when to start and stop. So the bus listens to Redis while its event loop has listeners, and
+an asyncio task sends while events wait. A loop that ends cancels both, like all asyncio tasks.
 """
 
 import asyncio
@@ -28,28 +28,28 @@ logger = logging.getLogger("roundtrip")
 
 Listener = Callable[[ServerEvent], None]
 
-_MOST_WAITING: Final = 1024
+_MAX_WAITING_EVENTS: Final = 1024
 """Events that wait to be sent, or to be delivered; equal ones count once."""
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 5.0
-_QUIET: Final = 15.0
-"""Seconds of silence after which Redis is asked whether it is still there."""
-_COMPLAIN_EVERY: Final = 60.0
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_MAX_PAUSE_SECONDS: Final = 5.0
+_QUIET_SECONDS: Final = 15.0
+"""Seconds without a message after which Redis is pinged."""
+_COMPLAINT_SECONDS: Final = 60.0
 _NAME_BYTES: Final = 12
 
 
 class RedisSubscriptionBus:
-    """Carries what changes on one instance to the clients of all: `Server(…, subscriptions=RedisSubscriptionBus(url))`.
+    """Bus for the instances of a service: `Server(…, subscriptions=RedisSubscriptionBus(url))`.
 
     An instance's own clients receive an event at once, even if Redis is down. Clients of other instances receive it
-    through Redis, which keeps no events: an instance that is cut off misses them. When it can listen again, it
+    through Redis, which keeps no events: an instance without a connection misses them. When it can listen again, it
     announces to its clients that each list may have changed.
 
     Args:
         url: Such as `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`; of a cluster, that of any node.
         channel: The channel that the instances of one service share.
         timeout: Seconds that one request may take, with connecting.
-        **options: Those of redis-py's connections, as `redis.asyncio.Redis.from_url` takes them.
+        **options: Options of redis-py's connections, as `redis.asyncio.Redis.from_url` takes them.
 
     Raises:
         ImportError: redis-py is not installed.
@@ -77,9 +77,9 @@ class RedisSubscriptionBus:
             hub.send(event)
         else:
             logger.warning(
-                "that a resource was updated is not told to other instances: its URI is too long, or no text"
+                "an update of a resource is not sent to other instances: its URI is too long, or is not valid text"
             )
-        # As the SDK's own bus does: a burst lets the streams drain.
+        # As in the SDK's own bus: during a burst of events, streams get time to send them.
         await anyio.lowlevel.checkpoint()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -98,7 +98,7 @@ class RedisSubscriptionBus:
         return unsubscribe
 
     async def aclose(self) -> None:
-        """Send the events that wait on this event loop, if Redis takes them in time, and close its connections.
+        """Send the waiting events of this event loop, within the timeout, and close its connections.
 
         Listeners still receive events that are published here. The next publication or listener connects again.
         """
@@ -109,7 +109,7 @@ class RedisSubscriptionBus:
         try:
             return self._own.get()
         except LookupError:
-            # A fork has the parent's name, but is another instance.
+            # A fork inherits the name, but is another instance.
             name = f"{self._name}-{os.getpid()}"
             hub = _Hub(self._connections, self._channel, name=name, timeout=self._timeout)
             self._own.set(hub)
@@ -133,7 +133,7 @@ class _Hub:
         self._hearing: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
-        self._complained = -_COMPLAIN_EVERY
+        self._complained = -_COMPLAINT_SECONDS
 
     @property
     def is_over(self) -> bool:
@@ -191,7 +191,7 @@ class _Hub:
         self._sending = self._hearing = None
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        # In an empty context: that of the first request must not reach later ones.
+        # In an empty context: the task must not keep the context variables of the request that starts it.
         return self._loop.create_task(work, context=contextvars.Context())
 
     async def _send(self) -> None:
@@ -206,18 +206,18 @@ class _Hub:
                 text = ChangeMessage.of(batch, sender=self._name).model_dump_json()
                 await self._connections.command("PUBLISH", self._channel, text)
             except RedisDown as error:
-                self._complain("changes cannot be told to other instances, and wait: %s", error)
+                self._complain("changes cannot be sent to other instances for now, and wait: %s", error)
                 was_down = True
                 self._put_back(batch)
                 await asyncio.sleep(pauses.next())
             else:
                 pauses.reset()
                 if was_down:
-                    # The others listen again at the latest when their own pauses have ended.
+                    # Other instances may pause before they listen again: repeat the events after the longest pause.
                     was_down = False
                     self._send_again_later([*batch, *self._outgoing])
         if self._lost:
-            logger.warning("%d changes were not told to other instances: too many waited for Redis", self._lost)
+            logger.warning("%d changes were not sent to other instances: too many waited for Redis", self._lost)
             self._lost = 0
 
     def _put_back(self, events: Iterable[ServerEvent]) -> None:
@@ -231,7 +231,7 @@ class _Hub:
 
         if self._again is not None:
             self._again.cancel()
-        self._again = self._loop.call_later(_LONGEST_PAUSE + self._timeout, send_again)
+        self._again = self._loop.call_later(_MAX_PAUSE_SECONDS + self._timeout, send_again)
 
     async def _hear(self) -> None:
         """Deliver the events of other instances, and listen again after Redis was down."""
@@ -239,17 +239,17 @@ class _Hub:
         while True:
             since = math.inf
             try:
-                async with self._connections.subscribed(self._channel, quiet=_QUIET) as messages:
+                async with self._connections.subscribed(self._channel, quiet=_QUIET_SECONDS) as messages:
                     since = self._loop.time()
                     # Listeners that were added before may have missed events.
                     for event in ALL_LISTS:
                         self.deliver(event)
                     await self._hear_from(messages)
             except RedisDown as error:
-                self._complain("changes of other instances cannot be heard for now: %s", error)
+                self._complain("changes of other instances cannot be received for now: %s", error)
             except Exception:
-                logger.exception("changes of other instances cannot be heard for now")
-            if self._loop.time() - since > _LONGEST_PAUSE:
+                logger.exception("changes of other instances cannot be received for now")
+            if self._loop.time() - since > _MAX_PAUSE_SECONDS:
                 # A shorter connection counts as a failure: after each one, all clients fetch all lists again.
                 pauses.reset()
             await asyncio.sleep(pauses.next())
@@ -264,7 +264,7 @@ class _Hub:
             if message is None or len(waiting) >= MAX_EVENTS:
                 for event in waiting:
                     self.deliver(event)
-                    # The streams of clients have bounds of their own, and need a moment to drain.
+                    # The streams of clients have limited queues, and need a moment to send.
                     await asyncio.sleep(0)
                 waiting.clear()
 
@@ -279,31 +279,31 @@ class _Hub:
 
     def _complain(self, text: str, error: Exception) -> None:
         now = self._loop.time()
-        if now - self._complained >= _COMPLAIN_EVERY:
+        if now - self._complained >= _COMPLAINT_SECONDS:
             self._complained = now
             logger.warning(text, error)
 
 
 class _Pauses:
-    """Pauses before the next attempts: longer each time, and not in step with the other instances."""
+    """Pauses between attempts: longer each time, and random, so that instances do not all try at the same moment."""
 
     def __init__(self) -> None:
-        self._next = _FIRST_PAUSE
+        self._next = _FIRST_PAUSE_SECONDS
 
     def next(self) -> float:
-        pause, self._next = self._next, min(self._next * 2, _LONGEST_PAUSE)
+        pause, self._next = self._next, min(self._next * 2, _MAX_PAUSE_SECONDS)
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
 
     def reset(self) -> None:
-        self._next = _FIRST_PAUSE
+        self._next = _FIRST_PAUSE_SECONDS
 
 
 def _wait_in(line: dict[ServerEvent, None], event: ServerEvent) -> int:
-    """Queue an event once, and return the number of events that it displaced, the oldest first."""
-    # A listener reads the list again, so the latest of equal events counts.
+    """Queue an event once, and return the number of events that were dropped for it, the oldest first."""
+    # Listeners fetch the list again, so only the latest of equal events counts.
     line.pop(event, None)
     line[event] = None
-    if len(line) <= _MOST_WAITING:
+    if len(line) <= _MAX_WAITING_EVENTS:
         return 0
     line.pop(next(iter(line)))
     return 1

@@ -65,7 +65,7 @@ class AskedQuestion:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """Return its visible content as JSON data, without the ticket in a URL, which is always another."""
+        """Return its visible content as JSON data, without the ticket in a URL, which differs in each call."""
         if self.params is None:
             return {}
         shown = self.params.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})

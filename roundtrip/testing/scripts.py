@@ -211,7 +211,7 @@ def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:
         if unknown:
             raise AssertionError(
                 f"the answer to {question} has {', '.join(map(repr, unknown))}, and its form has only "
-                f"{', '.join(map(repr, fields))}. To send it all the same, answer with an ElicitResult"
+                f"{', '.join(map(repr, fields))}. To send such an answer, use an ElicitResult"
             )
         return ElicitResult(action="accept", content=cast("dict[str, Any]", plain))
     if len(fields) > 1:

@@ -32,7 +32,7 @@ _SITE: Final = "https://example.com/"
 
 
 def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.SearchStrategy[dict[str, Any]]:
-    """Draw contents that a form accepts, or that it rejects for one reason.
+    """Draw contents that a form accepts, or contents with one mistake that it rejects.
 
     They shrink to the samples of `roundtrip.testing.forms` without optional fields.
 

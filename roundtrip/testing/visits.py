@@ -65,8 +65,8 @@ class Visit:
     def browser(self, **options: Any) -> httpx2.AsyncClient:
         """Make a browser for an `async with`. It needs absolute URLs, like `url`.
 
-        For a roundtrip server of this process, it opens the pages of `server.custom_route` under any host. For another
-        server, it uses the network.
+        If the server is a roundtrip server in this process, it opens the pages of `server.custom_route`, under any
+        host. Otherwise it uses the network.
 
         Args:
             **options: Options of `httpx2.AsyncClient`, such as `cookies=`.

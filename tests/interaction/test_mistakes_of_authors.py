@@ -402,8 +402,8 @@ async def test_outcome_taken_for_its_value_says_so(era: Era) -> None:
         return (await ctx.ask_outcome("seat", "Seat?", Seat)).row  # type: ignore[union-attr]
 
     assert await outcome_of(takes_the_outcome, era) == (
-        "Error executing tool book: the outcome of a question has no 'row', got AcceptedElicitation; ask with "
-        "ctx.ask for the bare value, or look at .action, and of an accepted one at .data"
+        "Error executing tool book: the outcome of a question has no 'row', got AcceptedElicitation; use ctx.ask, "
+        "which returns the answer itself, or read .action and, if it is accepted, .data"
     )
 
 

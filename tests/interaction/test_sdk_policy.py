@@ -102,7 +102,7 @@ async def test_tool_may_still_set_its_own_longer_clock(clock: Clock) -> None:
 
 
 def test_two_clocks_at_once_are_rejected() -> None:
-    with pytest.raises(ValueError, match="ttl= must be left out beside request_state_security="):
+    with pytest.raises(ValueError, match="ttl= must be left out with request_state_security="):
         Server("shop", request_state_security=RequestStateSecurity(keys=[KEY]), ttl=30.0)
     with pytest.raises(ValueError, match="max_age"):
         Server("shop", request_state_security=RequestStateSecurity(keys=[KEY], ttl=900.0), max_age=30.0)

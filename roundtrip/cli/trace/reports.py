@@ -1,4 +1,4 @@
-"""`roundtrip trace explain` and `diff`: reasons for the course of a call, and differences between two calls."""
+"""`roundtrip trace explain` and `diff`: explain the questions and failures of a call, and compare two calls."""
 
 import dataclasses
 import time
@@ -73,7 +73,7 @@ def _diff(arguments: Namespace) -> int:
             _draw_difference(screen, difference)
         if not found:
             screen.gap()
-            screen.line("No difference, but for times.")
+            screen.line("No difference except in times.")
 
     summaries = {name: summary(call) for name, call in calls.items()}
     present(arguments, lambda: {**summaries, "differences": [dataclasses.asdict(one) for one in found]}, draw)
@@ -81,7 +81,7 @@ def _diff(arguments: Namespace) -> int:
 
 
 def _find(name: str, arguments: Namespace) -> TracedCall:
-    """Return a call of the transcripts that are named last, or of the one in `FILE:ID`."""
+    """Return a call from the file in `FILE:ID`, or else from the transcripts of the command line."""
     file, colon, id = name.rpartition(":")
     if colon and Path(file).exists():
         return find_call(load_files([file]), id)

@@ -37,7 +37,7 @@ class OncePolicy(NamedTuple):
 
     on_unknown: OnUnknown
     when_possible: bool
-    """Run without a token rather than ask for a round without questions."""
+    """True to run a call without a token at once, and not after a round without questions."""
 
 
 class ToolOptions(TypedDict, total=False):
@@ -64,13 +64,13 @@ class ToolOptions(TypedDict, total=False):
     max_age: float | None
     """Seconds after which a call cannot be resumed."""
     recover: float | None
-    """Seconds after an expired call in which the same authenticated user can begin it again with prefilled forms.
-    No answer counts until it is sent again. By default 0: never."""
+    """Seconds after a call has expired in which the same authenticated user can begin it again with prefilled forms.
+    No answer counts until it is sent again. The default is 0: never."""
     exactly_once: bool | Literal["when_possible"] | None
-    """True to run the body once for each call, even if its last leg arrives often; the ledger stores the result.
-    `when_possible` sends no round without questions: a call that asks nothing is not covered then."""
+    """True to run the body once for each call, even if its last leg arrives again; the ledger stores the result.
+    `when_possible` sends no round without questions, so it does not cover calls that ask nothing."""
     on_unknown: OnUnknown | None
-    """For a tool that runs once whose process died in the body: `fail`, the default, or `rerun`."""
+    """The action if a process died in the body of a tool that runs once: `fail`, the default, or `rerun`."""
     task: bool | None
     """Reserved for background tasks, which do not exist yet."""
 
@@ -182,7 +182,7 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
     spec = spec_from({"name": name, **details})
 
     def attach(fn: Any) -> Any:
-        # In a class body a static or class method is still a wrapper; binding passes its function on.
+        # In a class body, a static or class method is still a wrapper around the function that is later registered.
         setattr(getattr(fn, "__func__", fn), _ATTACHED, spec)
         return fn
 

@@ -86,7 +86,7 @@ def results_for(
         structured: False for no structured content and no schema; True to require a schema.
 
     Raises:
-        InvalidSignature: The output schema cannot be one, or a demanded one cannot be made.
+        InvalidSignature: The given output schema is invalid, or a required schema cannot be made.
     """
     if output_schema is not None:
         if structured is False:
@@ -219,7 +219,7 @@ def _whole(value: CallToolResult | ToolResult, check: Check | None) -> CallToolR
 
 
 def _later(schema: dict[str, Any]) -> Check:
-    """Return a check that is prepared on first need, as few tools need theirs."""
+    """Return a check that is made at its first use, as most tools never use theirs."""
     prepared = functools.cache(lambda: checker(schema))
     return lambda value: prepared()(value)
 
@@ -371,7 +371,7 @@ def _aliased(annotation: Any) -> Any:
 
 
 def _is_known(read: Any) -> bool:
-    """Return True if pydantic has a schema for it, without which the SDK fails on a list of it."""
+    """Return True if pydantic has a schema for a type; the SDK fails on lists of other types."""
     try:
         TypeAdapter[Any](read)
     except PydanticSchemaGenerationError:

@@ -271,7 +271,7 @@ def with_descriptions(schema: dict[str, Any], descriptions: Mapping[str, str]) -
 def checker(schema: Mapping[str, Any]) -> Check:
     """Return a check of values by a schema.
 
-    No reference is ever fetched: one that leads out of the schema is an error.
+    It fetches no references: a reference that leads out of the schema is an error.
 
     Raises:
         ValueError: The JSON schema is invalid.
@@ -280,7 +280,7 @@ def checker(schema: Mapping[str, Any]) -> Check:
 
 
 def input_checker(schema: Mapping[str, Any]) -> Check:
-    """Return a `checker` for values from clients, whose time depends only on their size.
+    """Return a `checker` for values from clients. The time of a check depends only on the size of the value.
 
     Pydantic checks patterns and uniqueness. Dates, times, durations and UUIDs must match their `format`.
 
@@ -291,7 +291,7 @@ def input_checker(schema: Mapping[str, Any]) -> Check:
 
     fixed = copy.deepcopy(dict(schema))
     for part in _subschemas(fixed):
-        # A pattern may backtrack forever in `re`, also one of names; uniqueness compares all pairs.
+        # A pattern of values or names may backtrack forever in `re`; uniqueness compares all pairs.
         part.pop("pattern", None)
         part.pop("uniqueItems", None)
         named = part.pop("patternProperties", None)
@@ -384,7 +384,7 @@ def _missing_reference(schema: dict[str, Any]) -> str | None:
 
 
 def _best_match(errors: "Iterable[ValidationError]") -> "ValidationError | None":
-    """Return the outermost error, or the most telling one inside it."""
+    """Return the outermost error, or the most relevant error inside it."""
     from jsonschema import exceptions
 
     first = min(errors, key=lambda error: len(error.path), default=None)

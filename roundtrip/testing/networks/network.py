@@ -30,7 +30,7 @@ __tracebackhide__ = True
 
 
 class Breach(AssertionError):
-    """A rule that a server broke, and must keep on any network."""
+    """A broken rule, which every server must keep on every network."""
 
 
 class Inapplicable(Exception):
@@ -46,7 +46,7 @@ class LegDelivery:
     error: MCPError | None = None
     """The protocol error of the response, if it is one."""
     steps: list[Transition] | None = None
-    """The call's transitions during the leg; None if the server does not report facts, as other servers do not."""
+    """The call's transitions during the leg; None if the server reports no facts, as servers of other libraries."""
     bodies: int = 0
     """The number of started bodies, if the server reports facts."""
     crash: BaseException | None = None
@@ -141,7 +141,7 @@ class Route:
         return len(self.carried) + 1
 
     async def aside(self, leg: LegRequest) -> LegDelivery:
-        """Send a leg that the user did not send directly to the current server, past the inner networks."""
+        """Send an extra leg of this network to the current server, past the inner networks."""
         return await self.fleet.send(leg)
 
     def before(self, leg: LegRequest) -> LegDelivery | None:

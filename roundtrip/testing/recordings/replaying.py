@@ -1,4 +1,4 @@
-"""Replay a recording: a server that compares requests with those recorded, and reports the differences."""
+"""Replay a recording: a server that compares requests with the recorded ones, and reports the differences."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -245,10 +245,10 @@ class Replayed(Server[Any]):
         return [*(request for request in requests if request.method not in _HANDSHAKE), *self._unsaid]
 
     def assert_played(self) -> None:
-        """Raise unless clients sent the whole recording, and nothing else.
+        """Raise an error unless clients sent the whole recording, and nothing else.
 
         Raises:
-            AssertionError: With the missing and the other messages.
+            AssertionError: Messages are missing, or differ from the recording; the text lists them.
         """
         lines = [
             *(f"sent, but not recorded so: {mismatch}" for mismatch in self.mismatches),
@@ -309,7 +309,7 @@ class Replayed(Server[Any]):
         return await call_next(ctx)
 
     def _discovery(self) -> Json:
-        """Describe the server to a client that asks, though the recorded client did not."""
+        """Return a description of the server, for `server/discover` without a recorded answer."""
         families = {one.request.method.partition("/")[0] for one in self._exchanges}
         return {
             "resultType": "complete",

@@ -69,7 +69,7 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
         ),
         Reason.INVALID: Advice(
             "the answer did not fit its form",
-            "say in the message, or in the descriptions of the fields, what is expected",
+            "describe the expected answer in the message, or in the descriptions of the fields",
         ),
         Reason.REWORDED: Advice(
             "its message differs from the one that was answered",
@@ -98,7 +98,7 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
         ),
         Reason.UNFINISHED: Advice(
             "the user agreed to go to the page, and has not finished there",
-            "nothing needs to be fixed, unless they say that they finished: then check the data that done= reads",
+            "nothing needs to be fixed, unless the user did finish: then check the data that done= reads",
         ),
         Reason.REVISED: Advice(
             "the user changed an earlier answer, on which it may depend",
@@ -125,7 +125,7 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
         ),
         RejectionReason.TAMPERED: Advice(
             "it was changed after it had been signed",
-            "a client, or something between, changes tokens: find out which, as none has a reason to",
+            "a client or a proxy changes tokens, which it has no reason to do: find out which",
         ),
         RejectionReason.SEAL: Advice(
             "its sealed part does not open",
@@ -133,7 +133,7 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
             "expired",
         ),
         RejectionReason.FORMAT: Advice(
-            "it is authentic and written in a form that this version does not read",
+            "it is authentic, and has a format that this version does not read",
             "finish rolling out one version of roundtrip; the client must begin the call again",
         ),
         RejectionReason.EXPIRED: Advice(
@@ -158,12 +158,12 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
         ),
         RejectionReason.OTHER_VERSION: Advice(
             "it belongs to another version of the tool",
-            "a client must ask for the version that it began with, and a deploy to keep that one for max_age",
+            "a client must name the version that it began with, and a deploy must keep that version for max_age",
         ),
         RejectionReason.OTHER_PRINCIPAL: Advice(
             "it belongs to a call of another caller",
-            "the caller that begins a call must continue it; if it is the same person, have principal= return a value "
-            "that a renewed login keeps",
+            "the caller that begins a call must continue it; if it is the same person, let principal= return a value "
+            "that stays the same after a new login",
         ),
         RejectionReason.OTHER_AUDIENCE: Advice(
             "it is meant for another service",
@@ -284,7 +284,7 @@ def _about(
 
 
 def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
-    """Return the time since the token expired that the client brought, as far as the transcript tells."""
+    """Return the time since the client's token expired; None if the transcript does not show it."""
     ends = [round_.asked.until for round_ in call.rounds if round_.asked.until is not None]
     if line.leg is not None:
         of_leg = [round_.asked.until for round_ in call.rounds if round_.asked.leg == line.leg - 1]
@@ -381,7 +381,7 @@ def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> 
         cause = f"its answer is known as {former}, a name that no question has now"
         return Advice(cause, f"say was=({former},) where it is resolved, as in Resolve(fn, was=({former},))")
     # The body may still ask by that name later.
-    cause = f"an answer to this very question is known as {former}, a name that the body has not asked for until then"
+    cause = f"an answer to the same question is known as {former}, a name that the body had not asked for before"
     if question.key.startswith(UNNAMED):
         return Advice(cause, f"give it its name back, as in key={former}")
     cure = f"say was=({former},) where it is asked, as in ctx.ask({quoted(question.key)}, ..., was=({former},))"

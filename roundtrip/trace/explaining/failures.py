@@ -28,7 +28,7 @@ _ASK_LIVE: Final = (
 FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
     {
         "AnswerRejected": Advice(
-            "a question was answered invalidly as often as allowed",
+            "a question got as many invalid answers as attempts= allows",
             "describe the expected answer in the message, or in the descriptions of the fields, or raise attempts=",
         ),
         "QuestionVolatile": Advice(
@@ -44,7 +44,8 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "give each a name of its own; in a loop, number them",
         ),
         "QuestionsUnkeyed": Advice(
-            "two questions without names were out at once", "name them with key=, or ask them with one ctx.ask_all"
+            "two questions without names were open at the same time",
+            "name them with key=, or ask them with one ctx.ask_all",
         ),
         "AskedTooLate": Advice(
             "something asked after the leg had ended, from an asyncio task or thread that it did not wait for",
@@ -67,16 +68,16 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "make that work faster, or raise timeout=; the times of resolvers and steps are in `roundtrip trace show`",
         ),
         "ThreadsExhausted": Advice(
-            "every thread for plain functions is held by one whose call has timed out",
-            "bound the waits of those functions, or write them as async def",
+            "every thread for plain functions still runs a function whose call has timed out",
+            "limit the waits of those functions, or write them as async def",
         ),
         "OutcomeUnknown": Advice(
             "the body began before, and the process that ran it never recorded its end",
-            "find out what it did before it is called again, or set on_unknown='rerun' if it may run twice",
+            "check its effects before it is called again, or set on_unknown='rerun' if it may run twice",
         ),
         "CallHasEnded": Advice(
             "the call had ended before, with other answers",
-            "a client must begin a new call to answer otherwise",
+            "a client must begin a new call to give other answers",
         ),
         "StillRunning": Advice(
             "another request was running its body at that time",
@@ -91,18 +92,18 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "use a client that can, or set otherwise= for those that cannot",
         ),
         "ChannelMissing": Advice(
-            "its client is asked over the open connection, and that one carries no questions", _ASK_LIVE
+            "its client is asked over the open connection, and this connection carries no questions", _ASK_LIVE
         ),
         "ConnectionLost": Advice(
-            "the client left, or the server was stopped, while a question was out over the open connection",
-            "nothing needs to be fixed if they meant to; calls of clients that speak 2026-07-28 outlive a connection",
+            "the client left, or the server was stopped, while a question was open",
+            "nothing needs to be fixed if that was intended; calls of clients on 2026-07-28 outlive a connection",
         ),
         "UrlRequired": Advice(
             "its client has to send the user to a page first, and then call again",
             "nothing needs to be fixed; with sessions such clients are asked within the call",
         ),
         "TokenTooLarge": Advice(
-            "it remembers more than a token may hold",
+            "the call remembers more than a token may hold",
             "keep large values on the server, and let the call remember a reference to them",
         ),
         "ValueNotStorable": Advice(
@@ -122,16 +123,16 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "give the dependency more time, or have it raise an error that names the cause",
         ),
         "DeclinedByUser": Advice(
-            "the user declined or cancelled what it could not do without",
+            "the user declined or cancelled a question that it needs",
             "nothing needs to be fixed; to go on without the answer, take ElicitationResult[T]",
         ),
         "ToolError": Advice(
-            "its code raised ToolError, whose text the client is shown",
-            "nothing needs to be fixed if the tool means its caller to see it",
+            "its code raised ToolError, and the client received the text",
+            "nothing needs to be fixed if the caller should see it",
         ),
         "CancelledError": Advice(
             "it was cancelled: the client cancelled the request or left, or the server was stopped",
-            "nothing needs to be fixed if they meant to",
+            "nothing needs to be fixed if that was intended",
         ),
     }
 )
@@ -237,7 +238,7 @@ def _cure_of_decline(serving: Serving) -> str:
     """Return the cure for a declined question, which depends on the part that asked."""
     not_given = [read.key for line in serving.happened for read in line.answers if read.action != "accept"]
     if serving.began is not None and not_given[-1:] == [f"confirm:{serving.began.tool}"]:
-        return "nothing needs to be fixed: without a yes, confirm= lets nothing run"
+        return "nothing needs to be fixed: with confirm=, nothing runs unless the user accepts"
     if _state_before_end(serving) is State.EXECUTING:
         return FAILURES["QuestionDeclined"].cure
     return _DECLINED.cure

@@ -32,7 +32,7 @@ class MessageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SequenceMessage:
-    """Message from one participant to another; `step` counts the rounds before it."""
+    """Message from one participant to another; `step` is the number of rounds before it."""
 
     kind: MessageKind
     source: int
@@ -139,7 +139,7 @@ def _short(text: str) -> str:
 
 _ARROWS: Final = {MessageKind.REQUEST: "->>", MessageKind.RESPONSE: "-->>", MessageKind.REJECTION: "--x"}
 _SPECIAL: Final = re.compile(r"[^A-Za-z0-9 .,_()/:'?+=!*…-]")
-"""Characters with a meaning in Mermaid, or in the HTML that it makes."""
+"""Characters that may have a meaning in Mermaid, or in the HTML that it makes."""
 
 
 def mermaid(call: TracedCall) -> str:

@@ -1,4 +1,4 @@
-"""Return a call as data for programs: a summary for lists, and the story with everything recorded."""
+"""Return a call as data for programs: a summary for lists, and a story with everything that was recorded."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,7 @@
 """Read one token, with or without its keys.
 
-Reading has no effects. The open part is parsed within the limits of servers, whether or not a key verifies it; the
-view says which keys did.
+Reading has no effects. The open part is parsed within the limits of servers, even if no key verifies the token. The
+view names the key that does.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def foreign_kind(token: str) -> str | None:
     if token.startswith("v1."):
         return "a token of the SDK's own codec (a server with request_state_security=)"
     if token.startswith("rt1."):
-        return "a ticket (what the URL of a page carries)"
+        return "a ticket (from the URL of a page)"
     return None
 
 

@@ -29,7 +29,7 @@ _recorders = itertools.count(1)
 class Recorder(Unfailing):
     """Tracer that writes a transcript: lines of JSON for each thing that happens to a call (`specs/transcript.md`).
 
-    Several processes may write to one file. Recording never ends a call: a full disk is one warning in the log.
+    Several processes may write to one file. Recording never ends a call: a full disk causes one warning in the log.
 
     Args:
         path: The file, which only its owner can read; or a directory, in which this process gets a file of its own.

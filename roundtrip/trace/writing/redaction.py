@@ -62,14 +62,14 @@ class Redaction:
         """Return the JSON of a value."""
         if kind in self._revealed:
             text = _text_of(value)
-            # A ticket opens its page for anyone who has it, so it is a secret wherever it appears.
+            # A ticket may open its page for anyone who has it, so it is a secret wherever it appears.
             return f'{{"value":{TICKET.sub(TICKET_SHOWN, text) if _TICKET_BEGINS in text else text}}}'
         raw = _bytes_of(value)
         # The length of a short secret is a secret, too.
         return f'{{"digest":"{self._digest(raw)}","bytes":{-(-len(raw) // _SIZE_STEP_BYTES) * _SIZE_STEP_BYTES}}}'
 
     def name(self, key: str) -> str:
-        """Return the name of a question. A made-up name is a digest of the question's text, so it gets a key here."""
+        """Return the name of a question, or a keyed digest of a generated name, which is a plain digest of its text."""
         if key.startswith(UNNAMED) and "questions" not in self._revealed:
             return f"{UNNAMED}{self.fingerprint(key)}"
         return key
@@ -79,7 +79,7 @@ class Redaction:
         return _UNNAMED.sub(lambda found: self.name(found[0]), text) if UNNAMED in text else text
 
     def render_cached(self, kind: Revealable, name: bytes, value: Any) -> str:
-        """Return the JSON of a value that comes often and has a unique name, such as a form's schema."""
+        """Return the JSON of a value that is recorded often and has a unique name, such as a form's schema."""
         rendered = self._cached.get(name)
         if rendered is None:
             if len(self._cached) >= _MAX_CACHED:
@@ -92,7 +92,7 @@ class Redaction:
         return self._digest(text.encode("utf-8", "surrogatepass"))
 
     def _digest(self, raw: bytes) -> str:
-        # The cheapest keyed hash, measured on a leg.
+        # The fastest keyed hash, as measured.
         return hashlib.blake2b(raw, digest_size=_DIGEST_BYTES, key=self._key).hexdigest()
 
 

@@ -116,7 +116,7 @@ async def test_invalid_fallback_is_a_clear_error(era: Era, otherwise: Callable[[
 
     call = await User(shop(body), era=era, lacks=["elicitation"]).call("order")
     assert "the value of 'sure' cannot be remembered: otherwise= gave str" in call.text
-    assert "Give otherwise= what a client could have answered" in call.text
+    assert "Give otherwise= a value that a client could answer" in call.text
 
 
 async def test_older_client_without_a_channel_gets_fallback_or_explained_error() -> None:

@@ -70,4 +70,4 @@ async def test_swallowed_suspension_names_the_words() -> None:
         return "done"
 
     call = await User(server, era=Era.RETRY).call("order")
-    assert f'the suspension that "How many? {"x" * 70}..." ended its leg with' in call.text
+    assert f'the exception with which "How many? {"x" * 70}..." ended the leg' in call.text

@@ -139,7 +139,7 @@ async def test_question_inside_done_is_rejected(place: str, era: Era) -> None:
     async def done() -> Any:
         return Elicit("Really done?", Shop)
 
-    assert "cannot ask a question of its own" in await failure_of(done, place, era)
+    assert "and must not ask a question" in await failure_of(done, place, era)
 
 
 # What done said is final.

@@ -367,7 +367,7 @@ def test_a_doctor_counts_the_workers_and_is_in_no_transcript(
     (finding,) = [finding for finding in told["findings"] if finding["topic"] == "instances"]
     # Which of them accept is for the system to decide, as long as those that were met are counted.
     met = "3 were met, as many as the servers announce"
-    assert finding["text"] in (met, f"{told['met']} of 3 workers were met, and the others were not compared with them")
+    assert finding["text"] in (met, f"{told['met']} of 3 workers were met; the others were not compared")
     assert (told["met"] == 3) is (finding["text"] == met)
     assert [json.loads(line)["tool"] for line in path.read_text().splitlines() if '"began"' in line] == ["agree"] * 2
 

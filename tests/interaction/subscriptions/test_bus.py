@@ -109,7 +109,7 @@ async def test_a_burst_arrives_whole_and_equal_events_together(redis: RedisServe
 async def test_publishing_never_waits_and_its_queue_is_bounded(
     redis: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_bus, "_LONGEST_PAUSE", 0.3)
+    monkeypatch.setattr(redis_bus, "_MAX_PAUSE_SECONDS", 0.3)
     async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):
         redis.stop()
         try:
@@ -130,14 +130,14 @@ async def test_publishing_never_waits_and_its_queue_is_bounded(
 async def test_everything_counts_as_changed_after_redis_returns(
     redis: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_bus, "_LONGEST_PAUSE", 0.3)
+    monkeypatch.setattr(redis_bus, "_MAX_PAUSE_SECONDS", 0.3)
     async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):
         redis.kill()
         with anyio.fail_after(BOUND):
             await here.publish(updated(1))
         assert heard_here == [updated(1)]
         assert heard_there == []
-        await until(lambda: "cannot be told to other instances" in caplog.text)
+        await until(lambda: "cannot be sent to other instances" in caplog.text)
         redis.start()
         await until(lambda: LISTS.issubset(heard_there) and LISTS.issubset(heard_here))
         await until(lambda: updated(1) in heard_there)
@@ -201,7 +201,7 @@ async def test_unsendable_uri_is_announced_locally_and_logged(
         await until(lambda: heard_there)
         assert heard_here == [ResourceUpdated(uri=uri), updated(1)]
         assert heard_there == [updated(1)]
-    assert "is not told to other instances" in caplog.text
+    assert "is not sent to other instances" in caplog.text
 
 
 async def test_a_listener_that_raises_harms_no_other(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:

@@ -113,7 +113,7 @@ async def hearing(server: Server[Any], era: Era) -> AsyncGenerator[tuple[Client,
 async def test_clients_hear_of_other_instances_after_redis_returns(
     redis: RedisServer, era: Era, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_bus, "_LONGEST_PAUSE", 0.3)
+    monkeypatch.setattr(redis_bus, "_MAX_PAUSE_SECONDS", 0.3)
     buses = [RedisSubscriptionBus(redis.url, timeout=1.0) for _ in range(2)]
     here, there = (shop(bus) for bus in buses)
     async with hearing(there, era) as (_, ears), connect(here, Era.RETRY) as changing:

@@ -360,7 +360,7 @@ async def test_another_version_of_the_tool(shop: Shop) -> None:
         await hopper.leg(
             "order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token, meta={"roundtrip/version": "2"}
         )
-    assert "ask for the version that it began with" in shop.explained(RejectionReason.OTHER_VERSION)
+    assert "name the version that it began with" in shop.explained(RejectionReason.OTHER_VERSION)
 
 
 async def test_a_token_of_a_later_format(shop: Shop, clock: Clock) -> None:

@@ -82,8 +82,8 @@ def no_card() -> str:
         ("sold_out", {"row": 3}, "in its body", "(ToolError: 'sold out')"),
         ("dawdle", {"row": 3}, "in its body", "(ToolTimedOut: 'timed out after 0.05s')"),
         ("charge", {"row": 3}, "in its step 'charge'", "PermissionError: 'no card' was raised"),
-        ("book", DECLINE, "", "the user declined or cancelled what it could not do without"),
-        ("book", [{"row": 0}] * 3, "", "answered invalidly as often as allowed"),
+        ("book", DECLINE, "", "the user declined or cancelled a question that it needs"),
+        ("book", [{"row": 0}] * 3, "", "got as many invalid answers as attempts= allows"),
     ],
 )
 async def test_failed_call_says_where_and_why(tmp_path: Path, tool: str, answer: Any, place: str, cause: str) -> None:
@@ -102,7 +102,7 @@ async def test_failed_call_says_where_and_why(tmp_path: Path, tool: str, answer:
     [
         ("book", {}, "seat", "to go on without the answer, take ElicitationResult[T]"),
         ("reserve", {}, "seat", "to go on without the answer, use ctx.ask_outcome"),
-        ("empty", {"hall": "2"}, "confirm:empty", "without a yes, confirm= lets nothing run"),
+        ("empty", {"hall": "2"}, "confirm:empty", "with confirm=, nothing runs unless the user accepts"),
     ],
 )
 async def test_declined_call_says_what_could_go_on(

@@ -187,7 +187,7 @@ def test_workers_that_were_not_met_are_counted() -> None:
     note = next(finding for finding in findings_of(observed) if finding.topic == "instances")
     assert (note.level, note.text) == (
         Level.NOTE,
-        "3 of 5 workers were met, and the others were not compared with them",
+        "3 of 5 workers were met; the others were not compared",
     )
     *_, (_, ((summary, _),)) = as_lines(observed, [])
     assert summary == "3 of 5 instances met: no problems"

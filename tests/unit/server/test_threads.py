@@ -71,7 +71,7 @@ async def test_function_exception_is_returned(run: RunInPool) -> None:
 async def test_pool_rejects_work_while_all_threads_are_lost(run: RunInPool, held: Held) -> None:
     pool = Pool(1)
     await leave(held, pool)
-    with pytest.raises(ThreadsExhausted, match="all 1 are held") as caught:
+    with pytest.raises(ThreadsExhausted, match="in all 1 threads") as caught:
         await run(lambda: 1, pool=pool)
     assert caught.value.threads == 1
     # Another pool has threads of its own.
@@ -253,6 +253,6 @@ async def test_owner_whose_share_is_abandoned_is_rejected_alone(held: Held) -> N
     for _ in range(2):
         held.started = 0
         await leave(held, pool)
-    with pytest.raises(ThreadsExhausted, match="all 2 are held"):
+    with pytest.raises(ThreadsExhausted, match="in all 2 threads"):
         await run_in_thread(lambda: 1, pool=pool)
     assert await run_in_thread(lambda: 1, pool=pool, owner="another") == 1

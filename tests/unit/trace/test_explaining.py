@@ -84,7 +84,7 @@ def test_forgotten_earlier_question_is_explained() -> None:
 
 def test_body_is_advised_to_name_its_former_key() -> None:
     text = told(again(Reason.RENAMED, before={"key": "size"}, build="2", former="size", by="body"))
-    assert "known as 'size', a name that the body has not asked for until then" in text
+    assert "known as 'size', a name that the body had not asked for before" in text
     assert "ctx.ask('format', ..., was=('size',)), unless the body still asks by that name" in text
     unnamed = told(again(Reason.RENAMED, before={"key": "size"}, key="unnamed-x-1", former="size", by="body"))
     assert unnamed.endswith("as in key='size'.")

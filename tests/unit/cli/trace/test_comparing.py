@@ -21,7 +21,7 @@ def test_equal_calls_of_two_files_differ_only_in_times(tmp_path: Path, capsys: p
     later = [line.model_copy(update={"at": line.at + 5000}) for line in retry_call()]
     other = write(tmp_path / "other.jsonl", later)
     assert main(["trace", "diff", f"{one}:{RETRY}", f"{other}:retry"]) == 0
-    assert capsys.readouterr().out.endswith("\nNo difference, but for times.\n")
+    assert capsys.readouterr().out.endswith("\nNo difference except in times.\n")
     assert main(["trace", "diff", RETRY, f"{other}:{RETRY}", str(one)]) == 0
 
 
