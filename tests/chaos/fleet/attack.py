@@ -1,6 +1,7 @@
 """Make many calls at once on a fleet whose instances die, and judge each call afterwards."""
 
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -129,12 +130,17 @@ async def _kill(plan: Plan, calls: _Calls, instances: Sequence[Instance], books:
 
 
 async def _inside_a_body(instances: Sequence[Instance], books: Any, calls: _Calls) -> Instance | None:
-    """Return an instance that is inside a body, or None."""
+    """Return a suspended instance that is inside a body, or None."""
     ends = time.monotonic() + _AIMS
     while time.monotonic() < ends and not calls.done:
         for instance in instances:
-            if instance.pid and await books.scard(f"{BODIES}:{instance.pid}"):
+            if instance.pid is None or not await books.scard(f"{BODIES}:{instance.pid}"):
+                continue
+            # On a busy machine the body may end before the kill, so look again when it cannot.
+            instance.signal(signal.SIGSTOP)
+            if await books.scard(f"{BODIES}:{instance.pid}"):
                 return instance
+            instance.signal(signal.SIGCONT)
         await anyio.sleep(0.002)
     return None
 

@@ -1,5 +1,6 @@
 """The processes of a fleet: each has a port for good, and is killed and started again."""
 
+import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -69,6 +70,11 @@ class Instance:
         process.join(WAIT)
         process.close()
         return pid or 0
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        if self.pid is not None:
+            os.kill(self.pid, number)
 
     async def stop(self) -> None:
         """Stop it after the requests that it has begun."""
