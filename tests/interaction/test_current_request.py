@@ -104,7 +104,7 @@ async def test_request_and_headers_exist_over_http_alone(era: Era) -> None:
     user = User(server, era=era)
     failed = await user.call("shows")
     assert failed.is_error
-    assert "came over HTTP, and this one did not" in failed.text
+    assert "needs a request over HTTP, and this one came over another transport" in failed.text
     assert (await user.call("headers")).text == "0"
 
     async with (
