@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from roundtrip.errors import InvalidSignature, NotSendable
+from roundtrip.questions.forms import explain
 from roundtrip.resolvers.signatures import arms_of
 from roundtrip.server.content import (
     CONTENT_TYPES,
@@ -200,7 +201,9 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
             content = as_blocks(value)
             structured = structure(value)
         except (SchemaMismatch, ValidationError) as error:
-            raise NotSendable(f"a result does not fit the tool's output schema: {error}") from error
+            # The message and the traceback are logged, and a result can hold a user's answers: leave the values out.
+            problem = error.summary if isinstance(error, SchemaMismatch) else explain(error)
+            raise NotSendable(f"a result does not fit the tool's output schema: {problem}") from None
         if structured is None:
             return CallToolResult(content=content)
         return CallToolResult(content=content, structured_content=structured)

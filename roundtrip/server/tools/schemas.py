@@ -85,11 +85,21 @@ _DEFINITION = re.compile(r"#/\$defs/([^/]+)")
 
 
 class SchemaMismatch(ValueError):
-    """A value that a schema does not allow. `place` is the place in the value, empty for its root."""
+    """A value that a schema does not allow.
 
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(f"{place}: {problem}" if place else problem)
+    Attributes:
+        place: The place in the value, empty for its root.
+        summary: The message without the value.
+    """
+
+    def __init__(self, place: str, problem: str, *, without_value: str | None = None) -> None:
+        super().__init__(_at(place, problem))
         self.place = place
+        self.summary = _at(place, problem if without_value is None else without_value)
+
+
+def _at(place: str, problem: str) -> str:
+    return f"{place}: {problem}" if place else problem
 
 
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
@@ -402,10 +412,16 @@ def _mismatch(error: "ValidationError | SchemaError") -> SchemaMismatch:
     arms = error.context or []
     if arms and all(arm.validator == "type" and not arm.path and isinstance(arm.validator_value, str) for arm in arms):
         # Replaces "not valid under any of the given schemas", which does not say what is expected.
-        problem = f"{shown} is not of type {', '.join(repr(arm.validator_value) for arm in arms)}"
+        rest = f" is not of type {', '.join(repr(arm.validator_value) for arm in arms)}"
+        problem, without_value = f"{shown}{rest}", f"the value{rest}"
     else:
         problem = error.message.replace(whole, shown)
-    return SchemaMismatch(_short(place.removeprefix("."), _SHOWN_TEXT), _short(problem, _SHOWN_TEXT))
+        without_value = error.message.replace(whole, "the value", 1)
+    return SchemaMismatch(
+        _short(place.removeprefix("."), _SHOWN_TEXT),
+        _short(problem, _SHOWN_TEXT),
+        without_value=_short(without_value, _SHOWN_TEXT),
+    )
 
 
 def _short(text: str, length: int) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import inspect
+import traceback
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -650,6 +651,15 @@ def test_a_result_s_meta_has_to_be_json_data() -> None:
 def test_model_serialized_against_its_schema_fails_the_call(annotation: Any, value: Any) -> None:
     with pytest.raises(NotSendable, match="does not fit the tool's output schema"):
         made(annotation).convert(value)
+
+
+@pytest.mark.parametrize("schema", [None, {"type": "object", "properties": {"a": {"type": "integer"}}}])
+def test_misfitting_result_is_described_without_its_value(schema: Any) -> None:
+    secret = "s3cret"
+    with pytest.raises(NotSendable) as caught:
+        made(dict[str, int], output_schema=schema).convert({"a": secret})
+    assert "integer" in str(caught.value)
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
 # Whole results.
