@@ -382,8 +382,8 @@ class LedgerUnavailable(BodyNotRun):
 
     def __init__(self, owner: str) -> None:
         super().__init__(
-            f"{owner} cannot be run now, because the ledger cannot tell if it has run before; send the same request "
-            "again later",
+            f"{owner} was not run: the server's ledger does not answer, so the server cannot know if this call has "
+            "already run; send the same request again later",
             owner=owner,
         )
 

@@ -159,7 +159,9 @@ class _Check:
         while True:
             played = await self._stage.leg(self._call, journal, answers)
             if played.unseen is not None:
-                self._note(f"{played.unseen} is hidden from the check, which calls without a principal")
+                self._note(
+                    f"{played.unseen} is hidden in this process, where no user is authenticated; it was checked anyway"
+                )
             if played.end is End.ASKS and not played.questions and not named:
                 # The empty round of a tool that runs exactly once: the next leg brings no answers.
                 named, journal, answers = True, played.journal, ()

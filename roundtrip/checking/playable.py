@@ -102,7 +102,7 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
     if any(answer.how == "lost" for answer in answers):
         raise NotReplayable("an answer of it was lost between two builds, so it cannot be played on one")
     if "live" in eras and any(not round_.answers for round_ in call.rounds):
-        raise NotReplayable("its client did not answer, and ended the call")
+        raise NotReplayable("its client left before it answered; choose a call that ran to its end")
     if len(eras) > 1:
         for round_ in call.rounds:
             refused = any(answer.action is not Action.ACCEPT for answer in round_.answers.values())

@@ -173,9 +173,10 @@ class Answering:
     def _announce(self, key: str | None, name: str) -> None:
         """Introduce a question that the person has to answer."""
         if not self._terminal.has_person:
+            in_order = "" if key is not None else " (in the live era each answer of the file is used once, in order)"
             raise CallFailed(
-                f"there is no answer to {name}; run the command at a terminal, or add an answer to the file of "
-                "--answers"
+                f"there is no answer to {name}{in_order}; run the command at a terminal, or add an answer to the file "
+                "of --answers"
             )
         self._terminal.say()
         self._terminal.say(f"The server asks{f' ({printable(key)})' if key is not None else ''}:", style="cyan")

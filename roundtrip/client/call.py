@@ -176,7 +176,11 @@ class _Caller:
     def _count(self, unit: str) -> None:
         self._asked += 1
         if self._asked > _MAX_ROUNDS:
-            raise CallFailed(f"the server asked for more than {_MAX_ROUNDS} {unit}", ExitCode.SERVER_ERROR)
+            raise CallFailed(
+                f"the call was given up after {_MAX_ROUNDS} {unit}; a page that its answer does not finish, or a "
+                "question that changes each time, is asked without end",
+                ExitCode.SERVER_ERROR,
+            )
 
     async def _hold(self, state: str) -> None:
         self._terminal.say()

@@ -159,6 +159,8 @@ class Body:
             BodyMistake: One of the names has no answer to a form.
         """
         self._enter(key)
+        if isinstance(of, str):
+            raise BodyMistake(f"ctx.review({key!r}, of=...) must be given a list of names, got text; write of=[{of!r}]")
         parts: dict[str, tuple[Form, Mapping[str, Any]]] = {}
         for name in of:
             if name in self._answers.guarded:
@@ -203,6 +205,11 @@ class Body:
             ValueNotStorable: The result has no JSON form.
         """
         self._enter(key)
+        if not callable(fn):
+            raise BodyMistake(
+                f"ctx.step({key!r}, ...) must be given a function, got {type(fn).__name__}; write "
+                f"ctx.step({key!r}, fn, *arguments), without calling fn"
+            )
         adapter = _adapter(hints_of(fn).get("return", Any))
         computed = self._answers.computed
         kept = computed.values.get(key)
@@ -252,6 +259,8 @@ class Body:
     def _enter(self, key: str) -> None:
         if not self.is_running:
             raise AskedTooLate(key)
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BodyMistake(f"the name of a question or step must be text, got {type(key).__name__}")
         if not key:
             raise BodyMistake("a question or step needs a name that is not empty")
         if key.startswith("~"):

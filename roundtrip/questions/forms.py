@@ -157,7 +157,9 @@ def _form_of_type(schema: Any) -> Form:
     except PydanticUserError as error:
         raise SchemaNotRenderable(f"form {name!r} has no JSON schema: {error.message}", field=None) from error
     if root.get("additionalProperties") and "properties" not in root:
-        raise SchemaNotRenderable(f"form {name!r} has no named fields, so there is nothing to show", field=None)
+        raise SchemaNotRenderable(
+            f"form {name!r} has no named fields; use a model, a dataclass or a TypedDict with named fields", field=None
+        )
     properties = {
         field: _FieldRenderer(name, field, _flatten(shape, definitions)).render()
         for field, shape in root.get("properties", {}).items()
@@ -257,8 +259,7 @@ class _FieldRenderer(NamedTuple):
         format = self.shape.get("format")
         if format == "password" or self.shape.get("writeOnly"):
             raise self._rejected(
-                " is a secret, and forms pass through the client and its model (S11); ask for secrets on a page of "
-                "your own"
+                " is a secret, and forms pass through the client and its model; ask for it on a page, with ElicitUrl"
             )
         if format in ("binary", "base64url"):
             raise self._rejected(" holds bytes, which users cannot type; ask for text, or use a page")

@@ -141,6 +141,8 @@ class Elicit(SdkElicit[Any], Generic[T]):
         otherwise: Any = NOTHING,
         volatile_ok: bool = False,
     ) -> None:
+        if not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"Elicit(message, schema) must begin with a text, got {type(message).__name__}")
         super().__init__(message, schema)
         if not _is_count(attempts):
             raise ValueError(f"Elicit(attempts=...) must be a whole number of at least 1, got {attempts!r}")

@@ -258,7 +258,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         Raises:
             QuestionDeclined: The user declined or cancelled one of them; let it pass to end the call.
         """
-        label = ", ".join(questions)
+        label = _label_of("ask_all", questions)
         body = self._running_body(label)
 
         def values(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
@@ -268,7 +268,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
     def ask_all_outcomes(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
         """Ask several questions in one round and yield their outcomes by name; of a sample and of roots the result."""
-        label = ", ".join(questions)
+        label = _label_of("ask_all_outcomes", questions)
         body = self._running_body(label)
 
         def results(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
@@ -437,6 +437,15 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         """Ask the client for its roots."""
         body = self._running_body(key or "list_roots")
         return cast("ListRootsResult", (await body.ask(key, ListRoots())).value)
+
+
+def _label_of(method: str, questions: Any) -> str:
+    if not isinstance(questions, Mapping):
+        raise BodyMistake(
+            f"ctx.{method}(...) must be given a mapping of names to questions, got {type(questions).__name__}; write "
+            f"ctx.{method}({{'size': Elicit('How many?', int)}})"
+        )
+    return ", ".join(map(str, cast("Mapping[Any, Any]", questions)))
 
 
 def _question(method: str, key: str, question: Any, schema: Any, options: Mapping[str, Any]) -> Marker:

@@ -191,10 +191,10 @@ def protect(
     found = _keys_of(environment) if keys is None else None
     if not name and audience is None:
         if keys is not None or found is not None:
-            given_as = "keys=" if found is None else f"keys, as those of the environment's {found.variable},"
+            given_as = "keys=" if found is None else f"keys from {found.variable}"
             raise ValueError(
-                f"{given_as} are shared between instances and perhaps services, so a token says which service it is "
-                'for: name the server, Server("bookshop", ...), or give audience='
+                f"a server with {given_as} must have a name, because each token names its service; write "
+                'Server("bookshop", ...), or give audience='
             )
         # The SDK requires an audience in every policy. Any text will do: this server's key never leaves the process.
         audience = _UNNAMED

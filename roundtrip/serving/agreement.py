@@ -64,8 +64,9 @@ def cautions(identity: Identity) -> list[str]:
         )
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         warnings.append(
-            f"tools demand to run once, and {identity.ledger} holds within this process only: after a restart, or on "
-            "another instance, they may run again. Give Server(ledger=...) a SqliteLedger or a RedisLedger"
+            f"tools with exactly_once are covered within this process only, by its {identity.ledger}: after a restart, "
+            "or on another instance, a call can run again. Give the server Server(ledger=SqliteLedger(PATH)) or "
+            "RedisLedger(URL)"
         )
     return warnings
 
@@ -80,8 +81,8 @@ def _alone(identity: Identity) -> str | None:
         return f"each worker would make a key of its own, and reject the calls of the others; {_GIVE_KEYS}"
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         return (
-            f"tools demand to run once, and {identity.ledger} holds within one process only: two workers would run "
-            "them twice. Give the server a ledger that all workers share, Server(ledger=SqliteLedger(PATH)) or "
+            f"tools with exactly_once need a ledger that all workers share, and {identity.ledger} covers one process: "
+            "two workers would run a call twice. Give the server Server(ledger=SqliteLedger(PATH)) or "
             "RedisLedger(URL), or serve with --workers 1"
         )
     return None

@@ -25,6 +25,12 @@ __all__ = [
 
 _ATTACHED = "__roundtrip_tool__"
 
+_HINT_NAMES = {
+    spelled: field.alias or name
+    for name, field in ToolAnnotations.model_fields.items()
+    for spelled in (name, field.alias or name)
+}
+
 _T = TypeVar("_T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
@@ -123,7 +129,13 @@ class ToolSpec(NamedTuple):
     def hints(self) -> ToolAnnotations | None:
         """Return the annotations, from a model or a dict with either spelling of the fields."""
         given = self.annotations
-        return ToolAnnotations.model_validate(given, by_name=True, by_alias=True) if isinstance(given, dict) else given
+        if not isinstance(given, dict):
+            return given
+        for name in given.keys() - _HINT_NAMES.keys():
+            # The SDK drops unknown names, so a misspelled hint would have no effect.
+            if near := get_close_matches(name, _HINT_NAMES, n=1, cutoff=0.8):
+                raise InvalidSignature(f"annotations= have no {name!r}; did you mean {_HINT_NAMES[near[0]]!r}?")
+        return ToolAnnotations.model_validate(given, by_name=True, by_alias=True)
 
     def listed_meta(self, versions: Iterable[str] = ()) -> dict[str, Any] | None:
         """Return the metadata as clients see it, with tags and versions where FastMCP's clients look for them."""

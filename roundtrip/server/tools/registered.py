@@ -107,9 +107,12 @@ def register(
         raise InvalidSignature(
             f"tool {name!r}: exactly_once must be True, False or 'when_possible', got {spec.exactly_once!r}"
         )
-    if spec.on_unknown is not None and (not spec.exactly_once or spec.on_unknown not in get_args(OnUnknown)):
+    if spec.on_unknown not in (None, *get_args(OnUnknown)):
+        raise InvalidSignature(f"tool {name!r}: on_unknown must be 'fail' or 'rerun', got {spec.on_unknown!r}")
+    if spec.on_unknown is not None and not spec.exactly_once:
         raise InvalidSignature(
-            f"tool {name!r}: on_unknown must be 'fail' or 'rerun', and needs exactly_once=True, got {spec.on_unknown!r}"
+            f"tool {name!r}: on_unknown must be given together with exactly_once=True; add exactly_once=True, or leave "
+            "on_unknown out"
         )
     _require_bound(fn, tool=name)
     signature = read_signature(fn, kind="tool", name=name, dependencies=_markers_of(spec.dependencies, tool=name))

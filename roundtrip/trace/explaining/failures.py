@@ -123,7 +123,7 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "give the dependency more time, or have it raise an error that names the cause",
         ),
         "DeclinedByUser": Advice(
-            "the user declined or cancelled a question that it needs",
+            "the user declined or cancelled a question that it needs an answer to",
             "nothing needs to be fixed; to go on without the answer, take ElicitationResult[T]",
         ),
         "ToolError": Advice(
@@ -138,6 +138,10 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
 )
 """The advice for each of roundtrip's errors that ends a leg, by its name."""
 
+_UNANSWERED: Final = Advice(
+    "the client closed the connection, or answered a question with a protocol error",
+    "nothing needs to be fixed on the server if the client meant to",
+)
 _DECLINED: Final = FAILURES["DeclinedByUser"]
 _PLACES: Final[Mapping[State | None, str]] = MappingProxyType(
     {
@@ -185,6 +189,8 @@ def explain_failure(serving: Serving, ended: EndedLine) -> str:
         cause = "its function returned an error" if ended.is_error else "nothing more was recorded"
         return f"{what}, because {cause}; its result is in `roundtrip trace show`."
     advice = _advice_on(error.type)
+    if error.type == "MCPError" and _state_before_end(serving) is State.AWAITING_INPUT:
+        advice = _UNANSWERED
     text = f": {quoted(error.text.value)}" if isinstance(error.text, Revealed) else ""
     if advice is not None:
         return f"{what}, because {advice.cause} ({error.type}{text}); {advice.cure}."

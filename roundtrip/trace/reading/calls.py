@@ -322,7 +322,8 @@ class TracedCall:
                 again = self.is_asked_again(round_, question)
                 row(question.key)[place] = Mark.ASKED_AGAIN if again else Mark.ASKED
             for key in round_.asked.reused:
-                row(key)[place] = Mark.REUSED
+                # A body that a review repeats can reuse an answer first, and then ask for it again.
+                row(key)[place] = row(key)[place] or Mark.REUSED
         for question in self.pending:
             row(question.key)[-2] = Mark.PENDING
         for key in self.ended.reused if self.ended is not None else ():

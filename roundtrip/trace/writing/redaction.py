@@ -43,7 +43,7 @@ def read_reveal(reveal: Reveal) -> frozenset[Revealable]:
     unknown = chosen - set(REVEALABLE)
     if unknown:
         raise ValueError(
-            f"reveal= must be 'all' or some of {', '.join(REVEALABLE)}, got {', '.join(sorted(map(str, unknown)))}"
+            f"reveal= must be 'all' or some of {', '.join(REVEALABLE)}, got {', '.join(sorted(map(repr, unknown)))}"
         )
     return frozenset(name for name in REVEALABLE if name in chosen)
 

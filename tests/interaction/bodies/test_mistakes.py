@@ -194,6 +194,35 @@ async def test_an_empty_name_is_rejected(era: Era) -> None:
     assert "needs a name that is not empty" in (await User(shop(body), era=era).call("order")).text
 
 
+async def _ask_in_a_list(ctx: Context[Any, Any]) -> str:
+    return str(await ctx.ask_all(["left", LEFT]))  # type: ignore[arg-type]
+
+
+async def _name_by_a_number(ctx: Context[Any, Any]) -> str:
+    return str(await ctx.ask(5, LEFT))  # type: ignore[call-overload]
+
+
+async def _step_of_a_value(ctx: Context[Any, Any]) -> str:
+    return str(await ctx.step("price", 5))  # type: ignore[arg-type]
+
+
+async def _review_of_a_text(ctx: Context[Any, Any]) -> str:
+    return str(await ctx.review("check", "Right?", of="left"))
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (_ask_in_a_list, "ctx.ask_all(...) must be given a mapping of names to questions, got list; write"),
+        (_name_by_a_number, "the name of a question or step must be text, got int"),
+        (_step_of_a_value, "ctx.step('price', ...) must be given a function, got int; write"),
+        (_review_of_a_text, "ctx.review('check', of=...) must be given a list of names, got text; write of=['left']"),
+    ],
+)
+async def test_argument_of_another_type_is_named(era: Era, body: Any, told: str) -> None:
+    assert told in (await User(shop(body), era=era, allow_error=True).call("order")).text
+
+
 async def test_concurrent_unnamed_questions_error_asks_for_keys(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         async def put() -> None:

@@ -49,7 +49,7 @@ async def filled(shop: Shop, *, principal: str | None = None) -> None:
             await legs.leg("print_out", {"what": "x"})
             await legs.leg("print_out", {"what": "x"}, state=legs.token)
 
-    with pytest.raises(MCPError, match="cannot be run now"):
+    with pytest.raises(MCPError, match="was not run"):
         await make_calls()
 
 
@@ -69,7 +69,7 @@ async def test_one_caller_cannot_use_the_share_of_others() -> None:
         legs = LegByLeg(shop, principal=principal)
         await legs.leg(tool, TEA)
         if principal == "mallory":
-            with pytest.raises(MCPError, match="cannot be run now"):
+            with pytest.raises(MCPError, match="was not run"):
                 await legs.leg(tool, TEA, answers=given, state=legs.token)
         else:
             await legs.leg(tool, TEA, answers=given, state=legs.token)

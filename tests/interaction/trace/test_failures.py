@@ -82,7 +82,7 @@ def no_card() -> str:
         ("sold_out", {"row": 3}, "in its body", "(ToolError: 'sold out')"),
         ("dawdle", {"row": 3}, "in its body", "(ToolTimedOut: 'timed out after 0.05s')"),
         ("charge", {"row": 3}, "in its step 'charge'", "PermissionError: 'no card' was raised"),
-        ("book", DECLINE, "", "the user declined or cancelled a question that it needs"),
+        ("book", DECLINE, "", "the user declined or cancelled a question that it needs an answer to"),
         ("book", [{"row": 0}] * 3, "", "got as many invalid answers as attempts= allows"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from roundtrip import InvalidSignature, Server
 from roundtrip.server.tools.descriptions import describe
 
 
@@ -304,3 +305,10 @@ def test_the_parser_is_imported_only_for_a_docstring_with_sections() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.splitlines() == ["False", "{'a': 'An entry.'}"]
+
+
+def test_misspelled_hint_is_named_with_its_spelling() -> None:
+    def look() -> None: ...
+
+    with pytest.raises(InvalidSignature, match="no 'readonlyHint'; did you mean 'readOnlyHint'"):
+        Server("shop").add_tool(look, annotations={"readonlyHint": True})

@@ -131,6 +131,17 @@ def test_first_question_of_another_build_counts_as_asked() -> None:
     }
 
 
+def test_answer_that_is_reused_and_then_revised_counts_as_asked_again() -> None:
+    lines = [
+        began(),
+        asked(1, question("size")),
+        began(10, leg=2, round=1),
+        asked(11, question("size", Reason.REVISED), leg=2, round=2, reused=["size"]),
+    ]
+    assert call_of(*lines).marks()["size"][0] is Mark.ASKED
+    assert call_of(*lines, began(20, leg=3, round=2)).marks()["size"][1] is Mark.ASKED_AGAIN
+
+
 def test_call_known_by_rejections_only_is_rejected() -> None:
     traced = join([rejected(call="lost"), rejected()])
     assert traced.calls["lost"].state is State.REJECTED

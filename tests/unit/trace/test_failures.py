@@ -74,6 +74,12 @@ def test_failure_of_roundtrips_own_says_the_cure() -> None:
     assert "raise timeout=" in text
 
 
+def test_client_that_left_a_live_question_is_named_as_the_cause() -> None:
+    moves: list[Any] = [["resolve", "resolving", 0.1], ["ask", "awaiting_input", 0.2], ["fail", "failed", 2]]
+    text = told(*failed("MCPError", text="Connection closed", moves=moves))
+    assert "the client closed the connection, or answered a question with a protocol error" in text
+
+
 def test_declined_question_says_how_to_go_on_without_it() -> None:
     lines = failed()[:-1]
     rejection = "Question 'pay' was not answered: elicitation was decline"

@@ -94,5 +94,5 @@ def test_all_can_be_said_in_several_ways(given: Any) -> None:
 
 
 def test_an_unknown_kind_is_rejected_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"some of arguments, answers, .*, got secrets"):
+    with pytest.raises(ValueError, match=r"some of arguments, answers, .*, got 'secrets'"):
         read_reveal(["answers", "secrets"])  # type: ignore[list-item]
