@@ -32,8 +32,8 @@
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
     │   ├── ChannelMissing        its connection cannot carry a question
-    │   ├── ConnectionLost        it left before it answered, or the process is stopping
-    │   └── UrlRequired           it can only be given the page, and has to call again
+    │   ├── ConnectionLost        it disconnected before it answered, or the process is stopping
+    │   └── UrlRequired           it can only open the page, and must call again
     ├── TokenTooLarge        the call remembers more than a token may hold
     ├── ValueNotStorable     a value that must travel in the token is not JSON
     └── NotSendable          a tool's return value does not fit a result
@@ -341,7 +341,7 @@ class BodyNotRun(RoundtripError):
 
 
 class OutcomeUnknown(BodyNotRun):
-    """The body began, and its holder is gone: it may or may not have had its effect."""
+    """The body began, and its outcome was never recorded: it may or may not have had its effect."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(

@@ -61,7 +61,7 @@ def _mark_options(item: pytest.Function) -> dict[str, Any] | None:
     options: dict[str, Any] = {}
     for mark in reversed(marks):
         if len(mark.args) > 1:
-            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roundtrip takes everything but the eras by keyword")
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roundtrip takes only the eras by position")
         if mark.args:
             options["eras"] = mark.args[0]
         options.update(mark.kwargs)
@@ -85,15 +85,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     return returned
 
 
-# Every test has this fixture: only fixtures of a test can be parametrized.
+# For every test: pytest can parametrize only fixtures that the test uses.
 @pytest.fixture(autouse=True)
 def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults | None]":
     """Set the defaults of the test's users: their era, their network and their transport."""
     choice: UserDefaults | None = getattr(request, "param", None)
     if choice is None and request.node.get_closest_marker("roundtrip") is not None:
         pytest.fail(
-            "@pytest.mark.roundtrip has no effect here: on a method of unittest's TestCase, or added when tests "
-            "had been collected (by an item's add_marker, or marks= of pytest.param)",
+            "@pytest.mark.roundtrip has no effect here: it cannot mark a method of unittest.TestCase, and cannot be "
+            "added after collection (by an item's add_marker, or by marks= of pytest.param)",
             pytrace=False,
         )
     if choice is None and _RECORDING_FIXTURES.isdisjoint(request.fixturenames):
@@ -108,13 +108,13 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults 
 
 @pytest.fixture
 def roundtrip_era(roundtrip_choice: "UserDefaults") -> "Era":
-    """Returns the era of the test and its users. A test that takes it runs in both eras."""
+    """Return the era of the test and its users. A test that takes it runs in both eras."""
     return roundtrip_choice.era
 
 
 @pytest.fixture
 def clock() -> "Generator[Clock]":
-    """Stops the clock of this process until the test moves it: `clock.advance(seconds=601)`."""
+    """Stop the clock of this process until the test moves it: `clock.advance(seconds=601)`."""
     from roundtrip.testing.clocks import Clock
 
     with Clock().set() as clock:
@@ -123,7 +123,7 @@ def clock() -> "Generator[Clock]":
 
 @pytest.fixture
 def overrides() -> "Generator[Override]":
-    """Replaces resolvers, dependencies and gates for this test: `overrides(server, {fetch_price: lambda: 10})`."""
+    """Replace resolvers, dependencies or visibility gates in a test: `overrides(server, {fetch_price: lambda: 10})`."""
     from roundtrip.testing.chosen import overriding
 
     with overriding() as override:
@@ -132,7 +132,7 @@ def overrides() -> "Generator[Override]":
 
 @pytest.fixture
 def trace(roundtrip_choice: "UserDefaults | None") -> "Traces":
-    """Records the calls of the test's users on roundtrip's servers in this process, as `Server(trace=...)` would."""
+    """Record the calls that the test's users make to servers in this process, as `Server(trace=...)` would."""
     if roundtrip_choice is None or roundtrip_choice.recorder is None:
         pytest.fail("`trace` was requested too late: make it an argument of the test, or of a fixture of it")
     from roundtrip.testing.chosen import Traces
@@ -142,16 +142,16 @@ def trace(roundtrip_choice: "UserDefaults | None") -> "Traces":
 
 @pytest.fixture
 def call_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
-    """Compares a call with a readable text in `__snapshots__`: `assert call == call_snapshot`.
+    """Compare a call with a readable text in `__snapshots__`: `assert call == call_snapshot`.
 
-    `pytest --snapshot-update` writes it. `call_snapshot.redacting("card")` leaves out the values of fields.
+    `pytest --snapshot-update` writes it. `call_snapshot.redacting("card")` redacts the values of fields.
     """
     return _snapshot(request, "call")
 
 
 @pytest.fixture
 def wire_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
-    """Compares every JSON-RPC message of a call, as `call_snapshot`. The test's users record them, over HTTP."""
+    """Compare every JSON-RPC message of a call, as `call_snapshot`. The test's users record them, over HTTP."""
     return _snapshot(request, "wire")
 
 
@@ -165,7 +165,7 @@ def _snapshot(request: pytest.FixtureRequest, kind: str) -> "CallSnapshot":
     except pytest.FixtureLookupError:
         pytest.fail(f"{request.fixturename} needs syrupy's plugin, and pytest was run without it", pytrace=False)
     if not isinstance(snapshot, SnapshotAssertion):
-        pytest.fail("the fixture `snapshot` is not syrupy's: another plugin has one of that name", pytrace=False)
+        pytest.fail("the fixture `snapshot` is not syrupy's; another plugin or conftest.py defines it", pytrace=False)
     from roundtrip.testing.snapshots.extension import CallSnapshot, CallSnapshotExtension, WireSnapshotExtension
 
     return CallSnapshot.like(snapshot, WireSnapshotExtension if kind == "wire" else CallSnapshotExtension)

@@ -1,4 +1,4 @@
-"""Check recorded calls against the present code of a server.
+"""Check recorded calls against the current code of a server.
 
 During a deploy a call may be at any of its rounds, so each round is a check of its own. The new code receives the
 journal that the old code wrote, with answers pinned to their recorded wording, and the answers that came next. The
@@ -240,7 +240,7 @@ class _Check:
             self._checked.notes.append(text)
 
     def _recorded(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
-        """Return the record of a question that comes back, under any of its names."""
+        """Return the record of a question that is asked again, under any of its names."""
         former = (waiting.former,) if waiting.former is not None else ()
         names = (*self._stage.names_of(self._call, waiting.key), *former)
         return next((recorded[name] for name in names if name in recorded), None)
@@ -263,7 +263,7 @@ class _Check:
             end=self._now + _MAX_AGE_SECONDS,
             leg=round_.leg,
             round=round_.number,
-            # Never the name of the present build, which did not ask.
+            # Never the name of the current build, which did not ask.
             build=f"{self._call.build}, recorded",
             version=self._call.version,
             entries={

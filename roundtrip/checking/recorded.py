@@ -1,4 +1,4 @@
-"""Recorded calls, ready to be played: the questions and answers of each round, and the end."""
+"""Recorded calls for replay: the questions and answers of each round, and the end."""
 
 import json
 from collections.abc import Mapping
@@ -66,12 +66,12 @@ class SeenQuestion:
     """The text; of a sample, its parameters."""
     form: Mapping[str, Any] | None = None
     filled: Mapping[str, Any] | None = None
-    """The valid fields of the last answer, shown as defaults; only of calls that are read as a whole."""
+    """The valid fields of the last answer, shown as defaults; only in calls read with `whole=True`."""
     url: str | None = None
     reason: Reason = Reason.NEW
     attempt: int = 1
     complaint: str | None = None
-    """The error in the last answer; only of calls that are read as a whole."""
+    """The error in the last answer; only in calls read with `whole=True`."""
 
     @property
     def digests(self) -> tuple[bytes, bytes]:
@@ -95,7 +95,7 @@ class SeenQuestion:
 
     @classmethod
     def of(cls, waiting: PendingQuestion) -> "SeenQuestion":
-        """Describe a question that the present code asks."""
+        """Describe a question that the current code asks."""
         key, reason, question = waiting.key, waiting.reason, waiting.question
         match question:
             case FormQuestion():
@@ -128,12 +128,12 @@ class RecordedRound:
     by: Literal["resolvers", "body", "author"]
     questions: Mapping[str, SeenQuestion]
     computed: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The values that the server had fixed by then, if recorded."""
+    """The values of steps and `once=True` that were fixed before this round, if recorded."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
 
 
 class RoundEnding(Enum):
-    """The way that a call went on after its last round."""
+    """The end of a call after its last round."""
 
     BODY = "body"
     DECLINED = "declined"
@@ -196,7 +196,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
     """
     began = call.began
     if began is None or (call.servings and call.servings[0].leg != 1):
-        raise NotReplayable("its beginning is not in these transcripts; name the older files too")
+        raise NotReplayable("its beginning is not in these transcripts; pass the older files too")
     if began.within is not None or began.era == "direct":
         raise NotReplayable("the server itself called it, from another call")
     if began.arguments is None:
@@ -219,7 +219,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
 
 
 def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
-    """Return the serving of each leg that the client went on with."""
+    """Return one serving for each leg: the one whose result the client used."""
     chain = call.chain
     legs = {serving.leg for serving in chain}
     missing = max(legs) - len(legs)
@@ -227,15 +227,15 @@ def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
         # A corrupt number may claim more legs than there can be.
         named = islice((leg for leg in count(1) if leg not in legs), min(missing, _MAX_NAMED_LEGS))
         told = ", ".join(map(str, named)) + (", ..." if missing > _MAX_NAMED_LEGS else "")
-        raise NotReplayable(f"leg {told} of it is not in these transcripts; name the files of all instances")
+        raise NotReplayable(f"leg {told} of it is not in these transcripts; pass the files of all instances")
     if chain[-1].is_recall:
         last = chain[-1].leg
         if whole:
             raise NotReplayable(
                 f"leg {last} of it was answered by the ledger, and the serving that ran its body is not in these "
-                "transcripts; name the files of all instances"
+                "transcripts; pass the files of all instances"
             )
-        # The answers before this leg are checked; the effect of its own is unknown.
+        # Check only the answers before this leg, as the effect of its own answers is unknown.
         return chain[:-1]
     return chain
 
@@ -253,7 +253,7 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
             written = line.token.computed if line.token is not None else {}
             computed |= {key: kept.value for key, kept in written.items() if isinstance(kept, Revealed)}
             if not whole and not line.questions and line.by == "resolvers":
-                # It gave the call its name in the ledger, and asked nothing.
+                # This round asked nothing: it only gave the call an id for the ledger.
                 continue
             known = whole or line.by == "resolvers"
             questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}

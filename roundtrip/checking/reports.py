@@ -69,7 +69,7 @@ class Divergence:
 
     @property
     def gist(self) -> tuple[object, ...]:
-        """Return the parts that are the same if it shows on several legs."""
+        """Return the parts that are equal if several legs show the same divergence."""
         expected, actual = self.expected.keys, self.actual.keys
         return expected - actual, actual - expected, "" if actual else self.actual.text
 
@@ -122,7 +122,7 @@ _WORDS: Final = {Verdict.COMPATIBLE: "compatible", Verdict.ASKS_AGAIN: "asking a
 
 
 def as_text(checked: Checked) -> str:
-    """Return the report on one call: its verdict, and the recorded next to the present questions."""
+    """Return the report on one call: its verdict, and the recorded questions next to the current ones."""
     head = f"{printable(checked.call)}  {printable(checked.name)}: {checked.headline}"
     if checked.not_replayed is not None:
         return f"{head}: {printable(checked.not_replayed)}"

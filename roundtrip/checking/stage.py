@@ -64,7 +64,7 @@ class Stage:
             with anyio.fail_after(self._seconds):
                 result = await self._send(client.session, call, responses)
         except TimeoutError:
-            return Rehearsed(End.FAILED, reason=f"it was not done within {self._seconds:g} s (see --timeout)")
+            return Rehearsed(End.FAILED, reason=f"the leg took longer than {self._seconds:g} s (see --timeout)")
         except MCPError as error:
             reason = error.error.message
         else:
@@ -72,10 +72,10 @@ class Stage:
                 reason = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
         leg = self._rehearsal.rehearsed
         if leg.called is not None:
-            raise NotReplayable(f"{leg.called} is called while its parameters are filled, and a check runs no bodies")
+            raise NotReplayable(f"a resolver or dependency calls {leg.called}, and a check runs no bodies")
         if not leg.reason:
             is_silent = leg.end is End.UNREACHED and not reason
-            leg.reason = "a middleware, or other code in front of its function, answers" if is_silent else reason
+            leg.reason = "middleware, or other code before its function, returned a result" if is_silent else reason
         return leg
 
     async def _send(self, session: ClientSession, call: RecordedCall, responses: dict[str, InputResponse]) -> BaseModel:
@@ -91,9 +91,9 @@ class Stage:
             leg = replace(leg, name=uri)
             is_served = is_served and next(iter(self._server.resources_for(uri)), None) == call.name
         if not is_served:
-            # A function without legs could not be stopped in front of its body.
+            # Without legs, the check could not stop before the body.
             name = "prompt" if kind == "prompt" else "resource template"
-            raise MCPError(code=0, message=f"there is no {name} of that name that asks")
+            raise MCPError(code=0, message=f"no {name} with this name can ask")
         return await send(session, leg)
 
     async def _client(self, kinds: frozenset[Kind]) -> Client:

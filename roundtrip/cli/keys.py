@@ -40,7 +40,7 @@ rotation:
   An instance reads the file when it starts; `roundtrip serve` with several workers also on SIGHUP.
 
 exit codes:
-  0  done        2  not done; standard error tells why"""
+  0  done        2  not done; standard error has the reason"""
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def _configure(parser: ArgumentParser) -> None:
         "signed, so it is not dropped; default: %(default)g",
     )
     rotate.add_argument(
-        "--step", type=int, choices=(1, 2, 3), help="take no other step than this; for scripts, which may run twice"
+        "--step", type=int, choices=(1, 2, 3), help="fail if the next step is another; for scripts that may run twice"
     )
     rotate.add_argument("--force", action="store_true", help="drop the old key anyway; such calls are lost")
     show = actions.add_parser("show", help="list the keys", description="List the keys without revealing them.")
@@ -120,7 +120,7 @@ def _alone_with(path: Path) -> Generator[None]:
 
 def _new(arguments: Namespace) -> int:
     if arguments.print == (arguments.file is not None):
-        raise CommandFailed("name a FILE to write a key to, or say --print")
+        raise CommandFailed("pass a FILE to write a key to, or --print")
     key = _new_key()
     if arguments.print:
         print(key)
@@ -144,7 +144,7 @@ def _rotated(keys: KeyFile, *, max_age: float, force: bool) -> KeyFile:
     left = (other.since + timedelta(seconds=max_age) - now).total_seconds()
     if left > 0 and not force:
         raise CommandFailed(
-            f"it is too early to drop the old key: calls may bring tokens that it signed for another {left:.0f} s. "
+            f"it is too early to drop the old key: for another {left:.0f} s, calls may bring tokens that it signed. "
             "Wait, or pass --max-age if calls do not live so long, or --force to lose them"
         )
     return KeyFile(signs)

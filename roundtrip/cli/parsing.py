@@ -66,7 +66,7 @@ def add_header(parser: ArgumentParser) -> None:
 def add_call(parser: ArgumentParser) -> None:
     """Add the argument for a call's id."""
     parser.add_argument(
-        "call", metavar="ID", help="a call, the beginning of its name that no other call has, or `last` for the newest"
+        "call", metavar="ID", help="the id of a call, the unique start of an id, or `last` for the newest"
     )
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _DESCRIPTION: Final = """\
-Serve a server over Streamable HTTP, with one process or several. Several processes share a port and the calls, so they
-have to share a key (ROUNDTRIP_KEYS, ROUNDTRIP_KEY_FILE; see `roundtrip keys`), and a ledger if tools run exactly once:
+Serve a server over Streamable HTTP, with one process or several. Several processes share one port, so they
+must share a key (ROUNDTRIP_KEYS, ROUNDTRIP_KEY_FILE; see `roundtrip keys`), and a ledger if tools run exactly once:
 otherwise they do not start."""
 
 _EPILOG: Final = """\
@@ -36,7 +36,7 @@ settings:
 
 health:
   /health/live   200 as soon as the process serves
-  /health/ready  200 if it may be sent requests; 503 while it starts or stops, or while tools that run exactly once
+  /health/ready  200 if it accepts requests; 503 while it starts or stops, or while tools that run exactly once
                  cannot reach the ledger
 
 signals:
@@ -53,25 +53,25 @@ _FLAGS: Final = {
     "--host HOST": "the address to listen on; default: 127.0.0.1",
     "--port N": "the port to listen on, 0 for one that is free; default: 8000",
     "--workers N": "processes that serve; default: 1",
-    "--path PATH": "where MCP is served; default: /mcp",
+    "--path PATH": "the path of the MCP endpoint; default: /mcp",
     "--sessions": "keep sessions for clients on 2025-11-25 and before, which can then be asked; one worker only; "
     "default: yes with one worker, no with several",
     "--json-response WHEN": "auto, always or never; see below; default: auto",
-    "--allowed-host NAME ...": "a name that requests may come in with (Host, and Origin), besides this machine's own "
-    "where the host is a loopback address; may be repeated; '*' for any; default: those, and elsewhere any, with a "
-    "warning",
-    "--allowed-origin ORIGIN ...": "an origin that pages in browsers may call from, such as https://app.example.com; "
-    "may be repeated; once there is one, the origins of all pages are checked, whatever hosts are allowed; '*' for any",
+    "--allowed-host NAME ...": "accept requests to this name (Host), and from its pages (Origin); may be repeated; "
+    "'*' for any; loopback names are always accepted on a loopback address; default: any name on other addresses, "
+    "with a warning",
+    "--allowed-origin ORIGIN ...": "accept requests from pages of this origin, such as https://app.example.com; may be "
+    "repeated; '*' for any; with this flag every Origin is checked, even with --allowed-host '*'",
     "--show-errors": "send clients the texts of uncaught exceptions, unless the server decides itself "
     "(mask_error_details=); default: no",
-    "--limit-connections N": "connections at a time, of each worker; beyond them those that wait are closed, or "
-    "requests turned away, except for those of health; default: 1000, or as many as open files allow",
-    "--max-body BYTES": "how large a request may be; default: 4194304",
-    "--timeout-request SECONDS": "how long a client may take to send a request, to its last byte; default: 30",
-    "--drain SECONDS": "how long to serve on after SIGTERM while not ready; default: 1",
-    "--timeout-graceful-shutdown SECONDS": "how long running requests may take to finish after that; default: 30",
-    "--timeout-keep-alive SECONDS": "how long an idle connection is kept open; default: 75",
-    "--timeout-start SECONDS": "how long a worker may take to start; default: 60",
+    "--limit-connections N": "connections of each worker at a time; beyond it, a new one closes an idle one, or gets "
+    "503 if none is idle, except for health checks; default: 1000, or as many as open files allow",
+    "--max-body BYTES": "the size limit of a request; default: 4194304",
+    "--timeout-request SECONDS": "the time limit for a client to send a whole request; default: 30",
+    "--drain SECONDS": "the time to go on serving after SIGTERM while not ready; default: 1",
+    "--timeout-graceful-shutdown SECONDS": "the time limit for running requests to finish after that; default: 30",
+    "--timeout-keep-alive SECONDS": "the time that an idle connection stays open; default: 75",
+    "--timeout-start SECONDS": "the time limit for a worker to start; default: 60",
     "--access-log": "log every request; default: no",
     "--log-level LEVEL": "debug, info, warning or error; default: info",
 }
@@ -98,7 +98,7 @@ def _run(arguments: Namespace) -> int:
     except BadSettings as error:
         raise CommandFailed(str(error)) from error
     if hasattr(signal, "SIGHUP"):
-        # Ignore SIGHUP while starting, which it would end.
+        # Ignore SIGHUP while starting, as it would end the process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if settings.sessions and settings.workers > 1:
         raise CommandFailed(
@@ -150,7 +150,7 @@ def _serve(target: str, settings: "ServeSettings") -> int:
     from roundtrip.serving.supervisor import Supervisor, WorkerFailed
 
     if not hasattr(os, "fork"):
-        raise CommandFailed("several workers need a system with descriptors that processes inherit; use --workers 1")
+        raise CommandFailed("several workers need os.fork, which this system lacks; use --workers 1")
     set_up_logging(settings)
     listening = _listen(settings)
     command = [sys.executable, "-m", "roundtrip.cli.serve", target, settings.model_dump_json()]

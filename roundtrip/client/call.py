@@ -71,7 +71,7 @@ class Called:
 
     result: CallToolResult
     declined: bool
-    """True if a question was declined or canceled."""
+    """True if a question was declined or cancelled."""
 
     @property
     def ending(self) -> ExitCode:
@@ -85,13 +85,13 @@ async def carry_out(plan: CallPlan, terminal: Terminal) -> list[Tool] | Called:
     """List the tools, or call one.
 
     Raises:
-        CallFailed: The call brought no result.
+        CallFailed: The call has no result.
     """
     return await _Caller(plan, terminal).carry_out()
 
 
 class _Caller:
-    """Carries out one plan, on an event loop."""
+    """Run of one plan."""
 
     def __init__(self, plan: CallPlan, terminal: Terminal) -> None:
         self._plan = plan
@@ -99,7 +99,7 @@ class _Caller:
         self._answering = Answering(terminal, plan.answers, plan.roots)
         self._patience = _Patience(plan.timeout)
         self._failure: CallFailed | None = None
-        """The failure of a callback, which would otherwise be an error response to the server."""
+        """The failure of a callback, which would become an error response to the server if it were raised there."""
         self._asked = 0
         self._began = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
@@ -152,8 +152,8 @@ class _Caller:
                 response = await self._answering.answer(request, key=key)
                 if isinstance(response, ErrorData):
                     raise CallFailed(
-                        f"the question {key!r} was declined; a question of this kind has no answer that says so, and "
-                        "the call is given up",
+                        f"the question {key!r} was declined; a client cannot report that for this kind of question, so "
+                        "the call ends here",
                         ExitCode.DECLINED,
                     )
                 responses[key] = response
@@ -165,10 +165,10 @@ class _Caller:
             with self._patience.paused():
                 if self._plan.step:
                     kind = kind_of_question(request)
-                    await self._hold(f"Question {self._asked} ({kind}); the request is held open meanwhile")
+                    await self._hold(f"Question {self._asked} ({kind}); the request stays open meanwhile")
                 return await self._answering.answer(request)
         except CallFailed as failure:
-            # Raised here it would only be an error response to the server. End the call instead.
+            # Raised here, it would become an error response to the server. End the call instead.
             self._failure = self._failure or failure
             self._patience.end()
             return DECLINED
@@ -204,7 +204,7 @@ class _Caller:
             self._terminal.say("(the server sent something that is not MCP; it is ignored)", style="yellow")
 
     def _failed(self, error: Exception) -> CallFailed:
-        """Describe an error to the person, with the exit code that it means."""
+        """Describe an error for the user, with its exit code."""
         status = f" (HTTP status {self._plan.target.status})" if self._plan.target.status is not None else ""
         if self._plan.target.status in (401, 403):
             status = f"{status[:-1]}; give credentials with --header)"
@@ -228,7 +228,7 @@ class _Caller:
 
 
 class _Patience:
-    """A time limit on the server that does not count the time that a person takes."""
+    """Time limit on the server. The time that the user takes to answer does not count."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = math.inf if seconds is None else seconds
@@ -286,5 +286,5 @@ def _in_short(error: Exception) -> str:
 
 
 def _is_clients(error: MCPError) -> bool:
-    """Return True for an error that the SDK's client made itself, and no server sent."""
+    """Return True for an error that the SDK's client made itself, rather than the server."""
     return error.error.data is None and error.error.message.startswith(_LOST)

@@ -35,7 +35,7 @@ _ENDS_NO_CALL: Final = (QuestionDeclined, CannotAsk, AnswerRejected, CallTakenOv
 """Errors of a body's questions: the call can still go on, with another answer, another client or later."""
 _DIGEST_BYTES: Final = 16
 _LAST_WORDS_SECONDS: Final = 15.0
-"""Time for reporting the outcome of a call, which no cancellation cuts short."""
+"""Time to record the outcome of a call, shielded from cancellation."""
 
 
 class Recalled(NamedTuple):
@@ -103,7 +103,7 @@ def answers_digest(journal: Journal, responses: Mapping[str, InputResponse | Non
     brought = {
         key: response.model_dump(mode="json", by_alias=True, exclude_none=True) if response is not None else None
         for key, response in (responses or {}).items()
-        # Only the author of a question that was asked by hand knows its names.
+        # The names of questions that a tool asks by hand are unknown here, so keep all.
         if key in journal.asked or journal.authored is not None
     }
     text = json.dumps([journal.leg, given, brought], sort_keys=True, separators=(",", ":"))

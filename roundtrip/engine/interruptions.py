@@ -43,9 +43,9 @@ _ENDINGS: Final = (QuestionDeclined, Revision, Suspension)
 
 
 def verdict_on(raised: BaseException) -> BaseException:
-    """Return the exception that decides how a leg ends, as task groups wrap several in one.
+    """Return the exception that ends a leg, of the several that a group may hold.
 
-    A crash wins over a decline, a decline over a revision, and that over a suspension: its questions need no answer.
+    A crash wins over a decline, a decline over a revision, and a revision over a suspension.
     """
     if isinstance(raised, _ENDINGS):
         return raised
@@ -70,15 +70,15 @@ def _leaves(raised: BaseException) -> Iterator[BaseException]:
 
 @contextmanager
 def cancellations_restored() -> Generator[None]:
-    """Take back the cancellation that a failing `asyncio.TaskGroup` requests of its own task, and on 3.11 forgets.
+    """Undo the cancellation that a failing `asyncio.TaskGroup` requests of its own task. Python 3.11 does not.
 
-    In memory that may be the client's task, which would be cancelled later. A group requests once, so other requests
-    are genuine and stay. All of them stay while a scope around the leg is cancelled.
+    In memory, the task may be the client's, and would be cancelled later. Only one request is undone, as a group makes
+    only one: others come from outside. None is undone while a scope around the leg is cancelled.
     """
     try:
         task = asyncio.current_task()
     except RuntimeError:
-        # Another event loop than asyncio's, which has no such groups.
+        # Not an event loop of asyncio, so there are no such groups.
         task = None
     before = task.cancelling() if task is not None else 0
     try:

@@ -187,7 +187,7 @@ def innermost_scope() -> object:
 
 
 def _is_still_cancelled(requests: int) -> bool:
-    """Return True if a cancellation did not come from the dependency just exited, which takes back its own.
+    """Return True if a cancellation did not come from the dependency just exited, which undoes its own.
 
     `requests` is the number of cancellation requests before.
     """

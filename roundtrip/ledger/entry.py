@@ -1,4 +1,4 @@
-"""Provide the operations of the contract on entries in Python, without storage and clock.
+"""Implement the ledger's contract on entries in Python, without storage and clock.
 
 `MemoryLedger` and `SqliteLedger` keep such entries. `RedisLedger` does the same in Lua.
 """
@@ -22,7 +22,7 @@ _ENTRY_BYTES: Final = 1024
 
 @dataclass(slots=True)
 class LedgerEntry:
-    """State of one call in a ledger, moved by `ENTRY_MACHINE` alone."""
+    """State of one call in a ledger, which changes only as `ENTRY_MACHINE` allows."""
 
     state: EntryState = EntryState.FREE
     holder: str = ""
@@ -32,7 +32,7 @@ class LedgerEntry:
     expires: float = 0.0
     result: str | None = None
     notes: dict[str, str] = field(default_factory=dict[str, str])
-    """For a key of `count`, its items."""
+    """Noted values by name; for a key of `count`, the counted items."""
     account: str | None = None
 
     @property

@@ -1,7 +1,7 @@
-"""Wait for entries to be settled or released, woken by announcements.
+"""Wait until a ledger entry is settled or released, woken by announcements.
 
-Of all legs that wait for one entry on one event loop, the first looks at it for all of them, in its own asyncio task.
-When it leaves, the next one takes its place.
+Of all legs that wait for one entry on one event loop, only the first reads the entry, and shares the result with the
+others. When it stops waiting, the next leg reads.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ __all__ = ["Waiting"]
 _HANDOVER_SECONDS: Final = 0.005
 """Time that a leg has to claim a free entry before the next leg is woken."""
 _LOOK_SECONDS: Final = 1.0
-"""Time between looks, in case an announcement was lost."""
+"""Longest time between two reads, in case an announcement was lost."""
 _MAX_WAITERS: Final = 64
-"""Legs that may wait for one entry. More are copies of one request, and learn at once that it runs."""
+"""Legs that may wait for one entry. Further legs are copies of one request, and get its state at once."""
 
 Look = Callable[[], Awaitable[ClaimAnswer | None]]
 Feed = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
-"""Runs on an event loop while a leg waits there, and calls its argument when any entry may have changed."""
+"""Runs on an event loop while legs wait there, and calls its argument when any entry may have changed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,14 +37,15 @@ class _ClaimWaiter:
 
 @dataclass(slots=True, eq=False)
 class _EntryWatch:
-    """Legs that wait for one entry on one event loop; the first of them looks."""
+    """Legs that wait for one entry on one event loop; the first of them reads it."""
 
     waiters: dict[_ClaimWaiter, None] = field(default_factory=dict[_ClaimWaiter, None])
     seen: ClaimAnswer | None = None
+    """The last state read; None if the entry was free or not read yet."""
     was_free: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell_all(self, result: ClaimAnswer | LedgerDown) -> None:
+    def share(self, result: ClaimAnswer | LedgerDown) -> None:
         for waiter in self.waiters:
             waiter.result = result
             waiter.woken.set()
@@ -67,7 +68,7 @@ class Waiting:
     """The legs of this process that wait for entries of one ledger.
 
     Args:
-        feed: Announces the changes that other processes make.
+        feed: Announces the changes that other processes make; None if there are no other processes.
     """
 
     def __init__(self, feed: Feed | None = None) -> None:
@@ -143,18 +144,18 @@ async def _wait(watch: _EntryWatch, waiter: _ClaimWaiter, look: Look, *, ends: f
     if watch.was_free:
         await _changed(watch, _HANDOVER_SECONDS)
     while True:
-        # Before the look, so that a change during it is not missed.
+        # Clear the event before the read, so that a change during the read is not missed.
         watch.changed.clear()
         try:
             watch.seen = await look()
         except LedgerDown as error:
-            watch.tell_all(error)
+            watch.share(error)
             raise
         watch.was_free = watch.seen is None
         if watch.seen is None:
             return None
         if watch.seen.status is not ClaimStatus.RUNNING:
-            watch.tell_all(watch.seen)
+            watch.share(watch.seen)
             return watch.seen
         left = ends - anyio.current_time()
         if left <= 0:

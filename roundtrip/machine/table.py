@@ -136,7 +136,7 @@ class State(TableName):
 
     RECEIVED = _named("received", "A first request has arrived.")
     RESOLVING = _named("resolving", "Resolvers run and receive the answers that are known.")
-    AWAITING_INPUT = _named("awaiting_input", "Questions are out. Every token holds a call in this state.")
+    AWAITING_INPUT = _named("awaiting_input", "Questions are pending. Every token holds a call in this state.")
     RESUMED = _named("resumed", "Answers, or at least another request, have arrived.")
     EXECUTING = _named("executing", "The tool's body runs.")
     COMPLETED = _named("completed", "The client has the tool's result.")
@@ -158,7 +158,7 @@ class Event(TableName):
     RECALL = _named(
         "recall", "The ledger already has the call's result: the client gets it, and the body does not run."
     )
-    DECLINE = _named("decline", "A parameter that needs the value met a user who declined or cancelled.")
+    DECLINE = _named("decline", "The user declined or cancelled a question, and a parameter needs the value.")
     REJECT = _named("reject", "The server rejects the token, or cannot ask the client a question of the call.")
     FAIL = _named("fail", "An error ends the call.")
 
@@ -201,21 +201,21 @@ class EntryState(TableName):
     FREE = _named("free", "No leg has the claim. There may be notes of earlier holders.")
     HELD = _named("held", "A leg has the claim, and its body has not begun.")
     RUNNING = _named("running", "A leg has the claim, and its body runs.")
-    LAPSED = _named("lapsed", "The lease ended while the body ran. Others are told that the outcome is unknown.")
+    LAPSED = _named("lapsed", "The lease ended while the body ran. Other legs get an error: the outcome is unknown.")
     SETTLED = _named("settled", "The body has ended, and the entry has its result.")
-    UNKNOWN = _named("unknown", "The holder said that the outcome will never be known.")
+    UNKNOWN = _named("unknown", "The holder recorded that the outcome will never be known.")
 
 
 class EntryEvent(TableName):
     """Events of a ledger's entry."""
 
     HOLD = _named("hold", "A leg claims the call tentatively. Only the holder may repeat it.")
-    START = _named("start", "A leg claims the call for a body that begins now. Only the holder may leave `held` so.")
+    START = _named("start", "A leg claims the call for a body that begins now. In `held`, only the holder may do this.")
     RENEW = _named("renew", "The holder extends its lease.")
     NOTE = _named("note", "The holder notes a value for those who claim the call after it.")
     SETTLE = _named("settle", "The holder records the result. It may repeat the same one.")
     LOSE = _named("lose", "The holder records that the outcome will never be known.")
-    RELEASE = _named("release", "The holder gives the claim back.")
+    RELEASE = _named("release", "The holder releases the claim.")
     LAPSE = _named("lapse", "The lease ends.")
     REOPEN = _named("reopen", 'A leg of a tool whose body may run again (`on_unknown="rerun"`) claims the call.')
     FORGET = _named("forget", "The time to keep the entry ends, and its notes go with it.")

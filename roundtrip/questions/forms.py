@@ -29,7 +29,7 @@ _REFS: Final = "#/$defs/"
 
 
 class AnswerInvalid(Exception):
-    """An answer that does not fit its question; its user may read the message."""
+    """An answer that does not fit its question. The message is shown to the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Form:
     digest: bytes
     adapter: TypeAdapter[Any]
     single: bool = False
-    """True if the value is that of the form's one field, `value`, and not an object."""
+    """True if the form has the single field `value`, whose value is the answer."""
     choices: bool = False
     """True for a choice from a mapping, whose values travel as text."""
 
@@ -81,7 +81,7 @@ class Form:
         return {**self.schema, "properties": properties}
 
     def valid_fields(self, content: Any) -> Mapping[str, Any]:
-        """Return the fields of an answer that are valid each by itself, in JSON form."""
+        """Return the individually valid fields of an answer, in JSON form."""
         if not isinstance(content, Mapping):
             return {}
         given = cast("Mapping[str, Any]", content)

@@ -43,7 +43,7 @@ __all__ = [
 
 
 def cancel_requests() -> int:
-    """Count the cancellation requests of the running task that were not taken back; 0 outside of asyncio."""
+    """Return the number of cancellation requests that the running task has; 0 outside of asyncio."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

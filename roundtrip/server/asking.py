@@ -66,7 +66,7 @@ class VisitOptions(TypedDict, total=False):
 
 
 class Asking(Awaitable[T]):
-    """Question or step of a body, whose result awaiting yields; one that is never awaited fails the call."""
+    """Question or step of a body. Await it to get its result; the call fails if it is never awaited."""
 
     __slots__ = ("_body", "_key", "_read", "_run")
 
@@ -247,7 +247,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         if not isinstance(marker, SdkElicit | ElicitUrl):
             raise BodyMistake(
                 f"ctx.ask_outcome({key!r}, ...) must be given a form or a page, got {type(marker).__name__}; no user "
-                "can decline that, so its result is all there is: use ctx.ask"
+                "can decline that, so it has no outcome: use ctx.ask"
             )
 
         return Asking(body, key, partial(body.ask, key, marker, was=tuple(was)), Outcome.as_result)
@@ -267,7 +267,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, label, partial(body.ask_all, questions), values)
 
     def ask_all_outcomes(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
-        """Ask several questions in one round and yield their outcomes by name; of a sample and of roots the result."""
+        """Ask several questions in one round and yield their outcomes by name; samples and roots give results."""
         label = _label_of("ask_all_outcomes", questions)
         body = self._running_body(label)
 
@@ -362,8 +362,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         Args:
             messages: The conversation; a string is a single message of the user.
             result_type: Ask the model for JSON of this type, and read it into `.result`.
-            max_tokens: The longest answer.
-            key: The question's name; by default made of its wording.
+            max_tokens: The limit of the answer, in tokens of the model.
+            key: The question's name; by default derived from its message.
             **options: Those of `Sample`.
         """
         body = self._running_body(key or "sample")

@@ -70,7 +70,7 @@ class Changes:
         self._on_bus: set[Listing] = set()
         self._by_session: set[Listing] = set()
         self._told: set[Listing] = set()
-        # On 2026-07-28 clients hear of changes only through a stream that they listen on. On the older revisions there
+        # On 2026-07-28 clients learn of changes only through a stream that they open. On the older revisions there
         # is no client before `initialize` is answered.
         self._notifies = not is_retry_era(ctx.protocol_version) and ctx.method != "initialize"
         if self._notifies:

@@ -139,7 +139,7 @@ def warn_of_readable_errors(name: str) -> None:
     """Log that everyone who reaches the server can read the texts of exceptions."""
     logger.warning(
         "server %r sends clients the texts of exceptions that its tools do not catch, and has no authentication: "
-        "everybody who can reach it may read them; say Server(mask_error_details=True) to keep them in the log",
+        "all who can reach it may read them; pass Server(mask_error_details=True) to keep them in the log",
         name,
     )
 

@@ -186,14 +186,14 @@ def _stand_in(value: Any) -> Any:
     """Return the JSON form of an unknown object, or raise ValueError with advice."""
     for kind, name, method in _BLOCK_METHODS:
         if isinstance(value, kind):
-            raise ValueError(f"{name} is not converted inside another value; put what its {method}() returns there")
+            raise ValueError(f"{name} is not converted inside another value; put the result of its {method}() there")
     if isinstance(value, ToolResult):
         raise ValueError("a ToolResult is a whole result; return it by itself")
     if isinstance(value, AsyncIterable | Awaitable):
         raise ValueError(f"{type(cast('object', value)).__name__} must be awaited; return its result")
     if is_marker(value):
         raise ValueError(
-            f"{type(value).__name__} is a question, and a body that returns one asks nothing; write "
+            f"{type(value).__name__} is a question, which is not asked if a body returns it; write "
             "`await ctx.ask(name, question)`, or return it from a resolver"
         )
     if isinstance(value, Mapping):
@@ -250,7 +250,7 @@ def _require_all(values: Iterable[Any], *, depth: int) -> None:
         elif kind is float:
             if not isfinite(value):
                 raise NotSendable(
-                    f"a result has no JSON form: there is no number {value}; return None or a text for it"
+                    f"a result has no JSON form: JSON has no number {value}; return None or a text for it"
                 )
         elif kind is int and not -_TOO_LARGE < value < _TOO_LARGE:
             raise NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return a text for it")

@@ -251,7 +251,7 @@ class LedgerClaim:
             )
 
     def _renew_in_time(self) -> None:
-        """Extend the lease again and again, until `_stop_renewals`."""
+        """Extend the lease periodically, until `_stop_renewals`."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._renewal = loop.create_task(self._renew_or_cancel())

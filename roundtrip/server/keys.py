@@ -32,7 +32,7 @@ Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]
 
 _UNNAMED: Final = "mcp-server"
-"""The SDK's name for a server without one."""
+"""The SDK's name for a server without a name."""
 
 _TTL_SECONDS: Final = 600.0
 _MAX_AGE_SECONDS: Final = 3600.0
@@ -60,7 +60,7 @@ class Protection(NamedTuple):
     guess_key: bytes | None = None
     """The key of digests of counted answers in ledgers, so that the answers cannot be read there."""
     own_key: bool = False
-    """True if this process made the key, so that no other knows it."""
+    """True if this process generated the key, so that no other process has it."""
 
     def principal(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
         """Return the principal of a request, to which its token is bound."""
@@ -68,7 +68,7 @@ class Protection(NamedTuple):
         return bind(request) if bind is not None and request is not None else None
 
     def user(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
-        """Return the principal of a request if it is one user, and not all users of one client."""
+        """Return the principal of a request; None if it names a client and not one of its users."""
         return None if self.knows_client_alone else self.principal(request)
 
     @property
@@ -87,7 +87,7 @@ class Protection(NamedTuple):
         """
         if self.ring is None:
             raise InvalidSignature(
-                "tickets are signed, and request_state_security= gives no key for that; add seal_keys="
+                "tickets need a key to sign them, and request_state_security= gives none; add seal_keys="
             )
         from roundtrip.tokens.tickets import TicketOffice  # few tools issue tickets
 
@@ -165,7 +165,7 @@ def protect(
     max_token_bytes: int = MAX_TOKEN_BYTES,
     max_journal_bytes: int = MAX_JOURNAL_BYTES,
 ) -> Protection:
-    """Make the protection for a server's arguments, with keys of the environment if they have none.
+    """Build the protection from a server's arguments. Keys come from them, else from the environment, else are random.
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
@@ -254,7 +254,7 @@ def _ring_of(found: "EnvironmentKeys") -> KeyRing:
 
 
 def _codec_hint(codec: RequestStateCodec) -> tuple[str, ...]:
-    """Return the name that the SDK's own tokens give their key; it differs between keys that each process made."""
+    """Return the name of the key in tokens of the SDK's codec. Random keys of two processes have different names."""
     if not isinstance(codec, AESGCMRequestStateCodec):
         return ()
     return (codec.seal(b"").partition(".")[2][:_HINT_CHARS],)

@@ -306,7 +306,7 @@ class _ServedLeg:
             else "its client takes no round without questions"
         )
         return lambda: logger.info(
-            "%s runs in call %s without running exactly once: %s", self.function.owner, self.call.id, why
+            "%s runs in call %s, which exactly_once does not cover: %s", self.function.owner, self.call.id, why
         )
 
     def claim(self, once: OncePolicy) -> LedgerClaim:

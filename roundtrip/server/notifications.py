@@ -113,7 +113,7 @@ class Announcer:
 
 
 def _uncached(result: HandlerResult) -> HandlerResult:
-    """Mark an answer that depends on the caller as private and stale, whatever the author's cache hints are."""
+    """Mark a list that depends on the caller as private and stale, despite the author's cache hints."""
     if isinstance(result, CacheableResult):
         return result.model_copy(update={"ttl_ms": 0, "cache_scope": "private"})
     if isinstance(result, dict) and result.get("resultType") != "input_required":

@@ -1,6 +1,6 @@
-"""Rehearsals: legs that stop in front of the body, to see the questions of the present build.
+"""Rehearse legs, which stop before the body, to see the questions of the current build.
 
-Everything in front of a body runs: middlewares, visibility gates, confirmations, resolvers and their context managers,
+Everything before a body runs: middlewares, visibility gates, confirmations, resolvers and their context managers,
 which exit as after a failure. Each leg has a ledger, tracers and a bus of its own, so that it has no effects outside of
 the application. A leg receives its journal directly, without a token.
 """
@@ -49,7 +49,7 @@ class End(Enum):
 
 
 class _BodyReached(MCPError):
-    """Ends a leg in front of its body. A protocol error, because no other code converts those."""
+    """End of a leg before its body. It is a protocol error, because other exceptions would be converted."""
 
     def __init__(self) -> None:
         super().__init__(code=INTERNAL_ERROR, message="this is a rehearsal, and the body is not run")
@@ -57,7 +57,7 @@ class _BodyReached(MCPError):
 
 @dataclass(slots=True)
 class Rehearsed:
-    """The result of one leg, which it watches in place of the server's tracers."""
+    """Result of one leg, and the tracer that observes it."""
 
     end: End = End.UNREACHED
     questions: tuple[PendingQuestion, ...] = ()
@@ -80,7 +80,7 @@ class Rehearsed:
         del rejection
 
     def stop(self, owner: str, *, outermost: bool) -> None:
-        """End a leg in front of its body.
+        """End a leg before its body.
 
         Raises:
             MCPError: It is the rehearsed leg.
@@ -98,7 +98,7 @@ class Rehearsed:
 
     def _watch(self, fact: Any) -> None:
         if isinstance(fact, Transition):
-            # After the end in front of the body, the failure is the rehearsal's own.
+            # After the end before the body, the failure is the rehearsal's own.
             if self.end is not End.BODY:
                 self.end = _ENDS.get(fact.event, self.end)
                 if fact.event is Event.ASK:

@@ -1,9 +1,9 @@
 """Serve calls of tools: find the tool, check that the request may see it, and serve one leg of its function.
 
-In the retry era the result also takes a shorter way out. A handler of the SDK returns a model. The SDK writes it out,
-validates that against the revision's own models, and writes it out once more. Here the questions of a leg and most
-results are made of parts that were checked one by one. So a middleware answers instead of the handler, in wire format.
-Results that an author made by hand are validated as ever, and so are all requests.
+In the retry era a middleware returns the result in wire format, in place of the SDK's handler. The SDK would serialize
+the handler's model, validate it against the models of the revision, and serialize it again. Questions and most results
+need no such validation, as their parts are checked one by one. Results that an author made by hand, and all requests,
+are still validated.
 """
 
 import logging
@@ -226,8 +226,8 @@ def named_version(params: Mapping[str, Any] | None) -> str | None:
 def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
     """Check the `Mcp-Param-*` headers of a request that calls this tool itself.
 
-    The SDK checks only tools that have one version and no visibility gate: before there is a request to evaluate gates
-    for, a rejected header would tell that a hidden tool exists.
+    The SDK checks only tools that have one version and no visibility gate. It checks before gates are evaluated, so a
+    rejected header of another tool would reveal that a hidden tool exists.
 
     Raises:
         MCPError: A header disagrees with its argument, in the SDK's own words.
@@ -291,7 +291,7 @@ def _log(name: str, error: Exception) -> None:
     if isinstance(error, UnknownTool):
         log_unknown("Tool")
     elif isinstance(error.__cause__, Crashed):
-        _sdk_logger.info("Tool %r failed again as it did when its body ran", name)
+        _sdk_logger.info("Tool %r returned the recorded error of its body again", name)
     elif not isinstance(error, ToolError) or isinstance(error, UnexpectedToolError):
         _sdk_logger.error("Tool %r raised an unexpected exception", name, exc_info=error)
     elif isinstance(error.__cause__, ValidationError):

@@ -141,7 +141,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         if tool.spec.exactly_once and self._may_forget:
             logger.warning(
                 "tool %r has to run exactly once, and other processes may have the keys of its calls; give all of them "
-                "one ledger= (a SqliteLedger or a RedisLedger), or say ledger=MemoryLedger() if this process is alone",
+                "one ledger= (a SqliteLedger or a RedisLedger), or ledger=MemoryLedger() if there is only one process",
                 tool.name,
             )
 

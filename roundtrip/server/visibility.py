@@ -35,7 +35,7 @@ Enabled = bool | Callable[..., Any] | Marker
 """Type of `enabled=`: a constant, or a function that decides for each request."""
 
 Strings = str | Iterable[str]
-"""One string, or some."""
+"""One string, or several."""
 
 _PREFIXES: Final = {"tool": "tool", "prompt": "prompt", "resource": "resource", "template": "resource"}
 _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"

@@ -45,7 +45,7 @@ def objection_to_newcomer(newcomer: Identity, running: Sequence[Identity]) -> st
         return alone
     for other in running:
         if newcomer.audience != other.audience:
-            return f"it is of another service, {newcomer.audience!r} and not {other.audience!r}"
+            return f"its audience is {newcomer.audience!r}, and that of a running worker is {other.audience!r}"
         if not _verify_each_other(newcomer.keys, other.keys):
             return (
                 "it does not have the key that a running worker signs with, or that worker does not have its key, so "

@@ -193,7 +193,7 @@ class Supervisor:
         return told[kind]
 
     async def _brought_up(self) -> _Worker:
-        """Start a worker that serves, in addition to those that do."""
+        """Start one more worker, and wait until it serves."""
         worker = await self._introduced()
         try:
             if why := objection_to_newcomer(worker.identity, [one.identity for one in self._slots if one.lives]):
@@ -225,7 +225,7 @@ class Supervisor:
                     self._employ(tasks, slot, await self._brought_up(), pause)
                 except WorkerFailed as error:
                     pause = _longer(pause)
-                    logger.error("a worker cannot be replaced, and is tried again in %g s: %s", pause, error)
+                    logger.error("cannot replace a worker; the next attempt is in %g s: %s", pause, error)
             worker.writer.close()
 
     async def _roll(self, tasks: asyncio.TaskGroup) -> None:
@@ -245,7 +245,7 @@ class Supervisor:
     # Ending.
 
     async def _retire(self, worker: _Worker) -> bool:
-        """Have a worker finish its requests; return False if it was killed."""
+        """Let a worker finish its requests and end; return False if it was killed."""
         if not worker.lives:
             return True
         self._leaving.add(worker)
@@ -262,7 +262,7 @@ class Supervisor:
             # If this was cancelled, the worker is retired again at the end.
             if not worker.lives:
                 self._leaving.discard(worker)
-        # A worker that does not serve yet dies of the signal itself.
+        # If it does not serve yet, a worker ends by the signal itself.
         return worker.process.returncode in (0, -signal.SIGTERM)
 
     async def _discard(self, workers: Sequence[_Worker]) -> None:

@@ -113,7 +113,7 @@ async def test_no_result_ends_a_server_on_stdio(era: Era) -> None:
 
 async def test_result_violating_its_own_schema_is_a_tool_failure(era: Era) -> None:
     # The client would raise, and the model never hear of it.
-    assert "there is no number inf" in (await User(returning(), era=era).call("numbers")).text
+    assert "JSON has no number inf" in (await User(returning(), era=era).call("numbers")).text
     assert "does not fit the tool's output schema" in (await User(returning(), era=era).call("shouted")).text
 
 

@@ -392,8 +392,8 @@ async def test_question_returned_from_a_body_says_so(era: Era) -> None:
         return Elicit("Seat?", Seat)
 
     assert await outcome_of(returns_its_question, era) == (
-        "Error executing tool book: a result has no JSON form: Elicit is a question, and a body that returns one asks "
-        "nothing; write `await ctx.ask(name, question)`, or return it from a resolver"
+        "Error executing tool book: a result has no JSON form: Elicit is a question, which is not asked if a body "
+        "returns it; write `await ctx.ask(name, question)`, or return it from a resolver"
     )
 
 

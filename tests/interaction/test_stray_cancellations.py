@@ -13,7 +13,7 @@ from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 
-SAID = "it came upon a cancellation that was not its own: what it awaited had been cancelled"
+SAID = "it awaited something that was cancelled, although the call itself was not cancelled"
 
 
 async def stray() -> int:

@@ -1,4 +1,4 @@
-"""`roundtrip trace ls`: the calls that pass some filters, one on a line."""
+"""`roundtrip trace ls`: list the calls that pass some filters."""
 
 import operator
 import re
@@ -55,7 +55,7 @@ _COLUMNS: Final = (
 
 
 def _options(parser: ArgumentParser) -> None:
-    """Take the filters. A filter that is given several times accepts each of its values."""
+    """Add the filters. A repeated filter accepts each of its values."""
     states = [state.value for state in State]
     parser.add_argument("--tool", action="append", metavar="NAME", help="calls of this tool; may have wildcards (*)")
     parser.add_argument(
@@ -76,15 +76,19 @@ def _options(parser: ArgumentParser) -> None:
         help="calls with a question asked, or a token rejected, for this reason",
     )
     parser.add_argument(
-        "--since", type=_since, metavar="TIME", help="calls with anything since then: 10m, 2h, 3d, 2026-11-21T09:30"
+        "--since", type=_since, metavar="TIME", help="calls with events since then: 10m, 2h, 3d, 2026-11-21T09:30"
     )
-    parser.add_argument("--rounds", type=_rounds, metavar="NUMBER", help="calls with so many rounds: 2, '>2', '<=3'")
+    parser.add_argument(
+        "--rounds", type=_rounds, metavar="NUMBER", help="calls with this number of rounds: 2, '>2', '<=3'"
+    )
     parser.add_argument("--newest", action="store_true", help="the newest call first, not last")
-    parser.add_argument("--rejections", action="store_true", help="list the rejected tokens that name no call instead")
+    parser.add_argument(
+        "--rejections", action="store_true", help="list instead the rejected tokens whose call is unknown"
+    )
 
 
 def is_tool(name: str | None, wanted: Iterable[str] | None) -> bool:
-    """Return True if a tool is wanted; every tool is if `wanted` is None."""
+    """Return True if a tool fits one of the patterns; None fits every tool."""
     return wanted is None or (
         name is not None and any(name == pattern or fnmatchcase(name, pattern) for pattern in wanted)
     )
@@ -154,7 +158,7 @@ def _run(arguments: Namespace) -> int:
             screen.table(_COLUMNS, [_row(call) for call in calls])
         if traced.strays:
             tokens = count_text(len(traced.strays), "token")
-            screen.line((f"and {tokens} rejected that name no call (--rejections lists them)", "dim"))
+            screen.line((f"and {tokens} rejected without a known call (--rejections lists them)", "dim"))
 
     present(arguments, lambda: [summary(call) for call in calls], draw)
     return 0 if calls else 1

@@ -65,7 +65,7 @@ class _Filter:
 
 
 def _options(parser: ArgumentParser) -> None:
-    parser.add_argument("--call", metavar="ID", help="only this call; the beginning of its name is enough")
+    parser.add_argument("--call", metavar="ID", help="only this call; the beginning of its id is enough")
     parser.add_argument("--tool", action="append", metavar="NAME", help="only this tool; may have wildcards (*)")
     parser.add_argument(
         "--reason",

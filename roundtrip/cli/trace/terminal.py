@@ -1,6 +1,6 @@
-"""Draw views on a terminal, and as plain columns and lines everywhere else.
+"""Print views: styled on a terminal, as plain columns and lines elsewhere.
 
-Recorded text is hostile: every string passes `printable` here, and none is parsed as markup.
+Recorded text is untrusted: every string passes through `printable`, and none is parsed as markup.
 """
 
 import shutil
@@ -44,18 +44,18 @@ _DRAWN: Final = "".join(SYMBOLS.values()) + "→·…─"
 _COLUMN_GAP_CHARS: Final = 2
 _MIN_WIDTH_CHARS: Final = 20
 _MAX_DRAWN_ROWS: Final = 1000
-"""Longer tables are printed plain, as drawing takes long."""
+"""Longer tables are printed plain, because drawing them is slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of a table. On a narrow terminal, columns with the highest `drop` go first; 0 always stays."""
+    """Column of a table. A narrow terminal omits columns with the highest `drop` first, and never those with 0."""
 
     title: str
     right: bool = False
     drop: int = 0
     folds: bool = False
-    """True if a long text goes on in the line below."""
+    """True to wrap long texts; otherwise the terminal cuts them."""
 
 
 class Screen:
@@ -65,7 +65,7 @@ class Screen:
         self._out: TextIO = out if out is not None else sys.stdout
         wrapper: object = self._out
         if isinstance(wrapper, TextIOWrapper):
-            # Characters that the encoding lacks are escaped, as `printable` does, so that they cannot fail.
+            # Escape characters that the encoding lacks, instead of raising UnicodeEncodeError.
             cast("TextIOWrapper[Any]", wrapper).reconfigure(errors="backslashreplace")
         self.ascii = not _can_encode(self._out.encoding, _DRAWN)
         self._console = (
@@ -85,7 +85,7 @@ class Screen:
         return (_ASCII if self.ascii else SYMBOLS)[mark]
 
     def line(self, *parts: Part, indent: int = 0) -> None:
-        """Print one line; on a terminal a long line goes on below with the same indent."""
+        """Print one line; a terminal wraps it with the same indent."""
         text = Text()
         for part in parts:
             words, style = (part, "") if isinstance(part, str) else part

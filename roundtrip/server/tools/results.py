@@ -127,7 +127,7 @@ def _given(schema: dict[str, Any], *, tool: str) -> Results:
     if schema.get("type") != "object":
         raise InvalidSignature(
             f"tool {tool!r}: an output schema must describe an object, with 'type': 'object' at its root; "
-            "make any other value a property of one"
+            "make other values a property of that object"
         )
     try:
         check = checker(schema)
@@ -196,7 +196,7 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
             if isinstance(value, CallToolResult | ToolResult):
                 return _whole(value, check)
             if isinstance(value, Iterator):
-                # It is read twice below. The SDK sends it as one JSON array, not as the items of a list.
+                # Keep the items, as they are read twice below. Unlike a list, a deque becomes one text, as in the SDK.
                 value = collections.deque(cast("Iterator[Any]", value))
             content = as_blocks(value)
             structured = structure(value)
@@ -254,7 +254,7 @@ def _any_list(value: Any) -> Any:
 
 
 def _with_blocks(value: Any) -> Any:
-    """Return a list with its images, sounds and files as blocks without bytes, which are in the content."""
+    """Replace images, sounds and files in a list by blocks without their bytes, which are in the content."""
     if isinstance(value, list | tuple):
         return [_with_blocks(item) for item in cast("Iterable[Any]", value)]
     block = as_block(value)
@@ -264,7 +264,7 @@ def _with_blocks(value: Any) -> Any:
 
 
 def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
-    """Return a function that validates and writes a value by the return annotation, as the SDK does."""
+    """Return a function that validates and serializes a value by the return annotation, as the SDK does."""
     adapter = output_adapter(metadata)
     wraps = metadata.wrap_output
     model = unannotated(metadata.output_model)
@@ -380,7 +380,7 @@ def _is_known(read: Any) -> bool:
     except PydanticSchemaGenerationError:
         return False
     except (PydanticUserError, NameError):
-        # A mistake in a known type, which the SDK reports.
+        # The type is known and has a mistake, which the SDK reports.
         return True
     return True
 

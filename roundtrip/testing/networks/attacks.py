@@ -158,8 +158,8 @@ class Strip:
         forgotten = (asked & answers.keys()) - {lost} - again.keys
         if forgotten and not again.is_rejected:
             raise Breach(
-                f"the answer to {lost!r} was lost, and {_names(sorted(forgotten))} asked for again, "
-                "whose answers had come with that request: they must be kept"
+                f"only the answer to {lost!r} was lost, and {_names(sorted(forgotten))} asked again too: "
+                "answers that arrived must be kept"
             )
         return again
 
@@ -195,8 +195,8 @@ class Invent:
         delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), _NOT_ASKED: extra}))
         if delivery.error is not None and (honest := await route.onward(leg)).error is None:
             raise Breach(
-                f"an answer to an unknown question came besides, and was answered with {delivery.told} "
-                f"instead of {honest.told}: it must be ignored"
+                f"an answer to an unknown question was added, and the server answered with {delivery.told} "
+                f"instead of {honest.told}: it must ignore that answer"
             )
         return delivery
 

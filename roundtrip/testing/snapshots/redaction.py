@@ -1,4 +1,4 @@
-"""Omit the values of fields by name: in arguments, answers, results, forms, and in texts that repeat them."""
+"""Redact the values of named fields in arguments, answers, results and forms, and in texts that repeat them."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -39,7 +39,7 @@ class SnapshotRedaction:
         return value
 
     def held(self, value: Any) -> str:
-        """Remember a value, so that texts cannot repeat it, and return its placeholder."""
+        """Remember a value to redact it in texts, and return its placeholder."""
         if isinstance(value, Mapping | list | tuple):
             for item in cast("list[Any]", value.values() if isinstance(value, Mapping) else value):
                 self.held(item)
@@ -62,7 +62,7 @@ class SnapshotRedaction:
         return {name: REDACTED if name in _REVEALING_KEYWORDS else item for name, item in shape.items()}
 
     def texts(self, value: Any) -> Any:
-        """Redact texts that repeat a redacted value, also inside JSON."""
+        """Replace redacted values in all texts of some data, also in texts that hold JSON."""
         if not self._fields:
             return value
         if isinstance(value, str):
@@ -85,6 +85,6 @@ class SnapshotRedaction:
             if left != read:
                 text = json.dumps(left, indent=2, ensure_ascii=False)
         # Longest first, as a value may contain another.
-        for held in sorted(self._held, key=lambda one: (-len(one), one)):
+        for held in sorted(self._held, key=lambda value: (-len(value), value)):
             text = text.replace(held, REDACTED)
         return text

@@ -26,9 +26,9 @@ __all__ = [
 ]
 
 CHAR: Final = 8.0
-"""The width that a character in the drawings' font may take; most fonts need less."""
+"""The width to reserve for a character; most of the fonts in `STYLE` are narrower."""
 
-_LONGEST: Final = 48
+_MAX_LABEL_CHARS: Final = 48
 _HEAD: Final = 8.0
 _HALF_HEAD: Final = 4.0
 _RADIUS: Final = 7.0
@@ -84,26 +84,26 @@ def clean(raw: str) -> str:
 
 
 def shortened(raw: str) -> str:
-    """Clean a text, and cut it where a drawing would become too wide."""
+    """Clean a text, and cut it if it would make a drawing too wide."""
     cleaned = clean(raw)
-    return cleaned if len(cleaned) <= _LONGEST else cleaned[: _LONGEST - 1] + "…"
+    return cleaned if len(cleaned) <= _MAX_LABEL_CHARS else cleaned[: _MAX_LABEL_CHARS - 1] + "…"
 
 
 def width(shown: str) -> float:
-    """Return the width that a text may take, rather too much than too little."""
+    """Return the width to reserve for a text, rather too much than too little."""
     wide = sum(unicodedata.east_asian_width(char) in "WF" or ord(char) > 0xFFFF for char in shown)
     return CHAR * (len(shown) + wide)
 
 
 def group(name: str, content: Sequence[str], *, title: str = "", **data: str) -> str:
-    """Group elements under some class names, with a title for assistive software."""
+    """Group elements under some class names, with a title for screen readers."""
     attributes = "".join(f' data-{key}="{escape(clean(value))}"' for key, value in data.items())
-    told = f"<title>{escape(clean(title))}</title>" if title else ""
-    return f'<g class="{name}"{attributes}>{told}{"".join(content)}</g>'
+    heading = f"<title>{escape(clean(title))}</title>" if title else ""
+    return f'<g class="{name}"{attributes}>{heading}{"".join(content)}</g>'
 
 
 def rectangle(name: str, corner: Point, size: Point, *, radius: float = 0, inset: float = 0) -> str:
-    """Draw a rectangle by its left upper corner, or one within it at a distance from its edges."""
+    """Draw a rectangle from its upper left corner, smaller by `inset` on every side."""
     place = f'x="{corner.x + inset:g}" y="{corner.y + inset:g}"'
     measures = f'width="{size.x - 2 * inset:g}" height="{size.y - 2 * inset:g}"'
     return f'<rect class="{name}" {place} {measures} rx="{radius:g}"/>'
@@ -131,7 +131,7 @@ def line(points: Sequence[Point]) -> str:
 
 
 def _towards(corner: Point, other: Point) -> Point:
-    """Return the point where a rounded corner begins: a little along one of its lines, at most half of it."""
+    """Return the point where a rounded corner begins on one of its lines, at most at the middle of the line."""
     across, down = other.x - corner.x, other.y - corner.y
     length = abs(across) + abs(down)
     share = min(_RADIUS, length / 2) / length if length else 0
@@ -139,7 +139,7 @@ def _towards(corner: Point, other: Point) -> Point:
 
 
 def arrow_head(tip: Point, before: Point) -> str:
-    """Draw the head of an arrow that comes straight from another point."""
+    """Draw the head of a horizontal or vertical arrow, which comes from another point."""
     if tip.x == before.x:
         base = tip.y - _HEAD if tip.y > before.y else tip.y + _HEAD
         corners = f"L{tip.x - _HALF_HEAD:g} {base:g}L{tip.x + _HALF_HEAD:g} {base:g}Z"

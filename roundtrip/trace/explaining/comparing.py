@@ -1,4 +1,4 @@
-"""Compare two calls by round and question. Times and instances do not count."""
+"""Compare two calls by round and question. Times and instances are ignored."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ _TEXTS: Final = ("message", "form", "url", "complaint")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Difference between two calls; None is the side that lacks it."""
+    """Difference between two calls. `a` and `b` are the texts of the two sides; None if a side lacks it."""
 
     round: int | None
-    """None if it is not about a round."""
+    """None if it concerns the whole call."""
     key: str | None
-    """The name of the question; None if it is not about a question."""
+    """The name of the question; None if it concerns a whole round or call."""
     what: str
     a: str | None
     b: str | None
 
 
 def compare(a: TracedCall, b: TracedCall) -> list[Difference]:
-    """Return the differences: of the calls themselves, then by round, then of their paths and ends.
+    """Return the differences: of tools and arguments first, then of each round, then of paths and results.
 
-    A value that only one transcript reveals counts as the same. Digests can be compared if one key made both.
+    If only one transcript reveals a value, it is not compared. Digests are comparable if one key made both.
     """
     return [*_heads(a, b), *_rounds(a, b), *_ends(a, b)]
 
@@ -99,7 +99,7 @@ def _ends(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
 
 
 def _same_era(a: TracedCall, b: TracedCall) -> bool:
-    """Return True if answers come back the same way; the live era runs nothing again and reuses nothing."""
+    """Return True if the eras are equal or unknown. Only the retry era runs a body again and reuses answers."""
     return a.began is None or b.began is None or a.began.era == b.began.era
 
 

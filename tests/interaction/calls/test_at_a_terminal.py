@@ -170,7 +170,7 @@ def test_transitions_report_the_state_of_the_call(railway: str, era: str) -> Non
         assert re.search(r"Round 1: asks seat \(form\); request state: \d+ bytes; \d+\.\d s so far", first)
         assert re.search(r"Round 2: asks consent \(form\); request state: \d+ bytes; \d+\.\d s so far", second)
     else:
-        assert re.search(r"Question 1 \(form\); the request is held open meanwhile; \d+\.\d s so far", first)
+        assert re.search(r"Question 1 \(form\); the request stays open meanwhile; \d+\.\d s so far", first)
         assert re.search(r"Question 2 \(form\);", second)
 
 

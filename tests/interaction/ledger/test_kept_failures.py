@@ -36,8 +36,8 @@ async def test_a_recalled_crash_is_logged_in_one_line(shop: Shop, caplog: pytest
     told = [text_of(await legs.leg("give", state=legs.token)) for _ in range(4)]
     assert told == ["Error executing tool give: dropped"] * 4
     assert errors_in(caplog) == ["Tool 'give' raised an unexpected exception"]
-    again = [record.getMessage() for record in caplog.records if "failed again" in record.getMessage()]
-    assert again == ["Tool 'give' failed again as it did when its body ran"] * 3
+    again = [record.getMessage() for record in caplog.records if "recorded error" in record.getMessage()]
+    assert again == ["Tool 'give' returned the recorded error of its body again"] * 3
 
 
 @pytest.mark.parametrize("asks", ["form", "page"])

@@ -520,7 +520,7 @@ def test_prompts_and_templates_are_checked_without_running_plain_functions(
     without = ((", buyer: Annotated[Name, Resolve(buyer)]", ""), ("{buyer.name}", "Ada"))
     out = checked(recording, capsys, *without, source=HANDLERS)
     assert "2 calls: 0 compatible, 0 asking again, 2 diverging" in out
-    assert "there is no prompt of that name that asks" in out
+    assert "no prompt with this name can ask" in out
     assert module_of("changed.py:server").RAN == []
 
 

@@ -316,14 +316,14 @@ def test_structured_content_becomes_json_data() -> None:
 def test_result_without_json_form_is_rejected_when_made() -> None:
     with pytest.raises(NotSendable, match=r"not UTF-8 text; .*base64"):
         ToolResult(structured_content={"a": NOT_TEXT})
-    with pytest.raises(NotSendable, match=r"put what its to_image_content\(\) returns there"):
+    with pytest.raises(NotSendable, match=r"put the result of its to_image_content\(\) there"):
         ToolResult(content={"image": Image(data=b"")})
     circle: dict[str, Any] = {}
     circle["self"] = circle
     with pytest.raises(NotSendable, match=r"[Cc]ircular"):
         ToolResult(structured_content=circle)
     for number in (float("nan"), float("inf"), -float("inf")):
-        with pytest.raises(NotSendable, match=f"there is no number {number}"):
+        with pytest.raises(NotSendable, match=f"JSON has no number {number}"):
             ToolResult(structured_content={"a": [number]})
     with pytest.raises(NotSendable, match="more than 4300 digits"):
         ToolResult(structured_content={"a": 10**4300})

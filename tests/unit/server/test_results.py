@@ -614,7 +614,7 @@ def test_non_json_number_is_rejected_where_numbers_are_promised(value: float) ->
         (EMPTY, CallToolResult(content=[], structured_content={"a": value})),
     ]
     for annotation, returned in cases:
-        with pytest.raises(NotSendable, match="there is no number"):
+        with pytest.raises(NotSendable, match="JSON has no number"):
             made(annotation).convert(returned)
 
 

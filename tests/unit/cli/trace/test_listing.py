@@ -105,7 +105,7 @@ def test_filters_that_mean_nothing_are_rejected(
 
 def test_no_match_exits_like_grep(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "ls", "--tool", "none", str(path)]) == 1
-    assert capsys.readouterr().out == "and 1 token rejected that name no call (--rejections lists them)\n"
+    assert capsys.readouterr().out == "and 1 token rejected without a known call (--rejections lists them)\n"
 
 
 def test_rejections_without_a_call_are_listed_and_explained(
