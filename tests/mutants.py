@@ -8,7 +8,6 @@ import argparse
 import importlib
 import json
 import random
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -16,10 +15,6 @@ from pathlib import Path
 from typing import Any
 
 WORKPLACE = Path("mutants")
-
-
-def room_of(file: Path) -> str:
-    return file.parent.name if file.parent.name != "roundtrip" else "tokens, claims and tickets"
 
 
 def all_mutants(files: list[Path]) -> dict[Path, list[str]]:
@@ -59,18 +54,19 @@ def main() -> int:
         for file, names in mutants.items()
     }
     if not given.count_only:
-        mutmut = shutil.which("mutmut") or sys.exit("mutmut is not installed: pip install 'mutmut>=3.8,<4'")
         tried = [
             name
             for file, names in chosen.items()
             for name in names
             if not given.survivors_only or outcomes(file).get(name) != "killed"
         ]
-        subprocess.run([mutmut, "run", "--max-children", str(given.workers), *tried], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "mutmut", "run", "--max-children", str(given.workers), *tried], check=True
+        )
 
     counts: dict[str, Counter[str]] = {}
     for file, names in chosen.items():
-        room = counts.setdefault(room_of(file), Counter())
+        room = counts.setdefault(file.parent.name, Counter())
         noted = outcomes(file)
         room.update(all=len(mutants[file]), tried=len(names))
         room.update(noted.get(name, "not tried") for name in names)
