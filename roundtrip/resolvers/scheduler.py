@@ -58,7 +58,7 @@ def is_cancelled(before: int) -> bool:
 
 def strayed() -> RuntimeError:
     """Return the error for a cancellation in a call that was not cancelled, which is a failure of its code."""
-    return RuntimeError("it came upon a cancellation that was not its own: what it awaited had been cancelled")
+    return RuntimeError("it awaited something that was cancelled, although the call itself was not cancelled")
 
 
 @dataclass(frozen=True, slots=True)

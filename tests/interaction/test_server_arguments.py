@@ -22,7 +22,7 @@ class Choice(BaseModel):
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a short key": ({"keys": [b"k" * 31]}, ValueError, "31 bytes"),
     "a short older key": ({"keys": [KEY, b"short"]}, ValueError, r"keys\[1\]"),
-    "no key in the list": ({"keys": []}, ValueError, "empty"),
+    "no key in the list": ({"keys": []}, ValueError, "at least one key"),
     "one key twice": ({"keys": [KEY, KEY]}, ValueError, "repeats"),
     "a key that is no list": ({"keys": KEY}, TypeError, "list of keys"),
     "a number for a key": ({"keys": [32]}, TypeError, "bytes or str"),

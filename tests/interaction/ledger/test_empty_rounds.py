@@ -76,7 +76,7 @@ async def test_when_possible_sends_no_round_without_questions(caplog: pytest.Log
     assert await paid(bank) == "paid 1"
     assert bank.uncovered == [True]
     assert "tool 'pay' runs in call" in caplog.text
-    assert "without running exactly once: exactly_once='when_possible', and the call asked nothing" in caplog.text
+    assert "which exactly_once does not cover: exactly_once='when_possible', and the call asked nothing" in caplog.text
 
 
 async def test_when_possible_covers_a_call_that_has_a_token() -> None:

@@ -202,7 +202,7 @@ async def test_prompts_and_resources_have_texts(call_snapshot: CallSnapshot) -> 
 
 
 async def test_unrecorded_messages_are_requested() -> None:
-    with pytest.raises(ValueError, match="take the fixture wire_snapshot"):
+    with pytest.raises(ValueError, match="use the fixture wire_snapshot"):
         wire_text(await ordering())
 
 
