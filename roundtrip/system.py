@@ -8,8 +8,7 @@ import base64
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ["SYSTEM", "System"]
 
@@ -22,8 +21,7 @@ async def _sleep(seconds: float, /) -> None:
     await anyio.sleep(seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class System:
+class System(NamedTuple):
     """Clocks, randomness, ids and sleep of a process; by default the real ones."""
 
     # Functions of their own, and not `time.time` itself: tests patch that.

@@ -44,7 +44,7 @@ _NOT_PINNED: Final = Asked(b"")
 """Placeholder for the pin of a question that may be settled at once, and then needs no pin."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Answers(NodeOutcomes):
     """Answers of one call on one leg, and the questions that are still open."""
 

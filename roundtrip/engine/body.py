@@ -41,7 +41,7 @@ from roundtrip.resolvers.signatures import hints_of, is_async
 __all__ = ["Body"]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Body:
     """Asking side of one run of a body."""
 

@@ -31,7 +31,7 @@ class NotedValue(NamedTuple):
     value: Any
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ComputedValues:
     """Computed values of one call, by the names that the journal has."""
 

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from roundtrip.errors import QuestionDeclined, ToolTimedOut
-from roundtrip.resolvers.scheduler import cancel_requests
+from roundtrip.resolvers.cancellation import cancel_requests
 
 __all__ = [
     "CancellationShield",
@@ -89,7 +89,7 @@ def cancellations_restored() -> Generator[None]:
         raise
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class CancellationShield:
     """Scope around the work of a leg that ignores outside cancellations once a claimed body has begun.
 
@@ -120,7 +120,7 @@ class CancellationShield:
         self._scope.shield = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _Clock:
     """Time that one leg has left. It starts again from the whole timeout after each pause."""
 

@@ -27,7 +27,7 @@ _UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
 """Reasons to ask a question that has no answer under its own name."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class KnownAnswers:
     """Answers of one call, with the pins of the wordings they were given to."""
 

@@ -1,24 +1,30 @@
 """Values of one leg: everything that serving it needs, and the ways in which it ends."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import anyio.to_thread
-from mcp_types import ClientCapabilities, InputRequest, InputRequiredResult, InputResponse
-from pydantic import BaseModel
+from mcp_types import InputRequiredResult
 
-from roundtrip.engine.claim import Claim
-from roundtrip.engine.teardown import Outlive, Report, TeardownStack
-from roundtrip.machine.call import Call
-from roundtrip.machine.journal import Entry, Journal
-from roundtrip.machine.pins import Pinner
-from roundtrip.questions.markers import Marker
-from roundtrip.questions.outcomes import Outcome
-from roundtrip.questions.wire import PendingQuestion
-from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.scheduler import RunInThread
+if TYPE_CHECKING:
+    # A server whose tools never ask does without most of these.
+    from mcp_types import ClientCapabilities, InputRequest, InputResponse
+    from pydantic import BaseModel
+
+    from roundtrip.engine.claim import Claim
+    from roundtrip.engine.teardown import Outlive, Report, TeardownStack
+    from roundtrip.machine.call import Call
+    from roundtrip.machine.journal import Entry, Journal
+    from roundtrip.machine.pins import Pinner
+    from roundtrip.questions.markers import Marker
+    from roundtrip.questions.outcomes import Outcome
+    from roundtrip.questions.wire import PendingQuestion
+    from roundtrip.resolvers.plan import Plan
+    from roundtrip.resolvers.scheduler import RunInThread
 
 __all__ = ["DONE", "Authored", "Client", "Declined", "Finished", "Leg", "LegEnd", "Limits", "Suspended"]
 
@@ -127,7 +133,7 @@ CountGuess = Callable[[str, Any, int], Awaitable[bool]]
 """Counts an answer to a question; False if the call has had too many different ones."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Leg:
     """One request of a call, with everything that serving it needs. The clock and the ids come from outside."""
 

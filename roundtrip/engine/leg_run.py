@@ -7,7 +7,7 @@ a retry leg ends at `ask`, and the next leg starts with `resume`; a live leg wai
 # Without it, the functions that a leg makes would evaluate their annotations each time.
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,29 +27,24 @@ from roundtrip.engine.interruptions import (
 )
 from roundtrip.engine.leg import DONE, Authored, Declined, Finished, Leg, LegEnd, Suspended
 from roundtrip.engine.rounds import Rounds
+from roundtrip.engine.silent_body import Execute, described, fail
 from roundtrip.engine.teardown import TeardownStack
-from roundtrip.errors import BodyMistake, CannotAsk, QuestionDeclined, RoundtripError, ToolTimedOut
-from roundtrip.machine.call import Call
+from roundtrip.errors import BodyMistake, CannotAsk, QuestionDeclined, RoundtripError
 from roundtrip.machine.facts import BodyBegan
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import Marker
+from roundtrip.resolvers.cancellation import cancel_requests
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import (
     Enter,
     NodeOutcomes,
     Scheduler,
-    cancel_requests,
     enter_nothing,
-    is_cancelled,
-    strayed,
 )
 from roundtrip.revisions import is_retry_era
 
-__all__ = ["serve"]
-
-Execute = Callable[[dict[str, Any], Any], Awaitable[Any]]
-"""Runs the body with the values of its filled parameters, and the context."""
+__all__ = ["end_authored", "serve"]
 
 
 async def serve(
@@ -74,15 +69,21 @@ async def serve(
         RoundtripError: The call cannot go on (a question cannot be asked, the last permitted answer was invalid, ...).
         Exception: An error of the author's code.
     """
-    needs_nothing = not leg.plan.nodes and leg.confirmation is None and leg.entered is None and leg.claim is None
-    if body_cannot_ask and needs_nothing:
-        return await _serve_silent_body(leg, execute)
     run = LegRun(leg, arguments, make_context, body_cannot_ask, execute)
     leg.offer(run.context)
     return await run.serve()
 
 
-@dataclass(slots=True, eq=False)
+async def _execute_nothing(filled: dict[str, Any], context: Any) -> None:
+    del filled, context
+
+
+def end_authored(leg: Leg, result: InputRequiredResult) -> Authored:
+    """End the leg of a silent body with questions that the author asks by hand."""
+    return LegRun(leg, {}, lambda body: None, True, _execute_nothing).end_authored(result)
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class LegRun:
     """One leg while it is served, with one run of its body at a time."""
 
@@ -161,7 +162,7 @@ class LegRun:
             if isinstance(verdict, CannotAsk):
                 call.apply(Event.REJECT, error=str(verdict))
             else:
-                failure = _fail(call, verdict, self._cancelled)
+                failure = fail(call, verdict, self._cancelled)
             if failure is raised:
                 raise
             raise failure from (None if failure is verdict else raised)
@@ -301,45 +302,8 @@ class LegRun:
             return self.rounds.suspend()
         except RoundtripError as error:
             error.words = self.answers.words
-            self.leg.call.apply(Event.FAIL, error=_described(error))
+            self.leg.call.apply(Event.FAIL, error=described(error))
             raise
-
-
-async def _serve_silent_body(leg: Leg, execute: Execute) -> LegEnd:
-    """Serve a leg of a tool without resolvers, a confirmation, a claim or a context."""
-    call = leg.call
-    cancelled = cancel_requests()
-    try:
-        call.begin_leg()
-        call.apply(Event.EXECUTE)
-        if call.watch is not None:
-            call.watch(BodyBegan())
-        work = execute({}, None)
-        value = await (work if leg.timeout is None else with_timeout(leg.timeout, work))
-        if isinstance(value, InputRequiredResult):
-            return LegRun(leg, {}, lambda body: None, True, execute).end_authored(value)
-        call.apply(Event.FINISH)
-        return Finished(value)
-    except (anyio.get_cancelled_exc_class(), Exception) as error:
-        failure = _fail(call, error, cancelled)
-        if failure is error:
-            raise
-        raise failure from error
-
-
-def _fail(call: Call, error: BaseException, cancelled: int) -> BaseException:
-    """End the call with an exception of its code, and return it; a stray cancellation becomes a failure."""
-    if isinstance(error, anyio.get_cancelled_exc_class()):
-        if is_cancelled(cancelled):
-            call.apply(Event.FAIL, error="cancelled")
-            return error
-        error = strayed()
-    call.apply(Event.FAIL, error=_described(error))
-    return error
-
-
-def _described(error: BaseException) -> str:
-    return "timed out" if isinstance(error, ToolTimedOut) else f"{type(error).__name__}: {error}"
 
 
 def _result_of(end: Finished | Declined) -> Any:

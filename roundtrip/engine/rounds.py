@@ -36,7 +36,7 @@ _DONE_SECONDS: Final = 30.0
 """Time that a `done` function may take, however short its page's `wait` is."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Rounds:
     """Rounds of questions of one leg."""
 

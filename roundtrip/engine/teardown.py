@@ -18,7 +18,7 @@ import anyio
 
 from roundtrip.engine.interruptions import cancellations_restored
 from roundtrip.errors import DependencyEndedCall, InvalidSignature
-from roundtrip.resolvers.scheduler import cancel_requests
+from roundtrip.resolvers.cancellation import cancel_requests
 
 __all__ = ["Outlive", "Report", "TeardownStack", "innermost_scope"]
 
@@ -35,7 +35,7 @@ Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
 """Runs a function when the threads that a leg left behind have ended; returns False if there are none."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class TeardownStack:
     """Entered dependencies of one leg, or of the request before it."""
 

@@ -30,7 +30,7 @@ class Transition(NamedTuple):
     detail: Mapping[str, Any] = _NO_DETAIL
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Call:
     """State machine of one call: apply events, read `state`.
 

@@ -72,8 +72,7 @@ class Asked(NamedTuple):
     discards: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
+class Computed(NamedTuple):
     """Value that the server fixed for the call, in JSON form; sealed, as the client must not read it."""
 
     value: Any

@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, cast
 
@@ -32,8 +31,7 @@ class AnswerInvalid(Exception):
     """An answer that does not fit its question. The message is shown to the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """Rendered schema, its digest, and the validator of its answers."""
 
     schema: Mapping[str, Any]

@@ -24,8 +24,6 @@ from mcp_types import (
 )
 from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
 
-from roundtrip.questions.samples import instruction_for
-
 __all__ = [
     "ATTEMPTS",
     "MARKERS",
@@ -311,6 +309,8 @@ class Sample(SdkSample):
         if isinstance(messages, str):
             messages = [SamplingMessage(role="user", content=TextContent(type="text", text=messages))]
         if result_type is not None:
+            from roundtrip.questions.samples import instruction_for  # few samples have a type
+
             prompt = params.get("system_prompt")
             params["system_prompt"] = "\n\n".join(filter(None, [prompt, instruction_for(result_type)]))
         super().__init__(list(messages), max_tokens=max_tokens, **params)

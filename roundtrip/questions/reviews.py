@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid, Form
@@ -11,8 +10,7 @@ from roundtrip.questions.forms import AnswerInvalid, Form
 __all__ = ["Review", "ReviewForm"]
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(NamedTuple):
     """Question of a review: its message, and the forms and answers by the names of their questions."""
 
     message: str

@@ -336,7 +336,7 @@ def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
     return TypeAdapter(returns)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class PendingQuestion:
     """Question without an answer, with everything that asking it and its entry in the journal need."""
 

@@ -14,7 +14,6 @@ from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.forms import form_of
 from roundtrip.questions.markers import MARKERS, ElicitUrl, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import AcceptedElicitation
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
@@ -186,6 +185,8 @@ def check_asking(returns: Any, label: str, where: str) -> None:
     schema = elicited(asking[0]) if asking and not is_page(asking[0]) else None
     # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
     if isinstance(schema, type):
+        from roundtrip.questions.forms import form_of  # only tools that ask have forms
+
         try:
             form_of(schema)
         except InvalidSignature as error:

@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_origin
 
 from roundtrip.errors import InvalidSignature
@@ -43,7 +43,7 @@ Replacements = Mapping[Hashable, Callable[..., Any]]
 """Replacement functions, by the identities of the functions that they replace."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Draft:
     """Node while the plan is being made."""
 
@@ -80,7 +80,7 @@ class _Mention(NamedTuple):
     filled: Any
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _Planner:
     owner: str
     arguments: Mapping[str, str]
@@ -390,7 +390,7 @@ class _Planner:
 
     def _finish(self, draft: _Draft) -> Node:
         inputs = tuple(
-            replace(entry, node=self.drafts[draft.mentions[entry.parameter].who].index)
+            entry._replace(node=self.drafts[draft.mentions[entry.parameter].who].index)
             if entry.source is Source.NODE
             else entry
             for entry in draft.inputs

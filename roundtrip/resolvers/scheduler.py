@@ -8,15 +8,13 @@ scheduler learns which those are by watching coroutines, so a wrong guess costs 
 changes its task: cancel scopes and context variables in it hold.
 """
 
-import asyncio
 import functools
 import heapq
 import inspect
-import math
 import types
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -27,6 +25,7 @@ from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow, Watch
 from roundtrip.machine.journal import Action
 from roundtrip.questions.markers import Marker, is_marker
 from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, strayed
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
 
 __all__ = [
@@ -35,34 +34,11 @@ __all__ = [
     "NodeOutcomes",
     "RunInThread",
     "Scheduler",
-    "cancel_requests",
     "enter_nothing",
-    "is_cancelled",
-    "strayed",
 ]
 
 
-def cancel_requests() -> int:
-    """Return the number of cancellation requests that the running task has; 0 outside of asyncio."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return 0
-    return task.cancelling() if task is not None else 0
-
-
-def is_cancelled(before: int) -> bool:
-    """Return True if the running code has been cancelled since `cancel_requests` returned `before`."""
-    return cancel_requests() > before or anyio.current_effective_deadline() == -math.inf
-
-
-def strayed() -> RuntimeError:
-    """Return the error for a cancellation in a call that was not cancelled, which is a failure of its code."""
-    return RuntimeError("it awaited something that was cancelled, although the call itself was not cancelled")
-
-
-@dataclass(frozen=True, slots=True)
-class DeclinedParameter:
+class DeclinedParameter(NamedTuple):
     """Parameter whose question the user declined, and whose consumer needs the bare value."""
 
     parameter: str
@@ -110,7 +86,7 @@ async def enter_nothing(label: str, made: Any) -> Any:
     raise InvalidSignature(f"{label!r} must not make a context manager here, got {type(made).__name__}")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Scheduler:
     """Nodes of one leg. After `advance`, `waiting` has the questions without an answer."""
 

@@ -16,8 +16,7 @@ from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeUsedAsValue, 
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from roundtrip.resolvers.annotations import find_resolved
 from roundtrip.resolvers.markers import Marker, SdkResolve
-from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.planner import Replacements, ResolvedParameters, make_plan
+from roundtrip.resolvers.plan import EMPTY, Plan
 from roundtrip.resolvers.signatures import (
     arms_of,
     display_name,
@@ -31,6 +30,7 @@ from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
 from roundtrip.tracing import ServedFunction
 
 if TYPE_CHECKING:
+    from roundtrip.resolvers.planner import Replacements, ResolvedParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
     from roundtrip.server.tools.options import OncePolicy
 
@@ -129,6 +129,15 @@ def read_signature(
     return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed))
 
 
+def _plan(fn: Callable[..., Any] | None, *, resolved: ResolvedParameters, **options: Any) -> Plan:
+    """Return the plan of a function, as `make_plan` does."""
+    if not resolved:
+        return EMPTY
+    from roundtrip.resolvers.planner import make_plan  # most tools have nothing to plan
+
+    return make_plan(fn, resolved=resolved, **options)
+
+
 class AskingFunction:
     """Function that may ask, with the plan that fills its parameters and the rules of its calls.
 
@@ -173,7 +182,7 @@ class AskingFunction:
         self.confirmation = confirmation
         self.once = once
         self.planned = Planned(
-            lambda replacements: make_plan(
+            lambda replacements: _plan(
                 fn,
                 owner=signature.owner,
                 arguments=arguments,
@@ -214,7 +223,7 @@ class AskingFunction:
         Raises:
             InvalidSignature: A parameter of it cannot be filled.
         """
-        return make_plan(
+        return _plan(
             None,
             owner=f"{self.owner}, done={display_name(done)}",
             arguments=self._arguments,

@@ -20,9 +20,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from roundtrip.engine.body import Body
 from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Suspended
-from roundtrip.engine.leg_run import serve
+from roundtrip.engine.silent_body import needs_body_only, serve_silent_body
 from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.machine.call import Call
@@ -47,6 +46,9 @@ from roundtrip.server.threads import LeavingThreads, RunInPool, run_in_thread
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, LinkedWatch, Raised, Returned, Wrote
 
 if TYPE_CHECKING:
+    from mcp_types import InputRequiredResult
+
+    from roundtrip.engine.body import Body
     from roundtrip.server.context import Context
     from roundtrip.server.exactly_once import LedgerClaim
     from roundtrip.server.tools.options import OncePolicy
@@ -180,13 +182,18 @@ class LegRunner:
         # A context is made only if something on this leg needs it.
         offered = offer(served.make_context)
         try:
-            end = await serve(
-                leg,
-                arguments=arguments,
-                make_context=served.make_context,
-                body_cannot_ask=not function.contexts,
-                execute=served.execute,
-            )
+            if not function.contexts and needs_body_only(leg):
+                end = await serve_silent_body(leg, served.execute, end_authored=_end_authored)
+            else:
+                from roundtrip.engine.leg_run import serve  # a server whose tools never ask does without
+
+                end = await serve(
+                    leg,
+                    arguments=arguments,
+                    make_context=served.make_context,
+                    body_cannot_ask=not function.contexts,
+                    execute=served.execute,
+                )
         except BaseException as error:
             served.report(error)
             raise
@@ -212,6 +219,12 @@ class LegRunner:
         except RoundtripError as error:
             logger.error("cannot carry the request state of %s: %s", ctx.method, error)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
+
+
+def _end_authored(leg: Leg, result: InputRequiredResult) -> Authored:
+    from roundtrip.engine.leg_run import end_authored  # authors rarely ask by hand
+
+    return end_authored(leg, result)
 
 
 # It must not refer to its `Leg`, which refers to its methods: only the garbage collector would free such a cycle.

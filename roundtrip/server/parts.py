@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcp.server.subscriptions import SubscriptionBus
 
@@ -27,7 +27,7 @@ __all__ = ["Effects", "Parts"]
 _MAKING: Final = Lock()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Effects:
     """Current ledger, tracers and bus of one server."""
 
@@ -64,8 +64,7 @@ class Effects:
             self.use(own)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """Parts of one server that every leg uses; they exist before the SDK's server does."""
 
     protection: Protection

@@ -74,7 +74,7 @@ ContextMaker = Callable[[], Any]
 """Returns the context of the request, and makes it at the first call."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class RequestRecord:
     """State of one request: its journal, and the evidence to explain a rejection of its token."""
 

@@ -21,7 +21,6 @@ from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
 from anyio.lowlevel import RunVar, current_token
 
@@ -317,9 +316,11 @@ class _Work:
             return before
 
     def _tell(self) -> None:
+        from anyio import from_thread  # asyncio's side of anyio has imported it by now
+
         # The loop, and its slots, may be gone.
         with suppress(RuntimeError):
-            anyio.from_thread.run_sync(self._slots.end, self, self._owner, token=self._loop)
+            from_thread.run_sync(self._slots.end, self, self._owner, token=self._loop)
 
     def is_left_running(self) -> bool:
         """Leave the thread behind; return True if it still runs."""

@@ -14,8 +14,7 @@ before it is decoded, and has exactly one spelling.
 import hmac
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -276,8 +275,7 @@ class TokenCodec:
         return self._sealer.open(body, _ENCRYPTED) if match["kind"] == "e" else body
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedToken:
+class ParsedToken(NamedTuple):
     """Parts of a token that is not verified. The payload is None if it is encrypted."""
 
     kind: str

@@ -1,7 +1,6 @@
 """Options of a tool, from `@server.tool`, `add_tool` or the standalone `@tool`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
 
 from mcp_types import Icon, ToolAnnotations
@@ -133,6 +132,8 @@ class ToolSpec(NamedTuple):
             return given
         for name in given.keys() - _HINT_NAMES.keys():
             # The SDK drops unknown names, so a misspelled hint would have no effect.
+            from difflib import get_close_matches  # for mistakes only
+
             if near := get_close_matches(name, _HINT_NAMES, n=1, cutoff=0.8):
                 raise InvalidSignature(f"annotations= have no {name!r}; did you mean {_HINT_NAMES[near[0]]!r}?")
         return ToolAnnotations.model_validate(given, by_name=True, by_alias=True)
@@ -209,6 +210,8 @@ def spec_from(given: Mapping[str, Any]) -> ToolSpec:
     """
     for name in given:
         if name not in ToolSpec._fields:
+            from difflib import get_close_matches  # for mistakes only
+
             near = get_close_matches(name.replace("-", "_").lower(), ToolSpec._fields, n=1)
             meant = f"; did you mean {near[0]}=?" if near else f"; there are {', '.join(ToolSpec._fields)}"
             raise TypeError(f"tools have no option {name!r}{meant}")

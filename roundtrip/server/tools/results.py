@@ -22,7 +22,6 @@ from pydantic import (
 )
 
 from roundtrip.errors import InvalidSignature, NotSendable
-from roundtrip.questions.forms import explain
 from roundtrip.resolvers.signatures import arms_of
 from roundtrip.server.content import (
     CONTENT_TYPES,
@@ -202,6 +201,8 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
             structured = structure(value)
         except (SchemaMismatch, ValidationError) as error:
             # The message and the traceback are logged, and a result can hold a user's answers: leave the values out.
+            from roundtrip.questions.forms import explain  # for mistakes only
+
             problem = error.summary if isinstance(error, SchemaMismatch) else explain(error)
             raise NotSendable(f"a result does not fit the tool's output schema: {problem}") from None
         if structured is None:

@@ -1,0 +1,83 @@
+"""Serve a leg of a tool that cannot ask: without resolvers, a confirmation, a claim or a context.
+
+Most tools are such tools. A server that has no others never imports `leg_run` and the modules that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+from mcp_types import InputRequiredResult
+
+from roundtrip.engine.leg import Authored, Finished, Leg
+from roundtrip.errors import ToolTimedOut
+from roundtrip.machine.call import Call
+from roundtrip.machine.facts import BodyBegan
+from roundtrip.machine.table import Event
+from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, strayed
+
+__all__ = ["Execute", "described", "fail", "needs_body_only", "serve_silent_body"]
+
+Execute = Callable[[dict[str, Any], Any], Awaitable[Any]]
+"""Runs the body with the values of its filled parameters, and the context."""
+
+
+def needs_body_only(leg: Leg) -> bool:
+    """Return True if a leg has nothing to resolve, confirm, claim or exit."""
+    return not leg.plan.nodes and leg.confirmation is None and leg.entered is None and leg.claim is None
+
+
+async def serve_silent_body(
+    leg: Leg, execute: Execute, *, end_authored: Callable[[Leg, InputRequiredResult], Authored]
+) -> Finished | Authored:
+    """Serve a leg that needs its body only; the body takes no context.
+
+    Args:
+        leg: The call and its client.
+        execute: Runs the body.
+        end_authored: Ends a leg whose body returned questions of its own: `leg_run.end_authored`.
+
+    Raises:
+        ToolTimedOut: The body took too long.
+        Exception: An error of the author's code.
+    """
+    call = leg.call
+    cancelled = cancel_requests()
+    try:
+        call.begin_leg()
+        call.apply(Event.EXECUTE)
+        if call.watch is not None:
+            call.watch(BodyBegan())
+        work = execute({}, None)
+        if leg.timeout is not None:
+            from roundtrip.engine.interruptions import with_timeout  # few tools have a timeout
+
+            work = with_timeout(leg.timeout, work)
+        value = await work
+        if isinstance(value, InputRequiredResult):
+            return end_authored(leg, value)
+        call.apply(Event.FINISH)
+        return Finished(value)
+    except (anyio.get_cancelled_exc_class(), Exception) as error:
+        failure = fail(call, error, cancelled)
+        if failure is error:
+            raise
+        raise failure from error
+
+
+def fail(call: Call, error: BaseException, cancelled: int) -> BaseException:
+    """End the call with an exception of its code, and return it; a stray cancellation becomes a failure."""
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        if is_cancelled(cancelled):
+            call.apply(Event.FAIL, error="cancelled")
+            return error
+        error = strayed()
+    call.apply(Event.FAIL, error=described(error))
+    return error
+
+
+def described(error: BaseException) -> str:
+    """Return the description of an error for the trace."""
+    return "timed out" if isinstance(error, ToolTimedOut) else f"{type(error).__name__}: {error}"

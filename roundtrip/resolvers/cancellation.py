@@ -1,0 +1,27 @@
+"""Tell a cancellation of the running code from one that it awaited by mistake."""
+
+import asyncio
+import math
+
+import anyio
+
+__all__ = ["cancel_requests", "is_cancelled", "strayed"]
+
+
+def cancel_requests() -> int:
+    """Return the number of cancellation requests that the running task has; 0 outside of asyncio."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return 0
+    return task.cancelling() if task is not None else 0
+
+
+def is_cancelled(before: int) -> bool:
+    """Return True if the running code has been cancelled since `cancel_requests` returned `before`."""
+    return cancel_requests() > before or anyio.current_effective_deadline() == -math.inf
+
+
+def strayed() -> RuntimeError:
+    """Return the error for a cancellation in a call that was not cancelled, which is a failure of its code."""
+    return RuntimeError("it awaited something that was cancelled, although the call itself was not cancelled")
