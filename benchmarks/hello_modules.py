@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-MAX_MODULES: Final = 80
-MAX_LINES: Final = 14_000
+MAX_MODULES: Final = 62
+MAX_LINES: Final = 11_500
 
 HELLO: Final = """
 import asyncio

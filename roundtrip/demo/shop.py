@@ -1,14 +1,16 @@
 """The bookshop that every instance of the demo serves: an order that takes three rounds of questions."""
 
 import os
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
 from roundtrip.questions.markers import Elicit
 from roundtrip.resolvers.markers import Resolve
 from roundtrip.server.server import Server
-from roundtrip.trace.writing.tracers import Trace
+
+if TYPE_CHECKING:
+    from roundtrip.trace.writing.tracers import Trace
 
 __all__ = ["TOOL", "Receipt", "make_shop"]
 
@@ -51,7 +53,7 @@ class Receipt(BaseModel):
     summary: str
 
 
-def make_shop(instance: str, *, key: str, trace: Trace) -> Server[Any]:
+def make_shop(instance: str, *, key: str, trace: "Trace") -> Server[Any]:
     """Make the server of one instance; instances differ only in the name that they put under a quote."""
     server: Server[Any] = Server("demo-bookshop", keys=[key], trace=trace)
 

@@ -32,7 +32,7 @@ DONE: Final = "done"
 """The parameter that the plan of a page's `done` function fills."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Limits:
     """Time limits of a call, in seconds: the time for the questions of a leg, and the age of the whole call.
 

@@ -14,7 +14,6 @@ from mcp_types import InputRequiredResult
 from roundtrip.engine.leg import Authored, Finished, Leg
 from roundtrip.errors import ToolTimedOut
 from roundtrip.machine.call import Call
-from roundtrip.machine.facts import BodyBegan
 from roundtrip.machine.table import Event
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, strayed
 
@@ -49,6 +48,8 @@ async def serve_silent_body(
         call.begin_leg()
         call.apply(Event.EXECUTE)
         if call.watch is not None:
+            from roundtrip.machine.facts import BodyBegan  # only traced servers need the facts
+
             call.watch(BodyBegan())
         work = execute({}, None)
         if leg.timeout is not None:

@@ -78,8 +78,9 @@ class Computed(NamedTuple):
     value: Any
 
 
-# Not frozen, as that takes four times as long to make, once or twice a leg. Only its maker sets its fields.
-@dataclass(slots=True)
+# Not frozen, as that takes four times as long to make, once or twice a leg. Only its maker sets its fields. Without a
+# representation, as that would show answers.
+@dataclass(slots=True, repr=False)
 class Journal:
     """Memory of one call, written by each leg that ends with questions.
 

@@ -160,8 +160,8 @@ def _is_count(value: object) -> bool:
 WEB: Final = ("https", "http")
 """The schemes of web addresses."""
 
-_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
-_NOT_IN_URLS: Final = re.compile(r"[\s\x00-\x20\x7f\\]")
+_SCHEME: Final = r"(?ias)([a-z][a-z0-9+.-]*):(.*)"
+_NOT_IN_URLS: Final = r"[\s\x00-\x20\x7f\\]"
 """Characters that clients' parsers skip or replace, so that they may read another scheme or host."""
 
 
@@ -172,9 +172,9 @@ def require_scheme(url: str, schemes: Collection[str]) -> None:
         ValueError: The URL is not absolute, has another scheme than these, or holds spaces or control characters.
     """
     # The errors repeat no part of the URL: it may hold a ticket.
-    if _NOT_IN_URLS.search(url) is not None:
+    if re.search(_NOT_IN_URLS, url) is not None:
         raise ValueError("the url of a page must have no spaces, control characters or backslashes; quote them")
-    found = _SCHEME.fullmatch(url)
+    found = re.fullmatch(_SCHEME, url)
     allowed = [scheme.lower() for scheme in schemes]
     if found is None or found[1].lower() not in allowed:
         raise ValueError(

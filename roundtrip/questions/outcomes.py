@@ -33,7 +33,7 @@ __all__ = [
 
 
 # Not frozen: a frozen one is three times as slow to create, for each question and leg. Nothing changes it.
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Outcome:
     """Outcome of one question or node: a value, or the action of a user who did not answer."""
 

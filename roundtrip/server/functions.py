@@ -27,12 +27,12 @@ from roundtrip.resolvers.signatures import (
 )
 from roundtrip.server.builds import Build
 from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
-from roundtrip.tracing import ServedFunction
 
 if TYPE_CHECKING:
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
     from roundtrip.server.tools.options import OncePolicy
+    from roundtrip.tracing import ServedFunction
 
 __all__ = ["AskingFunction", "FunctionSignature", "Kind", "Planned", "check_timeout", "read_signature"]
 
@@ -269,6 +269,8 @@ class AskingFunction:
 
 @functools.lru_cache(maxsize=1024)
 def _subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> ServedFunction:
+    from roundtrip.tracing import ServedFunction  # only traced servers need it
+
     # One object for each function and plan: tracers may cache by it.
     return ServedFunction(_METHODS[kind], name, version, build, plan)
 

@@ -23,9 +23,7 @@ from mcp_types import INTERNAL_ERROR
 from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Suspended
 from roundtrip.engine.silent_body import needs_body_only, serve_silent_body
 from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
-from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.machine.call import Call
-from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.functions import AskingFunction
@@ -43,16 +41,17 @@ from roundtrip.server.requests import (
     take_back,
 )
 from roundtrip.server.threads import LeavingThreads, RunInPool, run_in_thread
-from roundtrip.tracing import Beginning, Closed, DeclinedFact, LinkedWatch, Raised, Returned, Wrote
 
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
     from roundtrip.engine.body import Body
+    from roundtrip.machine.facts import Watch
     from roundtrip.server.context import Context
     from roundtrip.server.exactly_once import LedgerClaim
     from roundtrip.server.tools.options import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
+    from roundtrip.tracing import Beginning
 
 __all__ = ["DeclinedByUser", "LegRunner", "log_teardown", "result_of"]
 
@@ -297,11 +296,17 @@ class _ServedLeg:
 
     def write(self, journal: Journal) -> str:
         """Write the journal for the boundary, and return the text that it replaces with the token."""
-        if isinstance(self.watch, LinkedWatch):
-            journal = replace(journal, traceparent=self.watch.traceparent)
+        watch = self.watch
+        if watch is not None:
+            from roundtrip.tracing import LinkedWatch  # only traced servers need the facts
+
+            if isinstance(watch, LinkedWatch):
+                journal = replace(journal, traceparent=watch.traceparent)
         packed = self.runner.parts.protection.write(journal)
-        if self.watch is not None:
-            self.watch(Wrote(journal))
+        if watch is not None:
+            from roundtrip.tracing import Wrote
+
+            watch(Wrote(journal))
         if self.record is not None:
             self.record.packed = packed
         return f"{journal.call_id}/{journal.leg}"
@@ -326,7 +331,8 @@ class _ServedLeg:
         """Return a claim on the call, for a body that must run once."""
         parts = self.runner.parts
         ledger = parts.effects.ledger
-        from roundtrip.server.exactly_once import LedgerClaim  # most tools may run again
+        from roundtrip.ledger.contract import Reach  # most tools may run again
+        from roundtrip.server.exactly_once import LedgerClaim
 
         claim = LedgerClaim(
             ledger, self.call.id, self.function.name, self._keep(), once.on_unknown, system=parts.system
@@ -358,6 +364,8 @@ class _ServedLeg:
         Raises:
             GuessUncounted: The ledger could not count the answer.
         """
+        from roundtrip.ledger.contract import LedgerDown, Reach  # few questions have guesses
+
         counted = json.dumps([self.call.id, key, answer], sort_keys=True).encode()
         item = hmac.digest(self.runner.parts.protection.guess_key or b"", counted, "sha256").hex()
         question = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
@@ -386,6 +394,8 @@ class _ServedLeg:
 
     def beginning(self) -> Beginning:
         """Return the facts that tracers receive when a leg begins."""
+        from roundtrip.tracing import Beginning
+
         record, wire, call, within = self.record, self.wire, self.call, self.incoming.record
         sent = (wire.params or {}).get("arguments") if wire is not None and record is not None else None
         return Beginning(
@@ -415,6 +425,8 @@ class _ServedLeg:
             arguments = (self.function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
             _ROUNDS_LOG.warning(_MANY_ROUNDS, *arguments)
         if watch is not None:
+            from roundtrip.tracing import Closed, DeclinedFact, Returned
+
             if isinstance(end, Finished):
                 watch(Returned(end.value))
             elif isinstance(end, Declined):
@@ -436,6 +448,8 @@ class _ServedLeg:
         """Report an error that ended the leg."""
         owner, threads = self.function.owner, self.threads
         if self.watch is not None:
+            from roundtrip.tracing import Closed, Raised
+
             self.watch(Raised(error))
             self.watch(Closed(None))
         if isinstance(error, ToolTimedOut):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from mcp.server.subscriptions import SubscriptionBus
 
 from roundtrip.engine.leg import Limits
-from roundtrip.ledger.contract import Ledger
 from roundtrip.server.keys import Protection
 from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.tracers import Tracers
 
 if TYPE_CHECKING:
+    from roundtrip.ledger.contract import Ledger
     from roundtrip.server.rehearsal import Rehearsed
 
 __all__ = ["Effects", "Parts"]
@@ -31,7 +31,7 @@ _MAKING: Final = Lock()
 class Effects:
     """Current ledger, tracers and bus of one server."""
 
-    given_ledger: Ledger | None
+    given_ledger: "Ledger | None"
     """None until the first use of a ledger in memory, which few servers need."""
     tracers: Tracers
     bus: SubscriptionBus
@@ -40,7 +40,7 @@ class Effects:
     system: System = SYSTEM
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> "Ledger":
         """Return the ledger; make one in memory if none was given."""
         with _MAKING:
             if self.given_ledger is None:

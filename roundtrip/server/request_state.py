@@ -38,7 +38,6 @@ from roundtrip.tokens.binding import (
     read_binding,
     rejection_of,
 )
-from roundtrip.tracing import Closed, TokenRejection
 
 __all__ = ["RequestBoundary"]
 
@@ -109,6 +108,8 @@ class RequestBoundary:
             # Break the reference cycle, so that both are freed at once.
             watch, request.watch = request.watch, None
             if watch is not None:
+                from roundtrip.tracing import Closed  # only traced servers need the facts
+
                 watch(Closed(request.token_out))
             take_back(offered)
             REQUEST.reset(served)
@@ -240,6 +241,8 @@ class RequestBoundary:
         logger.warning("request state rejected on %s %r: %s%s", ctx.method, subject or "(unknown)", reason.value, said)
         if not self._effects.tracers or not traced:
             return
+        from roundtrip.tracing import TokenRejection
+
         try:
             principal = self._principal(ctx)
         except _PrincipalUnknown:

@@ -28,13 +28,13 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from roundtrip.errors import RejectionReason
-from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.safe_text import printable
 from roundtrip.server.sdk_private import session_id_of
 
 if TYPE_CHECKING:
+    from roundtrip.machine.facts import Watch
     from roundtrip.server.context import Context
 
 __all__ = [
@@ -88,7 +88,7 @@ class RequestRecord:
     """True from the start of the SDK's handler to its first lookup; see `begins_for_client`."""
     call_id: str | None = None
     """The call that the leg belongs to."""
-    watch: Watch | None = None
+    watch: "Watch | None" = None
     """Receives the size of the sent token when the request has been served."""
     token_in: int | None = None
     token_out: int | None = None

@@ -29,7 +29,6 @@ from starlette.applications import Starlette
 from typing_extensions import Unpack
 
 from roundtrip.errors import TicketReason, TicketRejected
-from roundtrip.ledger.contract import Ledger
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.server.keys import Keys, Principal, limits_of, protect
 from roundtrip.server.parts import Effects, Parts
@@ -40,14 +39,16 @@ from roundtrip.server.tools.registry import OnDuplicate
 from roundtrip.server.visibility import Strings
 from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec
-from roundtrip.trace.writing.tracers import Trace, tracers_of
-from roundtrip.tracing import Tracer
+from roundtrip.trace.writing.tracers import tracers_of
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
+    from roundtrip.ledger.contract import Ledger
     from roundtrip.server.connections import HttpOptions, SseOptions
     from roundtrip.tokens.tickets import Ticket
+    from roundtrip.trace.writing.tracers import Trace
+    from roundtrip.tracing import Tracer
 
 __all__ = ["Server"]
 
@@ -82,6 +83,13 @@ def _with_signature_of(original: Callable[..., Any]) -> Callable[[_CallableT], _
         return method
 
     return sign
+
+
+def _check_ledger(given: object) -> None:
+    from roundtrip.ledger.contract import Ledger  # most servers have no ledger of their own
+
+    if not isinstance(given, Ledger):
+        raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(given).__name__}")
 
 
 class Server(ToolServer[LifespanResultT]):
@@ -153,8 +161,8 @@ class Server(ToolServer[LifespanResultT]):
         audience: str | None = None,
         seal_keys: Keys | None = None,
         build: str | None = None,
-        trace: Trace = None,
-        ledger: Ledger | None = None,
+        trace: "Trace" = None,
+        ledger: "Ledger | None" = None,
         no_empty_rounds: Iterable[str] = (),
         probe: bool | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
@@ -166,8 +174,8 @@ class Server(ToolServer[LifespanResultT]):
         system: System = SYSTEM,
         **sdk: Unpack[SdkOptions],
     ) -> None:
-        if ledger is not None and not isinstance(ledger, Ledger):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(ledger).__name__}")
+        if ledger is not None:
+            _check_ledger(ledger)
         if isinstance(no_empty_rounds, str):
             raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
         given = sdk.get("request_state_security")
@@ -315,7 +323,7 @@ class Server(ToolServer[LifespanResultT]):
                 self._announcer.note(LISTINGS[kind])
 
     @contextmanager
-    def watched_by(self, tracer: Tracer) -> Generator[None]:
+    def watched_by(self, tracer: "Tracer") -> Generator[None]:
         """Add a tracer inside a `with` block, as tests do."""
         self._parts.effects.tracers.add(tracer)
         try:
@@ -358,7 +366,7 @@ class Server(ToolServer[LifespanResultT]):
         return self._parts.effects
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> "Ledger":
         """Return the ledger, which keeps the results of calls of tools that run once."""
         return self._parts.effects.ledger
 

@@ -12,31 +12,40 @@ from mcp_types import LoggingLevel
 
 import roundtrip
 import roundtrip.ledger
+from benchmarks.hello_modules import MAX_LINES, MAX_MODULES, loaded
 from roundtrip.checking.checking import TIMEOUT
 from roundtrip.cli import call, check, graph
 from roundtrip.client.legs import Era
 from roundtrip.trace.drawings.machine import Format
 
-NEEDED: Final = {"anyio", "itsdangerous", "six", "transitions"}
+NEEDED: Final = {"anyio"}
 """Packages of which a server needs more than the SDK's server has imported."""
 
 UNUSED: Final = {
     "roundtrip.cli",
-    "roundtrip.ledger.redis",
-    "roundtrip.ledger.sqlite",
+    "roundtrip.engine.answers",
+    "roundtrip.engine.body",
+    "roundtrip.engine.leg_run",
+    "roundtrip.ledger",
     "roundtrip.trace.writing.writer",
     "roundtrip.trace.writing.recorder",
     "roundtrip.trace.writing.telemetry",
+    "roundtrip.questions.forms",
+    "roundtrip.questions.wire",
     "roundtrip.redis_connections",
+    "roundtrip.resolvers.planner",
+    "roundtrip.resolvers.scheduler",
     "roundtrip.serving",
     "roundtrip.subscriptions",
     "roundtrip.testing",
+    "roundtrip.tokens.signing",
     "roundtrip.trace.drawings",
     "roundtrip.trace.explaining",
     "roundtrip.trace.page",
     "roundtrip.trace.reading",
+    "roundtrip.tracing",
 }
-"""What a server that only serves does without."""
+"""Modules that a server of plain tools does without."""
 
 SERVES: Final = """
 import sys
@@ -93,6 +102,13 @@ def test_a_server_imports_what_it_needs() -> None:
     packages = {name.partition(".")[0] for name in added} - sys.stdlib_module_names
     assert packages - {"roundtrip"} <= NEEDED
     assert not added & UNUSED
+
+
+def test_hello_server_loads_few_modules() -> None:
+    lines = loaded()
+    assert len(lines) <= MAX_MODULES, sorted(lines)
+    assert sum(lines.values()) <= MAX_LINES, sorted(lines.items(), key=lambda item: -item[1])
+    assert not lines.keys() & UNUSED
 
 
 def test_the_package_alone_imports_nothing_else() -> None:

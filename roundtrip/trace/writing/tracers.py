@@ -6,21 +6,24 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from roundtrip.machine.call import Transition
-from roundtrip.machine.facts import Watch
 from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
-from roundtrip.tracing import Beginning, LinkedWatch, TokenRejection, Tracer, Unfailing
 
 __all__ = ["FunctionTracer", "Trace", "Tracers", "tracers_of"]
 
 logger = logging.getLogger("roundtrip")
 
-TraceFunction = Callable[[Transition], None] | Callable[[Transition | TokenRejection], None]
-OneTrace = str | os.PathLike[str] | Tracer | TraceFunction
-Trace = OneTrace | Sequence[OneTrace] | Literal[False] | None
+if TYPE_CHECKING:
+    # A server that is not traced does without the facts.
+    from roundtrip.machine.facts import Watch
+    from roundtrip.tracing import Beginning, TokenRejection, Tracer
+
+    TraceFunction = Callable[[Transition], None] | Callable[[Transition | TokenRejection], None]
+    OneTrace = str | os.PathLike[str] | Tracer | TraceFunction
+    Trace = OneTrace | Sequence[OneTrace] | Literal[False] | None
 
 
 class FunctionTracer:
@@ -54,7 +57,7 @@ class Tracers:
     def _set(self, tracers: tuple[Tracer, ...]) -> None:
         self.tracers = tracers
         # The usual recorded server has one recorder and nothing else; its watch is called directly.
-        self._unfailing = len(tracers) == 1 and isinstance(tracers[0], Unfailing)
+        self._unfailing = len(tracers) == 1 and _is_unfailing(tracers[0])
 
     def add(self, tracer: Tracer) -> None:
         """Have one more tracer watch the requests that begin from now on."""
@@ -84,6 +87,8 @@ class Tracers:
                     each(fact)
                 except Exception:
                     logger.exception("a tracer failed on %s; the call is not affected", type(fact).__name__)
+
+        from roundtrip.tracing import LinkedWatch
 
         # A token has room for one `traceparent`.
         linked = next((each for each in watches if isinstance(each, LinkedWatch)), None)
@@ -129,9 +134,17 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
     return Tracers(tracers)
 
 
+def _is_unfailing(tracer: Tracer) -> bool:
+    from roundtrip.tracing import Unfailing
+
+    return isinstance(tracer, Unfailing)
+
+
 def _tracer(given: Any, *, of_path: Callable[[str | os.PathLike[str]], Tracer]) -> Tracer:
     if isinstance(given, str | os.PathLike):
         return of_path(cast("str | os.PathLike[str]", given))
+    from roundtrip.tracing import Tracer
+
     if isinstance(given, Tracer):
         return given
     if callable(given):

@@ -8,7 +8,8 @@ import pytest
 from itsdangerous import BadSignature, Signer
 
 from roundtrip.errors import TokenRejected
-from roundtrip.tokens.token import KeyRing, ShortHmac
+from roundtrip.tokens.signing import ShortHmac
+from roundtrip.tokens.token import KeyRing
 from tests.unit.secrets import NEW, OLD, codec, journal, payload
 
 TOKENS: Final = {

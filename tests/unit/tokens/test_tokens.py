@@ -7,7 +7,8 @@ from itsdangerous import Signer
 
 from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
 from roundtrip.machine.journal import to_text
-from roundtrip.tokens.token import KeyRing, ShortHmac, TokenCodec, read_unverified
+from roundtrip.tokens.signing import ShortHmac
+from roundtrip.tokens.token import KeyRing, TokenCodec, read_unverified
 from tests.unit.secrets import NEW, OLD, OTHER, CountedEntropy, claims, codec, journal, journals, payload
 
 PAYLOADS: Final = {
