@@ -57,6 +57,8 @@ class Facts(BaseModel):
     exactly_once: bool
     caller: _Word | None
     """A digest of the principal that the instance sees in the doctor's requests."""
+    transport: _Word | None = None
+    """The way of requests over HTTP on 2026-07-28, and the reason for it; earlier versions report none."""
     group: _Word | None = None
     """An id that all workers of one `roundtrip serve` share."""
     workers: Annotated[int, Field(ge=1, le=_MAX_WORKERS)] | None = None

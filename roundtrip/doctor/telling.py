@@ -30,6 +30,8 @@ def as_lines(seen: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
         clock = f"clock {instance.offset:+.1f} s (give or take {instance.uncertainty:.1f})"
         revisions = ", ".join(seen.places[min(instance.places)].revisions)
         versions = f"roundtrip {facts.roundtrip}, mcp {facts.mcp}, Python {facts.python}; protocol {revisions}"
+        if facts.transport is not None:
+            versions += f"; served by {facts.transport}"
         yield 4, (f"{clock}; {versions}",)
     if seen.instances:
         yield 0, ()

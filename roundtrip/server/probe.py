@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -23,15 +23,11 @@ from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import ToolRegistry
 
-__all__ = ["PROBE_TOOL", "PROBE_VARIABLE", "Identity", "Probe", "identity_of", "probe_wanted"]
+__all__ = ["PROBE_TOOL", "Identity", "Probe", "identity_of"]
 
 PROBE_TOOL: Final = "roundtrip_probe"
-PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
 
 logger = logging.getLogger("roundtrip")
-
-_ON: Final = frozenset({"1", "true", "yes", "on"})
-_OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 _BUILD: Final = "1"
 """The same build in every application, so that a call of the probe can continue on an instance of another build."""
@@ -48,20 +44,6 @@ _MAX_BUILD_CHARS: Final = 200
 
 _HIDDEN: Final = "(hidden)"
 """The entry for all tools that some clients do not see."""
-
-
-def probe_wanted(given: bool | None, *, environment: Mapping[str, str]) -> bool:
-    """Return True if a server has the probe, by its argument or else by the environment.
-
-    Raises:
-        ValueError: The variable is neither on nor off.
-    """
-    if given is not None:
-        return given
-    said = environment.get(PROBE_VARIABLE, "").strip().lower()
-    if said not in _ON | _OFF:
-        raise ValueError(f"{PROBE_VARIABLE} must be 1 or 0, got {said!r}")
-    return said in _ON
 
 
 class Identity(NamedTuple):
@@ -123,6 +105,8 @@ class Probe:
         self._effects = parts.effects
         self.fellows: tuple[str, int] | None = None
         """The id of the group of workers that this process belongs to, and their number."""
+        self.transport: str | None = None
+        """The way of requests over HTTP on 2026-07-28, and the reason for it; None before any application was made."""
         self._pid = -1
         self._instance = ""
         self._marked: deque[float] = deque()
@@ -170,6 +154,8 @@ class Probe:
             "exactly_once": identity.exactly_once,
             "caller": self._caller(ctx),
         }
+        if self.transport is not None:
+            facts["transport"] = self.transport
         if self.fellows is not None:
             facts["group"], facts["workers"] = self.fellows
         if identity.exactly_once and claim:

@@ -23,13 +23,19 @@ making another one did not replace the session manager of the first.
 
 `ServerSession._connection` knows the session of a request, and lives as long as what its client keeps open. The header
 that names a session is checked on one transport only, and on the others it is whatever a client says.
+
+`StreamableHTTPSessionManager._lifespan_state` and `._task_group` are the state of a lifespan that the manager runs, and
+the sign that it does. `mcp.server._streamable_http_modern` has the seconds between pings, and logs dropped
+notifications. The fast lane replaces these parts.
+
+`Request._body` of Starlette is a body that was read: the author's code reads it again from there.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Literal, TypeVar
 
-from mcp.server import MCPServer
+from mcp.server import MCPServer, _streamable_http_modern
 from mcp.server._otel import OpenTelemetryMiddleware as SdkSpans
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -41,6 +47,7 @@ from mcp.server.mcpserver.resources import Resource, ResourceManager
 from mcp.server.mcpserver.resources.templates import ResourceSecurityError, ResourceTemplate
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
@@ -52,9 +59,23 @@ from mcp_types import (
     ReadResourceResult,
 )
 from pydantic import AnyUrl, TypeAdapter
+from starlette.requests import Request
 from starlette.routing import Route
+from starlette.types import Receive, Scope
 
-__all__ = ["HookedServer", "SdkSpans", "Shelf", "connection_of", "output_adapter", "session_id_of"]
+__all__ = [
+    "HookedServer",
+    "SdkSpans",
+    "Shelf",
+    "connection_of",
+    "is_running",
+    "lifespan_state_of",
+    "output_adapter",
+    "request_with_body",
+    "seconds_between_pings",
+    "session_id_of",
+    "transport_log",
+]
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
@@ -228,3 +249,29 @@ def session_id_of(session: ServerSession) -> str | None:
 def output_adapter(metadata: FuncMetadata) -> TypeAdapter[Any]:
     """Return the adapter that validates and writes the results of a tool that has an output model."""
     return metadata._output_adapter(metadata.output_model)  # pyright: ignore[reportPrivateUsage]
+
+
+def is_running(manager: StreamableHTTPSessionManager) -> bool:
+    """Return True inside of the manager's `run()`."""
+    return manager._task_group is not None  # pyright: ignore[reportPrivateUsage]
+
+
+def lifespan_state_of(manager: StreamableHTTPSessionManager) -> Any:
+    """Return what the server's lifespan yielded."""
+    return manager._lifespan_state  # pyright: ignore[reportPrivateUsage]
+
+
+def seconds_between_pings() -> float:
+    """Return the seconds after which a quiet response becomes a stream of events, and between its pings."""
+    return _streamable_http_modern._SSE_PING_INTERVAL  # pyright: ignore[reportPrivateUsage]
+
+
+transport_log = _streamable_http_modern.logger
+"""The SDK's log of the transport."""
+
+
+def request_with_body(scope: Scope, receive: Receive, body: bytes) -> Request:
+    """Return a request whose body was read, and can be read again."""
+    request = Request(scope, receive)
+    request._body = body  # pyright: ignore[reportPrivateUsage]
+    return request

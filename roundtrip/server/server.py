@@ -33,6 +33,7 @@ from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.server.keys import Keys, Principal, limits_of, protect
 from roundtrip.server.parts import Effects, Parts
 from roundtrip.server.prompts_and_resources import LISTINGS
+from roundtrip.server.switches import FAST_LANE_VARIABLE, is_on
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.tools.registry import OnDuplicate
@@ -120,6 +121,8 @@ class Server(ToolServer[LifespanResultT]):
             none: a tool that runs once and asks them nothing runs without that, and the log and the trace say so.
         probe: True to answer the probe of `roundtrip doctor`, a tool that no list shows. By default as the environment
             variable ROUNDTRIP_PROBE says; without it, False.
+        fast_lane: False to serve requests of 2026-07-28 over HTTP by the SDK's transport, which is slower and sends the
+            same. By default as the environment variable ROUNDTRIP_FAST_LANE says; without it, True.
         max_token_bytes: A longer token is neither made nor accepted.
         max_journal_bytes: The most bytes that a call may remember.
         strict_input_validation: Check arguments against the tool's JSON schema as they are, and coerce nothing.
@@ -165,6 +168,7 @@ class Server(ToolServer[LifespanResultT]):
         ledger: "Ledger | None" = None,
         no_empty_rounds: Iterable[str] = (),
         probe: bool | None = None,
+        fast_lane: bool | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
         strict_input_validation: bool = False,
@@ -226,6 +230,8 @@ class Server(ToolServer[LifespanResultT]):
             },
         )
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
+        self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
+        self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 
     @_with_signature_of(MCPServer.streamable_http_app)
     def streamable_http_app(self, **options: "Unpack[HttpOptions]") -> Starlette:
@@ -239,7 +245,15 @@ class Server(ToolServer[LifespanResultT]):
         from roundtrip.server.connections import watch_app
 
         self._warn_of_exposure(options.get("transport_security"))
-        return watch_app(self, super().streamable_http_app(**options), options)
+        app = watch_app(self, super().streamable_http_app(**options), options)
+        if self._has_fast_lane:
+            from roundtrip.server.fast_lane import FastLane
+
+            FastLane.put_before(self._lowlevel_server)
+            self.tell_transport("the fast lane")
+        else:
+            self.tell_transport(f"the SDK's transport, because of {self._slow_reason}")
+        return app
 
     @_with_signature_of(MCPServer.sse_app)  # pyright: ignore[reportDeprecated]
     def sse_app(self, **options: "Unpack[SseOptions]") -> Starlette:

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context as SdkContext
@@ -20,6 +20,7 @@ from roundtrip.server.parts import Parts
 from roundtrip.server.prompts_and_resources import PromptsAndResources
 from roundtrip.server.request_state import Request
 from roundtrip.server.requests import Incoming, begins_for_client
+from roundtrip.server.switches import PROBE_VARIABLE, is_on
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
@@ -34,8 +35,6 @@ __all__ = ["ToolServer"]
 logger = logging.getLogger("roundtrip")
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
-
-_PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
 
 
 class ToolServer(PromptsAndResources[LifespanResultT]):
@@ -315,13 +314,17 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         return await recover(self._tools, self._parts, ctx, journal, now)
 
     def _probe_if_wanted(self, wanted: bool | None) -> "Probe | None":
-        if wanted is None and _PROBE_VARIABLE not in os.environ:
+        if not is_on(wanted, PROBE_VARIABLE, environment=os.environ, default=False):
             return None
-        from roundtrip.server.probe import Probe, probe_wanted
+        from roundtrip.server.probe import Probe
 
-        if not probe_wanted(wanted, environment=os.environ):
-            return None
         return Probe(self._parts, self._tools, identity=self.identity, defaults=self._defaults)
+
+    def tell_transport(self, transport: str) -> None:
+        """Tell the log and the probe which way requests over HTTP on 2026-07-28 take, and why."""
+        logger.info("server %r serves requests of 2026-07-28 over HTTP by %s", self.name, transport)
+        if self._probe is not None:
+            self._probe.transport = transport
 
     def is_one_of(self, workers: int, *, group: str) -> None:
         """Tell the probe the number of workers that serve together.

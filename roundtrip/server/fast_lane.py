@@ -1,0 +1,562 @@
+"""Serve requests of 2026-07-28 over HTTP without the SDK's transport, which costs more than the rest of a plain call.
+
+The lane reads a request once, and serves it if it passes every check of the SDK. It gives all others to the SDK's own
+application, as they came: older revisions, sessions, subscriptions, notifications, and every request to reject. So each
+rejection is in the SDK's words, and a check that the lane makes too strict costs time only.
+
+Behind the checks is the SDK's own runner, with the server's middlewares, handlers and lifespan.
+"""
+
+import asyncio
+import json
+from asyncio import AbstractEventLoop, Handle, Task, TimerHandle
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, cast
+
+import anyio
+from mcp.server.connection import Connection
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
+from mcp.server.streamable_http import check_accept_headers
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
+    NAME_BEARING_METHODS,
+    decode_header_value,
+    validate_mcp_param_headers,
+)
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCResponse,
+    ProgressToken,
+    RequestId,
+)
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel
+from pydantic_core import from_json
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from roundtrip.server.connections import has_too_many_values
+from roundtrip.server.sdk_private import (
+    is_running,
+    lifespan_state_of,
+    request_with_body,
+    seconds_between_pings,
+    transport_log,
+)
+
+__all__ = ["FastLane"]
+
+_METHODS: Final = frozenset(
+    {
+        "tools/call",
+        "tools/list",
+        "prompts/get",
+        "prompts/list",
+        "resources/read",
+        "resources/list",
+        "resources/templates/list",
+        "server/discover",
+    }
+)
+
+_ID_TYPES: Final = (int, str)
+_PARAM_PREFIX: Final = b"mcp-param-"
+_CHECKED_HEADERS: Final = frozenset(
+    {
+        b"accept",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"origin",
+    }
+)
+
+_MAX_SIZE_DIGITS: Final = 18
+_SHORT_BODY: Final = 4300
+"""Bytes of a body that cannot hold an integer of more digits than the standard library reads."""
+
+_OK: Final = 200
+_EVENT_HEADERS: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
+    (b"x-accel-buffering", b"no"),
+)
+_PING: Final = b": ping\r\n\r\n"
+
+# The runner would keep it and so refer to itself, and only the garbage collector would free it.
+_on_request: Final = ServerRunner[Any].on_request.func
+
+# Raises on the values for which the SDK writes null, and on those that are not of JSON.
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+class _Checked(NamedTuple):
+    """Request that passed all checks."""
+
+    id: RequestId
+    method: str
+    params: dict[str, Any]
+    envelope: dict[str, Any]
+    """Its `_meta`, which describes the client."""
+    body: bytes
+
+
+class FastLane:
+    """ASGI application in front of the SDK's, inside of its routes and authentication.
+
+    Args:
+        server: The low-level server.
+        manager: Runs the lifespan, and knows the options of the transport.
+        sdk: The SDK's application, for requests that the lane does not serve.
+    """
+
+    def __init__(self, server: LowLevelServer[Any], manager: StreamableHTTPSessionManager, sdk: ASGIApp) -> None:
+        self._server = server
+        self._manager = manager
+        self._sdk = sdk
+        self._max_bytes = manager.max_request_body_size
+        self._security = manager.security_settings
+        self._json_only = manager.json_response
+
+    @classmethod
+    def put_before(cls, server: LowLevelServer[Any]) -> None:
+        """Put the lane in front of the application that the SDK has just made for a server."""
+        manager = server.session_manager
+        # The SDK calls it as any other application, but declares the class of its own.
+        cast("Any", manager).asgi_app = cls(server, manager, manager.asgi_app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        headers = self._headers_of(scope)
+        if headers is None:
+            await self._sdk(scope, receive, send)
+            return
+        received = await self._received(receive)
+        checked = self._checked(received, headers, scope)
+        if checked is None:
+            await self._sdk(scope, _replaying(received, receive), send)
+            return
+        request = request_with_body(scope, receive, checked.body)
+        if self._json_only:
+            status, body = await self._reply(checked, request, None)
+            await _send(send, status, body)
+        else:
+            stream = _Stream(receive, send)
+            try:
+                with stream.scope:
+                    status, body = await self._reply(checked, request, stream)
+                    await stream.finish(status, body)
+            finally:
+                stream.end()
+            if stream.failure is not None:
+                raise stream.failure
+
+    def _headers_of(self, scope: Scope) -> dict[bytes, bytes] | None:
+        """Return the headers to check, or None if they are not those of a request that the lane serves."""
+        if scope["type"] != "http" or scope["method"] != "POST" or not is_running(self._manager):
+            return None
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            if name in _CHECKED_HEADERS or name.startswith(_PARAM_PREFIX):
+                if name in headers:
+                    return None
+                headers[name] = value
+        if (
+            headers.get(b"mcp-protocol-version", b"").decode("latin-1") not in MODERN_PROTOCOL_VERSIONS
+            or not headers.get(b"content-type", b"").lower().startswith(b"application/json")
+            or not _accepts(headers.get(b"accept", b""), events=not self._json_only)
+            or not _is_allowed(self._security, headers)
+        ):
+            return None
+        size = headers.get(b"content-length", b"0")
+        if not size.isdigit() or len(size) > _MAX_SIZE_DIGITS or int(size) > self._max_bytes:
+            return None
+        return headers
+
+    async def _received(self, receive: Receive) -> list[Message]:
+        """Return one message with the body, or what came instead of a whole one that is short enough."""
+        message = await receive()
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return [message]
+        body = bytearray(message.get("body", b""))
+        while len(body) <= self._max_bytes:
+            message = await receive()
+            if message["type"] != "http.request":
+                return [_part(body, more=True), message]
+            body += message.get("body", b"")
+            if not message.get("more_body", False):
+                return [_part(body, more=False)]
+        return [_part(body, more=True)]
+
+    def _checked(self, received: list[Message], headers: Mapping[bytes, bytes], scope: Scope) -> _Checked | None:
+        """Return a request if it passes the checks of its body."""
+        whole = received[0]
+        if whole["type"] != "http.request" or whole.get("more_body", False):
+            return None
+        body: bytes = whole.get("body", b"")
+        if len(body) > self._max_bytes or has_too_many_values(body):
+            return None
+        message = _object(_parsed(body))
+        params = _object(message.get("params"))
+        envelope = _object(params.get("_meta"))
+        request_id, method = message.get("id"), message.get("method")
+        if (
+            message.get("jsonrpc") != "2.0"
+            or type(request_id) not in _ID_TYPES
+            or type(method) is not str
+            or method not in _METHODS
+            or CLIENT_CAPABILITIES_META_KEY not in envelope
+            or envelope.get(PROTOCOL_VERSION_META_KEY) != _text(headers, b"mcp-protocol-version")
+            or _text(headers, b"mcp-method") != method
+        ):
+            return None
+        checked = _Checked(cast("RequestId", request_id), method, params, envelope, body)
+        named = NAME_BEARING_METHODS.get(method)
+        if named is not None and checked.params.get(named) is not None:
+            if decode_header_value(_text(headers, b"mcp-name")) != checked.params[named]:
+                return None
+            if method == "tools/call" and not self._arguments_match(checked, scope):
+                return None
+        return checked
+
+    def _arguments_match(self, checked: _Checked, scope: Scope) -> bool:
+        """Return True if the headers that repeat arguments of a tool agree with them."""
+        find, name = self._server.get_tool_input_schema, checked.params["name"]
+        if find is None or not isinstance(name, str):
+            return False
+        try:
+            schema = find(name)
+        except Exception:  # noqa: BLE001 - the SDK calls it again, and logs it
+            return False
+        if schema is None:
+            return True
+        arguments: Any = checked.params.get("arguments")
+        if arguments is None:
+            arguments = {}
+        headers = Request(scope).headers
+        return isinstance(arguments, dict) and (
+            validate_mcp_param_headers(schema, cast("dict[str, Any]", arguments), headers) is None
+        )
+
+    async def _reply(self, checked: _Checked, request: Request, stream: "_Stream | None") -> tuple[int, bytes]:
+        """Serve a request, and return the status and the body of the response."""
+        connection = _Envelope(checked.envelope)
+        runner = ServerRunner(self._server, connection, lifespan_state_of(self._manager))
+        try:
+            serve = _on_request(runner)
+            result = await serve(_Exchange(checked, request, stream), checked.method, checked.params)
+        except Exception as error:  # noqa: BLE001 - as the SDK does: it decides what clients are told
+            told = modern_error_data(error)
+            reply = JSONRPCError(jsonrpc="2.0", id=checked.id, error=told)
+            return ERROR_CODE_HTTP_STATUS.get(told.code, _OK), _dumped(reply)
+        finally:
+            if connection.has_cleanups:
+                await aclose_shielded(connection)
+        try:
+            return _OK, _encode({"jsonrpc": "2.0", "id": checked.id, "result": result}).encode()
+        except (TypeError, ValueError):
+            return _OK, _dumped(JSONRPCResponse(jsonrpc="2.0", id=checked.id, result=result))
+
+
+def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
+    value = headers.get(name)
+    return None if value is None else value.decode("latin-1")
+
+
+@lru_cache(maxsize=64)
+def _accepts(accept: bytes, *, events: bool) -> bool:
+    has_json, has_events = check_accept_headers(Request({"type": "http", "headers": [(b"accept", accept)]}))
+    return has_json and (has_events or not events)
+
+
+def _is_allowed(security: TransportSecuritySettings | None, headers: Mapping[bytes, bytes]) -> bool:
+    """Return True if a request names a host and an origin that the server has."""
+    if security is None or not security.enable_dns_rebinding_protection:
+        return True
+    host, origin = _text(headers, b"host"), _text(headers, b"origin")
+    return bool(host and _is_one_of(host, tuple(security.allowed_hosts))) and (
+        not origin or _is_one_of(origin, tuple(security.allowed_origins))
+    )
+
+
+@lru_cache(maxsize=64)
+def _is_one_of(name: str, allowed: tuple[str, ...]) -> bool:
+    return name in allowed or any(each.endswith(":*") and name.startswith(each[:-1]) for each in allowed)
+
+
+def _replaying(received: list[Message], receive: Receive) -> Receive:
+    """Return a function that returns the received messages again, and then new ones."""
+    kept = received[::-1]
+
+    async def replay() -> Message:
+        return kept.pop() if kept else await receive()
+
+    return replay
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if type(value) is dict else {}
+
+
+def _part(body: bytearray, *, more: bool) -> Message:
+    return {"type": "http.request", "body": bytes(body), "more_body": more}
+
+
+def _parsed(body: bytes) -> Any:
+    """Return the value of JSON, or None if it has none; the standard library decides in doubt."""
+    if len(body) < _SHORT_BODY:
+        try:
+            return from_json(body)
+        except ValueError:
+            pass
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _dumped(reply: BaseModel) -> bytes:
+    """Return a message as the SDK writes it."""
+    return json.dumps(reply.model_dump(mode="json", by_alias=True, exclude_none=True), separators=(",", ":")).encode()
+
+
+async def _send(send: Send, status: int, body: bytes) -> None:
+    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class _Envelope(Connection):
+    """Connection of one request, described by its `_meta`; its parts are made when they are needed."""
+
+    outbound = Connection.from_envelope(LATEST_MODERN_VERSION, None, None).outbound
+    session_id = None
+
+    def __init__(self, envelope: Mapping[str, Any]) -> None:
+        self.protocol_version = envelope[PROTOCOL_VERSION_META_KEY]
+        self._envelope = envelope
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the part that is needed for the first time, as the SDK does."""
+        made: Any
+        match name:
+            case "_client_params" | "client_capabilities":
+                whole = Connection.from_envelope(
+                    self.protocol_version,
+                    self._envelope.get(CLIENT_INFO_META_KEY),
+                    self._envelope[CLIENT_CAPABILITIES_META_KEY],
+                )
+                self._client_params = whole.client_params
+                self.client_capabilities = whole.client_capabilities
+                return getattr(self, name)
+            case "initialized":
+                made = anyio.Event()
+                made.set()
+            case "state":
+                made = {}
+            case "exit_stack":
+                made = AsyncExitStack()
+            case _:
+                raise AttributeError(name)
+        setattr(self, name, made)
+        return made
+
+    @property
+    def initialize_accepted(self) -> bool:
+        """Return True: there is no handshake to wait for."""
+        return True
+
+    @property
+    def has_cleanups(self) -> bool:
+        """Return True if anything was registered to run when the request ends."""
+        return "exit_stack" in self.__dict__
+
+
+class _Exchange:
+    """Channel of one request to its client, in the shape of the SDK's `DispatchContext`."""
+
+    __slots__ = ("_cancel_requested", "_params", "_request", "_stream", "_transport", "message_metadata", "request_id")
+
+    can_send_request = False
+
+    def __init__(self, checked: _Checked, request: Request, stream: "_Stream | None") -> None:
+        self.request_id = checked.id
+        self.message_metadata = ServerMessageMetadata(request_context=request)
+        self._params = checked.params
+        self._request = request
+        self._stream = stream
+        self._transport: TransportContext | None = None
+        self._cancel_requested: anyio.Event | None = None
+
+    @property
+    def transport(self) -> TransportContext:
+        """Return the facts about the transport."""
+        if self._transport is None:
+            headers = self._request.headers
+            self._transport = TransportContext(kind="streamable-http", can_send_request=False, headers=headers)
+        return self._transport
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """Return an event that is never set: clients of 2026-07-28 cancel by leaving."""
+        if self._cancel_requested is None:
+            self._cancel_requested = anyio.Event()
+        return self._cancel_requested
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Refuse: clients of 2026-07-28 take no requests."""
+        raise NoBackChannelError(method)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        """Send a notification if the response is or can become a stream of events."""
+        if self._stream is None:
+            return
+        message = JSONRPCNotification(jsonrpc="2.0", method=method, params=None if params is None else dict(params))
+        if not await self._stream.emit(_event(_dumped(message))):
+            transport_log.debug("dropped %s: response stream closed", method)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress if the client wants reports."""
+        token: ProgressToken | None = progress_token_from_params(self._params)
+        if token is None:
+            return
+        told: dict[str, Any] = {"progressToken": token, "progress": progress}
+        if total is not None:
+            told["total"] = total
+        if message is not None:
+            told["message"] = message
+        await self.notify("notifications/progress", told)
+
+
+class _Stream:
+    """Response to a client that may leave, which becomes a stream of events if its call notifies or takes long.
+
+    It is watched once the call waits for something; most calls never do.
+    """
+
+    __slots__ = (
+        "_begin",
+        "_has_begun",
+        "_is_closed",
+        "_last",
+        "_leaving",
+        "_lock",
+        "_loop",
+        "_pings",
+        "_receive",
+        "_send",
+        "_timer",
+        "failure",
+        "scope",
+    )
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self.scope = anyio.CancelScope()
+        """Surrounds the call, and ends it when the client leaves."""
+        self.failure: BaseException | None = None
+        """Error of the server below, which could not receive or send."""
+        self._receive = receive
+        self._send = send
+        self._has_begun = False
+        self._is_closed = False
+        self._lock: anyio.Lock | None = None
+        self._loop: AbstractEventLoop = asyncio.get_running_loop()
+        self._last = 0.0
+        self._begin: Handle = self._loop.call_soon(self._watch)
+        self._timer: TimerHandle | None = None
+        self._leaving: Task[None] | None = None
+        self._pings: Task[None] | None = None
+
+    def _watch(self) -> None:
+        self._last = self._loop.time()
+        self._timer = self._loop.call_later(seconds_between_pings(), self._begin_pings)
+        self._leaving = self._loop.create_task(_left(self._receive))
+        self._leaving.add_done_callback(self._cancel)
+
+    def _begin_pings(self) -> None:
+        self._pings = self._loop.create_task(self._ping())
+        self._pings.add_done_callback(self._cancel)
+
+    def _cancel(self, ended: Task[None]) -> None:
+        if not ended.cancelled():
+            self.failure = self.failure or ended.exception()
+        self.scope.cancel()
+
+    async def _ping(self) -> None:
+        while not self._is_closed:
+            pause = self._last + seconds_between_pings() - self._loop.time()
+            if pause <= 0:
+                await self.emit(_PING)
+            else:
+                await asyncio.sleep(pause)
+
+    async def emit(self, event: bytes) -> bool:
+        """Send an event; return False if the response has ended."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        # Taking the lock lets other tasks run, such as the one that sees the client leave.
+        async with self._lock:
+            if self._is_closed:
+                return False
+            self._last = self._loop.time()
+            try:
+                if not self._has_begun:
+                    self._has_begun = True
+                    await self._send({"type": "http.response.start", "status": _OK, "headers": list(_EVENT_HEADERS)})
+                await self._send({"type": "http.response.body", "body": event, "more_body": True})
+            except Exception as error:  # noqa: BLE001 - it is not the author's, whose code may wait for this event
+                self.failure = error
+                self.scope.cancel()
+        return True
+
+    async def finish(self, status: int, body: bytes) -> None:
+        """Send the reply, as the last event if there were others."""
+        self._is_closed = True
+        if self._lock is not None:
+            async with self._lock:  # after a ping that is being sent
+                pass
+        if self._has_begun:
+            await self._send({"type": "http.response.body", "body": _event(body), "more_body": False})
+        else:
+            await _send(self._send, status, body)
+
+    def end(self) -> None:
+        """Stop watching."""
+        self._is_closed = True
+        self._begin.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in (self._leaving, self._pings):
+            if task is not None:
+                task.remove_done_callback(self._cancel)
+                task.cancel()
+
+
+def _event(message: bytes) -> bytes:
+    return b"event: message\r\ndata: " + message + b"\r\n\r\n"
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the client leaves."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,34 @@
+"""Read the switches of a server: an argument, or else a variable of the environment."""
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["FAST_LANE_VARIABLE", "PROBE_VARIABLE", "is_on"]
+
+FAST_LANE_VARIABLE: Final = "ROUNDTRIP_FAST_LANE"
+PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
+
+_ON: Final = frozenset({"1", "true", "yes", "on"})
+_OFF: Final = frozenset({"", "0", "false", "no", "off"})
+
+
+def is_on(given: bool | None, variable: str, *, environment: Mapping[str, str], default: bool) -> bool:
+    """Return True if something is switched on.
+
+    Args:
+        given: The argument; None if the author gave none.
+        variable: The name of the variable.
+        environment: The variables.
+        default: The choice if neither says anything.
+
+    Raises:
+        ValueError: The variable is neither on nor off.
+    """
+    if given is not None:
+        return given
+    if variable not in environment:
+        return default
+    said = environment[variable].strip().lower()
+    if said not in _ON | _OFF:
+        raise ValueError(f"{variable} must be 1 or 0, got {said!r}")
+    return said in _ON
