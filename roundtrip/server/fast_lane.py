@@ -9,6 +9,7 @@ Behind the checks is the SDK's own runner, with the server's middlewares, handle
 
 import asyncio
 import json
+import sys
 from asyncio import AbstractEventLoop, Handle, Task, TimerHandle
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -89,8 +90,8 @@ _CHECKED_HEADERS: Final = frozenset(
 )
 
 _MAX_SIZE_DIGITS: Final = 18
-_SHORT_BODY: Final = 4300
-"""Bytes of a body that cannot hold an integer of more digits than the standard library reads."""
+_READER_DIGITS: Final = 4300
+"""The most digits of an integer that the fast reader takes; it raises on more, as the standard library does."""
 
 _OK: Final = 200
 _EVENT_HEADERS: Final = (
@@ -322,7 +323,7 @@ def _part(body: bytearray, *, more: bool) -> Message:
 
 def _parsed(body: bytes) -> Any:
     """Return the value of JSON, or None if it has none; the standard library decides in doubt."""
-    if len(body) < _SHORT_BODY:
+    if sys.get_int_max_str_digits() not in range(1, _READER_DIGITS):
         try:
             return from_json(body)
         except ValueError:
