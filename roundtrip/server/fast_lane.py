@@ -359,15 +359,13 @@ class _Envelope(Connection):
         """Make the part that is needed for the first time, as the SDK does."""
         made: Any
         match name:
-            case "_client_params" | "client_capabilities":
-                whole = Connection.from_envelope(
-                    self.protocol_version,
-                    self._envelope.get(CLIENT_INFO_META_KEY),
-                    self._envelope[CLIENT_CAPABILITIES_META_KEY],
-                )
-                self._client_params = whole.client_params
+            case "client_capabilities" | "_client_params":
+                # Few need the description of the client, and most the capabilities.
+                info = self._envelope.get(CLIENT_INFO_META_KEY) if name == "_client_params" else None
+                capabilities = self._envelope[CLIENT_CAPABILITIES_META_KEY]
+                whole = Connection.from_envelope(self.protocol_version, info, capabilities)
                 self.client_capabilities = whole.client_capabilities
-                return getattr(self, name)
+                made = whole.client_params if name == "_client_params" else whole.client_capabilities
             case "initialized":
                 made = anyio.Event()
                 made.set()

@@ -7,7 +7,9 @@ are still validated.
 """
 
 import logging
+import marshal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -47,6 +49,12 @@ _sdk_logger = logging.getLogger("mcp.server.mcpserver.server")
 
 _METHOD: Final = "tools/call"
 
+_NEEDED: Final = frozenset({"name", "_meta"})
+_PLAIN_TYPES: Final = {"name": str, "arguments": dict, "_meta": dict, "requestState": str}
+"""The types of parameters of which only `_meta` needs validation."""
+_MAX_METAS: Final = 128
+_MAX_META_BYTES: Final = 2000
+
 LegEnd = Finished | Suspended | Authored
 """End of a leg whose user did not decline."""
 
@@ -83,6 +91,7 @@ class ToolCalls:
         self._probe = probe
         self._masks_errors = masks_errors
         self._stamp: dict[str, Any] | None = None
+        self._valid_metas: set[bytes] = set()
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do, and answer it if no other middleware follows."""
@@ -95,7 +104,7 @@ class ToolCalls:
         ):
             return await call_next(ctx)
         params = ctx.params or {}
-        validate_client_request(_METHOD, ctx.protocol_version, params)
+        self._validate(ctx.protocol_version, params)
         name: str = params["name"]
         try:
             end = await self.serve(name, params.get("arguments") or {}, Incoming.of(ctx))
@@ -105,6 +114,25 @@ class ToolCalls:
             _log(name, error)
             return self._stamped(_written(_failed(str(error)), ctx.protocol_version))
         return self._stamped(_sent(end, ctx.protocol_version))
+
+    def _validate(self, revision: str, params: Mapping[str, Any]) -> None:
+        """Validate the parameters of a request as the SDK does; the `_meta` that clients repeat is validated once.
+
+        Raises:
+            ValidationError: They are invalid.
+        """
+        meta = None
+        if _NEEDED <= params.keys() and all(type(value) is _PLAIN_TYPES.get(key) for key, value in params.items()):
+            # In this version of the format, equal values have equal bytes, and 1 and True are not equal.
+            with suppress(ValueError):
+                meta = marshal.dumps((revision, params["_meta"]), 2)
+            if meta in self._valid_metas:
+                return
+        validate_client_request(_METHOD, revision, params)
+        if meta is not None and len(meta) <= _MAX_META_BYTES:
+            if len(self._valid_metas) >= _MAX_METAS:
+                self._valid_metas.clear()
+            self._valid_metas.add(meta)
 
     def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
         meta = result.get("_meta")
