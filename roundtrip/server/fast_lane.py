@@ -135,7 +135,6 @@ class FastLane:
         self._sdk = sdk
         self._max_bytes = manager.max_request_body_size
         self._security = manager.security_settings
-        self._json_only = manager.json_response
 
     @classmethod
     def put_before(cls, server: LowLevelServer[Any]) -> None:
@@ -156,7 +155,7 @@ class FastLane:
             await self._sdk(scope, _replaying(received, receive), send)
             return
         request = request_with_body(scope, receive, checked.body)
-        if self._json_only:
+        if self._manager.json_response:
             status, body = await self._reply(checked, request, None)
             await _send(send, status, body)
         else:
@@ -183,7 +182,7 @@ class FastLane:
         if (
             headers.get(b"mcp-protocol-version", b"").decode("latin-1") not in MODERN_PROTOCOL_VERSIONS
             or not headers.get(b"content-type", b"").lower().startswith(b"application/json")
-            or not _accepts(headers.get(b"accept", b""), events=not self._json_only)
+            or not _accepts(headers.get(b"accept", b""), events=not self._manager.json_response)
             or not _is_allowed(self._security, headers)
         ):
             return None

@@ -122,7 +122,7 @@ class ToolCalls:
             ValidationError: They are invalid.
         """
         meta = None
-        if _NEEDED <= params.keys() and all(type(value) is _PLAIN_TYPES.get(key) for key, value in params.items()):
+        if params.keys() >= _NEEDED and all(type(value) is _PLAIN_TYPES.get(key) for key, value in params.items()):
             # In this version of the format, equal values have equal bytes, and 1 and True are not equal.
             with suppress(ValueError):
                 meta = marshal.dumps((revision, params["_meta"]), 2)

@@ -181,6 +181,14 @@ def test_report_without_an_instance_says_so() -> None:
     assert last == (0, (("0 instances met: no problems", "bold"),))
 
 
+def test_report_says_which_way_an_instance_serves_requests() -> None:
+    observed = seen(facts(1, transport="the fast lane"), facts(2))
+    lines = [
+        "".join(part if isinstance(part, str) else part[0] for part in parts) for _, parts in as_lines(observed, [])
+    ]
+    assert [line.endswith("; served by the fast lane") for line in lines if "Python" in line] == [True, False]
+
+
 def test_workers_that_were_not_met_are_counted() -> None:
     observed = seen(facts(1, group="g", workers=4), facts(2, group="g", workers=4), facts(3))
     assert observed.announced == 5
