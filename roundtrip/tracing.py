@@ -18,6 +18,7 @@ __all__ = [
     "Closed",
     "DeclinedFact",
     "Era",
+    "FlushedTracer",
     "LinkedWatch",
     "Raised",
     "Returned",
@@ -132,6 +133,15 @@ class Tracer(Protocol):
 
     def reject(self, rejection: TokenRejection) -> None:
         """Record a rejected token."""
+        ...
+
+
+@runtime_checkable
+class FlushedTracer(Protocol):
+    """Tracer that keeps facts for a while."""
+
+    def flush(self) -> None:
+        """Save or send all facts now; any thread may call it."""
         ...
 
 

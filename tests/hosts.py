@@ -1,20 +1,24 @@
-"""Serve in other processes: on a port of this machine, and on stdio.
+"""Serve in other processes, on a port of this machine and on stdio, and applications on the event loop of a test.
 
 A socket listens before its server starts, so that a client can connect at once.
 The processes run `main`, with the arguments `MODULE:FACTORY [--fd N] [--skew SECONDS]`.
 """
 
 import argparse
+import functools
 import importlib
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+import anyio
 import uvicorn
 from mcp.client.stdio import StdioServerParameters
 from mcp.server import MCPServer
+from starlette.types import ASGIApp
 
 from tests.forks import Started, command_of, start
 
@@ -43,6 +47,26 @@ def stdio(factory: Factory) -> StdioServerParameters:
     """Return the command that serves a factory's server over stdio."""
     command, *arguments = command_of(main, name_of(factory))
     return StdioServerParameters(command=command, args=arguments, cwd=ROOT)
+
+
+@asynccontextmanager
+async def hosted(app: ASGIApp, *, lifespan: Literal["auto", "on", "off"] = "auto") -> AsyncGenerator[str]:
+    """Serve an application on this event loop, and yield its address without a path."""
+    host = _Host(uvicorn.Config(app, log_config=None, ws="none", lifespan=lifespan, timeout_graceful_shutdown=5))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(functools.partial(host.serve, sockets=[listening]))
+            try:
+                yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            finally:
+                host.should_exit = True
+
+
+class _Host(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        # The signals are the test runner's.
+        yield
 
 
 class HttpProcess:

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.errors import ConnectionLost
 from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.sdk_private import RestartingManager
 
 __all__ = [
     "MAX_JSON_VALUES",
@@ -124,9 +125,11 @@ class SseOptions(TypedDict, total=False):
 
 
 def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> Starlette:
-    """Make the SDK's application of a server end its live calls, and limit the JSON values of requests."""
+    """Make the SDK's application of a server end its live calls, limit the JSON values of requests, and run again."""
     # The streams are made inside the SDK and offer no other way; adding one filter twice changes nothing.
     _STREAM_LOG.addFilter(_holds_no_chunk)
+    # The SDK's application makes the manager itself, without a hook; a second manager would run the lifespan twice.
+    server.session_manager.__class__ = RestartingManager
     limited = server.session_manager.asgi_app
     limited.app = BoundedJson(limited.app)
     # With an event store a client that has left may come back.

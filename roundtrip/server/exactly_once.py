@@ -1,11 +1,10 @@
 """Provide the claim of a leg on its call, for tools whose body must run once."""
 
 import asyncio
-import contextvars
 import hashlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -28,6 +27,7 @@ from roundtrip.errors import (
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.server.failures import Crashed, tool_failure
+from roundtrip.server.late_writes import run_later
 from roundtrip.server.requests import SKEW
 from roundtrip.server.tools.options import OnUnknown
 from roundtrip.system import SYSTEM, System
@@ -373,10 +373,10 @@ class LedgerClaim:
             await self._record(result)
         except LedgerDown as error:
             logger.error("%s could not %s, and tries again: %s", self.owner, purpose, error)
-            _run_later(self._record_later(result, purpose))
+            run_later(self._record_later(result, purpose))
         except BaseException:
             # Cancelled, perhaps before the ledger had received it.
-            _run_later(self._record_later(result, purpose))
+            run_later(self._record_later(result, purpose))
             raise
 
     def _stored_result(self, write: Callable[[], str | None], purpose: str) -> str | None:
@@ -413,17 +413,7 @@ class LedgerClaim:
 
     def _release_later(self) -> None:
         """Release the claim as soon as the ledger can be reached: other legs would wait for it."""
-        _run_later(_release_twice(self.ledger, self.call_id, self._holder, self.system))
-
-
-_LATER_TASKS: Final[set[asyncio.Task[None]]] = set()
-"""Asyncio tasks that write to a ledger later. An event loop has only weak references to its tasks."""
-
-
-def _run_later(work: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
-    _LATER_TASKS.add(task)
-    task.add_done_callback(_LATER_TASKS.discard)
+        run_later(_release_twice(self.ledger, self.call_id, self._holder, self.system))
 
 
 async def _attempts(system: System, seconds: float) -> AsyncGenerator[None]:

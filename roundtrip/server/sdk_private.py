@@ -26,13 +26,14 @@ that names a session is checked on one transport only, and on the others it is w
 
 `StreamableHTTPSessionManager._lifespan_state` and `._task_group` are the state of a lifespan that the manager runs, and
 the sign that it does. `mcp.server._streamable_http_modern` has the seconds between pings, and logs dropped
-notifications. The fast lane replaces these parts.
+notifications. The fast lane replaces these parts. `._has_started` keeps a manager from
+running again.
 
 `Request._body` of Starlette is a body that was read: the author's code reads it again from there.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, Literal, TypeVar
 
 from mcp.server import MCPServer, _streamable_http_modern
@@ -65,6 +66,7 @@ from starlette.types import Receive, Scope
 
 __all__ = [
     "HookedServer",
+    "RestartingManager",
     "SdkSpans",
     "Shelf",
     "connection_of",
@@ -275,3 +277,18 @@ def request_with_body(scope: Scope, receive: Receive, body: bytes) -> Request:
     request = Request(scope, receive)
     request._body = body  # pyright: ignore[reportPrivateUsage]
     return request
+
+
+class RestartingManager(StreamableHTTPSessionManager):
+    """The SDK's manager, which can run again after it has stopped: some hosts send a lifespan for each request."""
+
+    @asynccontextmanager
+    async def run(self) -> AsyncGenerator[None]:
+        """Run until the end of a `with` block."""
+        runs_already = self._has_started
+        try:
+            async with super().run():
+                yield
+        finally:
+            if not runs_already:
+                self._has_started = False

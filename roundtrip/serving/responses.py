@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.revisions import is_live_era
 from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.sdk_private import RestartingManager
 
 __all__ = ["JsonResponse", "ResponseChooser", "choose_per_request"]
 
@@ -43,7 +44,7 @@ _PARSED_BYTES: Final = 64 * 1024
 _ANSWERS_JSON: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
 
 
-class _ChoosingManager(StreamableHTTPSessionManager):
+class _ChoosingManager(RestartingManager):
     """The SDK's manager, which reads `_ANSWERS_JSON` for each request.
 
     At the limit of sessions, a new session ends the one that was idle longest: any client can open sessions, and idle
@@ -82,8 +83,6 @@ class _ChoosingManager(StreamableHTTPSessionManager):
 
 def choose_per_request(manager: StreamableHTTPSessionManager) -> None:
     """Make a manager answer each request as `ResponseChooser` decides."""
-    # The SDK's application makes the manager itself, without a hook; a second manager would run the server's
-    # lifespan twice.
     manager.__class__ = _ChoosingManager
 
 

@@ -23,6 +23,7 @@ from opentelemetry.trace import (
     format_span_id,
     format_trace_id,
     get_tracer,
+    get_tracer_provider,
     set_span_in_context,
 )
 
@@ -83,9 +84,21 @@ class Telemetry:
         # Imported here, as the SDK needs no metrics.
         from opentelemetry.metrics import get_meter
 
+        self._providers = (tracer_provider, meter_provider)
         self._tracer = get_tracer(names.SCOPE, tracer_provider=tracer_provider)
         self._meters = _Meters(get_meter(names.SCOPE, meter_provider=meter_provider))
         self._system = system
+
+    def flush(self) -> None:
+        """Let the providers send what they have collected, if they can."""
+        from opentelemetry.metrics import get_meter_provider
+
+        given_tracers, given_meters = self._providers
+        for provider in (given_tracers or get_tracer_provider(), given_meters or get_meter_provider()):
+            # Providers of OpenTelemetry's SDK have it, and the API does not.
+            flush = getattr(provider, "force_flush", None)
+            if flush is not None:
+                flush()
 
     def begin(self, beginning: Beginning) -> Watch:
         """Return a watch that reports one request as a span."""

@@ -17,7 +17,7 @@ from roundtrip import Resolve
 from roundtrip.engine import interruptions
 from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, MemoryLedger
 from roundtrip.machine.table import EntryState
-from roundtrip.server import exactly_once
+from roundtrip.server import exactly_once, late_writes
 from roundtrip.testing import Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 
@@ -128,7 +128,7 @@ async def test_releases_are_retried_ever_more_rarely_while_the_ledger_fails(
     ledger.down |= {"claim", "release"}
     assert await reason_of(legs, "buy", TEA, answers=YES) == (-32000, "ledger_unavailable")
     with anyio.fail_after(10):
-        while under_way := exactly_once._LATER_TASKS:  # pyright: ignore[reportPrivateUsage]
+        while under_way := late_writes._LATER_TASKS:  # pyright: ignore[reportPrivateUsage]
             await asyncio.wait(set(under_way))
     assert 2 <= ledger.asked["release"] <= 12
 

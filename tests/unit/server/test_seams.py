@@ -2,6 +2,7 @@
 
 import inspect
 
+import pytest
 from mcp.server import MCPServer
 from mcp.server.connection import Connection
 from mcp.server.mcpserver.prompts import PromptManager
@@ -9,6 +10,10 @@ from mcp.server.mcpserver.resources import ResourceManager
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from roundtrip import Server
+
+pytestmark = pytest.mark.anyio
 
 
 def test_sdk_looks_prompts_and_resources_up_each_time() -> None:
@@ -62,3 +67,31 @@ def test_a_session_knows_its_connection_and_a_connection_its_session() -> None:
 def test_sdk_function_metadata_makes_the_result_adapter() -> None:
     assert list(inspect.signature(FuncMetadata._output_adapter).parameters) == ["self", "output_model"]  # pyright: ignore[reportPrivateUsage]
     assert "self._output_adapter(output_model)" in inspect.getsource(FuncMetadata.convert_result)
+
+
+async def test_sdk_manager_runs_once_by_its_own_mark() -> None:
+    server = MCPServer("shop")
+    server.streamable_http_app()
+    manager = server.session_manager
+    async with manager.run():
+        assert manager._task_group is not None  # pyright: ignore[reportPrivateUsage]
+    assert manager._task_group is None  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(RuntimeError, match="once per instance"):
+        async with manager.run():
+            pass
+    manager._has_started = False  # pyright: ignore[reportPrivateUsage]
+    async with manager.run():
+        pass
+
+
+async def test_manager_of_a_server_runs_again_but_not_twice_at_once() -> None:
+    server = Server("shop")
+    server.streamable_http_app()
+    for _ in range(2):
+        async with server.session_manager.run():
+            with pytest.raises(RuntimeError, match="once per instance"):
+                async with server.session_manager.run():
+                    pass
+            with pytest.raises(RuntimeError, match="once per instance"):
+                async with server.session_manager.run():
+                    pass

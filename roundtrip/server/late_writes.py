@@ -1,0 +1,25 @@
+"""Write to a ledger after the leg, in asyncio tasks of their own."""
+
+import asyncio
+import contextvars
+from collections.abc import Coroutine
+from typing import Any, Final
+
+__all__ = ["finish_late_writes", "run_later"]
+
+_LATER_TASKS: Final[set[asyncio.Task[None]]] = set()
+"""Asyncio tasks that write to a ledger later. An event loop has only weak references to its tasks."""
+
+
+def run_later(work: Coroutine[Any, Any, None]) -> None:
+    """Run a write in an asyncio task of its own."""
+    task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+    _LATER_TASKS.add(task)
+    task.add_done_callback(_LATER_TASKS.discard)
+
+
+async def finish_late_writes() -> None:
+    """Wait for the late writes of this event loop, before the process is frozen."""
+    loop = asyncio.get_running_loop()
+    if own := [task for task in _LATER_TASKS if task.get_loop() is loop]:
+        await asyncio.wait(own)

@@ -1,0 +1,272 @@
+"""ASGI application that starts its server at the first request, for hosts that send no lifespan.
+
+Such hosts often collect a response before they send it, and freeze the process after it. So the application answers
+requests for endless streams with an error, and saves what the server has not saved yet before the end of a response.
+"""
+
+import asyncio
+import contextvars
+import json
+import logging
+from typing import Any, Final, NamedTuple, Unpack, cast
+
+import anyio
+import anyio.to_thread
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import METHOD_NOT_FOUND
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from roundtrip.ledger.contract import Reach
+from roundtrip.server.connections import HttpOptions
+from roundtrip.server.key_files import KEYS_VARIABLE
+from roundtrip.server.late_writes import finish_late_writes
+from roundtrip.server.sdk_private import is_running
+from roundtrip.server.server import Server
+from roundtrip.tracing import FlushedTracer
+
+__all__ = ["FLUSH_SECONDS", "JSON_TYPE", "ServerlessApp", "asgi_app", "json_body", "request_id_in"]
+
+logger = logging.getLogger("roundtrip")
+
+JSON_TYPE: Final = (b"content-type", b"application/json")
+
+FLUSH_SECONDS: Final = 2.0
+"""Seconds for tracers that report to another machine, and for a ledger that could not be reached."""
+_PARSED_BYTES: Final = 64 * 1024
+"""Size limit of a request to listen; the answer to a larger one has no id."""
+_NOT_ALLOWED: Final = 405
+_NOT_FOUND: Final = 404
+_LISTENS: Final = (b"mcp-method", b"subscriptions/listen")
+_NO_STREAMS: Final = "this server runs where responses cannot stay open, so it sends no notifications to listen for"
+
+# The platform chooses the function by the name, so only its names arrive.
+_NAMES_ARE_CHECKED: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+
+
+def asgi_app(server: Server[Any], *, streams: bool = False, **options: Unpack[HttpOptions]) -> "ServerlessApp":
+    """Return an ASGI application that starts the server at its first request, without a lifespan.
+
+    If the host sends lifespans, the server starts and stops with each of them. Otherwise it stops with its event loop.
+
+    Args:
+        server: The server, with all its tools.
+        streams: True if the host can keep a response open. Otherwise requests to listen get an error, and what the
+            server records is saved before each response ends.
+        **options: Those of `streamable_http_app`. By default requests are `stateless_http` and get a `json_response`,
+            and any `Host` is accepted.
+
+    Example:
+        ```python
+        app = asgi_app(server)
+        ```
+    """
+    return ServerlessApp(server, streams=streams, options=options)
+
+
+class ServerlessApp:
+    """ASGI application of a server that starts at the first request on each event loop."""
+
+    def __init__(self, server: Server[Any], *, streams: bool, options: HttpOptions) -> None:
+        self._server = server
+        self._streams = streams
+        self._options: HttpOptions = {
+            "stateless_http": True,
+            "json_response": True,
+            "transport_security": _NAMES_ARE_CHECKED,
+            **options,
+        }
+        if not streams:
+            _warn_of_other_instances(server)
+        self._latest = self._make()
+        self._apps: dict[asyncio.AbstractEventLoop, _AppRun | _BuiltApp] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or a lifespan."""
+        if scope["type"] != "http" or self._streams:
+            await self.serve(scope, receive, send)
+            return
+        flushed = False
+
+        async def send_flushed(message: Message) -> None:
+            nonlocal flushed
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                # The host may freeze the process as soon as it has the whole response.
+                flushed = True
+                await self.flush()
+            await send(message)
+
+        try:
+            await self.serve(scope, receive, send_flushed)
+        finally:
+            if not flushed:
+                await self.flush()
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or a lifespan, and do not flush."""
+        if scope["type"] == "lifespan":
+            loop = asyncio.get_running_loop()
+            app = self._apps[loop] = self._idle()
+            try:
+                await app.asgi(scope, receive, send)
+            finally:
+                self._apps.pop(loop, None)
+        else:
+            await (await self._started()).asgi(scope, receive, send)
+
+    async def flush(self, seconds: float = FLUSH_SECONDS) -> None:
+        """Save what the server has recorded, and wait for a ledger that could not be reached, for a limited time."""
+        with anyio.move_on_after(seconds):
+            for tracer in self._server.effects.tracers.tracers:
+                if isinstance(tracer, FlushedTracer):
+                    try:
+                        # It may wait for another machine.
+                        await anyio.to_thread.run_sync(tracer.flush, abandon_on_cancel=True)
+                    except Exception:
+                        logger.exception("a tracer could not be flushed")
+            await finish_late_writes()
+
+    async def stop(self) -> None:
+        """Stop the server, if a request on this event loop has started it."""
+        run = self._apps.pop(asyncio.get_running_loop(), None)
+        if isinstance(run, _AppRun):
+            await run.stop()
+
+    async def _started(self) -> "_BuiltApp":
+        """Return the application of this event loop, and start the server if the host has not."""
+        loop = asyncio.get_running_loop()
+        run = self._apps.get(loop)
+        if run is None:
+            # Some hosts have an event loop for each request.
+            self._apps = {each: app for each, app in self._apps.items() if not each.is_closed()}
+            run = self._apps[loop] = _AppRun(self._idle())
+        if isinstance(run, _AppRun) and (failure := await run.started()) is not None:
+            if self._apps.get(loop) is run:
+                del self._apps[loop]
+            raise failure
+        return run.app if isinstance(run, _AppRun) else run
+
+    def _idle(self) -> "_BuiltApp":
+        """Return an application that does not run: a session manager serves one event loop at a time."""
+        if is_running(self._latest.manager):
+            self._latest = self._make()
+        return self._latest
+
+    def _make(self) -> "_BuiltApp":
+        asgi = self._server.streamable_http_app(**self._options)
+        manager = self._server.session_manager
+        if not self._streams:
+            # The manager's own application is inside of routes and authentication.
+            cast("Any", manager).asgi_app = _NoStreams(manager.asgi_app)
+        return _BuiltApp(asgi, manager)
+
+
+def _warn_of_other_instances(server: Server[Any]) -> None:
+    """Log the settings with which another instance cannot serve the next leg: the host starts instances as it likes."""
+    identity = server.identity()
+    if identity.own_key:
+        logger.warning(
+            "server %r has made its own key, so only this instance can resume its calls; give all instances one key in "
+            "the environment variable %s (roundtrip keys new --print)",
+            server.name,
+            KEYS_VARIABLE,
+        )
+    if identity.exactly_once and identity.reach < Reach.FLEET:
+        logger.warning(
+            "server %r has tools with exactly_once, and its %s is not shared by all instances, so a call can run again "
+            "on another one; use Server(ledger=RedisLedger(URL))",
+            server.name,
+            identity.ledger,
+        )
+
+
+class _BuiltApp(NamedTuple):
+    """Application of the SDK, and what starts and stops it."""
+
+    asgi: ASGIApp
+    manager: StreamableHTTPSessionManager
+
+
+class _AppRun:
+    """Run of an application in an asyncio task of its own, which outlives the request that started it."""
+
+    def __init__(self, app: _BuiltApp) -> None:
+        self.app = app
+        self._ready = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._failure: Exception | None = None
+        # The lifespan must not see the context variables of one request.
+        self._task = asyncio.get_running_loop().create_task(self._hold(), context=contextvars.Context())
+
+    async def started(self) -> Exception | None:
+        """Wait until the server has started; return the error if it could not."""
+        await self._ready.wait()
+        return self._failure
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await self._task
+
+    async def _hold(self) -> None:
+        try:
+            async with self.app.manager.run():
+                self._ready.set()
+                await self._stopping.wait()
+        except Exception as error:
+            if self._ready.is_set():
+                raise
+            self._failure = error
+        finally:
+            self._ready.set()
+
+
+class _NoStreams:
+    """Middleware that answers requests for endless streams: the host would wait for their end."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for a stream with an error, and pass on others."""
+        if scope["method"] == "GET":
+            headers = [JSON_TYPE, (b"allow", b"POST")]
+            await _answer(send, _NOT_ALLOWED, headers, json_body(None, METHOD_NOT_FOUND, _NO_STREAMS))
+        elif _LISTENS in scope["headers"]:
+            body = await _body_of(receive)
+            error = json_body(request_id_in(body), METHOD_NOT_FOUND, _NO_STREAMS)
+            await _answer(send, _NOT_FOUND, [JSON_TYPE], error)
+        else:
+            await self._app(scope, receive, send)
+
+
+async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _body_of(receive: Receive) -> bytes:
+    body = b""
+    while len(body) <= _PARSED_BYTES:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return body
+    return b""
+
+
+def request_id_in(body: bytes) -> int | str | None:
+    """Return the id of a JSON-RPC request; None if it cannot be read."""
+    try:
+        request: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    found: object = cast("dict[str, object]", request).get("id") if isinstance(request, dict) else None
+    return found if isinstance(found, int | str) and not isinstance(found, bool) else None
+
+
+def json_body(request_id: int | str | None, code: int, message: str, **data: object) -> bytes:
+    """Return a JSON-RPC error."""
+    error: dict[str, object] = {"code": code, "message": message}
+    if data:
+        error["data"] = data
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()

@@ -1,0 +1,128 @@
+"""Convert the events of AWS Lambda for HTTP to ASGI, and responses back.
+
+Function URLs and the HTTP APIs of API Gateway send events of payload format 2.0.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+from starlette.types import Message, Scope
+
+__all__ = ["Collected", "body_of", "scope_of"]
+
+_FORMAT: Final = "2.0"
+_NO_STAGE: Final = "$default"
+_HTTPS_PORT: Final = 443
+
+_REJECTED_1_0: Final = (
+    "the event has payload format 1.0, and the handler reads 2.0. In an HTTP API, set PayloadFormatVersion of the "
+    "integration to 2.0. A REST API has format 1.0 only: use an HTTP API or a function URL, or Mangum(asgi_app(server))"
+)
+_REJECTED_BALANCER: Final = (
+    "the event is of a load balancer, and the handler reads payload format 2.0: use a function URL or an HTTP API, or "
+    "Mangum(asgi_app(server))"
+)
+_REJECTED: Final = (
+    "the event is not an HTTP request of payload format 2.0, which function URLs and HTTP APIs of API Gateway send: "
+    "connect one of them to the function; for other triggers, such as a schedule, use another function"
+)
+
+
+def scope_of(event: Mapping[str, Any], context: object) -> Scope:
+    """Return the ASGI scope of an event.
+
+    Raises:
+        ValueError: The event has another format; the text says how to configure the trigger.
+    """
+    if (reason := _reason_to_reject(event)) is not None:
+        raise ValueError(reason)
+    request: Mapping[str, Any] = event["requestContext"]
+    given: Mapping[str, Any] = event.get("headers") or {}
+    headers = {name.lower(): str(value) for name, value in given.items()}
+    if event.get("cookies"):
+        headers["cookie"] = "; ".join(event["cookies"])
+    path: str = event["rawPath"] or "/"
+    stage: str = request.get("stage", _NO_STAGE)
+    # A custom domain leaves the stage out.
+    root = f"/{stage}" if stage != _NO_STAGE and path.startswith(f"/{stage}/") else ""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": request["http"]["method"],
+        "scheme": headers.get("x-forwarded-proto", "https"),
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "root_path": root,
+        "query_string": event.get("rawQueryString", "").encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": (request["http"]["sourceIp"], 0),
+        "server": (request.get("domainName", ""), int(headers.get("x-forwarded-port", _HTTPS_PORT))),
+        # The names of Mangum, so that code written for it finds them.
+        "aws.event": event,
+        "aws.context": context,
+    }
+
+
+def body_of(event: Mapping[str, Any]) -> bytes:
+    """Return the body of an event."""
+    body = event.get("body") or ""
+    return base64.b64decode(body) if event.get("isBase64Encoded") else body.encode()
+
+
+def _reason_to_reject(event: object) -> str | None:
+    members = _members(event)
+    request = _members(members.get("requestContext"))
+    if "elb" in request:
+        return _REJECTED_BALANCER
+    if request and "httpMethod" in members:
+        return _REJECTED_1_0
+    return None if members.get("version") == _FORMAT and "http" in request else _REJECTED
+
+
+def _members(value: object) -> Mapping[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+class Collected:
+    """Response of an ASGI application, collected for Lambda."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._cookies: list[str] = []
+        self._body: list[bytes] = []
+
+    def take(self, message: Message) -> None:
+        """Take one message of the application."""
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            for name, value in message.get("headers", ()):
+                self._add(name.decode("latin-1").lower(), value.decode("latin-1"))
+        elif message["type"] == "http.response.body":
+            self._body.append(message.get("body", b""))
+            self.is_complete = not message.get("more_body", False)
+
+    def response(self) -> dict[str, Any]:
+        """Return the response as Lambda takes it."""
+        body = b"".join(self._body)
+        try:
+            text, is_encoded = body.decode(), False
+        except UnicodeDecodeError:
+            text, is_encoded = base64.b64encode(body).decode(), True
+        return {
+            "statusCode": self._status,
+            "headers": self._headers,
+            "cookies": self._cookies,
+            "body": text,
+            "isBase64Encoded": is_encoded,
+        }
+
+    def _add(self, name: str, value: str) -> None:
+        if name == "set-cookie":
+            self._cookies.append(value)
+        else:
+            self._headers[name] = f"{self._headers[name]},{value}" if name in self._headers else value

@@ -1,0 +1,138 @@
+"""Serve the events of AWS Lambda with one event loop, which stays from event to event.
+
+The process runs only while the handler does. So everything that an event has caused is done when the handler returns.
+"""
+
+import asyncio
+import atexit
+import logging
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Final, Unpack
+
+from starlette.types import Message, Scope
+
+from roundtrip.server.connections import HttpOptions
+from roundtrip.server.server import Server
+from roundtrip.serverless.application import FLUSH_SECONDS, JSON_TYPE, ServerlessApp, json_body, request_id_in
+from roundtrip.serverless.lambda_events import Collected, body_of, scope_of
+
+__all__ = ["lambda_handler"]
+
+logger = logging.getLogger("roundtrip")
+
+_RESERVE_SECONDS: Final = 0.5
+_SERVER_ERROR: Final = -32000
+_OK: Final = 200
+_CRASHED: Final = 500
+_OUT_OF_TIME: Final = "the time limit of the function ended the request; raise the timeout of the function"
+
+
+def lambda_handler(
+    server: Server[Any], *, reserve: float = _RESERVE_SECONDS, **options: Unpack[HttpOptions]
+) -> Callable[[Mapping[str, Any], Any], dict[str, Any]]:
+    """Return the function that AWS Lambda calls with each event of a function URL or an HTTP API.
+
+    The server's lifespan is entered at the first event, and left when the process ends in order. Requests find the
+    event and the context of Lambda in their ASGI scope, as `aws.event` and `aws.context`.
+
+    Args:
+        server: The server, with all its tools.
+        reserve: Seconds before the time limit of the function at which a request is cancelled. Its client then gets an
+            error; Lambda would end the process instead.
+        **options: Those of `streamable_http_app`. By default requests are `stateless_http` and get a `json_response`,
+            and any `Host` is accepted.
+
+    Raises:
+        ValueError: `reserve` is negative.
+
+    Example:
+        ```python
+        handler = lambda_handler(server)
+        ```
+    """
+    if reserve < 0:
+        raise ValueError(f"reserve must be at least 0, got {reserve}")
+    process = _LambdaProcess(ServerlessApp(server, streams=False, options=options), reserve=reserve)
+    # The first event would import it. Lambda gives functions more of the processor before that than during events.
+    with suppress(ImportError):
+        import_module("anyio._backends._asyncio")
+
+    def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
+        return process.handle(event, context)
+
+    return handler
+
+
+class _LambdaProcess:
+    """The event loop of one process, and the application that runs on it."""
+
+    def __init__(self, app: ServerlessApp, *, reserve: float) -> None:
+        self._app = app
+        self._reserve = reserve
+        self._runner: asyncio.Runner | None = None
+
+    def handle(self, event: Mapping[str, Any], context: Any) -> dict[str, Any]:
+        """Serve one event."""
+        scope, body = scope_of(event, context), body_of(event)
+        # A local run may have no context.
+        seconds = math.inf if context is None else context.get_remaining_time_in_millis() / 1000 - self._reserve
+        return self._loop().run_until_complete(self._serve(scope, body, seconds))
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        if self._runner is None:
+            self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            atexit.register(self._end)
+        return self._runner.get_loop()
+
+    def _end(self) -> None:
+        """Leave the lifespan, and close the event loop."""
+        if self._runner is not None:
+            with self._runner as runner:
+                runner.run(self._app.stop())
+
+    async def _serve(self, scope: Scope, body: bytes, seconds: float) -> dict[str, Any]:
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        collected = Collected()
+
+        async def receive() -> Message:
+            if not messages:
+                # Lambda does not report that a client leaves.
+                await asyncio.Event().wait()
+            return messages.pop()
+
+        async def send(message: Message) -> None:
+            collected.take(message)
+
+        now = asyncio.get_running_loop().time
+        ends = now() + seconds
+        serving = asyncio.create_task(self._app.serve(scope, receive, send))
+        in_time = await _ended(serving, max(0.0, seconds))
+        if not in_time:
+            serving.cancel()
+            await _ended(serving, self._reserve / 3)
+            logger.error("the time limit of the function ended a request; raise the timeout of the function")
+        await self._app.flush(min(FLUSH_SECONDS, ends + self._reserve * 2 / 3 - now()))
+        if collected.is_complete:
+            return collected.response()
+        if in_time:
+            return _response(_CRASHED, (b"content-type", b"text/plain"), b"Internal Server Error")
+        error = json_body(request_id_in(body), _SERVER_ERROR, _OUT_OF_TIME, reason="out_of_time")
+        return _response(_OK, JSON_TYPE, error)
+
+
+async def _ended(serving: "asyncio.Task[None]", seconds: float) -> bool:
+    """Wait for a request, log its error, and return False if it still runs after some seconds."""
+    done, _ = await asyncio.wait({serving}, timeout=seconds if seconds < math.inf else None)
+    if done and not serving.cancelled() and (error := serving.exception()) is not None:
+        logger.error("a request failed", exc_info=error)
+    return bool(done)
+
+
+def _response(status: int, kind: tuple[bytes, bytes], body: bytes) -> dict[str, Any]:
+    collected = Collected()
+    collected.take({"type": "http.response.start", "status": status, "headers": [kind]})
+    collected.take({"type": "http.response.body", "body": body})
+    return collected.response()

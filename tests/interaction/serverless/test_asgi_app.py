@@ -1,0 +1,258 @@
+"""An application without a lifespan: under Mangum, on Azure Functions, in a plain server, and with many event loops."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, Literal
+
+import anyio
+import anyio.lowlevel
+import azure.functions as azure
+import pytest
+from mangum import Mangum
+from mcp.server import MCPServer
+from starlette.types import ASGIApp, Message, Scope
+
+from roundtrip import Context, Server
+from roundtrip.serverless import asgi_app
+from roundtrip.serverless.lambda_events import body_of
+from roundtrip.testing import Era
+from roundtrip.tracing import Beginning, TokenRejection
+from tests.hosts import hosted
+from tests.interaction.serverless.platform import LambdaContext, call_event, json_of, request_event, rpc_event
+from tests.players import Person, connect, text_of
+from tests.wire import EVERYTHING, accept, headers_of, meta_of
+
+Json = dict[str, Any]
+KEYS: Final = ["7f" * 32]
+ANY_HOST: Final = "0.0.0.0"
+
+
+class Shop:
+    """A server that counts the times its lifespan was entered and left."""
+
+    def __init__(self, **options: Any) -> None:
+        self.entered = self.left = 0
+        self.server = Server("shop", keys=KEYS, lifespan=self._lifespan, **options)
+        self.server.add_tool(self.order)
+
+    @asynccontextmanager
+    async def _lifespan(self, server: MCPServer[int]) -> AsyncGenerator[int]:
+        del server
+        self.entered += 1
+        try:
+            yield self.entered
+        finally:
+            # Leaving may take a moment.
+            await anyio.lowlevel.checkpoint()
+            self.left += 1
+
+    async def order(self, ctx: Context) -> str:
+        size = await ctx.ask("size", "How much?", int)
+        return f"{size} ml, lifespan {ctx.request_context.lifespan_context}"
+
+
+@contextmanager
+def own_loop() -> Generator[None]:
+    """Give Mangum an event loop, which it keeps, and close that at the end."""
+    with asyncio.Runner() as runner:
+        asyncio.set_event_loop(runner.get_loop())
+        try:
+            yield
+        finally:
+            asyncio.set_event_loop(None)
+
+
+def play(handler: Any) -> str:
+    """Call the tool over two legs, each of them an event."""
+    asked = json_of(handler(call_event("order"), LambdaContext()))["result"]
+    answers = {key: accept(value=250) for key in asked["inputRequests"]}
+    more = {"requestState": asked["requestState"], "inputResponses": answers}
+    return json_of(handler(call_event("order", **more), LambdaContext()))["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("lifespan", ["auto", "on", "off"])
+def test_the_application_works_warm_under_mangum(lifespan: Literal["auto", "on", "off"]) -> None:
+    shop = Shop()
+    with own_loop():
+        handler = Mangum(asgi_app(shop.server), lifespan=lifespan)
+        said = [play(handler) for _ in range(3)]
+    if lifespan == "off":
+        assert said == ["250 ml, lifespan 1"] * 3
+    else:
+        # Mangum sends a lifespan for each event.
+        assert said == [f"250 ml, lifespan {number}" for number in (2, 4, 6)]
+    assert shop.entered == shop.left > 0
+
+
+def test_application_of_the_sdk_works_warm_under_mangum() -> None:
+    shop = Shop()
+    with own_loop():
+        handler = Mangum(shop.server.streamable_http_app(stateless_http=True, json_response=True, host=ANY_HOST))
+        assert [play(handler) for _ in range(2)] == ["250 ml, lifespan 2", "250 ml, lifespan 4"]
+    assert shop.entered == shop.left == 4
+
+
+def test_mangum_is_answered_instead_of_hanging() -> None:
+    with own_loop():
+        handler = Mangum(asgi_app(Shop().server), lifespan="off")
+        assert handler(request_event(method="GET"), LambdaContext())["statusCode"] == 405  # type: ignore[arg-type]
+
+
+def test_azure_functions_serve_a_call_over_two_legs() -> None:
+    shop = Shop()
+    functions = azure.AsgiFunctionApp(asgi_app(shop.server), http_auth_level=azure.AuthLevel.ANONYMOUS)
+    (function,) = functions.get_functions()
+    serve = function.get_user_function()
+
+    async def leg(**more: Any) -> Json:
+        params = {"name": "order", "arguments": {}, **more, "_meta": meta_of("wire", EVERYTHING)}
+        request = azure.HttpRequest(
+            "POST",
+            "https://shop.azurewebsites.net/mcp",
+            headers={**headers_of("tools/call", params), "content-type": "application/json"},
+            body=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode(),
+        )
+        response = await serve(request, _AzureContext())
+        assert response.status_code == 200
+        return json.loads(response.get_body())["result"]
+
+    async def call() -> Json:
+        asked = await leg()
+        answers = {key: accept(value=250) for key in asked["inputRequests"]}
+        done = await leg(requestState=asked["requestState"], inputResponses=answers)
+        await functions.middleware.notify_shutdown()
+        functions.startup_task_done = False
+        return done
+
+    assert asyncio.run(call())["content"][0]["text"] == "250 ml, lifespan 1"
+    assert shop.left == 1
+
+
+class _AzureContext:
+    function_directory = function_name = invocation_id = thread_local_storage = trace_context = retry_context = None
+
+
+async def request(app: ASGIApp, event: Json | None = None) -> Json:
+    """Send one request to an application, and return the response to it."""
+    sent: list[Message] = []
+    event = event or rpc_event("tools/list")
+    headers = {**event["headers"], "host": "shop.example"}
+    scope: Scope = {
+        "type": "http",
+        "method": event["requestContext"]["http"]["method"],
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body_of(event)}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return {"status": sent[0]["status"], **json.loads(sent[-1]["body"])}
+
+
+def test_each_event_loop_has_a_run_of_its_own() -> None:
+    shop = Shop()
+    app = asgi_app(shop.server)
+    for number in (1, 2):
+        assert asyncio.run(request(app))["status"] == 200
+        assert (shop.entered, shop.left) == (number, number)
+
+    # Two at the same time.
+    async def beside() -> Json:
+        thread: list[Json] = []
+        await request(app)
+        other = threading.Thread(target=lambda: thread.append(asyncio.run(request(app))))
+        other.start()
+        await asyncio.to_thread(other.join)
+        return (await request(app)) | {"beside": thread[0]["status"]}
+
+    assert asyncio.run(beside())["beside"] == 200
+    assert (shop.entered, shop.left) == (4, 4)
+
+
+def test_first_requests_at_once_start_the_server_once() -> None:
+    shop = Shop()
+    app = asgi_app(shop.server)
+
+    async def at_once() -> list[Json]:
+        return await asyncio.gather(*(request(app) for _ in range(5)))
+
+    assert [one["status"] for one in asyncio.run(at_once())] == [200] * 5
+    assert (shop.entered, shop.left) == (1, 1)
+
+
+@pytest.mark.anyio
+async def test_start_that_fails_is_tried_again_at_the_next_request() -> None:
+    failures = iter([ConnectionError("no database yet")])
+
+    @asynccontextmanager
+    async def lifespan(server: MCPServer[str]) -> AsyncGenerator[str]:
+        for failure in failures:
+            raise failure
+        yield server.name
+
+    app = asgi_app(Server("shop", keys=KEYS, lifespan=lifespan))
+    with pytest.raises(ConnectionError, match="no database yet"):
+        await request(app)
+    assert (await request(app))["status"] == 200
+    await app.stop()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("lifespan", ["on", "off"])
+async def test_real_clients_call_over_uvicorn(era: Era, lifespan: Literal["on", "off"]) -> None:
+    shop = Shop()
+    app = asgi_app(shop.server, streams=True, stateless_http=False, json_response=False)
+    async with hosted(app, lifespan=lifespan) as url, connect(f"{url}/mcp", era, Person({"value": 250})) as client:
+        assert text_of(await client.call_tool("order")) == "250 ml, lifespan 1"
+    # Without a lifespan, the server ends with its event loop.
+    assert shop.left == (1 if lifespan == "on" else 0)
+    await app.stop()
+    assert (shop.entered, shop.left) == (1, 1)
+
+
+class SlowTracer:
+    """Tracer that saves what it has when it is flushed."""
+
+    def __init__(self, order: list[str]) -> None:
+        self._order = order
+
+    def begin(self, beginning: Beginning) -> Any:
+        self._order.append(beginning.tool)
+        return print
+
+    def reject(self, rejection: TokenRejection) -> None:
+        del rejection
+
+    def flush(self) -> None:
+        self._order.append("flushed")
+
+
+@pytest.mark.anyio
+async def test_the_trace_is_saved_before_the_end_of_the_response() -> None:
+    order: list[str] = []
+    shop = Shop(trace=SlowTracer(order))
+    app = asgi_app(shop.server)
+    await request(_noting(app, order), call_event("order"))
+    assert order == ["order", "flushed", "sent"]
+    await app.stop()
+
+
+def _noting(app: ASGIApp, order: list[str]) -> ASGIApp:
+    async def noting(scope: Scope, receive: Any, send: Any) -> None:
+        async def note(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                order.append("sent")
+            await send(message)
+
+        await app(scope, receive, note)
+
+    return noting

@@ -1,0 +1,492 @@
+"""AWS Lambda: one handler for many events, and processes that end between the legs of a call."""
+
+import asyncio
+import base64
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import anyio
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server import MCPServer
+from mcp.shared.exceptions import MCPError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip.ledger import LedgerDown, SqliteLedger
+from roundtrip.serverless import lambda_handler
+from roundtrip.testing import Era
+from roundtrip.tracing import Beginning, TokenRejection
+from tests.interaction.serverless.platform import (
+    LambdaContext,
+    LambdaTransport,
+    call_event,
+    event_of,
+    json_of,
+    request_event,
+    rpc_event,
+)
+from tests.players import Person, text_of
+from tests.wire import accept
+
+Json = dict[str, Any]
+ROOT: Final = Path(__file__).resolve().parents[3]
+KEYS: Final = ["7f" * 32]
+
+
+class Handled:
+    """A handler as Lambda uses it, whose responses are read as JSON-RPC."""
+
+    def __init__(self, server: Server[Any], **options: Any) -> None:
+        self.handler = lambda_handler(server, **options)
+
+    def __call__(self, event: Json, *, seconds: float = 60) -> Json:
+        response = self.handler(event, LambdaContext(seconds))
+        assert response["statusCode"] == 200, response
+        return json_of(response)
+
+    def result(self, tool: str, arguments: Json | None = None, **more: Any) -> Json:
+        return self(call_event(tool, arguments, **more))["result"]
+
+
+def text_in(result: Json) -> str:
+    assert result["resultType"] == "complete", result
+    return result["content"][0]["text"]
+
+
+def next_leg(result: Json, *answers: Json) -> Json:
+    """Return the parameters of the next leg, which accepts each question in order."""
+    asked: Json = result.get("inputRequests") or {}
+    return {"requestState": result["requestState"], "inputResponses": dict(zip(asked, answers, strict=True))}
+
+
+def lines_in(transcript: Path) -> list[Json]:
+    return [json.loads(line) for line in transcript.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_hundred_warm_events_through_one_handler(tmp_path: Path) -> None:
+    entered: list[str] = []
+    loops: set[int] = set()
+    payments: list[int] = []
+    transcript = tmp_path / "calls.jsonl"
+
+    @asynccontextmanager
+    async def lifespan(server: MCPServer[str]) -> AsyncGenerator[str]:
+        entered.append(server.name)
+        yield "warm"
+
+    server = Server("shop", keys=KEYS, lifespan=lifespan, ledger=SqliteLedger(tmp_path / "calls.db"), trace=transcript)
+
+    @server.tool
+    async def look(ctx: Context) -> str:
+        loops.add(id(asyncio.get_running_loop()))
+        return str(ctx.request_context.lifespan_context)
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    async def ask_size(cup: str) -> Elicit[int]:
+        return Elicit(f"How much {cup}?", int)
+
+    @server.tool
+    async def order(cup: str, size: Annotated[int, Resolve(ask_size)]) -> str:
+        return f"{size} ml of {cup}"
+
+    @server.tool(exactly_once=True)
+    def pay(amount: int) -> str:
+        payments.append(amount)
+        return f"payment {len(payments)}"
+
+    handled = Handled(server)
+
+    def recorded(*ends: str) -> None:
+        """Check that the events so far are in the transcript, which the process may never touch again."""
+        assert [line["event"] for line in lines_in(transcript)][-len(ends) :] == list(ends)
+
+    events = 0
+    while events < 100:
+        assert text_in(handled.result("look")) == "warm"
+        recorded("began", "ended")
+        assert text_in(handled.result("add", {"a": events, "b": 1})) == str(events + 1)
+        recorded("began", "ended")
+        asked = handled.result("order", {"cup": "tea"})
+        recorded("began", "asked")
+        answered = handled.result("order", {"cup": "tea"}, **next_leg(asked, accept(value=events)))
+        assert text_in(answered) == f"{events} ml of tea"
+        recorded("began", "ended")
+        begun = handled.result("pay", {"amount": events})
+        recorded("began", "asked")
+        paid = next_leg(begun)
+        assert text_in(handled.result("pay", {"amount": events}, **paid)) == f"payment {len(payments)}"
+        # The client sends its last leg again.
+        assert text_in(handled.result("pay", {"amount": events}, **paid)) == f"payment {len(payments)}"
+        recorded("began", "ended")
+        assert len(handled(rpc_event("tools/list"))["result"]["tools"]) == 4
+        events += 8
+    assert entered == ["shop"]
+    assert len(loops) == 1
+    assert payments == list(range(0, events, 8))
+    assert len(lines_in(transcript)) == events // 8 * 14
+
+
+@pytest.mark.anyio
+async def test_real_clients_call_through_events(era: Era) -> None:
+    server = Server("shop", keys=KEYS)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def order(ctx: Context) -> str:
+        return f"{await ctx.ask('size', 'How much?', int)} ml"
+
+    transport = LambdaTransport(lambda_handler(server))
+    async with (
+        httpx2.AsyncClient(transport=transport) as web,
+        Client(
+            streamable_http_client("https://id.lambda-url.us-east-1.on.aws/mcp", http_client=web),
+            mode=era.value,
+            elicitation_callback=Person({"value": 250}),
+        ) as client,
+    ):
+        assert text_of(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
+        if era is Era.RETRY:
+            assert text_of(await client.call_tool("order")) == "250 ml"
+        else:
+            # No connection is left to ask on.
+            with pytest.raises(MCPError, match="this transport has no way back to it"):
+                await client.call_tool("order")
+
+
+def in_new_process(event: Json, environment: dict[str, str]) -> Json:
+    """Serve one event in a new process, and return the response."""
+    code = (
+        "import json, sys\n"
+        "from tests.interaction.serverless.shop import handler\n"
+        "print(json.dumps(handler(json.load(sys.stdin), None)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(event),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json_of(json.loads(done.stdout))["result"]
+
+
+def test_each_leg_of_a_call_runs_in_a_new_process(tmp_path: Path) -> None:
+    shared = {"ROUNDTRIP_KEYS": KEYS[0], "SHOP_LEDGER": str(tmp_path / "calls.db")}
+    arguments = {"cup": "tea"}
+    asked = in_new_process(call_event("order", arguments), shared)
+    again = in_new_process(call_event("order", arguments, **next_leg(asked, accept(value=250))), shared)
+    done = in_new_process(call_event("order", arguments, **next_leg(again, accept(value=True))), shared)
+    assert text_in(done).startswith("250 ml of tea, sweet, by process ")
+
+    begun = in_new_process(call_event("pay", {"amount": 5}), shared)
+    paid = [in_new_process(call_event("pay", {"amount": 5}, **next_leg(begun)), shared) for _ in range(2)]
+    # The second process has the result of the first.
+    assert text_in(paid[0]) == text_in(paid[1])
+
+
+def test_first_leg_costs_little_more_than_the_import() -> None:
+    code = (
+        "import json, sys, time\n"
+        "event = json.load(sys.stdin)\n"
+        "from tests.interaction.serverless.shop import handler\n"
+        "began = time.process_time()\n"
+        "response = handler(event, None)\n"
+        "assert response['statusCode'] == 200, response\n"
+        "print(time.process_time() - began)"
+    )
+    event = json.dumps(call_event("order", {"cup": "tea"}))
+    environment = {**os.environ, "ROUNDTRIP_KEYS": KEYS[0]}
+    took = min(
+        float(subprocess.check_output([sys.executable, "-c", code], input=event, text=True, cwd=ROOT, env=environment))
+        for _ in range(2)
+    )
+    # docs/serverless.md has the measured time, which is a tenth of this.
+    assert took < 0.1
+
+
+def with_echo(server: Server[Any]) -> Server[Any]:
+    @server.custom_route("/{path:path}/echo", methods=["GET", "POST"])
+    async def echo(request: Request) -> JSONResponse:  # pyright: ignore[reportUnusedFunction]
+        scope = request.scope
+        return JSONResponse(
+            {
+                "body": (await request.body()).decode(),
+                "url": str(request.url),
+                "path": request.path_params["path"],
+                "raw_path": scope["raw_path"].decode(),
+                "query": request.query_params.multi_items(),
+                "cookies": request.headers["cookie"],
+                "client": request.client.host if request.client else None,
+                "header2": request.headers.get("header2"),
+                "event": scope["aws.event"]["requestContext"]["requestId"],
+                "context": type(scope["aws.context"]).__name__,
+            }
+        )
+
+    return server
+
+
+def test_event_of_an_http_api_reaches_the_application_whole() -> None:
+    handler = lambda_handler(with_echo(Server("shop", keys=KEYS)))
+    event = event_of("http_api", rawPath="/prod/caf%C3%A9/echo")
+    assert json_of(handler(event, LambdaContext())) == {
+        "body": "Hello from Lambda",
+        "url": "https://id.execute-api.us-east-1.amazonaws.com/prod/café/echo"
+        "?parameter1=value1&parameter1=value2&parameter2=value",
+        "path": "café",
+        "raw_path": "/prod/caf%C3%A9/echo",
+        "query": [["parameter1", "value1"], ["parameter1", "value2"], ["parameter2", "value"]],
+        "cookies": "cookie1; cookie2",
+        "client": "192.0.2.1",
+        "header2": "value1,value2",
+        "event": "JKJaXmPLvHcESHA=",
+        "context": "LambdaContext",
+    }
+
+
+def test_stage_is_left_out_of_the_path_only_where_it_is_there() -> None:
+    handler = lambda_handler(with_echo(Server("shop", keys=KEYS)))
+    for path, found in [("/prod/a/echo", "a"), ("/a/echo", "a"), ("/production/echo", "production")]:
+        assert json_of(handler(event_of("http_api", rawPath=path), LambdaContext()))["path"] == found
+
+
+def test_response_has_cookies_joined_headers_and_bytes() -> None:
+    server = Server("shop", keys=KEYS)
+
+    @server.custom_route("/picture", methods=["GET"])
+    async def picture(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        del request
+        response = Response(b"\x89PNG\xff", 201, media_type="image/png")
+        response.set_cookie("a", "1")
+        response.set_cookie("b", "2")
+        response.headers.append("vary", "a")
+        response.headers.append("vary", "b")
+        return response
+
+    response = lambda_handler(server)(request_event(method="GET", path="/picture"), LambdaContext())
+    assert response == {
+        "statusCode": 201,
+        "headers": {"content-length": "5", "content-type": "image/png", "vary": "a,b"},
+        "cookies": ["a=1; Path=/; SameSite=lax", "b=2; Path=/; SameSite=lax"],
+        "body": base64.b64encode(b"\x89PNG\xff").decode(),
+        "isBase64Encoded": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("rest_api", "set PayloadFormatVersion of the integration to 2.0"),
+        ("load_balancer", "the event is of a load balancer"),
+        ("schedule", "the event is not an HTTP request of payload format 2.0"),
+    ],
+)
+def test_other_events_are_rejected_with_advice(name: str, advice: str) -> None:
+    with pytest.raises(ValueError, match=advice):
+        lambda_handler(Server("shop", keys=KEYS))(event_of(name), LambdaContext())
+
+
+def test_endless_streams_are_answered_at_once() -> None:
+    handler = lambda_handler(Server("shop", keys=KEYS))
+    listening = request_event(method="GET", headers={"accept": "text/event-stream"})
+    for event in (listening, request_event(method="GET", headers={"mcp-protocol-version": "2026-07-28"})):
+        response = handler(event, LambdaContext(5))
+        assert (response["statusCode"], response["headers"]["allow"]) == (405, "POST")
+        assert "responses cannot stay open" in json_of(response)["error"]["message"]
+
+    event = rpc_event("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    response = handler(event, LambdaContext(5))
+    assert response["statusCode"] == 404
+    assert json_of(response)["id"] == json.loads(base64.b64decode(event["body"]))["id"]
+    assert json_of(response)["error"]["code"] == -32601
+
+
+def test_leg_that_exceeds_the_time_limit_gets_an_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cancelled: list[str] = []
+    transcript = tmp_path / "calls.jsonl"
+    server = Server("shop", keys=KEYS, trace=transcript)
+
+    @server.tool
+    async def wait(minutes: int) -> str:
+        try:
+            await anyio.sleep(minutes * 60)
+        except asyncio.CancelledError:
+            cancelled.append("wait")
+            raise
+        return "done"
+
+    handled = Handled(server)
+    began = time.monotonic()
+    event = call_event("wait", {"minutes": 5})
+    answer = handled(event, seconds=0.7)
+    assert time.monotonic() - began < 0.7
+    assert answer["id"] == json.loads(base64.b64decode(event["body"]))["id"]
+    assert answer["error"]["data"] == {"reason": "out_of_time"}
+    assert "raise the timeout of the function" in answer["error"]["message"]
+    assert cancelled == ["wait"]
+    assert lines_in(transcript)[-1]["event"] == "ended"
+    assert "the time limit of the function ended a request" in caplog.text
+    # The handler serves on.
+    assert text_in(handled.result("wait", {"minutes": 0})) == "done"
+
+
+def test_crash_is_answered_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("shop", keys=KEYS)
+
+    @server.custom_route("/crash", methods=["GET"])
+    async def crash(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        raise LookupError(request.method)
+
+    response = lambda_handler(server)(request_event(method="GET", path="/crash"), LambdaContext())
+    assert (response["statusCode"], response["body"]) == (500, "Internal Server Error")
+    assert "LookupError" in caplog.text
+
+
+def test_lifespan_that_fails_is_tried_again_at_the_next_event(caplog: pytest.LogCaptureFixture) -> None:
+    failures = iter([ConnectionError("no database yet")])
+
+    @asynccontextmanager
+    async def lifespan(server: MCPServer[str]) -> AsyncGenerator[str]:
+        for failure in failures:
+            raise failure
+        yield server.name
+
+    handler = lambda_handler(Server("shop", keys=KEYS, lifespan=lifespan))
+    assert handler(rpc_event("tools/list"), LambdaContext())["statusCode"] == 500
+    assert "no database yet" in caplog.text
+    assert handler(rpc_event("tools/list"), LambdaContext())["statusCode"] == 200
+
+
+def test_claims_of_an_authorizer_identify_the_caller() -> None:
+    def subject(request: Any) -> str:
+        return request.request.scope["aws.event"]["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
+
+    server = Server("shop", keys=KEYS, principal=subject)
+
+    @server.tool
+    async def order(ctx: Context) -> str:
+        return f"{await ctx.ask('size', 'How much?', int)} ml"
+
+    def leg(user: str, **more: Any) -> Json:
+        event = call_event("order", **more)
+        event["requestContext"]["authorizer"] = {"jwt": {"claims": {"sub": user}, "scopes": None}}
+        return json_of(lambda_handler(server)(event, LambdaContext()))
+
+    answer = next_leg(leg("ada")["result"], accept(value=250))
+    assert "error" in leg("eve", **answer)
+    assert text_in(leg("ada", **answer)["result"]) == "250 ml"
+
+
+class BatchingTracer:
+    """Tracer that keeps what it is told until it is flushed."""
+
+    def __init__(self) -> None:
+        self._kept: list[str] = []
+        self.saved: list[str] = []
+
+    def begin(self, beginning: Beginning) -> Any:
+        self._kept.append(beginning.tool)
+        return print
+
+    def reject(self, rejection: TokenRejection) -> None:
+        self._kept.append(str(rejection.reason))
+
+    def flush(self) -> None:
+        self.saved += self._kept
+        self._kept.clear()
+
+
+class ForgetfulLedger(SqliteLedger):
+    """Ledger that is down for the first result."""
+
+    failures = 1
+
+    async def settle(self, *args: Any, **options: Any) -> bool:
+        if self.failures:
+            self.failures -= 1
+            raise LedgerDown("restarting")
+        return await super().settle(*args, **options)
+
+
+def test_tracers_and_late_results_are_saved_before_the_handler_returns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tracer = BatchingTracer()
+    server = Server("shop", keys=KEYS, trace=tracer, ledger=ForgetfulLedger(tmp_path / "calls.db"))
+
+    @server.tool(exactly_once=True)
+    async def pay() -> str:
+        return "paid"
+
+    begun = next_leg(Handled(server).result("pay"))
+    assert tracer.saved == ["pay"]
+    assert text_in(Handled(server).result("pay", **begun)) == "paid"
+    assert "could not save its result, and tries again" in caplog.text
+    assert tracer.saved == ["pay", "pay"]
+    # Another process finds the result, although this one was frozen at once.
+    other = Server("shop", keys=KEYS, ledger=SqliteLedger(tmp_path / "calls.db"))
+
+    @other.tool(name="pay", exactly_once=True)
+    async def pay_again() -> str:
+        return "paid twice"
+
+    assert text_in(Handled(other).result("pay", **begun)) == "paid"
+
+
+def test_settings_that_other_instances_cannot_serve_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("shop")
+
+    @server.tool(exactly_once=True)
+    def pay() -> str:
+        return "paid"
+
+    handled = Handled(server)
+    with caplog.at_level(logging.WARNING, "roundtrip"):
+        handled.result("pay")
+        handled.result("pay")
+    assert caplog.text.count("only this instance can resume its calls") == 1
+    assert caplog.text.count("its MemoryLedger is not shared by all instances") == 1
+
+
+def test_a_negative_reserve_is_rejected() -> None:
+    with pytest.raises(ValueError, match="reserve must be at least 0, got -1"):
+        lambda_handler(Server("shop"), reserve=-1)
+
+
+def test_lifespan_is_left_when_the_process_ends(tmp_path: Path) -> None:
+    code = (
+        "from contextlib import asynccontextmanager\n"
+        "from roundtrip import Server\n"
+        "from roundtrip.serverless import lambda_handler\n"
+        "from tests.interaction.serverless.platform import rpc_event\n"
+        "@asynccontextmanager\n"
+        "async def lifespan(server):\n"
+        "    yield\n"
+        "    print('left')\n"
+        "handler = lambda_handler(Server('shop', lifespan=lifespan))\n"
+        "print(handler(rpc_event('tools/list'), None)['statusCode'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["200", "left"]
