@@ -8,6 +8,8 @@ import asyncio
 import contextvars
 import json
 import logging
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, Final, NamedTuple, Unpack, cast
 
 import anyio
@@ -33,6 +35,14 @@ JSON_TYPE: Final = (b"content-type", b"application/json")
 
 FLUSH_SECONDS: Final = 2.0
 """Seconds for tracers that report to another machine, and for a ledger that could not be reached."""
+_IMPORTED_BY_LEGS: Final = (
+    "anyio._backends._asyncio",
+    "roundtrip.engine.leg_run",
+    "roundtrip.server.exactly_once",
+    "roundtrip.tokens.signing",
+)
+"""Modules that other processes import with their first leg. These hosts start processes often, and give them more of
+the processor before the first request than during it."""
 _PARSED_BYTES: Final = 64 * 1024
 """Size limit of a request to listen; the answer to a larger one has no id."""
 _NOT_ALLOWED: Final = 405
@@ -78,6 +88,9 @@ class ServerlessApp:
         }
         if not streams:
             _warn_of_other_instances(server)
+            for module in _IMPORTED_BY_LEGS:
+                with suppress(ImportError):
+                    import_module(module)
         self._latest = self._make()
         self._apps: dict[asyncio.AbstractEventLoop, _AppRun | _BuiltApp] = {}
 

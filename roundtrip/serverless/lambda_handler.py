@@ -8,8 +8,6 @@ import atexit
 import logging
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from importlib import import_module
 from typing import Any, Final, Unpack
 
 from starlette.types import Message, Scope
@@ -56,9 +54,6 @@ def lambda_handler(
     if reserve < 0:
         raise ValueError(f"reserve must be at least 0, got {reserve}")
     process = _LambdaProcess(ServerlessApp(server, streams=False, options=options), reserve=reserve)
-    # The first event would import it. Lambda gives functions more of the processor before that than during events.
-    with suppress(ImportError):
-        import_module("anyio._backends._asyncio")
 
     def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
         return process.handle(event, context)
