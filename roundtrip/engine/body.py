@@ -243,7 +243,7 @@ class Body:
         self, key: str, call: Callable[[], Any], in_place: bool, adapter: TypeAdapter[Any]
     ) -> tuple[Any, Any]:
         """Run a step. Return its result in the JSON form, and as every leg will see it."""
-        value = await call() if in_place else await self._leg.run_in_thread(call)
+        value = await call() if in_place else await self._leg.threads.run(call)
         if inspect.isawaitable(value):
             value = await value
         with storable(key):

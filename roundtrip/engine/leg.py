@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-import anyio.to_thread
 from mcp_types import InputRequiredResult
+
+from roundtrip.resolvers.threads import AnyThreads
 
 if TYPE_CHECKING:
     # A server whose tools never ask does without most of these.
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from roundtrip.questions.outcomes import Outcome
     from roundtrip.questions.wire import PendingQuestion
     from roundtrip.resolvers.plan import Plan
-    from roundtrip.resolvers.scheduler import RunInThread
+    from roundtrip.resolvers.threads import Threads
 
 __all__ = ["DONE", "Authored", "Client", "Declined", "Finished", "Leg", "LegEnd", "Limits", "Suspended"]
 
@@ -181,5 +182,5 @@ class Leg:
     """Keeps its dependencies for threads that go on after a timeout."""
     page_wait: float = math.inf
     """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
-    run_in_thread: RunInThread = anyio.to_thread.run_sync
-    """Runs plain resolvers and steps."""
+    threads: Threads = field(default_factory=AnyThreads)
+    """Run plain resolvers and steps."""

@@ -42,6 +42,7 @@ from roundtrip.resolvers.scheduler import (
     Scheduler,
     enter_nothing,
 )
+from roundtrip.resolvers.threads import Threads
 from roundtrip.revisions import is_retry_era
 
 __all__ = ["end_authored", "serve"]
@@ -239,7 +240,7 @@ class LegRun:
             arguments=self.arguments,
             context=self.context,
             outcomes=answers,
-            run_in_thread=leg.run_in_thread,
+            threads=leg.threads,
             enter=enter,
             known=leg.known,
             watch=self.leg.call.watch,
@@ -262,15 +263,20 @@ class LegRun:
         if plan is None:
             plan = self._done_plans[id(done)] = self.leg.plan_for(done)
         entered = TeardownStack(self.leg.report)
-        return await entered.around(self._run_done(plan, entered.enter), ended_by=lambda value: None)
+        # The body may wait in the thread of the leg's lanes.
+        threads = self.leg.threads.apart()
+        try:
+            return await entered.around(self._run_done(plan, entered.enter, threads), ended_by=lambda value: None)
+        finally:
+            threads.close()
 
-    async def _run_done(self, plan: Plan, enter: Enter) -> Any:
+    async def _run_done(self, plan: Plan, enter: Enter, threads: Threads) -> Any:
         scheduler = Scheduler(
             plan,
             arguments=self.arguments,
             context=self.context,
             outcomes=NodeOutcomes(),
-            run_in_thread=self.leg.run_in_thread,
+            threads=threads,
             enter=enter,
         )
         await scheduler.advance()

@@ -5,7 +5,23 @@ from typing import Any, cast
 
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 
-__all__ = ["Dependency", "Depends", "Marker", "Resolve", "SdkResolve"]
+from roundtrip.errors import InvalidSignature
+from roundtrip.resolvers.signatures import display_name, is_async, is_async_generator_function
+
+__all__ = ["Dependency", "Depends", "Marker", "Resolve", "SdkResolve", "check_inline"]
+
+
+def check_inline(fn: Callable[..., Any], *, subject: str) -> None:
+    """Check that a function may run inline.
+
+    Raises:
+        InvalidSignature: It is an `async def`.
+    """
+    if is_async(fn) or is_async_generator_function(fn):
+        raise InvalidSignature(
+            f"{subject}: inline must be used with a plain def, got an async def; leave out inline=True: it runs on "
+            "the event loop already"
+        )
 
 
 class Resolve(SdkResolve):
@@ -20,6 +36,7 @@ class Resolve(SdkResolve):
         key: The question's name on the wire and in calls in flight. By default the function's name.
         was: Names this question had in earlier versions, so that a rename does not ask again.
         once: Keep the first value of `fn` for the whole call: it does not run again on later legs.
+        inline: Run a plain `fn` on the event loop, and not in a worker thread. It must not block.
 
     Example:
         ```python
@@ -29,9 +46,17 @@ class Resolve(SdkResolve):
     """
 
     def __init__(
-        self, fn: Callable[..., Any], *, key: str | None = None, was: Sequence[str] = (), once: bool = False
+        self,
+        fn: Callable[..., Any],
+        *,
+        key: str | None = None,
+        was: Sequence[str] = (),
+        once: bool = False,
+        inline: bool = False,
     ) -> None:
         super().__init__(fn)
+        if inline:
+            check_inline(fn, subject=f"Resolve({display_name(fn)})")
         if isinstance(was, str):
             raise TypeError(f"Resolve(was={was!r}) takes a sequence of names: was=({was!r},)")
         if key == "":
@@ -42,6 +67,7 @@ class Resolve(SdkResolve):
         self.key = key
         self.was = tuple(was)
         self.once = once
+        self.inline = inline
 
     def __repr__(self) -> str:
         return f"Resolve({getattr(self.fn, '__qualname__', self.fn)!r})"
@@ -50,21 +76,32 @@ class Resolve(SdkResolve):
 class Dependency:
     """Marker that `Depends` makes: a function, its dependencies by position, and True if its value is shared."""
 
-    __slots__ = ("fn", "subs", "use_cache")
+    __slots__ = ("fn", "inline", "subs", "use_cache")
 
-    def __init__(self, fn: Callable[..., Any], *subs: "Callable[..., Any] | Marker", use_cache: bool = True) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *subs: "Callable[..., Any] | Marker",
+        use_cache: bool = True,
+        inline: bool = False,
+    ) -> None:
         for part in (fn, *subs):
             if not callable(part) and (part is fn or not isinstance(cast("object", part), _MARKERS)):
                 raise TypeError(f"Depends({part!r}) takes functions; give it one that returns the value")
         self.fn: Callable[..., Any] = fn
         self.subs: tuple[Marker, ...] = tuple(sub if isinstance(sub, _MARKERS) else Dependency(sub) for sub in subs)
         self.use_cache = use_cache
+        if inline:
+            check_inline(fn, subject=f"Depends({display_name(fn)})")
+        self.inline = inline
 
     def __repr__(self) -> str:
         return f"Depends({getattr(self.fn, '__qualname__', self.fn)!r})"
 
 
-def Depends(fn: Callable[..., Any], *subs: "Callable[..., Any] | Marker", use_cache: bool = True) -> Any:
+def Depends(
+    fn: Callable[..., Any], *subs: "Callable[..., Any] | Marker", use_cache: bool = True, inline: bool = False
+) -> Any:
     """Fill a parameter by running `fn`: `account: Account = Depends(current_account)`.
 
     It is another spelling of `Resolve`, as a default or in `Annotated`, for values that a request needs and does not
@@ -75,6 +112,7 @@ def Depends(fn: Callable[..., Any], *subs: "Callable[..., Any] | Marker", use_ca
         fn: A function, coroutine function, generator function, method, class, callable object or partial.
         *subs: Functions, or other `Depends`, whose values `fn` receives as its first positional arguments.
         use_cache: Run it once for all its consumers. False runs it for each.
+        inline: Run a plain `fn` on the event loop, and not in a worker thread. It must not block.
 
     Returns:
         A marker; for type checkers anything, so that it may be the default of a parameter of any type.
@@ -85,7 +123,7 @@ def Depends(fn: Callable[..., Any], *subs: "Callable[..., Any] | Marker", use_ca
         async def forecast(city: str, account: Account = Depends(current_account)) -> str: ...
         ```
     """
-    return Dependency(fn, *subs, use_cache=use_cache)
+    return Dependency(fn, *subs, use_cache=use_cache, inline=inline)
 
 
 _MARKERS = (SdkResolve, Dependency)

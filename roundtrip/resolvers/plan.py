@@ -68,6 +68,13 @@ class Node(NamedTuple):
     """True if its annotation says that it sends the user to a page; `asked` is the type of the page's value."""
     must_ask: bool = False
     """True if its annotation has only types of questions, and its parameter does not take None."""
+    inline: bool = False
+    """True for a plain function that runs on the event loop."""
+
+    @property
+    def in_thread(self) -> bool:
+        """Return True for a plain function that runs in a worker thread."""
+        return not (self.is_async or self.inline or self.enters)
 
     @property
     def shared_as(self) -> Hashable:
@@ -94,6 +101,10 @@ class Plan(NamedTuple):
     """True if a leg has a context manager to exit when it ends."""
     may_carry_secrets: bool = False
     """True if a call may have to carry a value that the client must not read."""
+    lanes: tuple[int | None, ...] = ()
+    """For each node that runs in a thread, its lane. Functions of one lane depend on each other, and share a thread."""
+    home: int | None = None
+    """The lane in whose thread a plain body runs: that of its first parameter which has one."""
 
     def downstream(self, index: int) -> tuple[int, ...]:
         """Return the nodes that need a node, directly or through others."""

@@ -54,6 +54,7 @@ class _Draft:
     key: str | None
     was: tuple[str, ...]
     once: bool
+    inline: bool
     enters: bool
     path: tuple[str, ...]
     returns: Any
@@ -109,20 +110,24 @@ class _Planner:
             for child in self._needs(draft):
                 child.dependents.append(draft.index)
         nodes = tuple(self._finish(draft) for draft in self.order)
+        inputs = tuple(
+            Input(parameter, Source.NODE, node=self.drafts[roots[parameter].who].index, outcome=outcome)
+            for parameter, (_, outcome) in resolved.items()
+        )
+        lanes, home = _lanes(nodes, inputs)
         return Plan(
             owner=self.owner,
             nodes=nodes,
-            roots=tuple(
-                Input(parameter, Source.NODE, node=self.drafts[roots[parameter].who].index, outcome=outcome)
-                for parameter, (_, outcome) in resolved.items()
-            ),
+            roots=inputs,
             fingerprint=_fingerprint(nodes),
             names=self._index_names(nodes),
             bare_names=_group(nodes),
-            never_suspended=[False] * len(nodes),
+            never_suspended=[node.inline for node in nodes],
             functions=self.functions,
             enters=any(node.enters for node in nodes),
             may_carry_secrets=any(node.once for node in nodes),
+            lanes=lanes,
+            home=home,
         )
 
     # Reading the functions, depth first, without recursion: graphs may be deeper than Python's stack.
@@ -182,7 +187,7 @@ class _Planner:
 
     def _merge(self, draft: _Draft, marker: Marker) -> None:
         """Merge a second mention of a function into its node. It may repeat options, not change them."""
-        key, was, once = _options(marker)
+        key, was, once, inline = _options(marker)
         if key is not None and draft.key is not None and key != draft.key:
             raise InvalidSignature(
                 f"{self.owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
@@ -191,6 +196,7 @@ class _Planner:
         draft.key = draft.key or key
         draft.was = tuple(dict.fromkeys((*draft.was, *was)))
         draft.once = draft.once or once
+        draft.inline = draft.inline or inline
         draft.enters = draft.enters or _is_entered(marker, draft.fn)
 
     def _read(self, who: Hashable, base: Hashable, marker: Marker, path: tuple[str, ...], filled: Any) -> _Draft:
@@ -221,10 +227,10 @@ class _Planner:
                 "wrap it in a function"
             ) from error
         hints = hints_of(fn)
-        key, was, once = _options(marker)
+        key, was, once, inline = _options(marker)
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
         check_asking(returns, label, f"{self.owner}, parameter {path[-1]!r}")
-        draft = _Draft(who, base, fn, label, key, was, once, _is_entered(marker, fn), path, returns, filled)
+        draft = _Draft(who, base, fn, label, key, was, once, inline, _is_entered(marker, fn), path, returns, filled)
         # A parameter that a partial has bound is filled; an argument of the same name must not replace it.
         bound = given_by_partials(fn)
         parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
@@ -413,7 +419,9 @@ class _Planner:
             was=draft.was,
             names=(draft.full_key, *draft.was),
             once=draft.once,
-            is_async=is_async(draft.fn),
+            is_async=(waits := is_async(draft.fn)),
+            # A test may replace an inline function by a coroutine function.
+            inline=draft.inline and not waits,
             enters=draft.enters,
             inputs=inputs,
             needs=tuple(child.index for child in self._needs(draft)),
@@ -469,8 +477,38 @@ def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:
     return is_generator_function(fn) or (isinstance(marker, Dependency) and is_manager_class(fn))
 
 
-def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool]:
-    return (marker.key, marker.was, marker.once) if isinstance(marker, Resolve) else (None, (), False)
+def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool, bool]:
+    """Return the key, the former keys, `once` and `inline`."""
+    if isinstance(marker, Resolve):
+        return marker.key, marker.was, marker.once, marker.inline
+    return None, (), False, isinstance(marker, Dependency) and marker.inline
+
+
+def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | None, ...], int | None]:
+    """Return the lane of each node that runs in a thread, and that of the first root which has one.
+
+    Two such nodes have one lane if one needs the other, directly or through nodes that run elsewhere.
+    """
+    lane = {node.index: node.index for node in nodes if node.in_thread}
+
+    def lane_of(index: int) -> int:
+        while lane[index] != index:
+            lane[index] = index = lane[lane[index]]
+        return index
+
+    # For each node, those in threads whose values may have reached it: itself, or the nearest ones that it needs.
+    nearest: list[set[int]] = []
+    for node in nodes:
+        needed = set[int]().union(*(nearest[need] for need in node.needs))
+        if node.index in lane:
+            for index in needed:
+                first, second = sorted((lane_of(index), lane_of(node.index)))
+                lane[second] = first
+            needed = {node.index}
+        nearest.append(needed)
+    home = next((min(nearest[root.node]) for root in roots if nearest[root.node]), None)
+    lanes = tuple(lane_of(node.index) if node.index in lane else None for node in nodes)
+    return lanes, None if home is None else lanes[home]
 
 
 def _group(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:

@@ -6,6 +6,8 @@ outcome, or leaves the node waiting.
 Nodes that have never suspended are awaited in place, one after the other, because a task costs more than they do. The
 scheduler learns which those are by watching coroutines, so a wrong guess costs time, never correctness. No coroutine
 changes its task: cancel scopes and context variables in it hold.
+
+Plain functions run in worker threads. If no coroutine can run, a `Drive` hands the scheduler itself to one.
 """
 
 import functools
@@ -17,7 +19,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from roundtrip.errors import InvalidSignature
@@ -27,12 +28,12 @@ from roundtrip.questions.markers import Marker, is_marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, strayed
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
+from roundtrip.resolvers.threads import AnyThreads, Threads
 
 __all__ = [
     "DeclinedParameter",
     "Enter",
     "NodeOutcomes",
-    "RunInThread",
     "Scheduler",
     "enter_nothing",
 ]
@@ -74,9 +75,6 @@ class NodeOutcomes:
         """Keep the value that a `once` node has computed."""
 
 
-RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a plain function in a worker thread."""
-
 Enter = Callable[[str, Any], Awaitable[Any]]
 """Enters the context manager that a dependency of some name has made, and returns its value."""
 
@@ -98,7 +96,7 @@ class Scheduler:
     """Makes the value of parameters annotated as context."""
     outcomes: NodeOutcomes
     """Knows the answers to questions, and the kept values of `once` nodes."""
-    run_in_thread: RunInThread = anyio.to_thread.run_sync
+    threads: Threads = field(default_factory=AnyThreads)
     enter: Enter = enter_nothing
     known: Mapping[Hashable, Outcome] | None = None
     """Outcomes of nodes that ran for this request already, in another plan."""
@@ -118,6 +116,10 @@ class Scheduler:
     # Heaps, so that the first in plan order runs. Context managers are entered one at a time: that must happen in
     # the leg's own task, and not in one that is over when the body begins.
     _ready: list[int] = field(default_factory=list[int], init=False)
+    _plain: list[int] = field(default_factory=list[int], init=False)
+    """The plain functions that can run, in threads."""
+    _in_flight: int = field(default=0, init=False)
+    """The number of nodes that run in tasks beside the one that runs the others."""
     _entering: list[int] = field(default_factory=list[int], init=False)
 
     def __post_init__(self) -> None:
@@ -140,12 +142,16 @@ class Scheduler:
         Raises:
             Exception: The error of the first failing node; those beside it are cancelled.
         """
-        while (self._ready or self._entering) and self.declined is None:
-            if len(self._ready) > 1:
+        while (self._ready or self._plain or self._entering) and self.declined is None:
+            if self._plain and self._recall_plain():
+                continue
+            if self._has_one_lane():
+                await self._drive(None)
+            elif len(self._ready) + len(self._plain) > 1:
                 await self._run_together()
             else:
                 # A single node delays no other node, so it needs no task of its own.
-                heap = self._ready or self._entering
+                heap = self._ready or self._plain or self._entering
                 await self._run(self.plan.nodes[heapq.heappop(heap)])
 
     def settle_waiting(self) -> None:
@@ -245,11 +251,18 @@ class Scheduler:
         try:
             if node is not None:
                 await self._run(node)
-            while self._ready and self.declined is None:
-                node = self.plan.nodes[heapq.heappop(self._ready)]
+                self._in_flight -= 1
+            while (self._ready or self._plain) and self.declined is None:
+                if not self._ready and not self._in_flight and self.threads.share_one:
+                    if not self._recall_plain():
+                        await self._drive(group)
+                    continue
+                node = self.plan.nodes[heapq.heappop(self._ready or self._plain)]
+                self._in_flight += 1
                 if self.plan.never_suspended[node.index]:
                     # If it suspends this time, another task runs the other nodes, for which it may be waiting.
                     await self._run(node, beside=group)
+                    self._in_flight -= 1
                 else:
                     group.start_soon(self._drain, group, node)
         except Exception as error:  # noqa: BLE001 - raised by `_run_together`, without the group around it
@@ -258,6 +271,58 @@ class Scheduler:
             group.cancel_scope.cancel()
         if self.declined is not None:
             group.cancel_scope.cancel()
+
+    def _recall_plain(self) -> bool:
+        """Settle plain `once` nodes whose values are kept, without a thread. Return True if there were any."""
+        found = False
+        while self._plain and self.declined is None:
+            node = self.plan.nodes[self._plain[0]]
+            outcome = self.outcomes.recall(node) if node.once else None
+            if outcome is None:
+                break
+            found = True
+            heapq.heappop(self._plain)
+            if self.watch is not None:
+                self.watch(NodeBegan(node.key))
+                self.watch(NodeEnded(node.key, "recalled"))
+            self._settle(node, outcome)
+        return found
+
+    def _has_one_lane(self) -> bool:
+        """Return True if only plain functions of one lane can run, so that none of them can move to another thread."""
+        plain, lanes = self._plain, self.plan.lanes
+        if not plain or self._ready or not self.threads.share_one:
+            return False
+        return len(plain) == 1 or all(lanes[index] == lanes[plain[0]] for index in plain)
+
+    async def _drive(self, group: TaskGroup | None) -> None:
+        """Have a thread run plain functions. With a group, others go on when one of them takes long."""
+        driven = _DrivenNodes(self, group)
+        how: NodeHow = "failed"
+        try:
+            try:
+                await self.threads.drive(driven, lane=self.plan.lanes[self._plain[0]], shares=group is not None)
+            except BaseException as error:
+                if not driven.is_open or driven.node is None:
+                    raise
+                self._isolate(driven.node, error)
+                return
+            if driven.node is None:
+                return
+            value = driven.value
+            if inspect.isawaitable(value):
+                try:
+                    # A plain function may return a coroutine: a lambda around an async function does.
+                    value = await value
+                except BaseException as error:  # noqa: BLE001 - raised again, unless it ends only this node
+                    self._isolate(driven.node, error)
+                    return
+            how = self._conclude(driven.node, value)
+        finally:
+            if driven.node is not None and self.watch is not None:
+                self.watch(NodeEnded(driven.node.key, how))
+            if driven.is_beside:
+                self._in_flight -= 1
 
     async def _run(self, node: Node, beside: TaskGroup | None = None) -> None:
         if self.watch is None:
@@ -272,43 +337,67 @@ class Scheduler:
 
     async def _run_node(self, node: Node, beside: TaskGroup | None) -> NodeHow:
         outcome = self.outcomes.recall(node) if node.once else None
-        how: NodeHow = "recalled"
-        if outcome is None:
-            named: dict[str, Any] = {}
-            placed: list[Any] = []
-            for entry in node.inputs:
-                if not self._take(entry, named):
-                    return "failed"
-                if entry.positional:
-                    placed.append(named.pop(entry.parameter))
-            try:
-                if node.is_async and not node.enters:
-                    value = await self._await_tracking_suspension(node.fn(*placed, **named), node, beside)
-                else:
-                    value = await self._invoke(node, placed, named)
-            except BaseException as error:
-                if self.is_isolated is None or not self.is_isolated(error):
-                    if isinstance(error, anyio.get_cancelled_exc_class()) and not is_cancelled(self.cancelled):
-                        raise strayed() from error
-                    raise
-                self.failed[node.index] = error
-                return "failed"
-            if is_marker(value):
-                outcome = self.outcomes.settle(node, value)
-                if outcome is None:
-                    self.waiting[node.index] = value
-                    return "asked"
-                how = "answered"
+        if outcome is not None:
+            self._settle(node, outcome)
+            return "recalled"
+        call = self._call_of(node)
+        if call is None:
+            return "failed"
+        try:
+            if node.enters:
+                value = await self._enter(node, call)
+            elif node.is_async:
+                value = await self._await_tracking_suspension(call(), node, beside)
             else:
-                if value is None and node.must_ask:
-                    raise InvalidSignature(
-                        f"resolver {node.label!r} must return the question that its annotation names, got None; "
-                        "return it: `return Elicit(...)`"
-                    )
-                if node.once:
-                    self.outcomes.remember(node, value)
-                outcome = Outcome(value)
-                how = "entered" if node.enters else "computed"
+                value = call() if node.inline else await self.threads.run(call, lane=self.plan.lanes[node.index])
+                # A plain function may return a coroutine: a lambda around an async function does.
+                if inspect.isawaitable(value):
+                    value = await self._await_tracking_suspension(value, node, beside)
+        except BaseException as error:  # noqa: BLE001 - raised again, unless it ends only this node
+            self._isolate(node, error)
+            return "failed"
+        return self._conclude(node, value)
+
+    def _call_of(self, node: Node) -> Callable[[], Any] | None:
+        """Return a node's function with its parameters filled; None (and `declined` set) if the user declined one."""
+        if not node.inputs:
+            return node.fn
+        named: dict[str, Any] = {}
+        placed: list[Any] = []
+        for entry in node.inputs:
+            if not self._take(entry, named):
+                return None
+            if entry.positional:
+                placed.append(named.pop(entry.parameter))
+        return functools.partial(node.fn, *placed, **named)
+
+    def _isolate(self, node: Node, error: BaseException) -> None:
+        """Keep the error of a node that ends no other node; raise any other."""
+        if self.is_isolated is not None and self.is_isolated(error):
+            self.failed[node.index] = error
+            return
+        if isinstance(error, anyio.get_cancelled_exc_class()) and not is_cancelled(self.cancelled):
+            raise strayed() from error
+        raise error
+
+    def _conclude(self, node: Node, value: Any) -> NodeHow:
+        """Settle a node with the value or the question that its function returned."""
+        how: NodeHow = "entered" if node.enters else "computed"
+        if is_marker(value):
+            outcome = self.outcomes.settle(node, value)
+            if outcome is None:
+                self.waiting[node.index] = value
+                return "asked"
+            how = "answered"
+        else:
+            if value is None and node.must_ask:
+                raise InvalidSignature(
+                    f"resolver {node.label!r} must return the question that its annotation names, got None; "
+                    "return it: `return Elicit(...)`"
+                )
+            if node.once:
+                self.outcomes.remember(node, value)
+            outcome = Outcome(value)
         self._settle(node, outcome)
         return how
 
@@ -344,18 +433,14 @@ class Scheduler:
                 except StopIteration as done:
                     return done.value
 
-    async def _invoke(self, node: Node, placed: list[Any], named: dict[str, Any]) -> Any:
-        if node.enters:
-            made = node.fn(*placed, **named)
-            value = await self.enter(node.label, await made if inspect.isawaitable(made) else made)
-            if is_marker(value):
-                raise InvalidSignature(
-                    f"{node.label!r} is a context manager, and must not ask; ask in a function that it takes"
-                )
-            return value
-        value = await self.run_in_thread(functools.partial(node.fn, *placed, **named))
-        # A plain function may return a coroutine: a lambda around an async function does.
-        return await value if inspect.isawaitable(value) else value
+    async def _enter(self, node: Node, call: Callable[[], Any]) -> Any:
+        made = call()
+        value = await self.enter(node.label, await made if inspect.isawaitable(made) else made)
+        if is_marker(value):
+            raise InvalidSignature(
+                f"{node.label!r} is a context manager, and must not ask; ask in a function that it takes"
+            )
+        return value
 
     def _take(self, entry: Input, into: dict[str, Any]) -> bool:
         """Add an input's value; False (and `declined` set) if the user declined it."""
@@ -387,4 +472,85 @@ class Scheduler:
                 self._push(index)
 
     def _push(self, index: int) -> None:
-        heapq.heappush(self._entering if self.plan.nodes[index].enters else self._ready, index)
+        if self.plan.nodes[index].enters:
+            heapq.heappush(self._entering, index)
+        else:
+            heapq.heappush(self._ready if self.plan.lanes[index] is None else self._plain, index)
+
+    def next_plain(self) -> tuple[Node, Callable[[], Any]] | None:
+        """Return the next plain node to run, with its function; None if the loop has to go on."""
+        while self._plain and not self._ready and self.declined is None:
+            node = self.plan.nodes[heapq.heappop(self._plain)]
+            self.threads.start(self.plan.lanes[node.index])
+            if self.watch is not None:
+                self.watch(NodeBegan(node.key))
+            how: NodeHow = "failed"
+            try:
+                outcome = self.outcomes.recall(node) if node.once else None
+                if outcome is None:
+                    call = self._call_of(node)
+                    if call is not None:
+                        how = "computed"
+                        return node, call
+                else:
+                    how = "recalled"
+                    self._settle(node, outcome)
+            finally:
+                if how != "computed" and self.watch is not None:
+                    self.watch(NodeEnded(node.key, how))
+        return None
+
+    def settle_plain(self, node: Node, value: Any) -> None:
+        """Settle a plain node that a drive has run."""
+        how: NodeHow = "failed"
+        try:
+            how = self._conclude(node, value)
+        finally:
+            if self.watch is not None:
+                self.watch(NodeEnded(node.key, how))
+
+    def delays_others(self, node: Node) -> bool:
+        """Return True if a plain function of another lane waits."""
+        lanes = self.plan.lanes
+        return any(lanes[index] != lanes[node.index] for index in self._plain)
+
+    def go_on_beside(self, group: TaskGroup) -> None:
+        """Run other nodes while a thread still runs one."""
+        self._in_flight += 1
+        group.start_soon(self._drain, group)
+
+
+class _DrivenNodes:
+    """Plain nodes of a scheduler, for a drive."""
+
+    __slots__ = ("_group", "_scheduler", "is_beside", "is_open", "node", "value")
+
+    def __init__(self, scheduler: Scheduler, group: TaskGroup | None) -> None:
+        self._scheduler = scheduler
+        self._group = group
+        self.node: Node | None = None
+        """The node whose function runs, or has run and is not settled."""
+        self.is_beside = False
+        """True once other nodes run beside it."""
+        self.is_open = False
+        self.value: Any = None
+
+    def next_call(self) -> Callable[[], Any] | None:
+        found = self._scheduler.next_plain()
+        if found is None:
+            return None
+        self.node, call = found
+        return call
+
+    def settle_value(self, value: Any) -> None:
+        node, self.node = self.node, None
+        if node is not None:
+            self._scheduler.settle_plain(node, value)
+
+    def delays_others(self) -> bool:
+        return self.node is not None and self._scheduler.delays_others(self.node)
+
+    def go_on(self) -> None:
+        if self._group is not None:
+            self.is_beside = True
+            self._scheduler.go_on_beside(self._group)

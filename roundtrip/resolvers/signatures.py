@@ -18,6 +18,7 @@ __all__ = [
     "hints_of",
     "identity",
     "is_async",
+    "is_async_generator_function",
     "is_generator_function",
     "is_manager_class",
     "returns_input_required",
@@ -104,6 +105,11 @@ def is_generator_function(fn: Callable[..., Any]) -> bool:
     """Return True for a generator function, or one that `contextmanager` has wrapped, sync or async."""
     target = _annotated_part(fn)
     return inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target)
+
+
+def is_async_generator_function(fn: Callable[..., Any]) -> bool:
+    """Return True for an async generator function, or one that `asynccontextmanager` has wrapped."""
+    return inspect.isasyncgenfunction(_annotated_part(fn))
 
 
 def is_manager_class(fn: Callable[..., Any]) -> bool:

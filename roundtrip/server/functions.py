@@ -26,7 +26,7 @@ from roundtrip.resolvers.signatures import (
     returns_input_required,
 )
 from roundtrip.server.builds import Build
-from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
+from roundtrip.server.threads import SHARED, LegThreads, Pool
 
 if TYPE_CHECKING:
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters
@@ -237,7 +237,7 @@ class AskingFunction:
         arguments: Mapping[str, Any],
         filled: Mapping[str, Any],
         context: Any,
-        run_in_thread: RunInPool = run_in_thread,
+        threads: LegThreads,
     ) -> Any:
         """Run the function, and convert its result; a plain function and its conversion run in a worker thread."""
         if self._unpassed:
@@ -247,7 +247,9 @@ class AskingFunction:
             if self._is_async:
                 result = self._converted(await call())
             else:
-                result = await run_in_thread(lambda: self._converted(call()), pool=self._threads)
+                result = await threads.run(
+                    lambda: self._converted(call()), pool=self._threads, lane=self.planned.plan.home
+                )
                 if inspect.isawaitable(result):
                     result = self._converted(await result)
         except AttributeError as error:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio.to_thread
@@ -40,7 +39,7 @@ from roundtrip.server.requests import (
     offer,
     take_back,
 )
-from roundtrip.server.threads import LeavingThreads, RunInPool, run_in_thread
+from roundtrip.server.threads import LegThreads
 
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
@@ -170,9 +169,9 @@ class LegRunner:
             begin_unclaimed=served.begin_unclaimed(once) if once is not None else None,
             count_guess=served.count_guess,
             timeout=function.timeout,
-            outlive=threads.outlive if threads is not None else None,
+            outlive=threads.outlive,
             page_wait=self.page_wait,
-            run_in_thread=served.in_thread,
+            threads=threads,
             report=log_teardown,
             offer=offer,
             known=opened.known if opened is not None else None,
@@ -198,6 +197,7 @@ class LegRunner:
             raise
         finally:
             take_back(offered)
+            threads.close()
         return served.conclude(end)
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: RequestRecord, state: str) -> bytes:
@@ -258,10 +258,7 @@ class _ServedLeg:
             # Another version of the tool may serve the new call, and must allow it too.
             if self.record is not None and function.limits.recover:
                 self.seeds, self.origin = self.record.seeds, self.record.origin
-        self.threads = LeavingThreads(function.owner) if function.timeout is not None else None
-        self.in_thread: RunInPool = (
-            self.threads.run if self.threads is not None else partial(run_in_thread, owner=function.owner)
-        )
+        self.threads = LegThreads(function.owner, leaves=function.timeout is not None, home=function.planned.plan.home)
         self.watch: Watch | None = None
 
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
@@ -269,7 +266,7 @@ class _ServedLeg:
         rehearsal = self.runner.parts.effects.rehearsal
         if rehearsal is not None:
             rehearsal.stop(self.function.owner, outermost=self.record is not None)
-        return await self.function.run(self.arguments, filled, context, self.in_thread)
+        return await self.function.run(self.arguments, filled, context, self.threads)
 
     def make_context(self, body: Body | None = None) -> Context[Any, Any]:
         """Return a context for the functions of the leg; only with a body it can ask."""
@@ -453,7 +450,7 @@ class _ServedLeg:
             self.watch(Raised(error))
             self.watch(Closed(None))
         if isinstance(error, ToolTimedOut):
-            left = threads.left if threads is not None else 0
+            left = threads.left
             still = f"; still running in a thread, whose slot it keeps: {left}" if left else ""
             logger.warning("%s %s%s", owner, error, still, exc_info=error.__cause__)
         if isinstance(error, ChannelMissing) and self.wire is not None:

@@ -8,25 +8,33 @@ while it has less than twice as many as are free, so it gets at most 40 of 60. A
 owners that have none.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
-import math
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Hashable
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Protocol, TypeVar
+from functools import partial
+from time import monotonic
+from typing import Any, Final, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import anyio
-import anyio.to_thread
-from anyio.lowlevel import RunVar, current_token
+import anyio.lowlevel
+from anyio.lowlevel import EventLoopToken, RunVar, current_token
 
+from roundtrip.engine.teardown import innermost_scope
 from roundtrip.errors import ThreadsExhausted
+from roundtrip.resolvers.threads import Driven
+from roundtrip.server.drive import SHARED_SECONDS, Drive
+from roundtrip.server.workers import Job, Worker
 
-__all__ = ["SHARED", "LeavingThreads", "Pool", "RunInPool", "run_in_thread", "unless_left"]
+__all__ = ["SHARED", "LegThreads", "Pool", "RunInPool", "run_in_thread", "unless_left"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -52,7 +60,7 @@ class Pool:
         self._size = size
         self._fair = fair
 
-    def slots(self) -> "_Slots":
+    def slots(self) -> _Slots:
         """Return its slots on the running event loop."""
         try:
             return _POOLS.get()[self]
@@ -78,50 +86,220 @@ class RunInPool(Protocol):
 
 
 async def run_in_thread(call: Callable[[], T], /, *, pool: Pool = SHARED, owner: Hashable = None) -> T:
-    """Run a function in a worker thread for an owner, and wait until it ends.
+    """Run one function in a worker thread for an owner, and wait until it ends.
 
     Raises:
         ThreadsExhausted: All threads that the owner may have were left behind.
     """
-    slots = pool.slots()
-    holder = object()
-    await slots.take(holder, owner)
+    threads = LegThreads(owner)
     try:
-        return await anyio.to_thread.run_sync(call, limiter=slots.uncounted)
+        return await threads.run(call, pool=pool)
     finally:
-        slots.give_back(holder, owner)
+        threads.close()
 
 
-class LeavingThreads:
-    """Runner of the plain functions of one leg, which leaves unfinished ones behind when the leg is cancelled."""
+class LegThreads:
+    """Worker threads of one leg, for its plain functions.
 
-    __slots__ = ("_owner", "_running", "left")
+    Functions of one lane run in one thread. Lanes share a thread until a function exceeds a millisecond. Then lanes of
+    which no function has started move to other threads. The leg keeps its threads, and holds slots only for functions
+    that run.
 
-    def __init__(self, owner: Hashable = None) -> None:
+    Args:
+        owner: The owner of its slots.
+        leaves: True to leave a running function behind on cancellation. False to wait until it ends.
+        home: The lane of the body. Functions without a lane, such as steps, run in its thread while it is free.
+        account: The threads that count those which are left behind, if not these.
+    """
+
+    __slots__ = (
+        "_account",
+        "_home",
+        "_lanes",
+        "_leaves",
+        "_outliving",
+        "_owner",
+        "_running",
+        "_seats",
+        "_started",
+        "left",
+    )
+
+    def __init__(
+        self,
+        owner: Hashable = None,
+        *,
+        leaves: bool = False,
+        home: Hashable = None,
+        account: LegThreads | None = None,
+    ) -> None:
         self._owner = owner
+        self._leaves = leaves
+        self._home = home
+        self._account = account if account is not None else self
         self.left = 0
         """Threads that were left behind."""
         self._running: list[asyncio.Event] = []
+        self._outliving = False
+        self._seats: list[_Seat] = []
+        self._lanes: dict[Hashable, _Seat] = {}
+        self._started: set[Hashable] = set()
+        """Lanes that stay in their thread."""
 
-    async def run(self, call: Callable[[], T], /, *, pool: Pool = SHARED) -> T:
-        """Run a function in a worker thread, and leave it behind on cancellation.
+    @property
+    def share_one(self) -> bool:
+        """Return True if all lanes still share one thread, which is free."""
+        seats = self._seats
+        return not seats or (len(seats) == 1 and not seats[0].is_taken)
+
+    def start(self, lane: Hashable) -> None:
+        """Keep a lane in the thread that all share. Code in that thread calls it."""
+        if lane not in self._started:
+            self._started.add(lane)
+            self._lanes[lane] = self._seats[0]
+
+    async def run(self, call: Callable[[], T], /, *, lane: Hashable = None, pool: Pool = SHARED) -> T:
+        """Run a function in the thread of its lane.
 
         Raises:
             ThreadsExhausted: All threads that the owner may have were left behind.
         """
-        slots = pool.slots()
-        work = _Work(call, slots, self._owner)
-        await slots.take(work, self._owner)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        is_alone = lane is None
+        if is_alone:
+            lane = object()
         try:
-            await anyio.to_thread.run_sync(work, limiter=slots.uncounted, abandon_on_cancel=True)
-        finally:
-            if work.is_left_running():
-                self.left += 1
-                slots.leave(self._owner)
-                self._running.append(work.gone)
+            seat = self._seat_of(lane)
+            if seat.is_taken:
+                seat = await self._wait_for_turn(seat, lane)
             else:
-                slots.give_back(work, self._owner)
+                seat.is_taken = True
+                self._started.add(lane)
+            try:
+                return await self._run_at(seat, call, pool)
+            finally:
+                self._end_turn(seat)
+        finally:
+            if is_alone:
+                self._lanes.pop(lane, None)
+                self._started.discard(lane)
+
+    async def drive(self, work: Driven, *, lane: Hashable, shares: bool) -> None:
+        """Run functions in the thread of a lane, until the loop has to go on; see `Drive`."""
+        await Drive(work, shares=shares).run(partial(self.run, lane=lane))
+
+    async def _run_at(self, seat: _Seat, call: Callable[[], T], pool: Pool) -> T:
+        slots, leaves = pool.slots(), self._leaves
+        owner = self._owner_of(call)
+        work = _Work(call, slots, owner)
+        await slots.take(work, owner)
+        outer = innermost_scope()
+        try:
+            # A scope of its own also if nothing is shielded: the leg may be cancelled within an outer scope.
+            with anyio.CancelScope(shield=not leaves) as scope:
+                context = copy_context()
+                if leaves:
+                    context.run(_WORK.set, work)
+                seat.do(work, context, scope if leaves or outer is None else cast("anyio.CancelScope", outer))
+                await work.waiter
+        finally:
+            if leaves and work.is_left_running():
+                slots.leave(owner)
+                self._account.note_left(work.gone)
+            else:
+                slots.give_back(work, owner)
         return work.result()
+
+    def _owner_of(self, call: Callable[[], Any]) -> Hashable:
+        del call
+        return self._owner
+
+    def _seat_of(self, lane: Hashable) -> _Seat:
+        seat = self._lanes.get(lane)
+        if seat is None:
+            seats = self._seats
+            home = self._lanes.get(self._home)
+            if home is not None and not home.is_taken:
+                seat = home
+            else:
+                seat = next((one for one in seats if not one.is_taken), None)
+                seat = seat or next((one for one in seats if one.left_of_share() > 0), None) or self._new_seat()
+            self._lanes[lane] = seat
+        return seat
+
+    def _new_seat(self) -> _Seat:
+        seat = _Seat()
+        self._seats.append(seat)
+        return seat
+
+    async def _wait_for_turn(self, seat: _Seat, lane: Hashable) -> _Seat:
+        turn = _Turn(lane, seat, asyncio.get_running_loop().create_future())
+        seat.turns.append(turn)
+        self._watch(seat)
+        try:
+            await turn.granted
+        except BaseException:
+            if turn.granted.cancelled():
+                turn.seat.turns.remove(turn)
+            else:
+                self._end_turn(turn.seat)
+            raise
+        return turn.seat
+
+    def _end_turn(self, seat: _Seat) -> None:
+        seat.is_taken = False
+        seat.work = None
+        self._grant_next(seat)
+
+    def _grant_next(self, seat: _Seat) -> None:
+        for turn in seat.turns:
+            if not turn.granted.done():
+                seat.turns.remove(turn)
+                seat.is_taken = True
+                self._started.add(turn.lane)
+                turn.granted.set_result(None)
+                return
+
+    def _watch(self, seat: _Seat) -> None:
+        """Move what waits for a thread once the running function has exceeded its share."""
+        if not seat.is_watched and any(turn.lane not in self._started for turn in seat.turns):
+            seat.is_watched = True
+            delay = max(seat.left_of_share(), 0)
+            # An empty context, as the loop keeps a timer until its time.
+            asyncio.get_running_loop().call_later(delay, self._spread, seat, context=Context())
+
+    def _spread(self, seat: _Seat) -> None:
+        seat.is_watched = False
+        if seat.left_of_share() > 0:
+            self._watch(seat)
+            return
+        moving = [turn for turn in seat.turns if turn.lane not in self._started]
+        for lane in dict.fromkeys(turn.lane for turn in moving):
+            other = self._lanes[lane] = self._new_seat()
+            for turn in moving:
+                if turn.lane == lane:
+                    seat.turns.remove(turn)
+                    turn.seat = other
+                    other.turns.append(turn)
+            self._grant_next(other)
+
+    def note_left(self, gone: asyncio.Event) -> None:
+        """Note a thread that was left behind; `gone` is set when it ends."""
+        self.left += 1
+        self._running.append(gone)
+
+    def apart(self) -> LegThreads:
+        """Return threads for functions that must not wait for these."""
+        return LegThreads(self._owner, leaves=self._leaves, account=self._account)
+
+    def close(self) -> None:
+        """Let other legs have the threads. Those that were left behind are free when their functions end."""
+        if self._outliving:
+            return
+        for seat in self._seats:
+            seat.close()
+        self._seats.clear()
+        self._lanes.clear()
 
     def outlive(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Run `work` when all threads that were left behind have ended; return False if there are none.
@@ -132,11 +310,16 @@ class LeavingThreads:
         leg = asyncio.current_task() if running else None
         if leg is None:
             return False
+        self._outliving = True
 
         async def when_ended() -> None:
             for gone in running:
                 await gone.wait()
-            await work()
+            try:
+                await work()
+            finally:
+                self._outliving = False
+                self.close()
 
         # A context variable can be reset only in the leg's own context, which Python has since 3.12.
         own = getattr(leg, "get_context", lambda: None)()
@@ -144,6 +327,55 @@ class LeavingThreads:
         _OUTLIVING.add(task)
         task.add_done_callback(_OUTLIVING.discard)
         return True
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """Function that waits for a thread."""
+
+    lane: Hashable
+    seat: _Seat
+    granted: asyncio.Future[None]
+
+
+class _Seat:
+    """One thread of a leg, with the functions that wait for it."""
+
+    __slots__ = ("_token", "_unfinished", "_worker", "is_taken", "is_watched", "turns", "work")
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+        self._unfinished = 0
+        self._token: EventLoopToken | None = None
+        self.is_taken = False
+        self.is_watched = False
+        self.work: _Work | None = None
+        self.turns: list[_Turn] = []
+
+    def left_of_share(self) -> float:
+        """Return the seconds that the running function may go on before what waits for the thread moves."""
+        if self.work is None or self.work.began is None:
+            return SHARED_SECONDS
+        return SHARED_SECONDS - (monotonic() - self.work.began)
+
+    def do(self, work: _Work, context: Context, scope: anyio.CancelScope) -> None:
+        """Run a function in the thread."""
+        if self._worker is None:
+            self._worker = Worker.take()
+            self._token = current_token()
+        self._unfinished += 1
+        self.work = work
+        ended = partial(self._end, work)
+        self._worker.do(Job(work, context, scope=scope, loop=work.loop, token=self._token, ended=ended))
+
+    def _end(self, work: _Work) -> None:
+        self._unfinished -= 1
+        work.end()
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.give_back(busy=bool(self._unfinished))
+            self._worker = None
 
 
 _OUTLIVING: Final[set[asyncio.Task[None]]] = set()
@@ -164,7 +396,7 @@ class _SlotWaiter:
 class _Slots:
     """Slots of one pool on one event loop. Everything but a thread's own end happens on that loop."""
 
-    __slots__ = ("_fair", "_held", "_left", "_waiting", "limiter", "uncounted")
+    __slots__ = ("_fair", "_held", "_left", "_waiting", "limiter")
 
     def __init__(self, limiter: anyio.CapacityLimiter, *, fair: bool) -> None:
         self.limiter = limiter
@@ -172,8 +404,6 @@ class _Slots:
         self._held: dict[Hashable, int] = {}
         self._left: dict[Hashable, int] = {}
         self._waiting: dict[Hashable, deque[_SlotWaiter]] = {}
-        # A slot is returned when its thread ends; anyio would return it with the call.
-        self.uncounted = anyio.CapacityLimiter(math.inf)
 
     def _suffices(self, free: float, held: int) -> bool:
         """Return True if an owner that has `held` slots may get one of the `free` slots."""
@@ -246,7 +476,7 @@ class _Slots:
                 for waiter in queue:
                     waiter.event.set()
 
-    def end(self, work: "_Work", owner: Hashable) -> None:
+    def end(self, work: _Work, owner: Hashable) -> None:
         """Record that a thread that was left behind has ended."""
         _decrease(self._left, owner)
         self.give_back(work, owner)
@@ -273,7 +503,20 @@ class _Stage(Enum):
 class _Work:
     """Function in a thread that may be left behind. It holds the slot."""
 
-    __slots__ = ("_call", "_error", "_lock", "_loop", "_owner", "_scopes", "_slots", "_stage", "_value", "gone")
+    __slots__ = (
+        "_call",
+        "_error",
+        "_lock",
+        "_owner",
+        "_scopes",
+        "_slots",
+        "_stage",
+        "_value",
+        "began",
+        "gone",
+        "loop",
+        "waiter",
+    )
 
     _value: Any
 
@@ -281,11 +524,14 @@ class _Work:
         self._call = call
         self._owner = owner
         self._slots = slots
-        self._loop = current_token()
         self._stage = _Stage.NEW
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._scopes: set[anyio.CancelScope] = set()
+        self.loop = asyncio.get_running_loop()
+        self.waiter: asyncio.Future[None] = self.loop.create_future()
+        """Done when the function has returned."""
+        self.began: float | None = None
         self.gone = asyncio.Event()
         """Set on the loop when a thread that was left behind has ended."""
 
@@ -295,32 +541,29 @@ class _Work:
             if self._stage is _Stage.DROPPED:
                 return
             self._stage = _Stage.RUNNING
-        # The thread has its own context.
-        _WORK.set(self)
+        self.began = monotonic()
         try:
             self._value = self._call()
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             self._error = error
-        if self._end() is _Stage.LEFT:
+        if self._has_been_left():
             error, self._error = self._error, None
             if error is not None:
                 logger.info("a function raised an exception in a thread whose call had ended", exc_info=error)
-            # In a daemon thread: on a loop that has stopped for good it would wait forever.
-            with suppress(RuntimeError):
-                threading.Thread(target=self._tell, name="roundtrip thread end", daemon=True).start()
 
-    def _end(self) -> _Stage:
-        """Set the last stage, and return the one before."""
+    def _has_been_left(self) -> bool:
         with self._lock:
-            before, self._stage = self._stage, _Stage.ENDED
-            return before
+            if self._stage is _Stage.LEFT:
+                return True
+            self._stage = _Stage.ENDED
+            return False
 
-    def _tell(self) -> None:
-        from anyio import from_thread  # asyncio's side of anyio has imported it by now
-
-        # The loop, and its slots, may be gone.
-        with suppress(RuntimeError):
-            from_thread.run_sync(self._slots.end, self, self._owner, token=self._loop)
+    def end(self) -> None:
+        """Return to the loop, on which it runs."""
+        if self._stage is _Stage.LEFT:
+            self._slots.end(self, self._owner)
+        elif not self.waiter.done():
+            self.waiter.set_result(None)
 
     def is_left_running(self) -> bool:
         """Leave the thread behind; return True if it still runs."""

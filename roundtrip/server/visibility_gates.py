@@ -38,7 +38,7 @@ from roundtrip.server.context import Context
 from roundtrip.server.functions import Planned
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import REQUEST, RequestRecord, offer, take_back
-from roundtrip.server.threads import run_in_thread
+from roundtrip.server.threads import LegThreads
 
 __all__ = ["GateEvaluator", "OpenGates", "VisibilityGate", "read_gate"]
 
@@ -192,9 +192,19 @@ _INSIDE: ContextVar[OpenGates | None] = ContextVar("roundtrip_open_gates", defau
 """The gates of the item being served. A call may use several items at once, each with its own gates."""
 
 
-async def _run_for_gate(call: Callable[[], T], /) -> T:
-    # An owner of its own: one slow gate must not hold up the others.
-    return await run_in_thread(call, owner=("gate", id(getattr(call, "func", call))))
+class _GateThreads(LegThreads):
+    """Worker threads for the functions of visibility gates."""
+
+    __slots__ = ()
+
+    @property
+    def share_one(self) -> bool:
+        """Return False: each function takes a slot of its own."""
+        return False
+
+    def _owner_of(self, call: Callable[[], Any]) -> Hashable:
+        # One slow gate must not hold up the others.
+        return ("gate", id(getattr(call, "func", call)))
 
 
 class GateEvaluator:
@@ -289,12 +299,13 @@ class GateEvaluator:
         self, walk: _GateWalk, context: Callable[[], Any], known: Mapping[Hashable, Outcome], managers: TeardownStack
     ) -> tuple[frozenset[VisibilityGate], _Found]:
         """Return the gates that opened, and all values that were found."""
+        threads = _GateThreads()
         scheduler = Scheduler(
             walk.plan,
             arguments={},
             context=context,
             outcomes=NodeOutcomes(),
-            run_in_thread=_run_for_gate,
+            threads=threads,
             enter=managers.enter,
             known=known,
             is_isolated=_its_own(),
@@ -304,6 +315,7 @@ class GateEvaluator:
             await scheduler.advance()
         finally:
             take_back(offered)
+            threads.close()
         # A gate's context cannot ask, so a body must not get it.
         outcomes = {
             who: found for who, found in scheduler.shared_outcomes().items() if not isinstance(found.value, GateContext)

@@ -4,23 +4,36 @@ import gc
 import logging
 import threading
 import weakref
+from collections.abc import Callable
+from typing import TypeVar
 
 import anyio
 import pytest
 
 from roundtrip.errors import ThreadsExhausted
-from roundtrip.server.threads import SHARED, LeavingThreads, Pool, RunInPool, run_in_thread
+from roundtrip.server.threads import SHARED, LegThreads, Pool, RunInPool, run_in_thread
 from tests.held_threads import Held
 from tests.hosts import WAIT
 
 pytestmark = pytest.mark.anyio
 
-runners = pytest.mark.parametrize("run", [run_in_thread, LeavingThreads().run], ids=["staying", "leaving"])
+T = TypeVar("T")
 
 
-async def leave(held: Held, pool: Pool) -> LeavingThreads:
+async def run_leaving(call: Callable[[], T], /, *, pool: Pool = SHARED) -> T:
+    threads = LegThreads(leaves=True)
+    try:
+        return await threads.run(call, pool=pool)
+    finally:
+        threads.close()
+
+
+runners = pytest.mark.parametrize("run", [run_in_thread, run_leaving], ids=["staying", "leaving"])
+
+
+async def leave(held: Held, pool: Pool) -> LegThreads:
     """Leave a thread of a pool behind."""
-    threads = LeavingThreads()
+    threads = LegThreads(leaves=True)
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
 
@@ -32,6 +45,7 @@ async def leave(held: Held, pool: Pool) -> LeavingThreads:
                 await anyio.sleep(0.001)
             group.cancel_scope.cancel()
     assert threads.left == 1
+    threads.close()
     return threads
 
 
@@ -127,7 +141,7 @@ async def test_waiting_function_runs_once_an_abandoned_thread_ends(run: RunInPoo
 
 
 async def test_function_of_an_ended_call_never_runs() -> None:
-    pool, ran, threads = Pool(1), list[str](), LeavingThreads()
+    pool, ran, threads = Pool(1), list[str](), LegThreads(leaves=True)
     for _ in range(3):
         with anyio.CancelScope() as scope:
             scope.cancel()
