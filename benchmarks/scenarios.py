@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from statistics import mean
@@ -15,7 +15,7 @@ from benchmarks.dialogue import Leg, Poster, play
 from benchmarks.sockets import listening
 from benchmarks.variants import Variant
 from benchmarks.wire import WrongReply, list_tools, read_list
-from benchmarks.workloads import TOOL, Plain, Workload, compute, confirm, draft, plain, words
+from benchmarks.workloads import TOOL, Plain, Workload, compute, confirm, draft, plain, threaded, words
 
 Call: TypeAlias = Callable[[], Awaitable[tuple[float, ...]]]
 """Does the work once, checks it, and yields one value for each row of its scenario."""
@@ -202,10 +202,18 @@ def _sampled() -> Conversation:
     return Conversation(draft(4), (Reading(row, _carrying_bytes),), calls=1, most_rounds=5)
 
 
-IN_PROCESS: Final[tuple[Scenario, ...]] = (
+def _threaded(conversation: Conversation) -> Conversation:
+    """The same with plain `def` functions."""
+    readings = tuple(
+        replace(one, row=replace(one.row, name=f"{one.row.name}-def", title=f"{one.row.title}, plain `def`"))
+        for one in conversation.readings
+    )
+    return replace(conversation, workload=threaded(conversation.workload), readings=readings)
+
+
+_CONVERSATIONS: Final[tuple[Conversation, ...]] = (
     _whole_call("plain", "plain call", workload=plain(), calls=100),
     _whole_call("plain-100", "plain call, 100 tools registered", workload=plain(tools=100), calls=30),
-    Listing(plain(tools=100), (Row("list-100", "list of 100 tools"),), calls=5),
     _whole_call("elicit", "two-round elicitation, both legs", workload=confirm(), calls=40),
     _whole_call("http", "the same over HTTP, client included", workload=confirm(), calls=20, host=listening),
     _questions(1, calls=40),
@@ -218,7 +226,12 @@ IN_PROCESS: Final[tuple[Scenario, ...]] = (
     _once(32, calls=1),
     _once(64, calls=1),
     _whole_call("slow-10", "10 resolvers of 50 ms", workload=compute(10, seconds=0.05), calls=1, most_rounds=5),
-    _whole_call("trivial-10", "10 trivial async resolvers", workload=compute(10, seconds=0), calls=80),
+    _whole_call("trivial-10", "10 trivial resolvers", workload=compute(10, seconds=0), calls=80),
+)
+
+IN_PROCESS: Final[tuple[Scenario, ...]] = (
+    *(each for one in _CONVERSATIONS for each in (one, _threaded(one))),
+    Listing(plain(tools=100), (Row("list-100", "list of 100 tools"),), calls=5),
     _token(1),
     _token(4),
     _token(16),

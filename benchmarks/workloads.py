@@ -3,8 +3,8 @@
 import random
 import string
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -51,6 +51,8 @@ class Workload:
     """The questions of each round; a question's number comes first in it."""
     answers: tuple[str | bool, ...] = ()
     """What the scripted client answers, by question number."""
+    in_threads: bool = False
+    """Whether the functions are plain `def`, which servers run in worker threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,14 @@ class Draft(Workload):
     """Have the client's model write a long text, then ask `questions` free-text questions, one after the other."""
 
     questions: int
+
+
+_W = TypeVar("_W", bound=Workload)
+
+
+def threaded(workload: _W) -> _W:
+    """Describe the same call with plain `def` functions."""
+    return replace(workload, in_threads=True)
 
 
 def plain(*, tools: int = 1) -> Plain:

@@ -5,6 +5,7 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportUntypedFunctionDecorator=false
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp
 
 from benchmarks.asgi import PATH
 from benchmarks.variants import guard
-from benchmarks.variants.signatures import spelled
+from benchmarks.variants.signatures import declared, spelled
 from benchmarks.variants.variant import Variant
 from benchmarks.workloads import KEY, TOOL, Compute, Plain, Words, Workload, computed, said
 
@@ -30,7 +31,7 @@ def build(workload: Workload) -> ASGIApp | None:
     server: FastMCP[Any] = FastMCP("bench", request_state_security=RequestStateSecurity(keys=[KEY]))
     if isinstance(workload, Plain):
         for number in range(1, workload.tools):
-            server.tool(name=f"other_{number}")(_greeter())
+            server.tool(name=f"other_{number}")(_greeter(workload.in_threads))
     server.tool(name=TOOL)(_tool(workload))
     return server.http_app(path=PATH, json_response=True, stateless_http=True)
 
@@ -38,49 +39,56 @@ def build(workload: Workload) -> ASGIApp | None:
 def _tool(workload: Workload) -> _Function:
     match workload:
         case Plain():
-            return _greeter()
+            return _greeter(workload.in_threads)
         case Compute(count=count, seconds=seconds):
-            return _computing(count, seconds)
+            return _computing(count, seconds, workload.in_threads)
         case _:
-            return _asking(guard.guard_of(workload))
+            return _asking(guard.guard_of(workload), workload.in_threads)
 
 
-def _greeter() -> _Function:
-    async def work(name: str) -> str:
+def _greeter(in_threads: bool) -> _Function:
+    def work(name: str) -> str:
         return said(name, ["hello"])
 
-    return work
+    return spelled(declared(work, in_threads=in_threads), name=TOOL, parameters={"name": str}, returns=str)
 
 
-def _asking(tool: guard.Guard) -> _Function:
-    async def work(name: str, ctx: Context) -> str | InputRequiredResult:
+def _asking(tool: guard.Guard, in_threads: bool) -> _Function:
+    def work(name: str, ctx: Context) -> str | InputRequiredResult:
         # `ctx.elicit` is refused on this protocol revision; a tool returns its questions and reads the answers itself.
         return tool(name, ctx.input_responses, ctx.request_state)
 
-    return work
+    parameters = {"name": str, "ctx": Context}
+    returns = str | InputRequiredResult
+    return spelled(declared(work, in_threads=in_threads), name=TOOL, parameters=parameters, returns=returns)
 
 
-def _computing(count: int, seconds: float) -> _Function:
-    async def work(name: str, **values: str) -> str:
+def _computing(count: int, seconds: float, in_threads: bool) -> _Function:
+    def work(name: str, **values: str) -> str:
         return said(name, values.values())
 
     names = [f"value_{number}" for number in range(count)]
     return spelled(
-        work,
+        declared(work, in_threads=in_threads),
         name=TOOL,
         parameters=dict.fromkeys(["name", *names], str),
         returns=str,
-        defaults={name: Depends(_step(number, seconds)) for number, name in enumerate(names)},
+        defaults={name: Depends(_step(number, seconds, in_threads)) for number, name in enumerate(names)},
     )
 
 
-def _step(number: int, seconds: float) -> _Function:
+def _step(number: int, seconds: float, in_threads: bool) -> _Function:
     async def step() -> str:
         if seconds:
             await asyncio.sleep(seconds)
         return computed(number)
 
-    return spelled(step, name=f"step_{number}", parameters={}, returns=str)
+    def blocking_step() -> str:
+        if seconds:
+            time.sleep(seconds)
+        return computed(number)
+
+    return spelled(blocking_step if in_threads else step, name=f"step_{number}", parameters={}, returns=str)
 
 
 VARIANT = Variant(

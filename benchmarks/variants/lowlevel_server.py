@@ -30,7 +30,8 @@ _SCHEMA: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "st
 
 def build(workload: Workload) -> ASGIApp | None:
     """Make a low-level server with the workload's tool, its request states sealed like everybody's."""
-    if isinstance(workload, Words) and workload.once:
+    # Handlers of this class are coroutines.
+    if workload.in_threads or (isinstance(workload, Words) and workload.once):
         return None
     bodies = {TOOL: _body(workload)}
     if isinstance(workload, Plain):

@@ -7,6 +7,17 @@ from typing import Any, TypeVar
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+def declared(function: Callable[..., Any], *, in_threads: bool) -> Callable[..., Any]:
+    """Return a plain function as it is, or as an `async def`."""
+    if in_threads:
+        return function
+
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return awaited
+
+
 def spelled(
     function: _F, *, name: str, parameters: Mapping[str, Any], returns: Any, defaults: Mapping[str, Any] | None = None
 ) -> _F:

@@ -15,6 +15,7 @@ import anyio
 from pydantic import TypeAdapter, ValidationError
 
 from roundtrip.engine.answers import Answers
+from roundtrip.engine.claim import Claim
 from roundtrip.engine.computed import NotedValue, storable
 from roundtrip.engine.interruptions import Revision, Suspension
 from roundtrip.engine.leg import Leg
@@ -38,7 +39,7 @@ from roundtrip.questions.reviews import Review
 from roundtrip.questions.wire import question_of
 from roundtrip.resolvers.signatures import hints_of, is_async
 
-__all__ = ["Body"]
+__all__ = ["BegunStep", "Body"]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -58,6 +59,8 @@ class Body:
     """Former names of questions, with their present names."""
     _made: dict[str, int] = field(default_factory=dict[str, int], init=False)
     """The number of questions of each name that were made and not asked."""
+    _begun: dict[str, "BegunStep"] = field(default_factory=dict[str, "BegunStep"], init=False)
+    """The steps whose functions run."""
     _unkeyed: bool = field(default=False, init=False)
     _ended_by: tuple[str, ...] = field(default=(), init=False)
     _lock: anyio.Lock | None = field(default=None, init=False)
@@ -84,6 +87,9 @@ class Body:
         finally:
             self.is_running = False
             self.is_over = True
+            for key in [*self._begun]:
+                # Its function was left behind in a thread.
+                self.fail_step(key)
         if self._ended_by:
             swallowed = SuspensionSwallowed(self._ended_by)
             swallowed.words = self._answers.words
@@ -204,6 +210,19 @@ class Body:
         Raises:
             ValueNotStorable: The result has no JSON form.
         """
+        begun = await self.begin_step(key, fn)
+        if not isinstance(begun, BegunStep):
+            return begun
+        try:
+            call = functools.partial(fn, *args, **kwargs)
+            value = await call() if is_async(fn) else await self._leg.threads.run(call)
+        except BaseException:
+            begun.fail()
+            raise
+        return await begun.end(value)
+
+    async def begin_step(self, key: str, fn: Callable[..., Any]) -> "Any | BegunStep":
+        """Return the kept result of a step; without one, the step, whose function has to run now."""
         self._enter(key)
         if not callable(fn):
             raise BodyMistake(
@@ -226,31 +245,37 @@ class Body:
         if claim is not None:
             await claim.require_held()
         self._tell(StepBegan(key))
-        try:
-            plain, restored = await self._run_step(key, functools.partial(fn, *args, **kwargs), is_async(fn), adapter)
-        except BaseException:
+        begun = BegunStep(self, key, adapter, claim)
+        self._begun[key] = begun
+        return begun
+
+    def fail_step(self, key: str) -> None:
+        """Note that the function of a step has failed, unless the step has ended."""
+        if self._begun.pop(key, None) is not None:
             self._tell(StepEnded(key, "failed"))
+
+    async def end_step(self, begun: "BegunStep", value: Any) -> Any:
+        """Keep the result of a step, and return it as every leg will see it."""
+        key = begun.key
+        try:
+            if inspect.isawaitable(value):
+                value = await value
+            with storable(key):
+                plain = begun.adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+                # All legs get the same value: the first leg, too, gets it as it comes back from the token.
+                restored = begun.adapter.validate_python(plain)
+        except BaseException:
+            self.fail_step(key)
             raise
+        self._begun.pop(key, None)
         self._tell(StepEnded(key, "ran", plain))
+        computed = self._answers.computed
         computed.values[key] = Computed(plain)
-        if claim is not None:
+        if begun.claim is not None:
             # Before the leg ends, because the step's effect may be one that must not happen again.
-            await claim.note(NotedValue(computed.revision, key, plain))
+            await begun.claim.note(NotedValue(computed.revision, key, plain))
             computed.kept.add(key)
         return restored
-
-    async def _run_step(
-        self, key: str, call: Callable[[], Any], in_place: bool, adapter: TypeAdapter[Any]
-    ) -> tuple[Any, Any]:
-        """Run a step. Return its result in the JSON form, and as every leg will see it."""
-        value = await call() if in_place else await self._leg.threads.run(call)
-        if inspect.isawaitable(value):
-            value = await value
-        with storable(key):
-            plain = adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
-            # All legs get the same value: the first leg, too, gets it as it comes back from the token.
-            restored = adapter.validate_python(plain)
-        return plain, restored
 
     def _tell(self, fact: StepBegan | StepEnded) -> None:
         if self._leg.call.watch is not None:
@@ -305,6 +330,28 @@ class Body:
             except Suspension:
                 self._ended_by = tuple(self.rounds.batch)
                 raise
+
+
+@dataclass(frozen=True, slots=True)
+class BegunStep:
+    """Step of a body whose function has to run."""
+
+    body: Body
+    key: str
+    adapter: TypeAdapter[Any]
+    claim: Claim | None
+
+    def fail(self) -> None:
+        """Note that the function has failed."""
+        self.body.fail_step(self.key)
+
+    async def end(self, value: Any) -> Any:
+        """Keep the function's result, and return it as every leg will see it.
+
+        Raises:
+            ValueNotStorable: The result has no JSON form.
+        """
+        return await self.body.end_step(self, value)
 
 
 @functools.lru_cache(maxsize=256)

@@ -548,7 +548,8 @@ class _DrivenNodes:
             self._scheduler.settle_plain(node, value)
 
     def delays_others(self) -> bool:
-        return self.node is not None and self._scheduler.delays_others(self.node)
+        # Without a node, the thread has not begun, or is between two.
+        return self.node is None or self._scheduler.delays_others(self.node)
 
     def go_on(self) -> None:
         if self._group is not None:

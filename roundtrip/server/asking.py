@@ -315,6 +315,10 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         body = self._running_body(key)
         return Asking(body, key, partial(body.step, key, fn, args, kwargs), lambda result: result)
 
+    async def _begin_step(self, key: str, fn: Callable[..., Any]) -> Any:
+        """Return the kept result of a step, or the step; see `Body.begin_step`."""
+        return await self._running_body(key).begin_step(key, fn)
+
     @overload
     async def elicit(
         self, message: str, schema: list[Mapping[T, str]], *, key: str | None = ...

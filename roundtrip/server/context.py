@@ -1,6 +1,7 @@
 """`Context`: the SDK's, with questions and steps that work on every protocol revision."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 import anyio
@@ -16,7 +17,9 @@ from mcp_types import (
 )
 from pydantic import AnyUrl
 
+from roundtrip.engine.body import BegunStep
 from roundtrip.errors import AskedTooLate, BodyMistake
+from roundtrip.resolvers.signatures import is_async
 from roundtrip.server.asking import AskingContext
 from roundtrip.server.notifications import announced_by_author
 from roundtrip.server.sdk_private import session_id_of
@@ -198,7 +201,18 @@ class BlockingContext:
     def step(self, key: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     def step(self, key: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a step like `Context.step`, and block until it ends."""
-        return self._wait(lambda: self._context.step(key, fn, *args, **kwargs))
+        if not callable(fn) or is_async(fn):
+            return self._wait(lambda: self._context.step(key, fn, *args, **kwargs))
+        begun: Any = self._wait(lambda: self._context._begin_step(key, fn))  # pyright: ignore[reportPrivateUsage]
+        if not isinstance(begun, BegunStep):
+            return begun
+        # In this thread: its arguments may be bound to it, as an SQLite connection is.
+        try:
+            value = copy_context().run(fn, *args, **kwargs)
+        except BaseException:
+            begun.fail()
+            raise
+        return self._wait(lambda: begun.end(value))
 
     def _wait(self, make: Callable[[], Awaitable[T]]) -> T:
         # A thread that was left behind has no leg to ask in. On its event loop, anyio would cancel it again and again.

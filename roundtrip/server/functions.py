@@ -15,7 +15,7 @@ from roundtrip.engine.leg import DONE, Limits
 from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from roundtrip.resolvers.annotations import find_resolved
-from roundtrip.resolvers.markers import Marker, SdkResolve
+from roundtrip.resolvers.markers import Marker, SdkResolve, check_inline
 from roundtrip.resolvers.plan import EMPTY, Plan
 from roundtrip.resolvers.signatures import (
     arms_of,
@@ -151,9 +151,10 @@ class AskingFunction:
         convert: Converts its value to a result.
         confirmation: The question that must be accepted before anything runs.
         once: The author's policy, if its body must run once.
+        inline: True to run a plain function on the event loop.
 
     Raises:
-        InvalidSignature: A graph of resolvers cannot work.
+        InvalidSignature: A graph of resolvers cannot work, or an `async def` is inline.
         ValueError: The timeout is not a positive, finite number of seconds.
     """
 
@@ -169,8 +170,11 @@ class AskingFunction:
         convert: Callable[[Any], Any] | None = None,
         confirmation: ToolConfirmation | None = None,
         once: OncePolicy | None = None,
+        inline: bool = False,
     ) -> None:
         check_timeout(timeout, owner=signature.owner)
+        if inline:
+            check_inline(signature.fn, subject=signature.owner)
         fn, resolved = signature.fn, signature.resolved
         self.kind: Kind = signature.kind
         self.name = signature.name
@@ -197,6 +201,7 @@ class AskingFunction:
         self._convert = convert
         self._unpassed = signature.unpassed
         self._is_async = is_async(fn)
+        self._is_inline = inline
         self._resolves = any(isinstance(marker, SdkResolve) for marker, _ in resolved.values())
         """True if a `Resolve` fills any of its parameters: then resolvers ask, and not the body by hand."""
         # If a plain body may wait for a user in its thread, the threads of the event loop are too few.
@@ -246,12 +251,14 @@ class AskingFunction:
         try:
             if self._is_async:
                 result = self._converted(await call())
+            elif self._is_inline:
+                result = self._converted(call())
             else:
                 result = await threads.run(
                     lambda: self._converted(call()), pool=self._threads, lane=self.planned.plan.home
                 )
-                if inspect.isawaitable(result):
-                    result = self._converted(await result)
+            if inspect.isawaitable(result):
+                result = self._converted(await result)
         except AttributeError as error:
             mistake = _mistake_in(error)
             if mistake is None:

@@ -1,5 +1,6 @@
 """Serve prompts, resources and templates, which may ask as tools do, be hidden, or have visibility gates."""
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -22,6 +23,7 @@ from mcp_types import ResourceTemplate as WireTemplate
 from pydantic import AnyUrl
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.functions import AskingFunction, FunctionSignature, Planned, read_signature
 from roundtrip.server.install import install, wrap
@@ -129,6 +131,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         *,
         tags: Strings | None = None,
         enabled: Enabled = True,
+        inline: bool = False,
     ) -> Callable[[_CallableT], _CallableT]:
         """Register the decorated function as a prompt; it may ask as a tool does.
 
@@ -141,6 +144,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             icons: Icons for people.
             tags: Labels to enable and disable by.
             enabled: False hides it until it is enabled; a function or `Depends` decides for each request if it exists.
+            inline: Run a plain function on the event loop, and not in a worker thread. It must not block.
         """
         if callable(name):
             return super().prompt(name)
@@ -148,7 +152,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         def decorate(fn: _CallableT) -> _CallableT:
             label = name or display_name(fn)
             register = super(PromptsAndResources, self).prompt(label, title, description, icons)
-            self._enter("prompt", label, fn, register, tags=tags, enabled=enabled)
+            self._enter("prompt", label, fn, register, tags=tags, enabled=enabled, inline=inline)
             return fn
 
         return decorate
@@ -167,6 +171,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         security: ResourceSecurity | None = None,
         tags: Strings | None = None,
         enabled: Enabled = True,
+        inline: bool = False,
     ) -> Callable[[_CallableT], _CallableT]:
         """Register the decorated function as a resource, or, if the URI has variables, as a template.
 
@@ -184,6 +189,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             security: The values that variables of the URI may have; by default the server's policy.
             tags: Labels to enable and disable by.
             enabled: False hides it until it is enabled; a function or `Depends` decides for each request if it exists.
+            inline: Run a plain function on the event loop, and not in a worker thread. It must not block.
         """
         register = super().resource(
             uri,
@@ -200,7 +206,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         def decorate(fn: _CallableT) -> _CallableT:
             is_template = bool(UriTemplate.parse(uri).variable_names)
             details = {"name": name or display_name(fn), "template": is_template}
-            self._enter("resource", uri, fn, register, tags=tags, enabled=enabled, **details)
+            self._enter("resource", uri, fn, register, tags=tags, enabled=enabled, inline=inline, **details)
             return fn
 
         return decorate
@@ -213,6 +219,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         register: Callable[[Callable[..., Any]], Any],
         *,
         enabled: Enabled,
+        inline: bool,
         **details: Any,
     ) -> None:
         """Register a function at the SDK and in the catalog: as it is, or one that serves a leg of it."""
@@ -230,16 +237,25 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             in_legs = False
         entry = {"enabled": seen_at_first, "gate": gate, "filled": signature.hidden, "in_legs": in_legs}
         with self._adding(kind, identifier, **details, **entry):
-            register(self._in_legs(signature, gate) if in_legs else fn)
+            if in_legs:
+                register(self._in_legs(signature, gate, inline=inline))
+            else:
+                register(_on_loop(fn, owner=signature.owner) if inline else fn)
 
-    def _in_legs(self, signature: FunctionSignature, gate: "VisibilityGate | None") -> Callable[..., Any]:
+    def _in_legs(
+        self, signature: FunctionSignature, gate: "VisibilityGate | None", *, inline: bool
+    ) -> Callable[..., Any]:
         """Return a function for the SDK that serves one leg of a prompt or template."""
         from roundtrip.server.failures import with_failures
 
         names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
         # Resolvers may take its arguments by name.
         function = AskingFunction(
-            signature, {name: name for name in names}, limits=self._defaults.limits, build=self._defaults.build
+            signature,
+            {name: name for name in names},
+            limits=self._defaults.limits,
+            build=self._defaults.build,
+            inline=inline,
         )
         self._adopt(function)
 
@@ -376,6 +392,18 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
                 "request_state_security= gives no key for that; add seal_keys="
             )
         self._track(function.planned)
+
+
+def _on_loop(fn: Callable[..., Any], *, owner: str) -> Callable[..., Any]:
+    """Return a coroutine function for the SDK, which runs plain ones in threads."""
+    check_inline(fn, subject=owner)
+
+    @functools.wraps(fn)
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        result = fn(*args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
+
+    return run
 
 
 def _request_of(context: SdkContext[Any, Any] | None) -> Request | None:

@@ -201,8 +201,9 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
                 ttl (seconds a client may take over one leg's questions),
                 max_age (seconds after which a call of it cannot be resumed),
                 exactly_once (run its body once for a call, even if its last leg arrives several times, and keep the
-                result in the server's ledger), and
-                on_unknown (`"rerun"` runs it again if its process died while it ran; by default that is an error).
+                result in the server's ledger),
+                on_unknown (`"rerun"` runs it again if its process died while it ran; by default that is an error), and
+                inline (run a plain function on the event loop, and not in a worker thread).
         """
         if isinstance(target, str):
             name, target = name if name is not None else target, None

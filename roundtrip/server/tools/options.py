@@ -76,6 +76,8 @@ class ToolOptions(TypedDict, total=False):
     `when_possible` sends no round without questions, so it does not cover calls that ask nothing."""
     on_unknown: OnUnknown | None
     """The action if a process died in the body of a tool that runs once: `fail`, the default, or `rerun`."""
+    inline: bool | None
+    """True to run a plain function on the event loop, and not in a worker thread. It must not block."""
     task: bool | None
     """Reserved for background tasks, which do not exist yet."""
 
@@ -114,6 +116,7 @@ class ToolSpec(NamedTuple):
     recover: float | None = None
     exactly_once: bool | Literal["when_possible"] | None = None
     on_unknown: OnUnknown | None = None
+    inline: bool | None = None
     task: bool | None = None
 
     def over(self, other: "ToolSpec") -> "ToolSpec":

@@ -170,6 +170,7 @@ def register(
             once=OncePolicy(spec.on_unknown or "fail", spec.exactly_once == "when_possible")
             if spec.exactly_once
             else None,
+            inline=bool(spec.inline),
         ),
         arguments=arguments,
         visibility_gate=visibility_gate,
