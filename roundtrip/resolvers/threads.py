@@ -1,13 +1,15 @@
 """Describe the worker threads in which a scheduler runs plain functions."""
 
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-import anyio.to_thread
-
-__all__ = ["AnyThreads", "Driven", "Threads"]
+__all__ = ["SHARED_SECONDS", "AnyThreads", "Driven", "Threads"]
 
 T = TypeVar("T")
+
+
+SHARED_SECONDS: Final = 0.001
+"""Time for which a plain function may run before those that wait for its thread move to others."""
 
 
 class Threads(Protocol):
@@ -60,8 +62,10 @@ class AnyThreads:
 
     async def run(self, call: Callable[[], T], /, *, lane: Hashable = None) -> T:
         """Run a function in any thread."""
+        from anyio import to_thread
+
         del lane
-        return await anyio.to_thread.run_sync(call)
+        return await to_thread.run_sync(call)
 
     async def drive(self, work: "Driven", *, lane: Hashable, shares: bool) -> None:
         """Run nothing: these threads share none."""

@@ -11,16 +11,12 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from time import monotonic
-from typing import Final
 
 import anyio.from_thread
 
-from roundtrip.resolvers.threads import Driven
+from roundtrip.resolvers.threads import SHARED_SECONDS, Driven
 
-__all__ = ["SHARED_SECONDS", "Drive"]
-
-SHARED_SECONDS: Final = 0.001
-"""Time for which a plain function may run before those that wait for its thread move to others."""
+__all__ = ["Drive"]
 
 
 class Drive:

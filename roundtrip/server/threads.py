@@ -21,18 +21,18 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from time import monotonic
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
 from anyio.lowlevel import EventLoopToken, RunVar, current_token
 
-from roundtrip.engine.teardown import innermost_scope
 from roundtrip.errors import ThreadsExhausted
-from roundtrip.resolvers.threads import Driven
-from roundtrip.server.drive import SHARED_SECONDS, Drive
-from roundtrip.server.workers import Job, Worker
+from roundtrip.resolvers.threads import SHARED_SECONDS, Driven
+
+if TYPE_CHECKING:
+    from roundtrip.server.workers import Worker
 
 __all__ = ["SHARED", "LegThreads", "Pool", "RunInPool", "run_in_thread", "unless_left"]
 
@@ -186,10 +186,14 @@ class LegThreads:
 
     async def drive(self, work: Driven, *, lane: Hashable, shares: bool) -> None:
         """Run functions in the thread of a lane, until the loop has to go on; see `Drive`."""
+        from roundtrip.server.drive import Drive  # tools without plain functions need neither this nor `workers`
+
         await Drive(work, shares=shares).run(partial(self.run, lane=lane))
 
     async def _run_at(self, seat: _Seat, call: Callable[[], T], pool: Pool) -> T:
         slots, leaves = pool.slots(), self._leaves
+        from roundtrip.engine.teardown import innermost_scope
+
         owner = self._owner_of(call)
         work = _Work(call, slots, owner)
         await slots.take(work, owner)
@@ -360,6 +364,8 @@ class _Seat:
 
     def do(self, work: _Work, context: Context, scope: anyio.CancelScope) -> None:
         """Run a function in the thread."""
+        from roundtrip.server.workers import Job, Worker
+
         if self._worker is None:
             self._worker = Worker.take()
             self._token = current_token()

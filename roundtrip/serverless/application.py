@@ -38,7 +38,9 @@ FLUSH_SECONDS: Final = 2.0
 _IMPORTED_BY_LEGS: Final = (
     "anyio._backends._asyncio",
     "roundtrip.engine.leg_run",
+    "roundtrip.server.drive",
     "roundtrip.server.exactly_once",
+    "roundtrip.server.workers",
     "roundtrip.tokens.signing",
 )
 """Modules that other processes import with their first leg. These hosts start processes often, and give them more of
