@@ -72,7 +72,11 @@ async def serve(
     """
     run = LegRun(leg, arguments, make_context, body_cannot_ask, execute)
     leg.offer(run.context)
-    return await run.serve()
+    try:
+        return await run.serve()
+    finally:
+        # It refers to the run, and only the garbage collector would free both. No ended body asks any more.
+        del run.rounds.call_done
 
 
 async def _execute_nothing(filled: dict[str, Any], context: Any) -> None:
