@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from pydantic import TypeAdapter, ValidationError
 
 from roundtrip.engine.answers import Answers
@@ -241,6 +242,8 @@ class Body:
             else:
                 self._tell(StepEnded(key, "recalled", kept.value))
                 return restored
+        # A plain body goes on in its thread: nothing else tells it that the call was cancelled.
+        await anyio.lowlevel.checkpoint_if_cancelled()
         claim = self._leg.claim if self._leg.journal is not None else None
         if claim is not None:
             await claim.require_held()

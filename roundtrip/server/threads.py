@@ -136,7 +136,7 @@ class LegThreads:
         self._owner = owner
         self._leaves = leaves
         self._home = home
-        self._account = account if account is not None else self
+        self._account = account
         self.left = 0
         """Threads that were left behind."""
         self._running: list[asyncio.Event] = []
@@ -209,7 +209,7 @@ class LegThreads:
         finally:
             if leaves and work.is_left_running():
                 slots.leave(owner)
-                self._account.note_left(work.gone)
+                self.note_left(work.gone)
             else:
                 slots.give_back(work, owner)
         return work.result()
@@ -289,12 +289,15 @@ class LegThreads:
 
     def note_left(self, gone: asyncio.Event) -> None:
         """Note a thread that was left behind; `gone` is set when it ends."""
+        if self._account is not None:
+            self._account.note_left(gone)
+            return
         self.left += 1
         self._running.append(gone)
 
     def apart(self) -> LegThreads:
         """Return threads for functions that must not wait for these."""
-        return LegThreads(self._owner, leaves=self._leaves, account=self._account)
+        return LegThreads(self._owner, leaves=self._leaves, account=self._account or self)
 
     def close(self) -> None:
         """Let other legs have the threads. Those that were left behind are free when their functions end."""
