@@ -134,6 +134,15 @@ CountGuess = Callable[[str, Any, int], Awaitable[bool]]
 """Counts an answer to a question; False if the call has had too many different ones."""
 
 
+class PlainBody(NamedTuple):
+    """Body that may run in a worker thread, in one go with the plain resolvers before it."""
+
+    call: Callable[[dict[str, Any]], Callable[[], Any]]
+    """Returns the function to run, given the values of the filled parameters."""
+    finish: Callable[[Any], Awaitable[Any]]
+    """Returns the body's result on the loop, given the function's."""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Leg:
     """One request of a call, with everything that serving it needs. The clock and the ids come from outside."""
@@ -184,3 +193,4 @@ class Leg:
     """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
     threads: Threads = field(default_factory=AnyThreads)
     """Run plain resolvers and steps."""
+    plain_body: PlainBody | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -25,7 +26,7 @@ from roundtrip.engine.interruptions import (
     verdict_on,
     with_timeout,
 )
-from roundtrip.engine.leg import DONE, Authored, Declined, Finished, Leg, LegEnd, Suspended
+from roundtrip.engine.leg import DONE, Authored, Declined, Finished, Leg, LegEnd, PlainBody, Suspended
 from roundtrip.engine.rounds import Rounds
 from roundtrip.engine.silent_body import Execute, described, fail
 from roundtrip.engine.teardown import TeardownStack
@@ -102,6 +103,8 @@ class LegRun:
     shield: CancellationShield | None = field(default=None, init=False)
     _body: Body | None = field(default=None, init=False)
     _context: Any = field(default=None, init=False)
+    _body_value: tuple[Any] | None = field(default=None, init=False)
+    """The value of a body that has run in one go with the resolvers."""
     _cancelled: int = field(default_factory=cancel_requests, init=False)
     _done_plans: dict[int, Plan] = field(default_factory=dict[int, Plan], init=False)
 
@@ -203,7 +206,7 @@ class LegRun:
                     raise
                 self.rounds.end_abandoned()
                 self.leg.call.apply(Event.REVISE)
-                self._body = self._context = None
+                self._body = self._context = self._body_value = None
 
     async def _confirm(self, key: str, marker: Marker) -> None:
         """Ask for the confirmation, and raise QuestionDeclined unless the user accepts."""
@@ -219,6 +222,8 @@ class LegRun:
             declined = await self._resolve(values, enter)
             if declined is not None:
                 return declined
+            if self._body_value is not None and leg.plain_body is not None:
+                return Finished(await leg.plain_body.finish(self._body_value[0]))
         is_unclaimed = leg.claim is not None and leg.journal is None
         if is_unclaimed:
             if leg.begin_unclaimed is None:
@@ -250,15 +255,33 @@ class LegRun:
             watch=self.leg.call.watch,
             cancelled=self._cancelled,
         )
+        # Facts go to the watch in the leg's own task. A claim is made there too, before the body begins.
+        if leg.plain_body is not None and leg.claim is None and leg.call.watch is None:
+            scheduler.last = partial(self._begin_in_thread, leg.plain_body, scheduler, values)
         await scheduler.advance()
         while scheduler.declined is None and scheduler.waiting:
             if leg.journal is None or not answers.known.adopt(answers.open, scheduler.is_blocked):
                 await self.rounds.ask([answers.open[node.key] for node in scheduler.waiting_nodes()])
             scheduler.settle_waiting()
             await scheduler.advance()
-        if scheduler.declined is None:
+        if scheduler.last_value is not None:
+            self._body_value = scheduler.last_value
+        elif scheduler.declined is None:
             scheduler.fill(values)
         return Declined(str(scheduler.declined)) if scheduler.declined is not None else None
+
+    def _begin_in_thread(
+        self, body: PlainBody, scheduler: Scheduler, values: dict[str, Any]
+    ) -> Callable[[], Any] | None:
+        """Begin the body in the thread of the resolvers. Return None if it must begin on the loop."""
+        if self._context is not None:
+            # A resolver may still ask with it, from a task of its own.
+            return None
+        scheduler.fill(values)
+        if scheduler.declined is not None:
+            return None
+        self.leg.call.apply(Event.EXECUTE)
+        return body.call(values)
 
     async def _call_done(self, done: Callable[..., Any]) -> Any:
         """Call the `done` function of a page. A waiting leg calls it many times."""

@@ -12,6 +12,7 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import anyio
@@ -178,12 +179,16 @@ def innermost_scope() -> object:
     anyio has no public name for it. A test fails if anyio moves it.
     """
     try:
-        from anyio._backends import _asyncio as backend
-
-        states: Any = vars(backend)["_task_states"]
-        return states[asyncio.current_task()].cancel_scope
+        return _task_states()[asyncio.current_task()].cancel_scope
     except (ImportError, KeyError, RuntimeError, TypeError):
         return None
+
+
+@cache
+def _task_states() -> Any:
+    from anyio._backends import _asyncio as backend
+
+    return vars(backend)["_task_states"]
 
 
 def _is_still_cancelled(requests: int) -> bool:

@@ -109,6 +109,10 @@ class Scheduler:
     failed: dict[int, BaseException] = field(default_factory=dict[int, BaseException], init=False)
     waiting: dict[int, Marker] = field(default_factory=dict[int, Marker], init=False)
     declined: DeclinedParameter | None = field(default=None, init=False)
+    last: Callable[[], Callable[[], Any] | None] | None = field(default=None, init=False)
+    """Returns a plain function to run in the thread of the last node, or None. It may never be called."""
+    last_value: tuple[Any] | None = field(default=None, init=False)
+    """The value of that function."""
     _failure: BaseException | None = field(default=None, init=False)
     _settled: list[Outcome | None] = field(init=False)
     _missing: list[int] = field(init=False)
@@ -307,6 +311,8 @@ class Scheduler:
                     raise
                 self._isolate(driven.node, error)
                 return
+            if driven.is_last and driven.is_open:
+                self.last_value = (driven.value,)
             if driven.node is None:
                 return
             value = driven.value
@@ -500,6 +506,15 @@ class Scheduler:
                     self.watch(NodeEnded(node.key, how))
         return None
 
+    def next_last(self) -> Callable[[], Any] | None:
+        """Return the function to run after all nodes; None if nodes are left, or if it must run elsewhere."""
+        is_done = not (self._plain or self._ready or self._entering or self.waiting or self.failed)
+        if self.last is None or not is_done or self.declined is not None:
+            return None
+        last, self.last = self.last, None
+        self.threads.start(self.plan.home)
+        return last()
+
     def settle_plain(self, node: Node, value: Any) -> None:
         """Settle a plain node that a drive has run."""
         how: NodeHow = "failed"
@@ -523,7 +538,7 @@ class Scheduler:
 class _DrivenNodes:
     """Plain nodes of a scheduler, for a drive."""
 
-    __slots__ = ("_group", "_scheduler", "is_beside", "is_open", "node", "value")
+    __slots__ = ("_group", "_scheduler", "is_beside", "is_last", "is_open", "node", "value")
 
     def __init__(self, scheduler: Scheduler, group: TaskGroup | None) -> None:
         self._scheduler = scheduler
@@ -532,24 +547,30 @@ class _DrivenNodes:
         """The node whose function runs, or has run and is not settled."""
         self.is_beside = False
         """True once other nodes run beside it."""
+        self.is_last = False
+        """True once the function after all nodes has begun."""
         self.is_open = False
         self.value: Any = None
 
     def next_call(self) -> Callable[[], Any] | None:
         found = self._scheduler.next_plain()
         if found is None:
-            return None
+            call = self._scheduler.next_last()
+            self.is_last = self.is_last or call is not None
+            return call
         self.node, call = found
         return call
 
     def settle_value(self, value: Any) -> None:
         node, self.node = self.node, None
-        if node is not None:
+        if self.is_last:
+            self._scheduler.last_value = (value,)
+        elif node is not None:
             self._scheduler.settle_plain(node, value)
 
     def delays_others(self) -> bool:
         # Without a node, the thread has not begun, or is between two.
-        return self.node is None or self._scheduler.delays_others(self.node)
+        return not self.is_last and (self.node is None or self._scheduler.delays_others(self.node))
 
     def go_on(self) -> None:
         if self._group is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
-from roundtrip.engine.leg import DONE, Limits
+from roundtrip.engine.leg import DONE, Limits, PlainBody
 from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from roundtrip.resolvers.annotations import find_resolved
@@ -26,7 +26,7 @@ from roundtrip.resolvers.signatures import (
     returns_input_required,
 )
 from roundtrip.server.builds import Build
-from roundtrip.server.threads import SHARED, LegThreads, Pool
+from roundtrip.server.threads import SHARED, LegThreads, Pace, Pool
 
 if TYPE_CHECKING:
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters
@@ -206,6 +206,9 @@ class AskingFunction:
         """True if a `Resolve` fills any of its parameters: then resolvers ask, and not the body by hand."""
         # If a plain body may wait for a user in its thread, the threads of the event loop are too few.
         self._threads = Pool(_WAITING_THREADS) if signature.contexts else SHARED
+        self._body_pace = Pace()
+        self.pace = Pace()
+        """The pace of its plain resolvers."""
 
     @property
     def plan(self) -> Plan:
@@ -248,22 +251,47 @@ class AskingFunction:
         if self._unpassed:
             filled = {name: value for name, value in filled.items() if name not in self._unpassed}
         call = functools.partial(self._fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
+        if self._is_async:
+            result = call()
+        elif self._is_inline:
+            result = self._call_converted(call)
+        else:
+            in_thread = functools.partial(self._call_converted, call)
+            lane, pace = self.planned.plan.home, self._body_pace
+            result = await threads.run(in_thread, pool=self._threads, lane=lane, pace=pace)
+        return await self._finish(result)
+
+    def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
+        """Return the body of a call, if it may run in one go with plain resolvers."""
+        if self._is_async or self._is_inline or self.contexts:
+            return None
+        return PlainBody(functools.partial(self._in_one_go, arguments), self._finish)
+
+    def _in_one_go(self, arguments: Mapping[str, Any], filled: Mapping[str, Any]) -> Callable[[], Any]:
+        if self._unpassed:
+            filled = {name: value for name, value in filled.items() if name not in self._unpassed}
+        return functools.partial(self._call_converted, functools.partial(self._fn, **arguments, **filled))
+
+    def _call_converted(self, call: Callable[[], Any]) -> Any:
+        """Call a plain function, and convert its result."""
         try:
-            if self._is_async:
-                result = self._converted(await call())
-            elif self._is_inline:
-                result = self._converted(call())
-            else:
-                result = await threads.run(
-                    lambda: self._converted(call()), pool=self._threads, lane=self.planned.plan.home
-                )
-            if inspect.isawaitable(result):
-                result = self._converted(await result)
+            return self._converted(call())
         except AttributeError as error:
             mistake = _mistake_in(error)
             if mistake is None:
                 raise
             raise mistake from error
+
+    async def _finish(self, result: Any) -> Any:
+        """Await the body's result if it is a coroutine, convert it, and check it."""
+        if inspect.isawaitable(result):
+            try:
+                result = self._converted(await result)
+            except AttributeError as error:
+                mistake = _mistake_in(error)
+                if mistake is None:
+                    raise
+                raise mistake from error
         if isinstance(result, InputRequiredResult) and self._resolves:
             raise InvalidSignature(
                 f"{self.owner} returned an InputRequiredResult, but its parameters are filled by Resolve(...): the "

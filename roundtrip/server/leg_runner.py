@@ -19,7 +19,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Suspended
+from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, PlainBody, Suspended
 from roundtrip.engine.silent_body import needs_body_only, serve_silent_body
 from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
@@ -172,6 +172,7 @@ class LegRunner:
             outlive=threads.outlive,
             page_wait=self.page_wait,
             threads=threads,
+            plain_body=served.plain_body(),
             report=log_teardown,
             offer=offer,
             known=opened.known if opened is not None else None,
@@ -258,7 +259,9 @@ class _ServedLeg:
             # Another version of the tool may serve the new call, and must allow it too.
             if self.record is not None and function.limits.recover:
                 self.seeds, self.origin = self.record.seeds, self.record.origin
-        self.threads = LegThreads(function.owner, leaves=function.timeout is not None, home=function.planned.plan.home)
+        self.threads = LegThreads(
+            function.owner, leaves=function.timeout is not None, home=function.plan.home, pace=function.pace
+        )
         self.watch: Watch | None = None
 
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
@@ -267,6 +270,12 @@ class _ServedLeg:
         if rehearsal is not None:
             rehearsal.stop(self.function.owner, outermost=self.record is not None)
         return await self.function.run(self.arguments, filled, context, self.threads)
+
+    def plain_body(self) -> PlainBody | None:
+        """Return the body, if it may run in one go with plain resolvers. A server that rehearses runs none."""
+        if not self.function.plan.nodes or self.runner.parts.effects.rehearsal is not None:
+            return None
+        return self.function.plain_body(self.arguments)
 
     def make_context(self, body: Body | None = None) -> Context[Any, Any]:
         """Return a context for the functions of the leg; only with a body it can ask."""

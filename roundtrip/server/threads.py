@@ -15,18 +15,18 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Hashable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import anyio
 import anyio.lowlevel
-from anyio.lowlevel import EventLoopToken, RunVar, current_token
+from anyio.lowlevel import RunVar, current_token
 
 from roundtrip.errors import ThreadsExhausted
 from roundtrip.resolvers.threads import SHARED_SECONDS, Driven
@@ -34,7 +34,7 @@ from roundtrip.resolvers.threads import SHARED_SECONDS, Driven
 if TYPE_CHECKING:
     from roundtrip.server.workers import Worker
 
-__all__ = ["SHARED", "LegThreads", "Pool", "RunInPool", "run_in_thread", "unless_left"]
+__all__ = ["SHARED", "LegThreads", "Pace", "Pool", "RunInPool", "run_in_thread", "unless_left"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -44,6 +44,8 @@ _SHARE: Final = 2
 """The most slots of one owner, as a multiple of the free slots."""
 _RESERVED: Final = 0.25
 """The part of all slots that is reserved for owners without a slot."""
+_MOMENT: Final = SHARED_SECONDS / 4
+"""The seconds that the loop itself waits for a function that was quick."""
 
 
 class Pool:
@@ -54,27 +56,42 @@ class Pool:
         fair: True to keep threads for other owners.
     """
 
-    __slots__ = ("__weakref__", "_fair", "_size")
+    __slots__ = ("__weakref__", "_fair", "_latest", "_size")
 
     def __init__(self, size: int, *, fair: bool = False) -> None:
         self._size = size
         self._fair = fair
+        # The slots that were used last: most processes have one loop, and finding it is slow.
+        self._latest: ref[_Slots] | None = None
 
     def slots(self) -> _Slots:
         """Return its slots on the running event loop."""
+        slots = None if self._latest is None else self._latest()
+        if slots is not None and slots.loop is asyncio.get_running_loop():
+            return slots
         try:
-            return _POOLS.get()[self]
-        except KeyError:
             pools = _POOLS.get()
         except LookupError:
             pools = WeakKeyDictionary[Pool, _Slots]()
             _POOLS.set(pools)
-        slots = pools[self] = _Slots(anyio.CapacityLimiter(self._size), fair=self._fair)
+        slots = pools.get(self)
+        if slots is None:
+            slots = pools[self] = _Slots(anyio.CapacityLimiter(self._size), fair=self._fair)
+        self._latest = ref(slots)
         return slots
 
 
 SHARED: Final = Pool(60, fair=True)
 """For functions that only compute. Other code, which uses anyio's own threads, need not wait for them."""
+
+
+class Pace:
+    """Pace of some functions: True if they were quick when they last ran."""
+
+    __slots__ = ("is_quick",)
+
+    def __init__(self) -> None:
+        self.is_quick = False
 
 
 class RunInPool(Protocol):
@@ -110,6 +127,7 @@ class LegThreads:
         leaves: True to leave a running function behind on cancellation. False to wait until it ends.
         home: The lane of the body. Functions without a lane, such as steps, run in its thread while it is free.
         account: The threads that count those which are left behind, if not these.
+        pace: The pace of what `drive` runs.
     """
 
     __slots__ = (
@@ -119,6 +137,7 @@ class LegThreads:
         "_leaves",
         "_outliving",
         "_owner",
+        "_pace",
         "_running",
         "_seats",
         "_started",
@@ -132,11 +151,13 @@ class LegThreads:
         leaves: bool = False,
         home: Hashable = None,
         account: LegThreads | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._owner = owner
         self._leaves = leaves
         self._home = home
         self._account = account
+        self._pace = pace
         self.left = 0
         """Threads that were left behind."""
         self._running: list[asyncio.Event] = []
@@ -158,8 +179,19 @@ class LegThreads:
             self._started.add(lane)
             self._lanes[lane] = self._seats[0]
 
-    async def run(self, call: Callable[[], T], /, *, lane: Hashable = None, pool: Pool = SHARED) -> T:
+    async def run(
+        self, call: Callable[[], T], /, *, lane: Hashable = None, pool: Pool = SHARED, pace: Pace | None = None
+    ) -> T:
         """Run a function in the thread of its lane.
+
+        If it was quick before, the loop itself waits for it a moment. To be woken by the thread takes the loop longer
+        than that.
+
+        Args:
+            call: The function.
+            lane: Its lane; without one, it runs in any thread.
+            pool: The pool that has a slot for it.
+            pace: Its pace, if nothing else of the leg can go on meanwhile.
 
         Raises:
             ThreadsExhausted: All threads that the owner may have were left behind.
@@ -176,7 +208,7 @@ class LegThreads:
                 seat.is_taken = True
                 self._started.add(lane)
             try:
-                return await self._run_at(seat, call, pool)
+                return await self._run_at(seat, call, pool, pace)
             finally:
                 self._end_turn(seat)
         finally:
@@ -188,31 +220,34 @@ class LegThreads:
         """Run functions in the thread of a lane, until the loop has to go on; see `Drive`."""
         from roundtrip.server.drive import Drive  # tools without plain functions need neither this nor `workers`
 
-        await Drive(work, shares=shares).run(partial(self.run, lane=lane))
+        await Drive(work, shares=shares).run(partial(self.run, lane=lane, pace=self._pace))
 
-    async def _run_at(self, seat: _Seat, call: Callable[[], T], pool: Pool) -> T:
-        slots, leaves = pool.slots(), self._leaves
-        from roundtrip.engine.teardown import innermost_scope
-
-        owner = self._owner_of(call)
-        work = _Work(call, slots, owner)
-        await slots.take(work, owner)
-        outer = innermost_scope()
+    async def _run_at(self, seat: _Seat, call: Callable[[], T], pool: Pool, pace: Pace | None) -> T:
+        slots, leaves, owner = pool.slots(), self._leaves, self._owner_of(call)
+        work = _Work(call, slots, owner, seat)
+        if not slots.take_now(work, owner):
+            await slots.take(work, owner)
         try:
-            # A scope of its own also if nothing is shielded: the leg may be cancelled within an outer scope.
-            with anyio.CancelScope(shield=not leaves) as scope:
-                context = copy_context()
-                if leaves:
-                    context.run(_WORK.set, work)
-                seat.do(work, context, scope if leaves or outer is None else cast("anyio.CancelScope", outer))
-                await work.waiter
+            if leaves:
+                # A scope of its own: the leg may be cancelled within an outer scope.
+                with anyio.CancelScope() as work.scope:
+                    work.context.run(_WORK.set, work)
+                    seat.do(work)
+                    if not work.wait_briefly(pace):
+                        await work.waiter
+            else:
+                work.scope = _innermost_scope() or anyio.CancelScope()
+                seat.do(work)
+                if not work.wait_briefly(pace):
+                    await work.wait()
         finally:
-            if leaves and work.is_left_running():
+            gone = work.leave_running() if leaves else None
+            if gone is not None:
                 slots.leave(owner)
-                self.note_left(work.gone)
+                self.note_left(gone)
             else:
                 slots.give_back(work, owner)
-        return work.result()
+        return work.result(pace)
 
     def _owner_of(self, call: Callable[[], Any]) -> Hashable:
         del call
@@ -348,12 +383,12 @@ class _Turn:
 class _Seat:
     """One thread of a leg, with the functions that wait for it."""
 
-    __slots__ = ("_token", "_unfinished", "_worker", "is_taken", "is_watched", "turns", "work")
+    __slots__ = ("_worker", "is_taken", "is_watched", "turns", "unfinished", "work")
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
-        self._unfinished = 0
-        self._token: EventLoopToken | None = None
+        self.unfinished = 0
+        """Functions that the thread has not ended."""
         self.is_taken = False
         self.is_watched = False
         self.work: _Work | None = None
@@ -365,26 +400,30 @@ class _Seat:
             return SHARED_SECONDS
         return SHARED_SECONDS - (monotonic() - self.work.began)
 
-    def do(self, work: _Work, context: Context, scope: anyio.CancelScope) -> None:
+    def do(self, work: _Work) -> None:
         """Run a function in the thread."""
-        from roundtrip.server.workers import Job, Worker
-
         if self._worker is None:
-            self._worker = Worker.take()
-            self._token = current_token()
-        self._unfinished += 1
+            self._worker = _take_worker()
+        self.unfinished += 1
         self.work = work
-        ended = partial(self._end, work)
-        self._worker.do(Job(work, context, scope=scope, loop=work.loop, token=self._token, ended=ended))
-
-    def _end(self, work: _Work) -> None:
-        self._unfinished -= 1
-        work.end()
+        self._worker.do(work)
 
     def close(self) -> None:
         if self._worker is not None:
-            self._worker.give_back(busy=bool(self._unfinished))
+            self._worker.give_back(busy=bool(self.unfinished))
             self._worker = None
+
+
+def _take_worker() -> Worker:
+    from roundtrip.server.workers import Worker
+
+    return Worker.take()
+
+
+def _innermost_scope() -> anyio.CancelScope | None:
+    from roundtrip.engine.teardown import innermost_scope
+
+    return cast("anyio.CancelScope | None", innermost_scope())
 
 
 _OUTLIVING: Final[set[asyncio.Task[None]]] = set()
@@ -405,10 +444,12 @@ class _SlotWaiter:
 class _Slots:
     """Slots of one pool on one event loop. Everything but a thread's own end happens on that loop."""
 
-    __slots__ = ("_fair", "_held", "_left", "_waiting", "limiter")
+    __slots__ = ("__weakref__", "_fair", "_held", "_left", "_waiting", "limiter", "loop", "token")
 
     def __init__(self, limiter: anyio.CapacityLimiter, *, fair: bool) -> None:
         self.limiter = limiter
+        self.loop = asyncio.get_running_loop()
+        self.token = current_token()
         self._fair = fair
         self._held: dict[Hashable, int] = {}
         self._left: dict[Hashable, int] = {}
@@ -429,11 +470,20 @@ class _Slots:
         free = self.limiter.total_tokens - sum(self._left.values())
         return not self._suffices(free, self._left.get(owner, 0))
 
-    async def take(self, holder: object, owner: Hashable) -> None:
+    def take_now(self, holder: object, owner: Hashable) -> bool:
+        """Take a slot, and return True, if the owner may have one now."""
         # Earlier calls of this owner come first; those of other owners could not have the slot.
-        if owner not in self._waiting and self._may_take(owner):
-            self._grant(holder, owner)
-            return
+        if owner in self._waiting or not self._may_take(owner):
+            return False
+        self._grant(holder, owner)
+        return True
+
+    async def take(self, holder: object, owner: Hashable) -> None:
+        """Wait for a slot, and take it.
+
+        Raises:
+            ThreadsExhausted: The owner cannot get one.
+        """
         if not self._is_lost(owner):
             waiter = _SlotWaiter(holder)
             queue = self._waiting.setdefault(owner, deque())
@@ -489,7 +539,6 @@ class _Slots:
         """Record that a thread that was left behind has ended."""
         _decrease(self._left, owner)
         self.give_back(work, owner)
-        work.gone.set()
 
 
 def _decrease(counts: dict[Hashable, int], owner: Hashable) -> None:
@@ -515,34 +564,47 @@ class _Work:
     __slots__ = (
         "_call",
         "_error",
+        "_gone",
+        "_has_ended",
         "_lock",
         "_owner",
         "_scopes",
+        "_seat",
         "_slots",
         "_stage",
         "_value",
+        "_watcher",
         "began",
-        "gone",
-        "loop",
+        "context",
+        "ended",
+        "scope",
+        "token",
         "waiter",
     )
 
     _value: Any
 
-    def __init__(self, call: Callable[[], Any], slots: _Slots, owner: Hashable) -> None:
+    def __init__(self, call: Callable[[], Any], slots: _Slots, owner: Hashable, seat: _Seat) -> None:
         self._call = call
         self._owner = owner
+        self._seat = seat
         self._slots = slots
         self._stage = _Stage.NEW
         self._error: BaseException | None = None
         self._lock = threading.Lock()
-        self._scopes: set[anyio.CancelScope] = set()
-        self.loop = asyncio.get_running_loop()
-        self.waiter: asyncio.Future[None] = self.loop.create_future()
+        self._scopes: tuple[anyio.CancelScope, ...] = ()
+        self.waiter: asyncio.Future[None] = slots.loop.create_future()
         """Done when the function has returned."""
+        self._has_ended = False
+        self._watcher: threading.Lock | None = None
+        """Held while the loop itself waits for the thread, until the function has returned."""
         self.began: float | None = None
-        self.gone = asyncio.Event()
+        self.ended = 0.0
+        self._gone: asyncio.Event | None = None
         """Set on the loop when a thread that was left behind has ended."""
+        self.context = copy_context()
+        self.token = slots.token
+        self.scope: anyio.CancelScope | None = None
 
     def __call__(self) -> None:
         """Run the function, in the thread."""
@@ -555,6 +617,7 @@ class _Work:
             self._value = self._call()
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             self._error = error
+        self.ended = monotonic()
         if self._has_been_left():
             error, self._error = self._error, None
             if error is not None:
@@ -567,24 +630,70 @@ class _Work:
             self._stage = _Stage.ENDED
             return False
 
-    def end(self) -> None:
-        """Return to the loop, on which it runs."""
-        if self._stage is _Stage.LEFT:
+    def report_end(self) -> None:
+        """Tell the loop that the function has returned, in the thread."""
+        # It may refer to this work.
+        del self.context
+        with self._lock:
+            self._has_ended = True
+            watcher = self._watcher
+        if watcher is not None:
+            watcher.release()
+        else:
+            self._slots.loop.call_soon_threadsafe(self._end, context=Context())
+
+    def _end(self) -> None:
+        self._seat.unfinished -= 1
+        if self._gone is not None:
             self._slots.end(self, self._owner)
+            self._gone.set()
         elif not self.waiter.done():
             self.waiter.set_result(None)
 
-    def is_left_running(self) -> bool:
-        """Leave the thread behind; return True if it still runs."""
+    def wait_briefly(self, pace: Pace | None) -> bool:
+        """Wait on the loop for a quick function, a moment at most; return True if it has returned."""
+        if pace is None or not pace.is_quick:
+            return False
+        watcher = threading.Lock()
+        watcher.acquire()
+        with self._lock:
+            if not self._has_ended:
+                self._watcher = watcher
+        if self._watcher is None:
+            # It has told the loop already.
+            return False
+        if not watcher.acquire(timeout=_MOMENT):
+            with self._lock:
+                if not self._has_ended:
+                    self._watcher = None
+                    return False
+        self._seat.unfinished -= 1
+        return True
+
+    async def wait(self) -> None:
+        """Wait until the function has returned, also if the leg is cancelled."""
+        try:
+            await self.waiter
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                while not self._has_ended:
+                    self.waiter = self._slots.loop.create_future()
+                    # Another cancellation, from asyncio itself.
+                    with suppress(asyncio.CancelledError):
+                        await self.waiter
+            raise
+
+    def leave_running(self) -> asyncio.Event | None:
+        """Leave the thread behind if it still runs. Return an event that is set when it ends."""
         with self._lock:
             if self._stage is _Stage.RUNNING:
                 self._stage = _Stage.LEFT
+                self._gone = asyncio.Event()
                 for scope in self._scopes:
                     scope.cancel()
-                return True
-            if self._stage is _Stage.NEW:
+            elif self._stage is _Stage.NEW:
                 self._stage = _Stage.DROPPED
-            return False
+        return self._gone
 
     @contextmanager
     def unless_left(self) -> Generator[None]:
@@ -592,14 +701,16 @@ class _Work:
         with anyio.CancelScope() as scope:
             if self._stage is _Stage.LEFT:
                 scope.cancel()
-            self._scopes.add(scope)
+            self._scopes += (scope,)
             try:
                 yield
             finally:
-                self._scopes.discard(scope)
+                self._scopes = tuple(one for one in self._scopes if one is not scope)
 
-    def result(self) -> Any:
-        """Return the function's result, or raise its exception."""
+    def result(self, pace: Pace | None = None) -> Any:
+        """Return the function's result, or raise its exception. Note its pace."""
+        if pace is not None and self.began is not None:
+            pace.is_quick = self.ended - self.began < _MOMENT
         error, self._error = self._error, None
         if error is None:
             return self._value

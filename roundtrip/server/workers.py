@@ -4,16 +4,14 @@ anyio chooses another thread for each function, so these threads are not anyio's
 in its own: they set what it reads there, for which it has no public name. A test fails if anyio moves it.
 """
 
-import asyncio
 import atexit
 import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 from anyio._core._eventloop import set_current_async_library, threadlocals  # pyright: ignore[reportUnknownVariableType]
@@ -25,36 +23,23 @@ _IDLE_SECONDS: Final = 2.0
 """Time after which a thread without work ends."""
 
 
-class Job:
-    """Function for a worker thread, with everything that it finds there.
+class Job(Protocol):
+    """Function for a worker thread, with everything that it finds there."""
 
-    Args:
-        run: The function; it must not raise.
-        context: The context variables that it sees.
-        loop: The event loop that waits for it.
-        token: The loop's token for `anyio.from_thread`.
-        scope: The scope whose cancellation `anyio.from_thread` passes on.
-        ended: Called on the loop when the function has returned.
-    """
+    context: Context
+    """The context variables that it sees."""
+    token: EventLoopToken
+    """The loop's token for `anyio.from_thread`."""
+    scope: anyio.CancelScope | None
+    """The scope whose cancellation `anyio.from_thread` passes on."""
 
-    __slots__ = ("context", "ended", "loop", "run", "scope", "token")
+    def __call__(self) -> None:
+        """Run the function. It must not raise."""
+        ...
 
-    def __init__(
-        self,
-        run: Callable[[], None],
-        context: Context,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        token: EventLoopToken | None,
-        scope: anyio.CancelScope | None,
-        ended: Callable[[], None],
-    ) -> None:
-        self.run = run
-        self.context = context
-        self.loop = loop
-        self.token = token
-        self.scope = scope
-        self.ended = ended
+    def report_end(self) -> None:
+        """Tell the loop that the function has returned. The thread calls it."""
+        ...
 
 
 class Worker:
@@ -102,14 +87,14 @@ class Worker:
                         # A leg holds it, and waits for something else.
                         continue
                     return
-                if isinstance(job, Job):
+                if job is True:
+                    _IDLE.append(self)
+                elif job is False:
+                    return
+                else:
                     _run(job)
                     # It refers to the whole call.
                     del job
-                elif job:
-                    _IDLE.append(self)
-                else:
-                    return
         finally:
             _ALL.discard(self)
 
@@ -129,12 +114,12 @@ def _run(job: Job) -> None:
     try:
         # As anyio does: no event loop runs in a thread.
         job.context.run(_leave_library)
-        job.context.run(job.run)
+        job.context.run(job)
     finally:
         del threadlocals.current_token, threadlocals.current_cancel_scope
     # The loop may be gone.
     with suppress(RuntimeError):
-        job.loop.call_soon_threadsafe(job.ended, context=Context())
+        job.report_end()
 
 
 _IDLE: Final[deque[Worker]] = deque()
