@@ -14,6 +14,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Depends, Elicit, Event, InvalidSignature, Resolve, Server
+from roundtrip.server.workers import Job, Worker
 from roundtrip.testing import Era, Steps, User
 from tests.held_threads import Held
 from tests.hosts import WAIT
@@ -147,9 +148,9 @@ async def test_connection_serves_all_functions_that_depend_on_it(era: Era) -> No
     for _ in range(20):
         assert await call(server, era) == "1 1 tea slow slower"
         assert await call(server, era, "stepping") == "0"
+    results: list[str] = []
     with anyio.fail_after(WAIT):
         async with connect(server, era) as client, anyio.create_task_group() as group:
-            results: list[str] = []
 
             async def run() -> None:
                 results.append(text_of(await client.call_tool("tool")))
@@ -389,6 +390,101 @@ async def test_timed_out_function_is_left_and_nothing_follows(era: Era, held: He
             await until(lambda: held.ended)
             await anyio.sleep(0.05)
     assert ran == []
+
+
+async def test_plain_leg_goes_to_a_thread_once(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, legs = Server[Any]("shop"), list[object]()
+
+    def first() -> int:
+        return 1
+
+    def ask(value: Annotated[int, Resolve(first)]) -> Elicit[int]:
+        return Elicit(f"{value}?", int)
+
+    @server.tool
+    def tool(value: Annotated[int, Resolve(ask)], other: Annotated[int, Resolve(lambda: 2, key="other")]) -> int:
+        return value + other
+
+    @server.tool
+    def alone(value: Annotated[int, Resolve(first)], other: Annotated[int, Resolve(lambda: 2, key="other")]) -> int:
+        return value + other
+
+    do = Worker.do
+
+    def counting(worker: Worker, job: Job) -> None:
+        legs.append(job)
+        do(worker, job)
+
+    monkeypatch.setattr(Worker, "do", counting)
+    async with connect(server, era, Person({"value": 1})) as client:
+        assert text_of(await client.call_tool("alone")) == "3"
+        assert len(legs) == 1
+        # In the older era, the leg waits for the user on the event loop, and then goes on.
+        assert text_of(await client.call_tool("tool")) == "3"
+        assert len(legs) == 3
+
+
+async def test_plain_body_may_return_a_coroutine(era: Era) -> None:
+    server = Server[Any]("shop")
+
+    async def later(value: int) -> str:
+        await asyncio.sleep(0)
+        return f"later {value}"
+
+    @server.tool(name="tool")
+    def body(value: Annotated[int, Resolve(lambda: 1, key="one")]) -> Any:
+        return later(value)
+
+    assert await call(server, era) == "later 1"
+
+
+async def test_declined_question_keeps_a_plain_body_from_running(era: Era) -> None:
+    server, ran = Server[Any]("shop"), list[str]()
+
+    def ask() -> Elicit[bool]:
+        return Elicit("Sure?", bool)
+
+    @server.tool
+    def tool(sure: Annotated[bool, Resolve(ask)], other: Annotated[int, Resolve(lambda: 2, key="other")]) -> str:
+        ran.append("body")
+        return "done"
+
+    async with connect(server, era, Person("decline")) as client:
+        assert "decline" in text_of(await client.call_tool("tool"))
+    assert ran == []
+
+
+@pytest.mark.parametrize("takes_context", [True, False], ids=["body alone", "with resolvers"])
+async def test_loop_goes_on_when_a_quick_function_gets_slow(era: Era, takes_context: bool) -> None:
+    server, is_slow, done = Server[Any]("shop"), threading.Event(), threading.Event()
+
+    def one() -> int:
+        return 1
+
+    def work() -> str:
+        return str(not is_slow.is_set() or done.wait(WAIT))
+
+    def body(value: Annotated[int, Resolve(one)]) -> str:
+        return work()
+
+    def body_with_context(ctx: Context, value: Annotated[int, Resolve(one)]) -> str:
+        return work()
+
+    server.tool(name="tool")(body_with_context if takes_context else body)
+    with anyio.fail_after(WAIT):
+        async with connect(server, era) as client:
+            for _ in range(5):
+                assert text_of(await client.call_tool("tool")) == "True"
+            is_slow.set()
+            async with anyio.create_task_group() as group:
+
+                async def slow() -> None:
+                    assert text_of(await client.call_tool("tool")) == "True"
+
+                group.start_soon(slow)
+                await anyio.sleep(0.05)
+                # Only the event loop can do it.
+                done.set()
 
 
 async def test_failing_function_ends_the_call_with_its_error(era: Era) -> None:
