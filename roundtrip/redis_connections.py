@@ -63,8 +63,10 @@ class RedisConnections:
         given = {"socket_connect_timeout": timeout, **options, "protocol": 2}
         url = _without_protocol(url)
         self._limit = int(given.pop("max_connections", None) or _MAX_CONNECTIONS)
-        # A pool reads the URL, and makes connections.
+        # A pool reads the URL, and makes connections. With a timeout of its own, redis-py sends by `asyncio.wait_for`,
+        # which on Python 3.11 swallows a cancellation that comes as the send ends.
         self._pool = self._redis.ConnectionPool.from_url(url, **given)
+        self._pool.connection_kwargs["socket_timeout"] = None
         self._cluster = (url, given) if cluster else None
         self._own: RunVar[_LoopConnections] = RunVar(f"roundtrip_redis_{id(self)}")
 

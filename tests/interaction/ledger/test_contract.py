@@ -443,6 +443,24 @@ async def test_patience_ends(ledger: EpochKeeper) -> None:
         assert await ledger.wait("call", patience=SHORT) == ClaimAnswer(ClaimStatus.RUNNING, "a")
 
 
+async def test_wait_cancelled_at_any_moment_leaves_no_task(ledger: EpochKeeper) -> None:
+    """On Python 3.11, `asyncio.wait_for` swallows a cancellation that comes as its task ends."""
+
+    async def wait() -> None:
+        await ledger.wait("call", patience=LONG)
+
+    await claim(ledger)
+    before = asyncio.all_tasks()
+    for steps in range(50):
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            group.cancel_scope.cancel()
+        if left := asyncio.all_tasks() - before:
+            assert (await asyncio.wait(left, timeout=5))[1] == set()
+
+
 async def test_of_many_who_begin_at_once_one_may(ledger: EpochKeeper) -> None:
     for number in range(20):
         seen: list[ClaimStatus] = []
