@@ -38,6 +38,7 @@ from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     PROTOCOL_VERSION_META_KEY,
+    ClientCapabilities,
     JSONRPCError,
     JSONRPCNotification,
     JSONRPCResponse,
@@ -45,7 +46,7 @@ from mcp_types import (
     RequestId,
 )
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -358,13 +359,13 @@ class _Envelope(Connection):
         """Make the part that is needed for the first time, as the SDK does."""
         made: Any
         match name:
-            case "client_capabilities" | "_client_params":
-                # Few need the description of the client, and most the capabilities.
-                info = self._envelope.get(CLIENT_INFO_META_KEY) if name == "_client_params" else None
+            case "client_capabilities":
+                # Most requests need these alone.
+                made = _capabilities(self._envelope[CLIENT_CAPABILITIES_META_KEY])
+            case "_client_params":
+                info = self._envelope.get(CLIENT_INFO_META_KEY)
                 capabilities = self._envelope[CLIENT_CAPABILITIES_META_KEY]
-                whole = Connection.from_envelope(self.protocol_version, info, capabilities)
-                self.client_capabilities = whole.client_capabilities
-                made = whole.client_params if name == "_client_params" else whole.client_capabilities
+                made = Connection.from_envelope(self.protocol_version, info, capabilities).client_params
             case "initialized":
                 made = anyio.Event()
                 made.set()
@@ -386,6 +387,14 @@ class _Envelope(Connection):
     def has_cleanups(self) -> bool:
         """Return True if anything was registered to run when the request ends."""
         return "exit_stack" in self.__dict__
+
+
+def _capabilities(sent: Any) -> ClientCapabilities | None:
+    """Return the capabilities of a client, or None if they are malformed."""
+    try:
+        return ClientCapabilities.model_validate(sent, by_name=False)
+    except ValidationError:
+        return None
 
 
 class _Exchange:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from mcp.server.auth.middleware import auth_context
@@ -19,12 +20,13 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import (
     INVALID_PARAMS,
     ClientCapabilities,
+    ElicitResult,
     InputRequest,
     InputResponse,
     InputResponseRequestParams,
     InputResponses,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from roundtrip.errors import RejectionReason
@@ -54,6 +56,7 @@ __all__ = [
     "get_request",
     "is_token_rejection",
     "offer",
+    "read_forms",
     "serving_client",
     "take_back",
     "token_rejection",
@@ -66,6 +69,7 @@ NO_EMPTY_ROUNDS: Final[frozenset[str]] = frozenset()
 """Names of clients that fail on a round without questions. The OpenAI Agents SDK (0.24) fails, but is not listed: its
 name is `mcp`, the default of the Python SDK, and most clients with that name do not fail."""
 
+_FORM_FIELDS: Final = frozenset({"action", "content"})
 _MAX_CLIENT_NAME_CHARS: Final = 60
 _REJECTION_MESSAGE: Final = "Invalid or expired requestState"
 _REJECTION_DATA: Final = {"reason": "invalid_request_state"}
@@ -135,11 +139,10 @@ class Incoming(NamedTuple):
     state: str | None = None
 
     @classmethod
-    def of(cls, request: ServerRequestContext[Any, Any]) -> "Incoming":
-        """Read a request whose parameters are valid for its revision."""
+    def of(cls, request: ServerRequestContext[Any, Any], responses: InputResponses | None = None) -> "Incoming":
+        """Read a request whose parameters are valid for its revision; its answers may have been read before."""
         params = request.params or {}
-        responses = None
-        if params.get("inputResponses") is not None:
+        if responses is None and params.get("inputResponses") is not None:
             responses = InputResponseRequestParams.model_validate(params, by_name=False).input_responses
         return cls(request, asking_request(), responses, params.get("requestState"))
 
@@ -157,6 +160,21 @@ class Incoming(NamedTuple):
             return None
         # Both are valid already, and validating many answers again is slow.
         return InputResponseRequestParams.model_construct(input_responses=self.responses, request_state=self.state)
+
+
+def read_forms(answers: Mapping[str, Any]) -> InputResponses | None:
+    """Return a request's answers if all of them are valid answers to forms, the only ones with these fields."""
+    if not all(type(answer) is dict and answer.keys() <= _FORM_FIELDS for answer in answers.values()):
+        return None
+    try:
+        return dict(_forms().validate_python(answers))
+    except ValidationError:
+        return None
+
+
+@cache
+def _forms() -> TypeAdapter[dict[str, ElicitResult]]:
+    return TypeAdapter(dict[str, ElicitResult])
 
 
 @contextmanager

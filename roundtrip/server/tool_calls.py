@@ -21,6 +21,7 @@ from mcp_types import (
     SERVER_INFO_META_KEY,
     CallToolResult,
     InputRequiredResult,
+    InputResponses,
     TextContent,
 )
 from mcp_types.methods import serialize_server_result, validate_client_request
@@ -32,7 +33,7 @@ from roundtrip.errors import RejectionReason
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.leg_runner import LegRunner
 from roundtrip.server.parts import Effects
-from roundtrip.server.requests import Incoming, RequestRecord, token_rejection
+from roundtrip.server.requests import Incoming, RequestRecord, read_forms, token_rejection
 from roundtrip.server.sdk_private import HookedServer
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
@@ -50,8 +51,14 @@ _sdk_logger = logging.getLogger("mcp.server.mcpserver.server")
 _METHOD: Final = "tools/call"
 
 _NEEDED: Final = frozenset({"name", "_meta"})
-_PLAIN_TYPES: Final = {"name": str, "arguments": dict, "_meta": dict, "requestState": str}
-"""The types of parameters of which only `_meta` needs validation."""
+_PLAIN_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "name": (str,),
+    "arguments": (dict, type(None)),
+    "inputResponses": (dict, type(None)),
+    "requestState": (str, type(None)),
+    "_meta": (dict,),
+}
+"""The types of parameters of which only `_meta` and answers need validation."""
 _MAX_METAS: Final = 128
 _MAX_META_BYTES: Final = 2000
 
@@ -104,10 +111,10 @@ class ToolCalls:
         ):
             return await call_next(ctx)
         params = ctx.params or {}
-        self._validate(ctx.protocol_version, params)
+        answers = self._validate(ctx.protocol_version, params)
         name: str = params["name"]
         try:
-            end = await self.serve(name, params.get("arguments") or {}, Incoming.of(ctx))
+            end = await self.serve(name, params.get("arguments") or {}, Incoming.of(ctx, answers))
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - as the SDK's handler does: it is the result of the tool
@@ -115,24 +122,30 @@ class ToolCalls:
             return self._stamped(_written(_failed(str(error)), ctx.protocol_version))
         return self._stamped(_sent(end, ctx.protocol_version))
 
-    def _validate(self, revision: str, params: Mapping[str, Any]) -> None:
+    def _validate(self, revision: str, params: Mapping[str, Any]) -> InputResponses | None:
         """Validate the parameters of a request as the SDK does; the `_meta` that clients repeat is validated once.
+
+        Returns:
+            The answers, if all of them are answers to forms.
 
         Raises:
             ValidationError: They are invalid.
         """
-        meta = None
-        if params.keys() >= _NEEDED and all(type(value) is _PLAIN_TYPES.get(key) for key, value in params.items()):
-            # In this version of the format, equal values have equal bytes, and 1 and True are not equal.
-            with suppress(ValueError):
-                meta = marshal.dumps((revision, params["_meta"]), 2)
-            if meta in self._valid_metas:
-                return
+        answers = meta = None
+        if params.keys() >= _NEEDED and all(type(value) in _PLAIN_TYPES.get(key, ()) for key, value in params.items()):
+            sent = params.get("inputResponses")
+            if sent is None or (answers := read_forms(sent)) is not None:
+                # In this version of the format, equal values have equal bytes, and 1 and True are not equal.
+                with suppress(ValueError):
+                    meta = marshal.dumps((revision, params["_meta"]), 2)
+                if meta in self._valid_metas:
+                    return answers
         validate_client_request(_METHOD, revision, params)
         if meta is not None and len(meta) <= _MAX_META_BYTES:
             if len(self._valid_metas) >= _MAX_METAS:
                 self._valid_metas.clear()
             self._valid_metas.add(meta)
+        return answers
 
     def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
         meta = result.get("_meta")
