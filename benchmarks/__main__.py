@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from benchmarks.everything import scenarios
 from benchmarks.measure import Effort, Line, PeerFailed, measure
 from benchmarks.report import as_json, origin, table
+from benchmarks.requests import MISSING, REQUESTS, is_possible, peers
+from benchmarks.scenarios import Scenario
 from benchmarks.targets import HEAD, TARGETS, line_of, measure_targets
 from benchmarks.variants import Variant, installed
 
@@ -21,7 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     # Peers differ in how much they log; what they would write is not what is compared.
     logging.disable(logging.CRITICAL)
+    if options.requests and not is_possible():
+        sys.stderr.write(f"{MISSING}\n")
+        return 2
     variants = [variant for variant in installed() if not options.variant or variant.name in options.variant]
+    measured = scenarios(quick=options.quick)
+    if options.requests:
+        variants, measured = peers(options.variant), REQUESTS
     effort = Effort(
         rounds=options.rounds or (1 if options.quick else 30 if options.targets else 15),
         batch_scale=0 if options.quick else 1,
@@ -30,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.targets:
             return asyncio.run(_hold_to_targets(only=options.only, effort=effort, quick=options.quick))
-        lines = asyncio.run(_measure_all(variants, only=options.only, effort=effort, quick=options.quick))
+        lines = asyncio.run(_measure_all(measured, variants, only=options.only, effort=effort))
     except PeerFailed as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -54,17 +62,18 @@ async def _hold_to_targets(*, only: Sequence[str], effort: Effort, quick: bool) 
     return 1 if missed and not quick else 0
 
 
-async def _measure_all(variants: Sequence[Variant], *, only: Sequence[str], effort: Effort, quick: bool) -> list[Line]:
+async def _measure_all(
+    measured: Sequence[Scenario], variants: Sequence[Variant], *, only: Sequence[str], effort: Effort
+) -> list[Line]:
     rng = random.Random(_SEED)
     lines: list[Line] = []
-    for scenario in scenarios(quick=quick):
+    for scenario in measured:
         wanted = {row.name for row in scenario.rows if not only or any(text in row.name for text in only)}
         if not wanted:
             continue
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\033[K{scenario.rows[0].title}…\r")
-        measured = await measure(scenario, variants, effort=effort, rng=rng)
-        lines += [line for line in measured if line.row.name in wanted]
+        lines += [line for line in await measure(scenario, variants, effort=effort, rng=rng) if line.row.name in wanted]
     return lines
 
 
@@ -72,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a smoke run: checks everything, measures hardly")
     parser.add_argument("--targets", action="store_true", help="print what roundtrip may cost, and what it does")
+    parser.add_argument("--requests", action="store_true", help="measure requests per second over uvicorn, with wrk")
     parser.add_argument("--json", action="store_true", help="print JSON, with every sample")
     parser.add_argument(
         "--rounds", type=_positive, metavar="N", help="batches of each peer (default 15; for targets 30)"

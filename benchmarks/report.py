@@ -89,6 +89,8 @@ def _ratio(figure: Figure, baseline: Figure | None) -> float | None:
 
 def shown(value: float, unit: Unit) -> str:
     """A value with its unit, short."""
+    if unit is Unit.PER_SECOND:
+        return f"{value:.0f}/s"
     if unit is Unit.RATIO:
         return f"{value:.2f}"
     if unit is Unit.BYTES:

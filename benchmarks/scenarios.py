@@ -27,6 +27,7 @@ class Unit(Enum):
     NANOSECONDS = "ns"
     BYTES = "bytes"
     RATIO = "ratio"
+    PER_SECOND = "per second"
 
 
 @dataclass(frozen=True, slots=True)

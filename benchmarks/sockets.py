@@ -37,6 +37,11 @@ class Connection:
         elapsed = perf_counter_ns() - start
         return Response(status=int(head.split(" ", 2)[1]), body=content, elapsed_ns=elapsed)
 
+    async def close(self) -> None:
+        """Close the connection."""
+        self._write.close()
+        await self._write.wait_closed()
+
 
 @asynccontextmanager
 async def listening(app: ASGIApp) -> AsyncGenerator[Connection]:
@@ -57,11 +62,11 @@ async def listening(app: ASGIApp) -> AsyncGenerator[Connection]:
     await server.ready.wait()
     port = server.servers[0].sockets[0].getsockname()[1]
     read, write = await asyncio.open_connection(_HOST, port)
+    connection = Connection(read, write, port=port)
     try:
-        yield Connection(read, write, port=port)
+        yield connection
     finally:
-        write.close()
-        await write.wait_closed()
+        await connection.close()
         server.should_exit = True
         await serving
 

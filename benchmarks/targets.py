@@ -9,6 +9,7 @@ from benchmarks.everything import scenarios
 from benchmarks.intervals import Interval, interval_of, ratio_interval
 from benchmarks.measure import Effort, interleaved
 from benchmarks.report import shown
+from benchmarks.requests import REQUESTS
 from benchmarks.scenarios import Unit
 from benchmarks.variants import Variant
 
@@ -32,7 +33,9 @@ class Target:
     times: float = 1
     """The work of the row, divided by the work of the peer's row."""
     faster: bool = False
-    """True if the target is a speed: the peer's figure divided by roundtrip's, and more is better."""
+    """True if the target is a speed: how many times as fast as the peer roundtrip is. More is better."""
+    own: str = _OWN
+    """The variant that is measured."""
     included: bool = False
     """True if the target is met when the interval reaches it: a busy machine cannot measure a ratio so close to 1."""
 
@@ -42,12 +45,14 @@ class Target:
         if self.peer is None:
             return ""
         names = {"lowlevel": "by hand", "sdk": "SDK", "fastmcp": "FastMCP", _OWN: "itself"}
+        if self.own != _OWN:
+            return "not recording"
         return names[self.peer] if self.peer_row is None else f"{names[self.peer]}, {self.peer_row}"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Measurement of a target; None where the peer is not installed."""
+    """Measurement of a target; None where the peer, or a program that measures, is not installed."""
 
     target: Target
     measured: Interval | None
@@ -65,20 +70,24 @@ class Verdict:
 
 
 TARGETS: Final[tuple[Target, ...]] = (
-    Target("two-round elicitation, both legs", "elicit", 1.25, "lowlevel"),
-    Target("two-round elicitation, both legs", "elicit", 1.75, "sdk", faster=True),
-    Target("two-round elicitation, both legs", "elicit", 3.3, "fastmcp", faster=True),
-    Target("16 independent questions, ask leg", "ask-16", 0.15, "sdk"),
-    Target("chain of 64 questions", "chain-64", 0.2, "sdk"),
+    Target("plain call", "plain", 0.35, "sdk"),
+    Target("two-round elicitation, both legs", "elicit", 0.35, "sdk"),
     Target("two-round elicitation, plain `def`", "elicit-def", 0.45, "sdk"),
+    Target("two-round elicitation, both legs", "elicit", 0.80, "lowlevel"),
+    Target("two-round elicitation, both legs", "elicit", 3.3, "fastmcp", faster=True),
+    Target("16 independent questions, ask leg", "ask-16", 0.12, "sdk"),
     Target("16 independent questions, ask leg, plain `def`", "ask-16-def", 0.15, "sdk"),
+    Target("chain of 64 questions", "chain-64", 0.12, "sdk"),
     Target("chain of 64 questions, plain `def`", "chain-64-def", 0.2, "sdk"),
+    Target("requests per second over uvicorn, plain call", "requests", 1.8, "sdk", faster=True),
+    Target("requests per second over uvicorn, ask leg", "requests-ask", 2.2, "sdk", faster=True),
+    Target("two-round elicitation, recording on", "elicit", 1.08, "roundtrip", own="recording"),
+    Target("import, processor time", "import", 1.05, "sdk"),
     Target("chain of 64 questions, once=True", "once-64", 0.08, "sdk", "chain-64"),
     Target("one round of 64 by one of 16, once=True", "once-64", 1.25, _OWN, "once-16", times=4),
     Target("10 resolvers of 50 ms", "slow-10", 60e6),
     Target("10 resolvers of 50 ms, plain `def`", "slow-10-def", 60e6),
     Target("10 trivial resolvers, whole call", "trivial-10", 1.1, "sdk"),
-    Target("plain call", "plain", 1.02, "sdk", included=True),
     Target("plain call, 100 tools by 1 tool", "plain-100", 1.02, _OWN, "plain", included=True),
     Target("token, 1 answer", "token-1", 0.45, "sdk"),
     Target("token, 4 answers", "token-4", 0.4, "sdk"),
@@ -97,27 +106,29 @@ async def measure_targets(
 ) -> AsyncGenerator[Verdict]:
     """Measure both sides of each target in turns."""
     rng = random.Random(seed)
-    rows = {row.name: (one, index) for one in scenarios(quick=quick) for index, row in enumerate(one.rows)}
+    every = (*scenarios(quick=quick), *REQUESTS)
+    rows = {row.name: (one, index) for one in every for index, row in enumerate(one.rows)}
     by_name = {variant.name: variant for variant in variants}
     for target in targets:
         scenario, place = rows[target.row]
-        subjects = {"own": (scenario, by_name[_OWN])}
+        subjects = {"own": (scenario, by_name[target.own])}
         other_place = place
         if target.peer is not None:
             other, other_place = rows[target.peer_row or target.row]
             if target.peer in by_name:
                 subjects["other"] = (other, by_name[target.peer])
         samples = await interleaved(subjects, effort=effort, rng=rng)
-        own = [values[place] / target.times for values in samples["own"]]
+        own = [values[place] / target.times for values in samples.get("own", [])]
+        others = [values[other_place] for values in samples.get("other", [])]
         unit = scenario.rows[place].unit
         if target.peer is None:
             yield Verdict(target, interval_of(own), unit)
-        elif "other" not in samples:
+        elif not own or not others:
             yield Verdict(target, None, Unit.RATIO)
         else:
-            others = [values[other_place] for values in samples["other"]]
-            measured = ratio_interval(others, own) if target.faster else ratio_interval(own, others)
-            yield Verdict(target, measured, Unit.RATIO)
+            # Of times the less is the better, so a speed is the inverse of their ratio.
+            is_inverse = target.faster and unit is not Unit.PER_SECOND
+            yield Verdict(target, ratio_interval(*((others, own) if is_inverse else (own, others))), Unit.RATIO)
 
 
 HEAD: Final = "| work | compared with | must be | measured | 95 % | |\n|---|---|---|---|---|---|"

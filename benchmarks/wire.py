@@ -63,6 +63,8 @@ class Request:
 
     headers: Mapping[str, str]
     body: bytes
+    id: int
+    """The id in the body."""
 
 
 def call(
@@ -79,12 +81,12 @@ def call(
         params["inputResponses"] = {key: _answer(given) for key, given in answers.items()}
     if state is not None:
         params["requestState"] = state
-    return Request(headers=_CALL_HEADERS, body=_message("tools/call", params))
+    return _request(_CALL_HEADERS, "tools/call", params)
 
 
 def list_tools() -> Request:
     """Write a request for the list of tools."""
-    return Request(headers=_LIST_HEADERS, body=_message("tools/list", {"_meta": _META}))
+    return _request(_LIST_HEADERS, "tools/list", {"_meta": _META})
 
 
 def read_list(response: Response) -> list[str]:
@@ -121,10 +123,11 @@ def read(response: Response) -> Asked | Finished:
     raise WrongReply(f"HTTP {response.status}: {_excerpt(response)}")
 
 
-def _message(method: str, params: dict[str, Any]) -> bytes:
+def _request(headers: Mapping[str, str], method: str, params: dict[str, Any]) -> Request:
     # A retry is a new request, with an id of its own.
-    message = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": params}
-    return json.dumps(message, separators=(",", ":")).encode()
+    id_ = next(_ids)
+    message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+    return Request(headers, json.dumps(message, separators=(",", ":")).encode(), id_)
 
 
 def _answer(given: Mapping[str, str | bool] | str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import argparse
 import logging
 import socket
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Final
 
 import uvicorn
@@ -13,20 +14,21 @@ from starlette.types import ASGIApp
 
 from benchmarks.asgi import PATH
 from benchmarks.variants.resolvers import Markers, register
-from benchmarks.workloads import Workload, confirm, words
+from benchmarks.workloads import Workload, confirm, plain, words
 
-__all__ = ["THREE_ROUNDS"]
+__all__ = ["THREE_ROUNDS", "WORK"]
 
 THREE_ROUNDS: Final[Workload] = words(1, 1, 1)
 """The call that is measured: three questions, each of which depends on the answer before it."""
 
+WORK: Final = MappingProxyType({"three-rounds": THREE_ROUNDS, "plain": plain(), "elicit": confirm()})
 
 _SESSIONS: Final = "sessions"
 
 
-def _app(name: str) -> ASGIApp:
+def _app(name: str, workload: Workload) -> ASGIApp:
     """The server of a peer; of the others, nothing is imported."""
-    return _sessions() if name == _SESSIONS else import_module(f"benchmarks.variants.{name}_server").build(THREE_ROUNDS)
+    return _sessions() if name == _SESSIONS else import_module(f"benchmarks.variants.{name}_server").build(workload)
 
 
 def _sessions() -> ASGIApp:
@@ -40,10 +42,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("app", help=f"the name of a peer, or {_SESSIONS}")
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--work", choices=WORK, default="three-rounds", help="the call that a peer serves")
     options = parser.parse_args()
-    app = _app(options.app)
-    # The SDK sets up its logging when a server is made; what it writes is not what is measured.
+    # Log records are not what is measured.
     logging.disable(logging.CRITICAL)
+    app = _app(options.app, WORK[options.work])
     config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_keep_alive=3600)
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=options.fd)])
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Process", "served"]
+__all__ = ["Process", "on_core", "served"]
 
 _HOST: Final = "127.0.0.1"
 _WAIT: Final = 20.0
@@ -19,12 +19,12 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 class Process:
     """One server in a process of its own, on a port of its own."""
 
-    def __init__(self, app: str) -> None:
+    def __init__(self, app: str, *, work: str, core: int | None) -> None:
         self._listening = socket.create_server((_HOST, 0), backlog=1024)
         self.port: int = self._listening.getsockname()[1]
         fd = self._listening.fileno()
-        command = [sys.executable, "-m", "benchmarks.fleet.host", app, "--fd", str(fd)]
-        self._process = subprocess.Popen(command, pass_fds=[fd])
+        command = [sys.executable, "-m", "benchmarks.fleet.host", app, "--fd", str(fd), "--work", work]
+        self._process = subprocess.Popen([*on_core(core), *command], pass_fds=[fd])
 
     @property
     def cpu(self) -> float:
@@ -48,13 +48,20 @@ class Process:
         self._listening.close()
 
 
+def on_core(core: int | None) -> list[str]:
+    """Return the start of a command that keeps a process on one core."""
+    return [] if core is None else ["taskset", "-c", str(core)]
+
+
 @contextmanager
-def served(app: str, count: int = 1) -> Generator[list[Process]]:
-    """Some processes with the same server."""
+def served(
+    app: str, count: int = 1, *, work: str = "three-rounds", core: int | None = None
+) -> Generator[list[Process]]:
+    """Some processes with the same server, which has the tool of a call of `benchmarks.fleet.host`."""
     processes: list[Process] = []
     try:
         for _ in range(count):
-            processes.append(Process(app))  # noqa: PERF401 - those that did start must be ended
+            processes.append(Process(app, work=work, core=core))  # noqa: PERF401 - those that did start must be ended
         yield processes
     finally:
         for process in processes:
