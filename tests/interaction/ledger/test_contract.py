@@ -221,6 +221,35 @@ async def test_sqlite_file_uses_write_ahead_logging(tmp_path: Path) -> None:
         assert file.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+@pytest.mark.parametrize(("durable", "level"), [(True, 2), (False, 1)])
+async def test_durable_sqlite_ledger_flushes_every_write(tmp_path: Path, durable: bool, level: int) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.db", durable=durable)
+    found = await ledger._run(lambda db: db.execute("PRAGMA synchronous").fetchone())  # pyright: ignore[reportPrivateUsage]
+    assert found == (level,)
+    await ledger.aclose()
+
+
+async def test_sqlite_ledger_may_be_closed_at_any_time(tmp_path: Path) -> None:
+    ledger = EpochKeeper(SqliteLedger(tmp_path / "ledger.db"))
+    await ledger.aclose()
+    await claim(ledger)
+    for _ in range(2):
+        await ledger.aclose()
+    assert (await claim(ledger, holder="two")).status is ClaimStatus.RUNNING
+    await ledger.aclose()
+
+
+async def test_epochs_grow_while_the_clock_stands_still(tmp_path: Path) -> None:
+    still = System(time=lambda: 1000.0, monotonic=lambda: 1000.0)
+    for ledger in (EpochKeeper(MemoryLedger(system=still)), EpochKeeper(SqliteLedger(tmp_path / "l.db", system=still))):
+        epochs: list[int] = []
+        for _ in range(3):
+            epochs.append((await claim(ledger)).epoch)
+            await ledger.release("call", holder="one", epoch=epochs[-1])
+        assert epochs == sorted(set(epochs))
+        await ledger.aclose()
+
+
 async def test_sqlite_file_drops_expired_entries_and_notes(tmp_path: Path) -> None:
     ledger = EpochKeeper(SqliteLedger(tmp_path / "ledger.db", durable=False))
     for key in ("kept", "expired"):

@@ -4,6 +4,7 @@ import pytest
 
 from roundtrip.errors import IllegalTransition
 from roundtrip.machine.call import Call, Transition
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 
 
@@ -42,7 +43,8 @@ def test_asking_opens_a_round_and_the_step_already_counts_it() -> None:
 
 def test_a_restored_call_goes_on_counting_where_its_journal_ended() -> None:
     steps: list[Transition] = []
-    call = Call("c1", leg=3, round=2, state=State.AWAITING_INPUT, watch=steps.append)
+    call = Call.resumed(Journal("c1", born=1, deadline=2, end=3, leg=2, round=2, written=1))
+    call.watch = steps.append
     call.apply(Event.RESUME)
     call.apply(Event.RESOLVE)
     call.apply(Event.ASK)

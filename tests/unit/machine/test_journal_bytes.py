@@ -359,6 +359,15 @@ def test_deflated_bytes_must_be_complete_and_alone(ending: bytes) -> None:
             unpack(spoiled)
 
 
+@every_journal
+def test_too_large_journal_is_reported_with_its_size(journal: Journal) -> None:
+    size = len(pack(journal, seal))
+    assert pack(journal, seal, limit=size)
+    with pytest.raises(TokenTooLarge) as caught:
+        pack(journal, seal, limit=size - 1)
+    assert caught.value.size == size
+
+
 def test_a_journal_over_its_limit_is_neither_written_nor_read() -> None:
     size = len(pack(LONG))
     assert unpack(pack(LONG, deflate=True, limit=size), limit=size) == LONG

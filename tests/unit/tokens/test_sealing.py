@@ -10,6 +10,7 @@ import pytest
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import unpack_open
+from roundtrip.machine.pins import Pinner
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec
 from tests.unit.secrets import NEW, OLD, OTHER, CountedEntropy, codec, decoded, journal, journals, payload, sealer
 
@@ -157,6 +158,26 @@ def test_keyless_codec_reads_open_parts_and_rejects_sealed_ones() -> None:
     with pytest.raises(TokenRejected) as caught:
         keyless.read(journals().write(journal(computed=SECRET)))
     assert caught.value.reason is RejectionReason.FORMAT
+
+
+def test_keyless_codec_frames_an_author_s_own_state() -> None:
+    keyless, own = JournalCodec(None), journal(authored="step 2")
+    packed = keyless.write(own)
+    assert keyless.read(packed) == own
+    # The nonce and the tag of a sealed part.
+    framed = len(unpack_open(packed)[1] or b"")
+    for place in (len(packed) - framed, len(packed) - 1):
+        changed = bytearray(packed)
+        changed[place] = 1
+        with pytest.raises(TokenRejected) as caught:
+            keyless.read(bytes(changed))
+        assert caught.value.reason is RejectionReason.FORMAT
+
+
+def test_codec_keeps_the_pinner_that_it_was_given() -> None:
+    pinner = Pinner()
+    assert JournalCodec(None, pinner=pinner).pinner is pinner
+    assert JournalCodec(None).pinner is not pinner
 
 
 def test_a_journal_comes_back_through_its_codec_with_its_secrets() -> None:

@@ -42,6 +42,26 @@ def test_ticket_is_stable_within_call_and_purpose() -> None:
     assert len(tickets) == 5
 
 
+@pytest.mark.parametrize(
+    ("principal", "ticket"),
+    [
+        (
+            "ada",
+            "rt1.WyJjYWxsLTEiLCJsb2dpbiIsMTcwMDAwMzYwMCwiQ2NvMU94dVhlTnlrYk82X1ItcG9OZyJd"
+            ".xAEH4zrXOEnEeD5gHzwPMM221Z_HByG620lfflZf1Fk",
+        ),
+        (
+            None,
+            "rt1.WyJjYWxsLTEiLCJsb2dpbiIsMTcwMDAwMzYwMCxudWxsXQ.mAB-pwL5ZFbiMdDP3edKXdndTi5i6cINRXYWbEljUGo",
+        ),
+    ],
+    ids=["bound", "anonymous"],
+)
+def test_every_build_makes_the_same_ticket(principal: str | None, ticket: str) -> None:
+    assert issued(principal) == ticket
+    assert verified(ticket, principal) == Ticket("call-1", "login")
+
+
 def test_a_ticket_fits_into_a_url_as_it_is() -> None:
     for ticket in (issued(), issued(None), issued(purpose="log in & pay: ä/\ud800?")):
         assert TICKET.fullmatch(ticket)

@@ -191,7 +191,7 @@ def test_number_is_not_a_key() -> None:
 
 
 def test_a_token_over_its_limit_is_not_minted() -> None:
-    with pytest.raises(TokenTooLarge) as caught:
+    with pytest.raises(TokenTooLarge, match=r"^the token of this call") as caught:
         codec(max_token_bytes=300).seal(b"\xff" * 400)
     assert caught.value.limit == 300
     assert caught.value.size > 300
