@@ -5,6 +5,7 @@ The processes run `main`, with the arguments `MODULE:FACTORY [--fd N] [--skew SE
 """
 
 import argparse
+import asyncio
 import functools
 import importlib
 import socket
@@ -60,6 +61,17 @@ async def hosted(app: ASGIApp, *, lifespan: Literal["auto", "on", "off"] = "auto
                 yield f"http://127.0.0.1:{listening.getsockname()[1]}"
             finally:
                 host.should_exit = True
+
+
+@contextmanager
+def own_loop() -> Generator[None]:
+    """Give this thread an event loop, which Mangum takes and keeps, and close it at the end."""
+    with asyncio.Runner() as runner:
+        asyncio.set_event_loop(runner.get_loop())
+        try:
+            yield
+        finally:
+            asyncio.set_event_loop(None)
 
 
 class _Host(uvicorn.Server):

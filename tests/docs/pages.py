@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
-LANGUAGES: Final = frozenset({"bash", "json", "mermaid", "python", "text"})
+LANGUAGES: Final = frozenset({"bash", "dockerfile", "json", "mermaid", "python", "text", "yaml"})
 """What a fence may say. A block without a language, or a misspelt one, would escape the tests."""
 
 _FENCE: Final = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[^`\n]*)$")

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from tests.docs.pages import LANGUAGES, ROOT, Block, anchors, blocks, index, links, pages, title
+from tests.hosts import own_loop
 
 
 def _name(page: Path) -> str:
@@ -39,13 +40,14 @@ def test_every_python_block_runs_and_prints_what_the_page_says(
     monkeypatch.setitem(sys.modules, module.__name__, module)
     # The first blocks of some pages are `cinema.py`, which later blocks import.
     monkeypatch.setitem(sys.modules, "cinema", module)
-    for block, output in _with_output(page):
-        # Blank lines in front give tracebacks the page's own line numbers.
-        code = compile("\n" * (block.line - 1) + block.text, str(page), "exec", dont_inherit=True)
-        capsys.readouterr()
-        exec(code, vars(module))
-        if output is not None:
-            assert capsys.readouterr().out.strip() == output.strip(), f"{_name(page)}:{block.line}"
+    with own_loop():
+        for block, output in _with_output(page):
+            # Blank lines in front give tracebacks the page's own line numbers.
+            code = compile("\n" * (block.line - 1) + block.text, str(page), "exec", dont_inherit=True)
+            capsys.readouterr()
+            exec(code, vars(module))
+            if output is not None:
+                assert capsys.readouterr().out.strip() == output.strip(), f"{_name(page)}:{block.line}"
 
 
 @pytest.mark.parametrize("page", pages(), ids=_name)

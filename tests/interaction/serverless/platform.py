@@ -51,6 +51,17 @@ def request_event(
     return event
 
 
+def rest_event(body: bytes, headers: Mapping[str, str], *, method: str, path: str) -> Json:
+    """Return the event of one request to a REST API, which has payload format 1.0."""
+    event = event_of("rest_api", path=path, httpMethod=method)
+    return event | {
+        "body": base64.b64encode(body).decode(),
+        "isBase64Encoded": True,
+        "headers": dict(headers),
+        "multiValueHeaders": {name: [value] for name, value in headers.items()},
+    }
+
+
 def rpc_event(method: str, params: Json | None = None, **options: Any) -> Json:
     """Return the event of a JSON-RPC request of 2026-07-28."""
     whole = {**(params or {}), "_meta": meta_of("wire", EVERYTHING)}
@@ -70,19 +81,27 @@ def json_of(response: Json) -> Json:
 class LambdaTransport(httpx2.AsyncBaseTransport):
     """Transport of a real client whose requests are events: one at a time, in a thread, as the loop runs here."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, to_event: Callable[..., Json] = request_event) -> None:
         self._handler = handler
+        self._to_event = to_event
         self._thread = ThreadPoolExecutor(1)
+        self._runner = asyncio.Runner()
+        # Mangum takes the event loop of its thread.
+        self._thread.submit(lambda: asyncio.set_event_loop(self._runner.get_loop()))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        event = request_event(
+        event = self._to_event(
             await request.aread(), dict(request.headers), method=request.method, path=request.url.path
         )
         context = LambdaContext()
         response = await asyncio.get_running_loop().run_in_executor(self._thread, self._handler, event, context)
         body = response["body"]
         content = base64.b64decode(body) if response["isBase64Encoded"] else body.encode()
-        return httpx2.Response(response["statusCode"], headers=response["headers"], content=content)
+        # An event of payload format 1.0 has lists of values in its response.
+        listed = {name: ",".join(values) for name, values in response.get("multiValueHeaders", {}).items()}
+        headers = {**response.get("headers", {}), **listed}
+        return httpx2.Response(response["statusCode"], headers=headers, content=content)
 
     async def aclose(self) -> None:
+        self._thread.submit(self._runner.close)
         self._thread.shutdown()

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
 
 import anyio
@@ -20,7 +20,7 @@ from roundtrip.serverless import asgi_app
 from roundtrip.serverless.lambda_events import body_of
 from roundtrip.testing import Era
 from roundtrip.tracing import Beginning, TokenRejection
-from tests.hosts import hosted
+from tests.hosts import hosted, own_loop
 from tests.interaction.serverless.platform import LambdaContext, call_event, json_of, request_event, rpc_event
 from tests.players import Person, connect, text_of
 from tests.wire import EVERYTHING, accept, headers_of, meta_of
@@ -52,17 +52,6 @@ class Shop:
     async def order(self, ctx: Context) -> str:
         size = await ctx.ask("size", "How much?", int)
         return f"{size} ml, lifespan {ctx.request_context.lifespan_context}"
-
-
-@contextmanager
-def own_loop() -> Generator[None]:
-    """Give Mangum an event loop, which it keeps, and close that at the end."""
-    with asyncio.Runner() as runner:
-        asyncio.set_event_loop(runner.get_loop())
-        try:
-            yield
-        finally:
-            asyncio.set_event_loop(None)
 
 
 def play(handler: Any) -> str:
