@@ -23,7 +23,6 @@ from roundtrip.resolvers.signatures import is_async
 from roundtrip.server.asking import AskingContext
 from roundtrip.server.notifications import announced_by_author
 from roundtrip.server.sdk_private import session_id_of
-from roundtrip.server.threads import unless_left
 
 __all__ = ["BlockingContext", "Context"]
 
@@ -223,6 +222,8 @@ class BlockingContext:
                 "ctx.blocking must be used in a plain `def` function, got an `async def` one; "
                 "write `await ctx.ask(...)` there, without blocking"
             )
+
+        from roundtrip.server.workers import unless_left  # tools without plain functions do without
 
         async def run() -> T:
             # anyio puts this task into the scope of the leg. If that scope was cancelled before, anyio tells the task

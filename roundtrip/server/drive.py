@@ -8,7 +8,7 @@ thread then leaves the function's value to the loop, and starts no other.
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextvars import copy_context
 from time import monotonic
 
@@ -24,14 +24,12 @@ class Drive:
 
     Args:
         work: The functions.
-        shares: True if functions that wait may move to other threads.
     """
 
-    __slots__ = ("_began", "_is_over", "_is_taken", "_lock", "_shares", "_timer", "_work")
+    __slots__ = ("_began", "_is_over", "_is_taken", "_lock", "_timer", "_work")
 
-    def __init__(self, work: Driven, *, shares: bool) -> None:
+    def __init__(self, work: Driven) -> None:
         self._work = work
-        self._shares = shares
         # Held while the thread or the loop uses `work`.
         self._lock = threading.Lock()
         self._began: float | None = None
@@ -40,16 +38,14 @@ class Drive:
         # True once the loop has taken the work back.
         self._is_taken = False
 
-    async def run(self, in_thread: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-        """Run functions until the loop has to go on.
+    async def around(self, run: Awaitable[None]) -> None:
+        """Await `run` in a thread, until the loop has to go on.
 
         Raises:
             BaseException: A function has failed (then the work `is_open`), or its settling.
         """
-        if self._shares:
-            self._watch(SHARED_SECONDS)
         try:
-            await in_thread(self._run)
+            await run
         except BaseException:
             # The thread may go on with its function. It must not start another.
             with self._lock:
@@ -60,7 +56,7 @@ class Drive:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def _run(self) -> None:
+    def run(self) -> None:
         """Run functions, in the thread."""
         work, lock = self._work, self._lock
         while True:
@@ -85,7 +81,8 @@ class Drive:
                 work.settle_value(value)
             del value, call
 
-    def _watch(self, delay: float) -> None:
+    def watch(self, delay: float = SHARED_SECONDS) -> None:
+        """Take the work back after some time, if the running function then delays others."""
         self._timer = asyncio.get_running_loop().call_later(delay, self._take_if_slow)
 
     def _take_if_slow(self) -> None:
@@ -103,13 +100,13 @@ class Drive:
         if self._is_taken:
             self._work.go_on()
         else:
-            self._watch(left)
+            self.watch(left)
 
     def _work_is_free(self) -> bool:
         """Return True, and hold the lock, if the thread does not use the work; else look again later."""
         if self._lock.acquire(blocking=False):
             return True
-        self._watch(SHARED_SECONDS)
+        self.watch(SHARED_SECONDS)
         return False
 
 

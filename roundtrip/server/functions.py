@@ -26,7 +26,8 @@ from roundtrip.resolvers.signatures import (
     returns_input_required,
 )
 from roundtrip.server.builds import Build
-from roundtrip.server.threads import SHARED, LegThreads, Pace, Pool
+from roundtrip.server.slots import SHARED, Pool
+from roundtrip.server.threads import LegThreads, Pace
 
 if TYPE_CHECKING:
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters

@@ -4,42 +4,243 @@ anyio chooses another thread for each function, so these threads are not anyio's
 in its own: they set what it reads there, for which it has no public name. A test fails if anyio moves it.
 """
 
+import asyncio
 import atexit
+import logging
 import os
 import queue
 import threading
 from collections import deque
-from contextlib import suppress
-from contextvars import Context
-from typing import Final, Protocol
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from contextvars import Context, ContextVar, copy_context
+from enum import Enum
+from time import monotonic
+from typing import Any, Final
 
 import anyio
 from anyio._core._eventloop import set_current_async_library, threadlocals  # pyright: ignore[reportUnknownVariableType]
-from anyio.lowlevel import EventLoopToken
+from anyio.lowlevel import current_token
 
-__all__ = ["Job", "Worker"]
+from roundtrip.resolvers.threads import SHARED_SECONDS
+
+__all__ = ["Work", "Worker", "unless_left"]
+
+logger = logging.getLogger("roundtrip")
 
 _IDLE_SECONDS: Final = 2.0
 """Time after which a thread without work ends."""
+_MOMENT_SECONDS: Final = SHARED_SECONDS / 4
+"""The most time that the loop itself waits for a thread."""
+_RAISED_LATE: Final = "a function raised an exception in a thread whose call had ended"
 
 
-class Job(Protocol):
-    """Function for a worker thread, with everything that it finds there."""
+class _Stage(Enum):
+    NEW = "new"
+    DROPPED = "dropped"
+    RUNNING = "running"
+    LEFT = "left"
+    ENDED = "ended"
 
-    context: Context
-    """The context variables that it sees."""
-    token: EventLoopToken
-    """The loop's token for `anyio.from_thread`."""
-    scope: anyio.CancelScope | None
-    """The scope whose cancellation `anyio.from_thread` passes on."""
 
-    def __call__(self) -> None:
-        """Run the function. It must not raise."""
-        ...
+class Work:
+    """One run of a function in a worker thread. Create it in the leg's task.
+
+    Args:
+        call: The function.
+        may_be_left: True if the thread may be left behind.
+    """
+
+    __slots__ = (
+        "_call",
+        "_ended",
+        "_error",
+        "_gone",
+        "_lock",
+        "_loop",
+        "_scopes",
+        "_stage",
+        "_value",
+        "_watcher",
+        "began",
+        "context",
+        "scope",
+        "token",
+        "waiter",
+    )
+
+    _value: Any
+    _gone: tuple[asyncio.Event, Callable[[], None]]
+
+    def __init__(self, call: Callable[[], Any], *, may_be_left: bool) -> None:
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        # Held to change the stage, which the thread and the loop do.
+        self._lock = threading.Lock()
+        self._stage = _Stage.NEW
+        self._error: BaseException | None = None
+        self._scopes: tuple[anyio.CancelScope, ...] = ()
+        self._watcher: threading.Lock | None = None
+        """Held while the loop itself waits for the thread, until the function has returned."""
+        self._ended = 0.0
+        self.began: float | None = None
+        self.waiter: asyncio.Future[None] = self._loop.create_future()
+        """Done when the function has returned."""
+        self.context = copy_context()
+        """The context variables that the function sees."""
+        self.token = current_token()
+        """The loop's token for `anyio.from_thread`."""
+        self.scope = anyio.CancelScope()
+        """The scope whose cancellation `anyio.from_thread` passes on."""
+        if may_be_left:
+            self.context.run(_WORK.set, self)
+
+    @property
+    def has_ended(self) -> bool:
+        """Return True if the function has returned, in time."""
+        return self._stage is _Stage.ENDED
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds that the function took."""
+        return self._ended - (self.began or 0.0)
+
+    # In the thread.
+
+    def run(self) -> None:
+        """Run the function, and keep its result."""
+        with self._lock:
+            if self._stage is _Stage.DROPPED:
+                return
+            self._stage = _Stage.RUNNING
+        self.began = monotonic()
+        try:
+            self._value = self._call()
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            self._error = error
+        self._ended = monotonic()
 
     def report_end(self) -> None:
-        """Tell the loop that the function has returned. The thread calls it."""
-        ...
+        """Tell the loop that the function has returned."""
+        context = self.context
+        # It may refer to this work.
+        del self.context
+        with self._lock:
+            was_left = self._stage is _Stage.LEFT
+            self._stage = _Stage.ENDED
+            watcher = self._watcher
+        if was_left:
+            error, self._error = self._error, None
+            try:
+                if error is not None:
+                    context.run(logger.info, _RAISED_LATE, exc_info=error)
+            finally:
+                self._loop.call_soon_threadsafe(self._end_left, context=Context())
+        elif watcher is not None:
+            watcher.release()
+        else:
+            self._loop.call_soon_threadsafe(self._end, context=Context())
+
+    # On the loop.
+
+    def _end(self) -> None:
+        if not self.waiter.done():
+            self.waiter.set_result(None)
+
+    def _end_left(self) -> None:
+        gone, give_back = self._gone
+        give_back()
+        gone.set()
+
+    def wait_briefly(self) -> bool:
+        """Block until the function has returned, for a moment at most; return True if it has."""
+        watcher = threading.Lock()
+        watcher.acquire()
+        with self._lock:
+            if self.has_ended:
+                # It has told the loop already, which ends the waiter soon.
+                return True
+            self._watcher = watcher
+        if watcher.acquire(timeout=_MOMENT_SECONDS):
+            return True
+        with self._lock:
+            self._watcher = None
+            return self.has_ended
+
+    async def wait(self) -> None:
+        """Wait until the function has returned, also if the leg is cancelled."""
+        try:
+            await self.waiter
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                while not self.has_ended:
+                    self.waiter = self._loop.create_future()
+                    # Another cancellation, from asyncio itself.
+                    with suppress(asyncio.CancelledError):
+                        await self.waiter
+            raise
+
+    def leave(self, give_back: Callable[[], None]) -> asyncio.Event | None:
+        """Leave the thread behind if it runs the function. Never begin the function if it does not.
+
+        Args:
+            give_back: Called on the loop when the thread has ended the function.
+
+        Returns:
+            An event that is set then; None if the function does not run.
+        """
+        with self._lock:
+            if self._stage is _Stage.RUNNING:
+                self._stage = _Stage.LEFT
+                gone = asyncio.Event()
+                self._gone = gone, give_back
+                for scope in self._scopes:
+                    scope.cancel()
+                return gone
+            if self._stage is _Stage.NEW:
+                self._stage = _Stage.DROPPED
+        return None
+
+    @contextmanager
+    def unless_left(self) -> Generator[None]:
+        """Surround work that the thread hands to its event loop."""
+        with anyio.CancelScope() as scope:
+            if self._stage is _Stage.LEFT:
+                scope.cancel()
+            self._scopes += (scope,)
+            try:
+                yield
+            finally:
+                self._scopes = tuple(one for one in self._scopes if one is not scope)
+
+    def result(self) -> Any:
+        """Return the function's result, or raise its exception."""
+        error, self._error = self._error, None
+        if error is None:
+            return self._value
+        try:
+            raise error
+        finally:
+            # Its traceback holds this frame.
+            del error
+
+
+_WORK: Final[ContextVar[Work | None]] = ContextVar("roundtrip_work", default=None)
+"""The function that runs in this thread. Code deep in the function reads it; see `unless_left`."""
+
+
+@contextmanager
+def unless_left() -> Generator[None]:
+    """Surround work that a thread hands to its event loop: it is cancelled when the thread is left behind.
+
+    anyio runs it in a cancel scope of the leg. The leg leaves that scope, which would then never cancel the work.
+    """
+    work = _WORK.get()
+    if work is None:
+        yield
+        return
+    with work.unless_left():
+        yield
 
 
 class Worker:
@@ -48,7 +249,7 @@ class Worker:
     __slots__ = ("__weakref__", "_jobs", "_thread")
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Job | bool] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Work | bool] = queue.SimpleQueue()
         # A daemon, so that an idle one does not delay the interpreter's end; `_wait_for_all` waits for the others.
         self._thread = threading.Thread(target=self._work, name="roundtrip worker thread", daemon=True)
 
@@ -63,9 +264,9 @@ class Worker:
             worker._thread.start()
             return worker
 
-    def do(self, job: Job) -> None:
-        """Run a job after those that the thread already has."""
-        self._jobs.put(job)
+    def do(self, work: Work) -> None:
+        """Run a function after those that the thread already has."""
+        self._jobs.put(work)
 
     def give_back(self, *, busy: bool) -> None:
         """Let another leg have the thread, as soon as its last job has ended."""
@@ -108,18 +309,18 @@ def _leave_library() -> None:
     set_current_async_library(None)
 
 
-def _run(job: Job) -> None:
-    threadlocals.current_token = job.token
-    threadlocals.current_cancel_scope = job.scope
+def _run(work: Work) -> None:
+    threadlocals.current_token = work.token
+    threadlocals.current_cancel_scope = work.scope
     try:
         # As anyio does: no event loop runs in a thread.
-        job.context.run(_leave_library)
-        job.context.run(job)
+        work.context.run(_leave_library)
+        work.context.run(work.run)
     finally:
         del threadlocals.current_token, threadlocals.current_cancel_scope
     # The loop may be gone.
     with suppress(RuntimeError):
-        job.report_end()
+        work.report_end()
 
 
 _IDLE: Final[deque[Worker]] = deque()

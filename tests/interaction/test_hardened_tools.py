@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Image, InvalidSignature, Resolve, Server
-from roundtrip.server.threads import SHARED
+from roundtrip.server.slots import SHARED
 from roundtrip.testing import Era, User
 from tests.players import Person, connect, text_of
 

@@ -14,7 +14,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Depends, Elicit, Event, InvalidSignature, Resolve, Server
-from roundtrip.server.workers import Job, Worker
+from roundtrip.server.workers import Work, Worker
 from roundtrip.testing import Era, Steps, User
 from tests.held_threads import Held
 from tests.hosts import WAIT
@@ -411,9 +411,9 @@ async def test_plain_leg_goes_to_a_thread_once(era: Era, monkeypatch: pytest.Mon
 
     do = Worker.do
 
-    def counting(worker: Worker, job: Job) -> None:
-        legs.append(job)
-        do(worker, job)
+    def counting(worker: Worker, work: Work) -> None:
+        legs.append(work)
+        do(worker, work)
 
     monkeypatch.setattr(Worker, "do", counting)
     async with connect(server, era, Person({"value": 1})) as client:

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from roundtrip import Context, Resolve, Server
-from roundtrip.server.threads import SHARED
+from roundtrip.server.slots import SHARED
 from roundtrip.testing import Era
 from tests.held_threads import Held
 from tests.players import connect, text_of

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Elicit, ElicitUrl, Event, Resolve, Server
-from roundtrip.server.threads import SHARED
+from roundtrip.server.slots import SHARED
 from roundtrip.testing import Era, Steps
 from tests.held_threads import Held
 from tests.hosts import WAIT

@@ -1,17 +1,22 @@
 """Worker threads return their results; an abandoned one keeps its slot until its function returns."""
 
+import asyncio
 import gc
 import logging
 import threading
+import time
 import weakref
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import pytest
 
 from roundtrip.errors import ThreadsExhausted
-from roundtrip.server.threads import SHARED, LegThreads, Pool, RunInPool, run_in_thread
+from roundtrip.server.slots import SHARED, Pool
+from roundtrip.server.threads import LegThreads, Pace
+from roundtrip.server.workers import Work
 from tests.held_threads import Held
 from tests.hosts import WAIT
 
@@ -20,14 +25,21 @@ pytestmark = pytest.mark.anyio
 T = TypeVar("T")
 
 
-async def run_leaving(call: Callable[[], T], /, *, pool: Pool = SHARED) -> T:
-    threads = LegThreads(leaves=True)
+class RunInPool(Protocol):
+    async def __call__(self, call: Callable[[], T], /, *, pool: Pool = SHARED) -> T: ...
+
+
+async def run_in_thread(
+    call: Callable[[], T], /, *, pool: Pool = SHARED, owner: Hashable = None, leaves: bool = False
+) -> T:
+    threads = LegThreads(owner, leaves=leaves)
     try:
         return await threads.run(call, pool=pool)
     finally:
         threads.close()
 
 
+run_leaving = partial(run_in_thread, leaves=True)
 runners = pytest.mark.parametrize("run", [run_in_thread, run_leaving], ids=["staying", "leaving"])
 
 
@@ -176,6 +188,106 @@ async def test_unused_pool_leaves_nothing_behind() -> None:
     del pool
     gc.collect()
     assert gone() is None
+
+
+def test_pool_keeps_no_loop() -> None:
+    async def use() -> weakref.ref[asyncio.AbstractEventLoop]:
+        assert await run_in_thread(lambda: 1) == 1
+        return weakref.ref(asyncio.get_running_loop())
+
+    async def nothing() -> None: ...
+
+    gone = asyncio.run(use())
+    # asyncio itself keeps the latest loop.
+    asyncio.run(nothing())
+    gc.collect()
+    assert gone() is None
+
+
+async def test_left_function_keeps_no_other_waiting(held: Held) -> None:
+    threads = LegThreads(leaves=True, home="home")
+    with anyio.fail_after(WAIT):
+        for lane in ("home", None):
+            before = held.started
+            async with anyio.create_task_group() as group:
+                group.start_soon(partial(threads.run, held, lane=lane))
+                while held.started == before:  # noqa: ASYNC110 - set by a thread
+                    await anyio.sleep(0.001)
+                group.cancel_scope.cancel()
+            assert await threads.run(lambda: "next") == "next"
+            assert await threads.run(lambda: "next", lane="home") == "next"
+    threads.close()
+    assert threads.left == 2
+
+
+async def test_lanes_that_wait_for_a_slot_set_no_timers(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, timers = Pool(1), list[float]()
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def counting(delay: float, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+        timers.append(delay)
+        return call_later(delay, *args, **kwargs)
+
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            threads = LegThreads()
+            group.start_soon(partial(run_in_thread, held, pool=pool))
+            while not held.started:  # noqa: ASYNC110 - set by a thread
+                await anyio.sleep(0.001)
+            for lane in range(3):
+                group.start_soon(partial(threads.run, lambda: 1, lane=lane, pool=pool))
+            monkeypatch.setattr(loop, "call_later", counting)
+            for _ in range(10):
+                await asyncio.to_thread(time.sleep, 0.001)
+            monkeypatch.undo()
+            held.release.set()
+    assert timers == []
+
+
+async def test_loop_waits_only_for_what_was_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    pace, threads, waited = Pace(), LegThreads(), list[bool]()
+    wait_briefly = Work.wait_briefly
+
+    def noting(work: Work) -> bool:
+        waited.append(wait_briefly(work))
+        return waited[-1]
+
+    monkeypatch.setattr(Work, "wait_briefly", noting)
+    event = threading.Event()
+    for _ in range(100):
+        await threads.run(lambda: 1, pace=pace)
+    assert True in waited
+    while not pace.is_quick:
+        await threads.run(lambda: 1, pace=pace)
+    waited.clear()
+
+    async def release() -> None:
+        event.set()
+
+    async with anyio.create_task_group() as group:
+        others = [LegThreads() for _ in range(10)]
+        for other in others:
+            # Each needs the loop, which waits for the first only.
+            group.start_soon(partial(other.run, lambda: event.wait(WAIT), pace=pace))
+        group.start_soon(release)
+    assert waited == [False]
+    for one in (threads, *others):
+        one.close()
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+async def test_exit_raised_in_a_thread_reaches_its_caller(error: type[BaseException], leaves: bool) -> None:
+    pool = Pool(1)
+
+    def leave_program() -> None:
+        raise error("now")
+
+    with pytest.raises(error, match="now"):
+        await run_in_thread(leave_program, pool=pool, leaves=leaves)
+    assert pool.slots().limiter.borrowed_tokens == 0
+    assert await run_in_thread(lambda: 1, pool=pool) == 1
 
 
 def test_a_thread_may_end_after_its_event_loop(held: Held) -> None:

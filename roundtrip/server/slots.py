@@ -1,0 +1,172 @@
+"""Share slots for worker threads among owners, such as a tool with its resolvers and steps.
+
+A thread cannot be stopped. If its call times out, it is left behind, and keeps its slot until its function returns.
+Once such threads hold every slot, calls that need one fail: they would queue behind threads that may never end.
+
+In a fair pool, an owner gets another slot only while it has less than twice as many as are free, so it gets at most 40
+of 60. A quarter of all slots is reserved for owners that have none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from roundtrip.errors import ThreadsExhausted
+
+__all__ = ["SHARED", "Pool", "Slots"]
+
+_SHARE: Final = 2
+"""The most slots of one owner, as a multiple of the free slots."""
+_RESERVED: Final = 0.25
+"""The part of all slots that is reserved for owners without a slot."""
+
+
+class Pool:
+    """Slots on each event loop.
+
+    Args:
+        size: The number of slots.
+        fair: True to keep slots for other owners.
+    """
+
+    __slots__ = ("__weakref__", "_fair", "_of_loops", "_size")
+
+    def __init__(self, size: int, *, fair: bool = False) -> None:
+        self._size = size
+        self._fair = fair
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Slots] = WeakKeyDictionary()
+
+    def slots(self) -> Slots:
+        """Return its slots on the running event loop."""
+        loop = asyncio.get_running_loop()
+        slots = self._of_loops.get(loop)
+        if slots is None:
+            slots = self._of_loops[loop] = Slots(anyio.CapacityLimiter(self._size), fair=self._fair)
+        return slots
+
+
+SHARED: Final = Pool(60, fair=True)
+"""For functions that only compute. Other code, which uses anyio's own threads, need not wait for them."""
+
+
+class _SlotWaiter:
+    """Call that waits for a slot."""
+
+    __slots__ = ("event", "granted", "holder")
+
+    def __init__(self, holder: object) -> None:
+        self.holder = holder
+        self.event = anyio.Event()
+        self.granted = False
+
+
+class Slots:
+    """Slots of one pool on one event loop. Everything but a thread's own end happens on that loop."""
+
+    # It must not refer to the loop, which would then never be freed.
+    __slots__ = ("_fair", "_held", "_left", "_waiting", "limiter")
+
+    def __init__(self, limiter: anyio.CapacityLimiter, *, fair: bool) -> None:
+        self.limiter = limiter
+        self._fair = fair
+        self._held: dict[Hashable, int] = {}
+        self._left: dict[Hashable, int] = {}
+        self._waiting: dict[Hashable, deque[_SlotWaiter]] = {}
+
+    def _suffices(self, free: float, held: int) -> bool:
+        """Return True if an owner that has `held` slots may get one of the `free` slots."""
+        if not held or not self._fair:
+            return free > 0
+        return held < _SHARE * free and free > int(self.limiter.total_tokens * _RESERVED)
+
+    def _may_take(self, owner: Hashable) -> bool:
+        free = self.limiter.total_tokens - self.limiter.borrowed_tokens
+        return self._suffices(free, self._held.get(owner, 0))
+
+    def _is_lost(self, owner: Hashable) -> bool:
+        """Return True if the owner cannot get a slot, even when only the threads that were left behind have one."""
+        free = self.limiter.total_tokens - sum(self._left.values())
+        return not self._suffices(free, self._left.get(owner, 0))
+
+    def take_now(self, holder: object, owner: Hashable) -> bool:
+        """Take a slot, and return True, if the owner may have one now."""
+        # Earlier calls of this owner come first; those of other owners could not have the slot.
+        if owner in self._waiting or not self._may_take(owner):
+            return False
+        self._grant(holder, owner)
+        return True
+
+    async def take(self, holder: object, owner: Hashable) -> None:
+        """Wait for a slot, and take it.
+
+        Raises:
+            ThreadsExhausted: The owner cannot get one.
+        """
+        if not self._is_lost(owner):
+            waiter = _SlotWaiter(holder)
+            queue = self._waiting.setdefault(owner, deque())
+            queue.append(waiter)
+            try:
+                await waiter.event.wait()
+            except BaseException:
+                if waiter.granted:
+                    self.give_back(holder, owner)
+                elif waiter in queue:
+                    queue.remove(waiter)
+                    if not queue and self._waiting.get(owner) is queue:
+                        del self._waiting[owner]
+                raise
+            if waiter.granted:
+                return
+        raise ThreadsExhausted(self._left.get(owner) or sum(self._left.values()))
+
+    def _grant(self, holder: object, owner: Hashable) -> None:
+        self.limiter.acquire_on_behalf_of_nowait(holder)
+        self._held[owner] = self._held.get(owner, 0) + 1
+
+    def give_back(self, holder: object, owner: Hashable) -> None:
+        """Give a slot back, and grant it to a call that waits."""
+        self.limiter.release_on_behalf_of(holder)
+        _decrease(self._held, owner)
+        if self._waiting:
+            self._admit()
+
+    def _admit(self) -> None:
+        """Grant free slots to waiting calls, one owner after another."""
+        admitted = True
+        while admitted:
+            admitted = False
+            for owner, queue in [*self._waiting.items()]:
+                if self._may_take(owner):
+                    waiter = queue.popleft()
+                    if not queue:
+                        del self._waiting[owner]
+                    self._grant(waiter.holder, owner)
+                    waiter.granted = admitted = True
+                    waiter.event.set()
+
+    def leave(self, owner: Hashable) -> None:
+        """Record that a thread still runs after its call has ended."""
+        self._left[owner] = self._left.get(owner, 0) + 1
+        for waiting, queue in [*self._waiting.items()]:
+            if self._is_lost(waiting):
+                del self._waiting[waiting]
+                for waiter in queue:
+                    waiter.event.set()
+
+    def end(self, holder: object, owner: Hashable) -> None:
+        """Record that a thread that was left behind has ended."""
+        _decrease(self._left, owner)
+        self.give_back(holder, owner)
+
+
+def _decrease(counts: dict[Hashable, int], owner: Hashable) -> None:
+    counts[owner] -= 1
+    if not counts[owner]:
+        del counts[owner]
