@@ -111,7 +111,11 @@ def test_plain_function_in_an_annotation_is_left_alone() -> None:
     def documented(seat: Seat) -> Seat:
         return seat
 
-    async def book(seat: Annotated[Seat, documented, "a seat"]) -> str:
+    class Lookup:
+        async def __call__(self) -> Elicit[Seat]:
+            raise NotImplementedError
+
+    async def book(seat: Annotated[Seat, documented, Lookup(), "a seat"]) -> str:
         return seat.row
 
     for server in (Server("cinema"), MCPServer("cinema")):

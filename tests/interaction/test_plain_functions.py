@@ -271,16 +271,18 @@ async def test_inline_coroutine_function_is_rejected() -> None:
         yield 1
 
     server = Server[Any]("shop")
-    for declare in (
-        lambda: Resolve(fetch, inline=True),
-        lambda: Depends(fetch, inline=True),
-        lambda: Depends(generate, inline=True),
-        lambda: server.tool(inline=True)(fetch),
-        lambda: server.prompt(inline=True)(fetch),
-        lambda: server.resource("shop://one", inline=True)(fetch),
-    ):
-        with pytest.raises(InvalidSignature, match="inline must be used with a plain def, got an async def"):
+    ways: list[tuple[str, Callable[[], object]]] = [
+        ("Resolve(fetch)", lambda: Resolve(fetch, inline=True)),
+        ("Depends(fetch)", lambda: Depends(fetch, inline=True)),
+        ("Depends(generate)", lambda: Depends(generate, inline=True)),
+        ("tool 'fetch'", lambda: server.tool(inline=True)(fetch)),
+        ("prompt 'fetch'", lambda: server.prompt(inline=True)(fetch)),
+        ("resource 'shop://one'", lambda: server.resource("shop://one", inline=True)(fetch)),
+    ]
+    for subject, declare in ways:
+        with pytest.raises(InvalidSignature) as refused:
             declare()
+        assert str(refused.value).startswith(f"{subject}: inline must be used with a plain def, got an async def")
 
 
 async def test_each_function_sees_the_calls_context_variables(era: Era) -> None:

@@ -173,6 +173,30 @@ async def test_cancelling_the_leg_cancels_its_resolvers() -> None:
     assert sorted(cancelled) == [0, 1]
 
 
+async def test_cancelled_asyncio_task_ends_its_walk_as_cancelled() -> None:
+    started = asyncio.Event()
+
+    async def wait() -> None:
+        started.set()
+        await asyncio.sleep(BOUND)
+
+    task = asyncio.create_task(walk(plan_of(tool_of(wait))))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_stray_cancellation_is_an_error_of_its_resolver() -> None:
+    async def stray() -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    with pytest.raises(RuntimeError, match="although the call itself was not cancelled"):
+        await walk(plan_of(tool_of(stray)))
+
+
 # Context variables and cancel scopes.
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import pytest
 
 from roundtrip import Depends, Elicit, InvalidSignature, Resolve
+from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import Scheduler, enter_nothing
@@ -94,6 +95,23 @@ async def test_node_needed_only_by_known_nodes_does_not_run() -> None:
     runs.clear()
     assert await values_of(start(plan_of(tool_of(account, session)), known)) == {"p0": "s", "p1": "s"}
     assert runs == ["session"]
+
+
+async def test_known_decline_ends_consumers_of_its_value() -> None:
+    def ask() -> Elicit[bool]:
+        raise AssertionError("its outcome is known")
+
+    def after(sure: bool = Depends(ask)) -> bool:
+        raise AssertionError("it has nothing to run with")
+
+    declined = Outcome(action=Action.DECLINE)
+    for consumer, parameter in ((ask, "p0"), (after, "sure")):
+        plan = plan_of(tool_of(consumer))
+        walk = start(plan, {plan.nodes[0].shared_as: declined})
+        await walk.advance()
+        if walk.declined is None:
+            walk.fill({})
+        assert walk.declined == (parameter, declined)
 
 
 async def test_unknown_values_run_with_their_requirements_once() -> None:

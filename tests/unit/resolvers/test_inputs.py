@@ -268,9 +268,14 @@ async def test_positional_value_arrives_as_an_outcome_where_annotated() -> None:
 
 
 def test_function_runs_once_for_all_unless_declared_otherwise() -> None:
-    def tool(a: int = Depends(seven), b: int = Depends(seven), c: int = Depends(seven, use_cache=False)) -> None: ...
+    def tool(
+        a: int = Depends(seven),
+        b: int = Depends(seven),
+        c: int = Depends(seven, use_cache=False),
+        d: int = Depends(seven, use_cache=False),
+    ) -> None: ...
 
-    assert [entry.node for entry in plan_of(tool).roots] == [0, 0, 1]
+    assert [entry.node for entry in plan_of(tool).roots] == [0, 0, 1, 2]
 
 
 def test_markers_show_the_function_they_run() -> None:

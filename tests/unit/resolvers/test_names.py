@@ -142,6 +142,31 @@ def test_repeated_mentions_of_a_function_make_one_node() -> None:
     assert [root.node for root in plan.roots] == [0, 0, 1, 2, 0]
 
 
+def test_node_knows_its_path_from_the_tool() -> None:
+    def left(value: Annotated[int, Resolve(ONE)]) -> int:
+        return value
+
+    def tool(a: Annotated[int, Resolve(left)], b: Annotated[int, Resolve(TWO)]) -> None: ...
+
+    assert {node.fn: node.path for node in plan_of(tool).nodes} == {left: "a", ONE: "a.value", TWO: "b"}
+
+
+def test_overridden_method_and_its_override_are_two_nodes() -> None:
+    class Doubled(Counter):
+        def method(self) -> int:
+            return 2 * super().method()
+
+        @property
+        def inherited(self) -> Callable[[], int]:
+            return super().method
+
+    counter = Doubled()
+
+    def tool(a: Annotated[int, Resolve(counter.method)], b: Annotated[int, Resolve(counter.inherited)]) -> None: ...
+
+    assert keys(plan_of(tool)) == ["method@a", "method@b"]
+
+
 def test_methods_of_two_instances_are_two_nodes() -> None:
     one, other = Counter(), Counter()
 
