@@ -4,6 +4,8 @@
 boundary of tokens and the runner of legs. `wrap` makes a function that asks look plain to it.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final

@@ -1,5 +1,7 @@
 """Make the protection of a server's tokens: its keys and codecs, the default lifetimes, and the boundary's policy."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -79,7 +81,7 @@ class Protection(NamedTuple):
         token = get_access_token()
         return token is not None and not token.subject
 
-    def ticket_office(self) -> "TicketOffice":
+    def ticket_office(self) -> TicketOffice:
         """Return the office that issues and verifies tickets.
 
         Raises:
@@ -238,7 +240,7 @@ def _with_ring(
     )
 
 
-def _keys_of(environment: Mapping[str, str]) -> "EnvironmentKeys | None":
+def _keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
     if "ROUNDTRIP_KEYS" not in environment and "ROUNDTRIP_KEY_FILE" not in environment:
         return None
     from roundtrip.server.key_files import keys_of  # most servers get their keys as arguments
@@ -246,7 +248,7 @@ def _keys_of(environment: Mapping[str, str]) -> "EnvironmentKeys | None":
     return keys_of(environment)
 
 
-def _ring_of(found: "EnvironmentKeys") -> KeyRing:
+def _ring_of(found: EnvironmentKeys) -> KeyRing:
     try:
         return KeyRing(found.keys)
     except ValueError as error:

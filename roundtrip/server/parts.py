@@ -4,6 +4,8 @@ Read the ledger, the tracers and the bus from `Effects` at each use, and do not 
 so that its legs have no effect on the service.
 """
 
+from __future__ import annotations
+
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -31,16 +33,16 @@ _MAKING: Final = Lock()
 class Effects:
     """Current ledger, tracers and bus of one server."""
 
-    given_ledger: "Ledger | None"
+    given_ledger: Ledger | None
     """None until the first use of a ledger in memory, which few servers need."""
     tracers: Tracers
     bus: SubscriptionBus
-    rehearsal: "Rehearsed | None" = None
+    rehearsal: Rehearsed | None = None
     """Set while the server rehearses: no body runs then."""
     system: System = SYSTEM
 
     @property
-    def ledger(self) -> "Ledger":
+    def ledger(self) -> Ledger:
         """Return the ledger; make one in memory if none was given."""
         with _MAKING:
             if self.given_ledger is None:
@@ -49,7 +51,7 @@ class Effects:
                 self.given_ledger = MemoryLedger(system=self.system)
             return self.given_ledger
 
-    def use(self, other: "Effects") -> None:
+    def use(self, other: Effects) -> None:
         """Copy all fields from another."""
         for field in fields(self):
             setattr(self, field.name, getattr(other, field.name))

@@ -1,5 +1,7 @@
 """Serve prompts, resources and templates, which may ask as tools do, be hidden, or have visibility gates."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
@@ -88,7 +90,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         self.middleware.insert(0, self._announcer)
 
     @cached_property
-    def _catalog(self) -> "Catalog":
+    def _catalog(self) -> Catalog:
         """Return the catalog of the prompts and resources."""
         from roundtrip.server.catalog import Catalog
 
@@ -98,7 +100,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         )
 
     @cached_property
-    def _gates(self) -> "GateEvaluator":
+    def _gates(self) -> GateEvaluator:
         """Return the evaluator of visibility gates."""
         from roundtrip.server.visibility_gates import GateEvaluator
 
@@ -110,7 +112,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         )
 
     @cached_property
-    def overrides(self) -> "Overrides":
+    def overrides(self) -> Overrides:
         """Return the replaced functions of the graph with their replacements: for tests, instead of monkeypatching."""
         from roundtrip.server.overrides import Overrides
 
@@ -243,7 +245,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
                 register(_on_loop(fn, owner=signature.owner) if inline else fn)
 
     def _in_legs(
-        self, signature: FunctionSignature, gate: "VisibilityGate | None", *, inline: bool
+        self, signature: FunctionSignature, gate: VisibilityGate | None, *, inline: bool
     ) -> Callable[..., Any]:
         """Return a function for the SDK that serves one leg of a prompt or template."""
         from roundtrip.server.failures import with_failures

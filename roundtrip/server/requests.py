@@ -4,6 +4,8 @@
 holds the author's context: each leg and each visibility gate offers its own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -92,7 +94,7 @@ class RequestRecord:
     """True from the start of the SDK's handler to its first lookup; see `begins_for_client`."""
     call_id: str | None = None
     """The call that the leg belongs to."""
-    watch: "Watch | None" = None
+    watch: Watch | None = None
     """Receives the size of the sent token when the request has been served."""
     token_in: int | None = None
     token_out: int | None = None
@@ -139,7 +141,7 @@ class Incoming(NamedTuple):
     state: str | None = None
 
     @classmethod
-    def of(cls, request: ServerRequestContext[Any, Any], responses: InputResponses | None = None) -> "Incoming":
+    def of(cls, request: ServerRequestContext[Any, Any], responses: InputResponses | None = None) -> Incoming:
         """Read a request whose parameters are valid for its revision; its answers may have been read before."""
         params = request.params or {}
         if responses is None and params.get("inputResponses") is not None:
@@ -147,7 +149,7 @@ class Incoming(NamedTuple):
         return cls(request, asking_request(), responses, params.get("requestState"))
 
     @classmethod
-    def by(cls, context: SdkContext[Any, Any] | None) -> "Incoming":
+    def by(cls, context: SdkContext[Any, Any] | None) -> Incoming:
         """Return the request of a context; code outside of requests passes None."""
         if context is None:
             return cls(None, asking_request())
@@ -220,7 +222,7 @@ take_back = _OFFERED.reset
 """Restores the maker that was set before."""
 
 
-def get_context() -> "Context[Any, Any]":
+def get_context() -> Context[Any, Any]:
     """Return the context of the request being served.
 
     Raises:
@@ -262,7 +264,7 @@ def get_http_headers() -> dict[str, str]:
     return {name.lower(): value for name, value in (_context_for("get_http_headers").headers or {}).items()}
 
 
-def _context_for(caller: str) -> "Context[Any, Any]":
+def _context_for(caller: str) -> Context[Any, Any]:
     make = _OFFERED.get()
     if make is None:
         raise RuntimeError(

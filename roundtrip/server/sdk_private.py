@@ -32,6 +32,8 @@ running again.
 `Request._body` of Starlette is a body that was read: the author's code reads it again from there.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, Literal, TypeVar

@@ -1,5 +1,7 @@
 """Provide `Server`: an `MCPServer` whose tools may ask, on every protocol revision, and resume on any instance."""
 
+from __future__ import annotations
+
 import inspect
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -164,8 +166,8 @@ class Server(ToolServer[LifespanResultT]):
         audience: str | None = None,
         seal_keys: Keys | None = None,
         build: str | None = None,
-        trace: "Trace" = None,
-        ledger: "Ledger | None" = None,
+        trace: Trace = None,
+        ledger: Ledger | None = None,
         no_empty_rounds: Iterable[str] = (),
         probe: bool | None = None,
         fast_lane: bool | None = None,
@@ -234,7 +236,7 @@ class Server(ToolServer[LifespanResultT]):
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 
     @_with_signature_of(MCPServer.streamable_http_app)
-    def streamable_http_app(self, **options: "Unpack[HttpOptions]") -> Starlette:
+    def streamable_http_app(self, **options: Unpack[HttpOptions]) -> Starlette:
         """Return the ASGI application that serves streamable HTTP; the arguments are the SDK's.
 
         Clients on 2025-11-25 and older can be asked only without `stateless_http` and `json_response`. Such a call
@@ -256,12 +258,12 @@ class Server(ToolServer[LifespanResultT]):
         return app
 
     @_with_signature_of(MCPServer.sse_app)  # pyright: ignore[reportDeprecated]
-    def sse_app(self, **options: "Unpack[SseOptions]") -> Starlette:
+    def sse_app(self, **options: Unpack[SseOptions]) -> Starlette:
         """Return the ASGI application that serves the old HTTP+SSE transport; the arguments are the SDK's."""
         self._warn_of_exposure(options.get("transport_security"))
         return super().sse_app(**options)  # pyright: ignore[reportDeprecated]
 
-    def _warn_of_exposure(self, security: "TransportSecuritySettings | None") -> None:
+    def _warn_of_exposure(self, security: TransportSecuritySettings | None) -> None:
         from roundtrip.server.connections import warn_of_readable_errors, warn_of_unchecked_names
 
         if self.shows_error_details and self.settings.auth is None and not self._has_warned_of_errors:
@@ -337,7 +339,7 @@ class Server(ToolServer[LifespanResultT]):
                 self._announcer.note(LISTINGS[kind])
 
     @contextmanager
-    def watched_by(self, tracer: "Tracer") -> Generator[None]:
+    def watched_by(self, tracer: Tracer) -> Generator[None]:
         """Add a tracer inside a `with` block, as tests do."""
         self._parts.effects.tracers.add(tracer)
         try:
@@ -351,9 +353,7 @@ class Server(ToolServer[LifespanResultT]):
         with self._legs.hurried(page_wait):
             yield
 
-    def verify_ticket(
-        self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None
-    ) -> "Ticket":
+    def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
         """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
 
         Args:
@@ -380,7 +380,7 @@ class Server(ToolServer[LifespanResultT]):
         return self._parts.effects
 
     @property
-    def ledger(self) -> "Ledger":
+    def ledger(self) -> Ledger:
         """Return the ledger, which keeps the results of calls of tools that run once."""
         return self._parts.effects.ledger
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from contextvars import Context
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -223,7 +222,7 @@ class LegThreads:
         return seat
 
     async def _wait_for_turn(self, seat: _Seat, lane: Hashable) -> _Seat:
-        turn = _Turn(lane, seat, asyncio.get_running_loop().create_future())
+        turn = _Turn(lane, seat)
         seat.turns.append(turn)
         self._watch(seat)
         try:
@@ -317,13 +316,15 @@ class LegThreads:
         return True
 
 
-@dataclass(slots=True, eq=False)
 class _Turn:
     """Function that waits for a thread."""
 
-    lane: Hashable
-    seat: _Seat
-    granted: asyncio.Future[None]
+    __slots__ = ("granted", "lane", "seat")
+
+    def __init__(self, lane: Hashable, seat: _Seat) -> None:
+        self.lane = lane
+        self.seat = seat
+        self.granted = asyncio.get_running_loop().create_future()
 
 
 class _Seat:

@@ -6,6 +6,8 @@ need no such validation, as their parts are checked one by one. Results that an 
 are still validated.
 """
 
+from __future__ import annotations
+
 import logging
 import marshal
 from collections.abc import Callable, Mapping
@@ -86,7 +88,7 @@ class ToolCalls:
         *,
         effects: Effects,
         legs: LegRunner,
-        gates: "Callable[[], GateEvaluator]",
+        gates: Callable[[], GateEvaluator],
         probe: RegisteredTool | None,
         masks_errors: Callable[[], bool],
     ) -> None:
@@ -200,7 +202,7 @@ class ToolCalls:
         return await self._run(tool, arguments, incoming)
 
     async def _run(
-        self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming, opened: "OpenGates | None" = None
+        self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming, opened: OpenGates | None = None
     ) -> LegEnd:
         if tool.names_headers:
             _check_headers(tool, incoming)

@@ -1,5 +1,7 @@
 """Provide the part of `Server` for tools: register them, list them, and serve their calls."""
 
+from __future__ import annotations
+
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -314,7 +316,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
 
         return await recover(self._tools, self._parts, ctx, journal, now)
 
-    def _probe_if_wanted(self, wanted: bool | None) -> "Probe | None":
+    def _probe_if_wanted(self, wanted: bool | None) -> Probe | None:
         if not is_on(wanted, PROBE_VARIABLE, environment=os.environ, default=False):
             return None
         from roundtrip.server.probe import Probe
@@ -337,7 +339,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         if self._probe is not None:
             self._probe.fellows = (group, workers)
 
-    def identity(self) -> "Identity":
+    def identity(self) -> Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
         from roundtrip.server.probe import identity_of
 

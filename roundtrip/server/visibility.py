@@ -8,6 +8,8 @@ A visibility gate decides for each request; see `visibility_gates.py`.
 Lists and calls do not walk rules: a registry applies `rules` after a change, and keeps the result.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterable
 from functools import partialmethod
@@ -41,7 +43,7 @@ _PREFIXES: Final = {"tool": "tool", "prompt": "prompt", "resource": "resource", 
 _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
 
 
-def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, "VisibilityGate | None"]:
+def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, VisibilityGate | None]:
     """Read `enabled=`: return False for an item that is hidden at first, and the gate that decides for each request.
 
     Raises:
@@ -94,7 +96,7 @@ class Criteria(NamedTuple):
             and (self.tags is None or not self.tags.isdisjoint(component.tags))
         )
 
-    def cover(self, other: "Criteria") -> bool:
+    def cover(self, other: Criteria) -> bool:
         """Return True if everything that matches the others matches these, too."""
         return _covers(self.keys, other.keys) and _covers(self.names, other.names) and _covers(self.tags, other.tags)
 
@@ -124,7 +126,7 @@ class Rules(NamedTuple):
                 return rule.enabled
         return self.otherwise and self.since > hidden_at
 
-    def having(self, rule: _Rule, *, only: bool) -> "Rules":
+    def having(self, rule: _Rule, *, only: bool) -> Rules:
         """Return these rules with a later one."""
         if only:
             return Rules(not rule.enabled, rule.serial, (rule,))

@@ -1,5 +1,7 @@
 """Options of a tool, from `@server.tool`, `add_tool` or the standalone `@tool`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
 
@@ -119,7 +121,7 @@ class ToolSpec(NamedTuple):
     inline: bool | None = None
     task: bool | None = None
 
-    def over(self, other: "ToolSpec") -> "ToolSpec":
+    def over(self, other: ToolSpec) -> ToolSpec:
         """Return these options, completed from `other`."""
         merged: dict[str, Any] = {}
         for name in self._fields:

@@ -1,5 +1,7 @@
 """Register tools: check a function and its options, and make its schemas."""
 
+from __future__ import annotations
+
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +49,7 @@ class RegisteredTool(NamedTuple):
     spec: ToolSpec
     function: AskingFunction
     arguments: ArgumentReader
-    visibility_gate: "VisibilityGate | None"
+    visibility_gate: VisibilityGate | None
     listing: WireTool
     names_headers: bool
     """True if `Mcp-Param-*` headers must repeat arguments of its schema."""
@@ -62,7 +64,7 @@ class RegisteredTool(NamedTuple):
         """Return the version, if the tool has any."""
         return self.component.version
 
-    def listed_with(self, lower: Sequence["RegisteredTool"]) -> WireTool:
+    def listed_with(self, lower: Sequence[RegisteredTool]) -> WireTool:
         """Return the listing for clients that may also call these lower versions, the highest first."""
         if self.version is None:
             return self.listing
@@ -333,7 +335,7 @@ def _limits_of(spec: ToolSpec, general: Limits, *, tool: str) -> Limits:
         raise TypeError(f"tool {tool!r}: ttl=, max_age= and recover= take numbers of seconds") from error
 
 
-def _confirmation_of(spec: ToolSpec, *, tool: str, arguments: ArgumentReader) -> "ToolConfirmation | None":
+def _confirmation_of(spec: ToolSpec, *, tool: str, arguments: ArgumentReader) -> ToolConfirmation | None:
     if spec.confirm is None:
         return None
     from roundtrip.server.tools.confirmation import ToolConfirmation  # most tools have none

@@ -1,5 +1,7 @@
 """Tools of one server: every version of each, and those that clients see."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from threading import Lock
@@ -44,7 +46,7 @@ class VersionKey:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VersionKey) and self._order == other._order
 
-    def __lt__(self, other: "VersionKey") -> bool:
+    def __lt__(self, other: VersionKey) -> bool:
         return self._order < other._order
 
     def __hash__(self) -> int:
@@ -63,7 +65,7 @@ class _Seen(NamedTuple):
     """The versions of each tool, the highest first."""
     listing: tuple[WireTool, ...]
     """The tools as seen by requests that open every visibility gate."""
-    gates: "tuple[VisibilityGate, ...]"
+    gates: tuple[VisibilityGate, ...]
     """Visibility gates of the tools that are not hidden from all clients."""
     has_gates: bool
     """True if any tool, even a hidden one, has a visibility gate."""
@@ -106,7 +108,7 @@ class ToolRegistry:
         """Return True if every client sees a tool."""
         return tool.visibility_gate is None and any(one is tool for one in self.seen.versions.get(tool.name, ()))
 
-    def listing_for(self, opened: "Collection[VisibilityGate]") -> list[WireTool]:
+    def listing_for(self, opened: Collection[VisibilityGate]) -> list[WireTool]:
         """Return the tools as seen by a request that opens the given visibility gates."""
         listing: list[WireTool] = []
         for versions in self.seen.versions.values():

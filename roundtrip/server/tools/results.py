@@ -1,5 +1,7 @@
 """Convert return values to results of the protocol: content for users, structured content for programs."""
 
+from __future__ import annotations
+
 import collections
 import collections.abc
 import functools
