@@ -267,6 +267,12 @@ async def test_positional_value_arrives_as_an_outcome_where_annotated() -> None:
     assert await value_of(Dependency(look, seven)) is AcceptedElicitation
 
 
+def test_default_marker_is_read_beside_an_annotation_s_extras() -> None:
+    def tool(a: Annotated[int, "said"] = Depends(seven), b: Annotated[int, Resolve(seven)] = 3) -> None: ...
+
+    assert [entry.node for entry in plan_of(tool).roots] == [0, 0]
+
+
 def test_function_runs_once_for_all_unless_declared_otherwise() -> None:
     def tool(
         a: int = Depends(seven),

@@ -168,7 +168,7 @@ def test_keyless_codec_frames_an_author_s_own_state() -> None:
     framed = len(unpack_open(packed)[1] or b"")
     for place in (len(packed) - framed, len(packed) - 1):
         changed = bytearray(packed)
-        changed[place] = 1
+        changed[place] = ord("X")
         with pytest.raises(TokenRejected) as caught:
             keyless.read(bytes(changed))
         assert caught.value.reason is RejectionReason.FORMAT
