@@ -3,7 +3,7 @@
 from typing import Final
 
 from benchmarks.fleet.tails import Tail
-from benchmarks.interpreters import Helping, Importing
+from benchmarks.interpreters import Helping, Importing, Starting
 from benchmarks.scenarios import IN_PROCESS, Row, Scenario, Unit
 
 __all__ = ["scenarios"]
@@ -18,10 +18,12 @@ _IMPORTING: Final = Importing(
 )
 _HELPING: Final = Helping((Row("help", "--help of the command line, whole process"),), most_rounds=15)
 
+_STARTING: Final = Starting((Row("start", "a server process, until its first response"),), most_rounds=15)
+
 
 def scenarios(*, quick: bool = False) -> tuple[Scenario, ...]:
     """All of them; in a quick run, those whose size is their own are small."""
-    return (*IN_PROCESS, _tail(3 if quick else 30), _IMPORTING, _HELPING)
+    return (*IN_PROCESS, _tail(3 if quick else 30), _IMPORTING, _HELPING, _STARTING)
 
 
 def _tail(of_each: int) -> Tail:

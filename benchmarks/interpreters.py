@@ -1,19 +1,24 @@
-"""Scenarios in fresh interpreters: what importing a peer takes, and what its command line takes to show its help."""
+"""Scenarios in fresh interpreters: import a peer, show the help of its command line, and start a server."""
 
 import asyncio
 import os
+import socket
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter_ns
 from typing import Final
 
 from benchmarks.scenarios import Call, Row
 from benchmarks.variants import Variant
+from benchmarks.wire import WrongReply
 
-__all__ = ["Helping", "Importing"]
+__all__ = ["Helping", "Importing", "Starting"]
 
+_START_SECONDS: Final = 30.0
 _TIMED: Final = """\
 from time import process_time_ns as now
 def memory():
@@ -73,11 +78,78 @@ class Helping:
         yield once
 
 
-async def _output_of(*arguments: str) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """Starts a server in a process of its own, until it answers its first request."""
+
+    rows: tuple[Row, ...]
+    calls: int = 1
+    most_rounds: int | None = None
+
+    @asynccontextmanager
+    async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
+        """Write the module of the server; `None` for a peer without a command to serve it."""
+        if not variant.serve:
+            yield None
+            return
+        with TemporaryDirectory() as folder:
+            _write_module(folder, variant)
+
+            async def once() -> tuple[float, ...]:
+                with socket.create_server(("127.0.0.1", 0)) as free:
+                    port: int = free.getsockname()[1]
+                start = perf_counter_ns()
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    *variant.serve,
+                    "--port",
+                    str(port),
+                    cwd=folder,
+                    env=_environment(),
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.DEVNULL,
+                )
+                try:
+                    async with asyncio.timeout(_START_SECONDS):
+                        await _first_response(port)
+                    return (perf_counter_ns() - start,)
+                finally:
+                    process.kill()
+                    await process.wait()
+
+            yield once
+
+
+def _write_module(folder: str, variant: Variant) -> None:
+    Path(folder, "shop.py").write_text(variant.program, encoding="utf-8")
+
+
+async def _first_response(port: int) -> None:
+    while True:
+        try:
+            read, write = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.002)
+        else:
+            break
+    try:
+        write.write(b"GET /mcp HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nconnection: close\r\n\r\n" % port)
+        head = await read.readuntil(b"\r\n")
+        if not head.startswith(b"HTTP/1.1 4"):
+            # A GET that accepts no events is a mistake on every server.
+            raise WrongReply(f"the server answered {head!r}")
+    finally:
+        write.close()
+
+
+def _environment() -> dict[str, str]:
     # As users have it: Python keeps the bytecode.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+async def _output_of(*arguments: str) -> bytes:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, env=environment
+        sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, env=_environment()
     )
     output, _ = await process.communicate()
     if process.returncode:

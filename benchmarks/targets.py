@@ -98,6 +98,7 @@ TARGETS: Final[tuple[Target, ...]] = (
     Target("import beyond mcp.server", "import-beyond", 0.09, "sdk", "import"),
     Target("import beyond mcp.server, memory", "import-memory", 8 * 2**20),
     Target("--help of the command line", "help", 250e6),
+    Target("`roundtrip serve` by `uvicorn`, until the first response", "start", 1.2, "sdk"),
     Target("p99 by median, 16 connections", "tail", 4),
 )
 

@@ -13,6 +13,16 @@ from roundtrip import Elicit, Recorder, Resolve, Sample, Server
 
 _MARKERS: Final = Markers(resolve=Resolve, elicit=Elicit, sample=Sample, once=partial(Resolve, once=True))
 
+_PROGRAM: Final = """\
+from roundtrip import Server
+
+server = Server("shop")
+
+@server.tool()
+def greet(name: str) -> str:
+    return f"Hello, {name}!"
+"""
+
 
 def build(workload: Workload, *, trace: Recorder | Literal[False] = False) -> ASGIApp:
     """Make a `Server` with the workload's tool."""
@@ -27,5 +37,7 @@ VARIANT = Variant(
     imports="from roundtrip import Server",
     note="the SDK's tools with roundtrip's markers",
     build=build,
+    program=_PROGRAM,
+    serve=("-m", "roundtrip", "serve", "shop:server"),
     help=("-m", "roundtrip", "--help"),
 )

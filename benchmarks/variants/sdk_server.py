@@ -1,5 +1,7 @@
 """The SDK's `MCPServer` with its own `Resolve`."""
 
+from typing import Final
+
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Elicit, Resolve, Sample
 from mcp.server.request_state import RequestStateSecurity
@@ -9,6 +11,18 @@ from benchmarks.asgi import PATH
 from benchmarks.variants.resolvers import Markers, register
 from benchmarks.variants.variant import Variant
 from benchmarks.workloads import KEY, Workload
+
+_PROGRAM: Final = """\
+from mcp.server import MCPServer
+
+server = MCPServer("shop")
+
+@server.tool()
+def greet(name: str) -> str:
+    return f"Hello, {name}!"
+
+app = server.streamable_http_app()
+"""
 
 
 def build(workload: Workload) -> ASGIApp | None:
@@ -25,4 +39,6 @@ VARIANT = Variant(
     imports="from mcp.server import MCPServer",
     note="questions by Resolve and Elicit",
     build=build,
+    program=_PROGRAM,
+    serve=("-m", "uvicorn", "shop:app"),
 )

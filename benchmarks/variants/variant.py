@@ -22,3 +22,7 @@ class Variant:
     """Make a server that has the workload's tool; `None` where the peer has no such feature."""
     help: tuple[str, ...] = ()
     """What Python is given to show the help of its command line, if it has one."""
+    program: str = ""
+    """The module `shop` of a server with one tool."""
+    serve: tuple[str, ...] = ()
+    """What Python is given to serve that module, before the port."""
