@@ -11,38 +11,33 @@ from typing import Any
 import anyio
 from mcp_types import InputRequiredResult
 
-from roundtrip.engine.leg import Authored, Finished, Leg
+from roundtrip.engine.leg import Authored, Finished
 from roundtrip.errors import ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import Event
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, strayed
 
-__all__ = ["Execute", "described", "fail", "needs_body_only", "serve_silent_body"]
+__all__ = ["Execute", "described", "fail", "serve_silent_body"]
 
 Execute = Callable[[dict[str, Any], Any], Awaitable[Any]]
 """Runs the body with the values of its filled parameters, and the context."""
 
 
-def needs_body_only(leg: Leg) -> bool:
-    """Return True if a leg has nothing to resolve, confirm, claim or exit."""
-    return not leg.plan.nodes and leg.confirmation is None and leg.entered is None and leg.claim is None
-
-
 async def serve_silent_body(
-    leg: Leg, execute: Execute, *, end_authored: Callable[[Leg, InputRequiredResult], Authored]
+    call: Call, execute: Execute, *, seconds: float | None, end_authored: Callable[[InputRequiredResult], Authored]
 ) -> Finished | Authored:
     """Serve a leg that needs its body only; the body takes no context.
 
     Args:
-        leg: The call and its client.
+        call: The call.
         execute: Runs the body.
-        end_authored: Ends a leg whose body returned questions of its own: `leg_run.end_authored`.
+        seconds: The time that the body may take; None for any.
+        end_authored: Ends a leg whose body returned questions of its own.
 
     Raises:
         ToolTimedOut: The body took too long.
         Exception: An error of the author's code.
     """
-    call = leg.call
     cancelled = cancel_requests()
     try:
         call.begin_leg()
@@ -52,13 +47,13 @@ async def serve_silent_body(
 
             call.watch(BodyBegan())
         work = execute({}, None)
-        if leg.timeout is not None:
+        if seconds is not None:
             from roundtrip.engine.interruptions import with_timeout  # few tools have a timeout
 
-            work = with_timeout(leg.timeout, work)
+            work = with_timeout(seconds, work)
         value = await work
         if isinstance(value, InputRequiredResult):
-            return end_authored(leg, value)
+            return end_authored(value)
         call.apply(Event.FINISH)
         return Finished(value)
     except (anyio.get_cancelled_exc_class(), Exception) as error:

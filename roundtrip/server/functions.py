@@ -293,7 +293,7 @@ class AskingFunction:
                 if mistake is None:
                     raise
                 raise mistake from error
-        if isinstance(result, InputRequiredResult) and self._resolves:
+        if self._resolves and isinstance(result, InputRequiredResult):
             raise InvalidSignature(
                 f"{self.owner} returned an InputRequiredResult, but its parameters are filled by Resolve(...): the "
                 "questions of a call are asked by one of the two, not by both"

@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
 from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, PlainBody, Suspended
-from roundtrip.engine.silent_body import needs_body_only, serve_silent_body
+from roundtrip.engine.silent_body import serve_silent_body
 from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Entry, Journal
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from roundtrip.engine.body import Body
     from roundtrip.machine.facts import Watch
+    from roundtrip.questions.markers import Marker
     from roundtrip.server.context import Context
     from roundtrip.server.exactly_once import LedgerClaim
     from roundtrip.server.tools.options import OncePolicy
@@ -134,60 +135,30 @@ class LegRunner:
             RoundtripError: The call cannot go on.
             Exception: An error of the author's code.
         """
-        build = function.source.text
-        if build is None:
+        if function.source.text is None:
             # Registered on the event loop.
-            build = await anyio.to_thread.run_sync(function.source.read)
-        confirm, once = function.confirmation, function.once
+            await anyio.to_thread.run_sync(function.source.read)
+        confirm = function.confirmation
         confirmation = (confirm.key, confirm.question(arguments)) if confirm is not None else None
-        served = _ServedLeg(self, function, arguments, incoming)
-        call, record, journal, threads = served.call, served.record, served.journal, served.threads
+        served = _ServedLeg(self, function, arguments, incoming, opened)
+        call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
             served.watch = call.watch = self.parts.effects.tracers.begin(served.beginning())
         if record is not None:
             record.claimed = True
             record.call_id = call.id
-        leg = Leg(
-            call=call,
-            plan=function.planned.plan,
-            client=RequestClient(served.wire),
-            born=served.born,
-            end=served.end,
-            clock=self.parts.system.time,
-            limits=function.limits,
-            write=served.write,
-            plan_for=function.plan_for,
-            confirmation=confirmation,
-            build=build,
-            version=function.version,
-            journal=journal,
-            responses=incoming.responses if journal is not None else None,
-            seeds=served.seeds,
-            origin=served.origin,
-            pinner=self.parts.protection.journals.pinner,
-            claim=served.claim(once) if once is not None and record is not None and served.is_retry else None,
-            begin_unclaimed=served.begin_unclaimed(once) if once is not None else None,
-            count_guess=served.count_guess,
-            timeout=function.timeout,
-            outlive=threads.outlive,
-            page_wait=self.page_wait,
-            threads=threads,
-            plain_body=served.plain_body(),
-            report=log_teardown,
-            offer=offer,
-            known=opened.known if opened is not None else None,
-            entered=opened.managers if opened is not None else None,
-        )
         # A context is made only if something on this leg needs it.
         offered = offer(served.make_context)
         try:
-            if not function.contexts and needs_body_only(leg):
-                end = await serve_silent_body(leg, served.execute, end_authored=_end_authored)
+            if served.needs_body_only():
+                end = await serve_silent_body(
+                    call, served.execute, seconds=function.timeout, end_authored=served.end_authored
+                )
             else:
                 from roundtrip.engine.leg_run import serve  # a server whose tools never ask does without
 
                 end = await serve(
-                    leg,
+                    served.leg(confirmation),
                     arguments=arguments,
                     make_context=served.make_context,
                     body_cannot_ask=not function.contexts,
@@ -198,7 +169,7 @@ class LegRunner:
             raise
         finally:
             take_back(offered)
-            threads.close()
+            served.threads.close()
         return served.conclude(end)
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: RequestRecord, state: str) -> bytes:
@@ -221,29 +192,30 @@ class LegRunner:
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
 
 
-def _end_authored(leg: Leg, result: InputRequiredResult) -> Authored:
-    from roundtrip.engine.leg_run import end_authored  # authors rarely ask by hand
-
-    return end_authored(leg, result)
-
-
 # It must not refer to its `Leg`, which refers to its methods: only the garbage collector would free such a cycle.
 class _ServedLeg:
     """One leg of a function, with the request and the tracers around it."""
 
     def __init__(
-        self, runner: LegRunner, function: AskingFunction, arguments: Mapping[str, Any], incoming: Incoming
+        self,
+        runner: LegRunner,
+        function: AskingFunction,
+        arguments: Mapping[str, Any],
+        incoming: Incoming,
+        opened: OpenGates | None,
     ) -> None:
         self.runner = runner
         self.function = function
         self.arguments = arguments
         self.incoming = incoming
+        self.opened = opened
         request = incoming.record
         self.record = request if request is not None and _is_asked_for(function, request, incoming) else None
         """The record of the request, if the client asked for this leg."""
         self.wire = request.context if request is not None else incoming.request
-        # Older revisions have no tokens, so a leg cannot claim its call.
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
+        # Older revisions have no tokens, so a leg cannot claim its call.
+        self.claims = function.once is not None and self.record is not None and self.is_retry
         self.journal = self.record.journal if self.record is not None and self.is_retry else None
         self.seeds: Mapping[str, Entry] | None = None
         self.origin: str | None = None
@@ -263,6 +235,59 @@ class _ServedLeg:
             function.owner, leaves=function.timeout is not None, home=function.plan.home, pace=function.pace
         )
         self.watch: Watch | None = None
+
+    def needs_body_only(self) -> bool:
+        """Return True if the leg has nothing to resolve, confirm, claim or exit, and its body takes no context."""
+        function, opened = self.function, self.opened
+        return (
+            not function.contexts
+            and not function.plan.nodes
+            and function.confirmation is None
+            and (opened is None or opened.managers is None)
+            and not self.claims
+        )
+
+    def leg(self, confirmation: tuple[str, Marker] | None) -> Leg:
+        """Return the values with which the engine serves the leg."""
+        runner, function, journal, threads = self.runner, self.function, self.journal, self.threads
+        once, opened = function.once, self.opened
+        return Leg(
+            call=self.call,
+            plan=function.planned.plan,
+            client=RequestClient(self.wire),
+            born=self.born,
+            end=self.end,
+            clock=runner.parts.system.time,
+            limits=function.limits,
+            write=self.write,
+            plan_for=function.plan_for,
+            confirmation=confirmation,
+            build=function.build,
+            version=function.version,
+            journal=journal,
+            responses=self.incoming.responses if journal is not None else None,
+            seeds=self.seeds,
+            origin=self.origin,
+            pinner=runner.parts.protection.journals.pinner,
+            claim=self.claim(once) if once is not None and self.claims else None,
+            begin_unclaimed=self.begin_unclaimed(once) if once is not None else None,
+            count_guess=self.count_guess,
+            timeout=function.timeout,
+            outlive=threads.outlive,
+            page_wait=runner.page_wait,
+            threads=threads,
+            plain_body=self.plain_body(),
+            report=log_teardown,
+            offer=offer,
+            known=opened.known if opened is not None else None,
+            entered=opened.managers if opened is not None else None,
+        )
+
+    def end_authored(self, result: InputRequiredResult) -> Authored:
+        """End a silent leg with questions that the author asks by hand."""
+        from roundtrip.engine.leg_run import end_authored  # few authors do
+
+        return end_authored(self.leg(None), result)
 
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
         """Run the body, unless the server rehearses."""
