@@ -73,8 +73,13 @@ class EntryLedger(ABC):
     _waiting: Waiting
 
     @abstractmethod
-    async def _change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
+    async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
         """Call a function with an entry (a new one if there is none) and the time, and store its changes.
+
+        Args:
+            key: The entry.
+            work: The function. It may add notes, and must not remove any.
+            with_notes: True if the function reads the notes. Otherwise they may be left out.
 
         Raises:
             LedgerDown: The ledger is full, or cannot be used.
@@ -114,7 +119,7 @@ class EntryLedger(ABC):
             entry.lapses, entry.expires = now + lease, now + keep
             return ClaimAnswer(ClaimStatus.GRANTED, answers_digest, notes=dict(entry.notes), epoch=entry.epoch)
 
-        return await self._change(key, claim)
+        return await self._change(key, claim, with_notes=True)
 
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
         """Implement `Ledger.renew`."""
@@ -161,7 +166,7 @@ class EntryLedger(ABC):
                 entry.notes[item], entry.expires, entry.account = "", now + keep, account
             return item in entry.notes
 
-        return await self._change(key, count)
+        return await self._change(key, count, with_notes=True)
 
     async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
         """Implement `Ledger.release`."""

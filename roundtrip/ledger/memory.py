@@ -50,7 +50,8 @@ class MemoryLedger(EntryLedger):
     async def aclose(self) -> None:
         """Implement `Ledger.aclose`; there is nothing to close."""
 
-    async def _change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
+    async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
+        del with_notes  # always there
         with self._lock:
             now = self._clock()
             found = self._find(key, now)

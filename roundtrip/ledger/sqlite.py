@@ -134,7 +134,7 @@ class SqliteLedger(EntryLedger):
                 wake_all()
             await self._system.sleep(_CHANGE_SECONDS)
 
-    async def _change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
+    async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
         def change(db: sqlite3.Connection) -> T:
             # Lock before the read: a lock for the write alone would let two processes claim.
             db.execute("BEGIN IMMEDIATE")
@@ -144,6 +144,8 @@ class SqliteLedger(EntryLedger):
                 if self._writes % _FORGET_EVERY == 0:
                     db.execute(_FORGET, [now, _FORGET_EVERY * 4])
                 found = _load(db, key, now)
+                if found is not None and with_notes:
+                    found.notes.update(db.execute(_NOTES, [key]).fetchall())
                 entry = found or LedgerEntry()
                 before = replace(entry, notes=entry.notes.copy())
                 result = work(entry, now)
@@ -238,11 +240,11 @@ class SqliteLedger(EntryLedger):
 
 
 def _load(db: sqlite3.Connection, key: str, now: float) -> LedgerEntry | None:
-    """Return an entry in its current state; None if there is none, or it has expired."""
+    """Return an entry in its current state, without its notes; None if there is none, or it has expired."""
     row = db.execute(_LOAD, [key, now]).fetchone()
     if row is None:
         return None
-    entry = LedgerEntry(EntryState(row[0]), *row[1:], notes=dict(db.execute(_NOTES, [key]).fetchall()))
+    entry = LedgerEntry(EntryState(row[0]), *row[1:])
     entry.advance(now)
     return entry
 

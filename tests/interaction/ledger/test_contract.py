@@ -4,7 +4,7 @@ import asyncio
 import socket
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Generator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -226,6 +226,29 @@ async def test_durable_sqlite_ledger_flushes_every_write(tmp_path: Path, durable
     ledger = SqliteLedger(tmp_path / "ledger.db", durable=durable)
     found = await ledger._run(lambda db: db.execute("PRAGMA synchronous").fetchone())  # pyright: ignore[reportPrivateUsage]
     assert found == (level,)
+    await ledger.aclose()
+
+
+async def test_sqlite_reads_notes_only_for_claims_and_counts(tmp_path: Path) -> None:
+    ledger = EpochKeeper(sqlite := SqliteLedger(tmp_path / "ledger.db"))
+    statements: list[str] = []
+    await sqlite._run(lambda db: db.set_trace_callback(statements.append))  # pyright: ignore[reportPrivateUsage]
+
+    async def reads(work: Awaitable[object]) -> bool:
+        statements.clear()
+        await work
+        return any(statement.startswith("SELECT name, value FROM notes") for statement in statements)
+
+    async def count() -> bool:
+        return await ledger.count("call/guesses", "a", most=3, keep=LONG)
+
+    assert (await claim(ledger), await count()) == (ClaimAnswer(ClaimStatus.GRANTED, "a"), True)
+    assert not await reads(ledger.note("call", "price", "1", holder="one"))
+    assert not await reads(ledger.renew("call", holder="one", lease=LONG))
+    assert not await reads(ledger.wait("call", patience=0))
+    assert not await reads(ledger.release("call", holder="one"))
+    assert (await reads(claim(ledger)), await reads(count())) == (True, True)
+    assert not await reads(ledger.settle("call", holder="one", result="r", keep=LONG))
     await ledger.aclose()
 
 
