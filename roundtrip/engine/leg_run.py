@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import anyio
-from mcp_types import InputRequiredResult
+from mcp_types import ElicitResult, InputRequiredResult
 
 from roundtrip.engine.answers import Answers
 from roundtrip.engine.body import Body
@@ -32,7 +32,7 @@ from roundtrip.engine.silent_body import Execute, described, fail
 from roundtrip.engine.teardown import TeardownStack
 from roundtrip.errors import BodyMistake, CannotAsk, QuestionDeclined, RoundtripError
 from roundtrip.machine.facts import BodyBegan
-from roundtrip.machine.journal import Journal
+from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import Marker
 from roundtrip.resolvers.cancellation import cancel_requests
@@ -177,10 +177,11 @@ class LegRun:
 
     async def _begin_claim(self, claim: Claim, journal: Journal) -> Finished | None:
         """Claim the call; a result that is recorded already ends the leg."""
-        at_once = not self.leg.plan.nodes and self.leg.confirmation is None
-        recalled = await claim.begin(answers_digest(journal, self.leg.responses), at_once=at_once)
+        leg = self.leg
+        at_once = not leg.plan.nodes and (leg.confirmation is None or _accepts(leg, journal, leg.confirmation[0]))
+        recalled = await claim.begin(answers_digest(journal, leg.responses), at_once=at_once)
         if recalled is not None:
-            self.leg.call.apply(Event.RECALL)
+            leg.call.apply(Event.RECALL)
             return Finished(recalled.value)
         self.answers.computed.take_noted(claim.noted())
         return None
@@ -337,6 +338,14 @@ class LegRun:
             error.words = self.answers.words
             self.leg.call.apply(Event.FAIL, error=described(error))
             raise
+
+
+def _accepts(leg: Leg, journal: Journal, key: str) -> bool:
+    """Return True if the client accepts a confirmation on this leg, or has accepted it earlier."""
+    response, entry = (leg.responses or {}).get(key), journal.entries.get(key)
+    if isinstance(response, ElicitResult):
+        return response.action == "accept"
+    return entry is not None and entry.action is Action.ACCEPT
 
 
 def _result_of(end: Finished | Declined) -> Any:

@@ -1,5 +1,6 @@
 """Legs that are lost, or lose their claim, between the claim and the begin of the body."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import anyio
@@ -9,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Resolve
 from roundtrip.ledger import LedgerDown, MemoryLedger
 from roundtrip.server import exactly_once
-from roundtrip.testing import LegByLeg
+from roundtrip.testing import DECLINE, LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
 
 pytestmark = pytest.mark.anyio
@@ -59,14 +60,18 @@ class Looking:
         self.began = anyio.Event()
 
     async def until_it_is_free(self) -> Any:
-        """Return the reply to the leg after the lease of the silent holder has ended."""
-        while True:
-            try:
-                return await self.legs.leg("look", state=self.legs.token)
-            except MCPError as error:
-                data: dict[str, Any] = error.error.data or {}
-                if data.get("reason") != "still_running":
-                    raise
+        return await until_free(lambda: self.legs.leg("look", state=self.legs.token))
+
+
+async def until_free(leg: Callable[[], Awaitable[Any]]) -> Any:
+    """Return the reply to a leg after the lease of the silent holder has ended."""
+    while True:
+        try:
+            return await leg()
+        except MCPError as error:
+            data: dict[str, Any] = error.error.data or {}
+            if data.get("reason") != "still_running":
+                raise
 
 
 async def test_process_dying_before_the_body_leaves_it_to_the_next() -> None:
@@ -79,6 +84,24 @@ async def test_process_dying_before_the_body_leaves_it_to_the_next() -> None:
             group.cancel_scope.cancel()
         assert text_of(await looking.until_it_is_free()) == "12, no. 1"
     assert looking.shop.ran == ["look"]
+
+
+async def test_process_dying_after_a_declined_confirmation_frees_the_call() -> None:
+    shop = Shop(Silent())
+
+    async def drop() -> str:
+        shop.ran.append("drop")
+        return "dropped"
+
+    shop.add(drop, confirm="Drop it?")
+    legs = LegByLeg(shop)
+    await legs.leg("drop")
+    token = legs.token
+    await legs.leg("drop", answers={"confirm:drop": DECLINE}, state=token)
+    with anyio.fail_after(20):
+        accept: dict[str, Any] = {"confirm:drop": {}}
+        dropped = await until_free(lambda: legs.leg("drop", answers=accept, state=token))
+    assert (text_of(dropped), shop.ran) == ("dropped", ["drop"])
 
 
 async def test_leg_that_lost_its_claim_does_not_begin_its_body() -> None:
