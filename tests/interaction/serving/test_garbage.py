@@ -27,7 +27,7 @@ async def wine(size: Annotated[int, Resolve(size)]) -> Elicit[bool]:
 
 
 def _restaurant() -> Server[Any]:
-    server = Server[Any]("restaurant", keys=["k" * 32], mask_error_details=True)
+    server = Server[Any]("restaurant", keys=["k" * 32], mask_error_details=True, fast_lane=True)
 
     @server.tool
     async def plain(party: int) -> int:
