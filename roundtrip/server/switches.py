@@ -12,20 +12,24 @@ _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 
-def is_on(given: bool | None, variable: str, *, environment: Mapping[str, str], default: bool) -> bool:
+def is_on(given: object, variable: str, *, environment: Mapping[str, str], default: bool) -> bool:
     """Return True if something is switched on.
 
     Args:
         given: The argument; None if the author gave none.
-        variable: The name of the variable.
+        variable: The name of the variable: that of the argument in capitals, after `ROUNDTRIP_`.
         environment: The variables.
         default: The choice if neither says anything.
 
     Raises:
+        TypeError: The argument is neither True nor False.
         ValueError: The variable is neither on nor off.
     """
-    if given is not None:
+    if isinstance(given, bool):
         return given
+    if given is not None:
+        argument = variable.removeprefix("ROUNDTRIP_").lower()
+        raise TypeError(f"{argument}= must be True or False, got {given!r}")
     if variable not in environment:
         return default
     said = environment[variable].strip().lower()

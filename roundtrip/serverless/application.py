@@ -80,6 +80,8 @@ class ServerlessApp:
     """ASGI application of a server that starts at the first request on each event loop."""
 
     def __init__(self, server: Server[Any], *, streams: bool, options: HttpOptions) -> None:
+        if not isinstance(server, Server):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a roundtrip Server was expected, got {type(server).__name__}; pass the server itself")
         self._server = server
         self._streams = streams
         self._options: HttpOptions = {

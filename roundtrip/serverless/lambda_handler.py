@@ -44,15 +44,16 @@ def lambda_handler(
             and any `Host` is accepted.
 
     Raises:
-        ValueError: `reserve` is negative.
+        TypeError: `server` is not a server.
+        ValueError: `reserve` is not a number of seconds, or is negative.
 
     Example:
         ```python
         handler = lambda_handler(server)
         ```
     """
-    if reserve < 0:
-        raise ValueError(f"reserve must be at least 0, got {reserve}")
+    if isinstance(reserve, str) or not 0 <= reserve < math.inf:
+        raise ValueError(f"reserve= must be 0 or more seconds, got {reserve!r}")
     process = _LambdaProcess(ServerlessApp(server, streams=False, options=options), reserve=reserve)
 
     def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:

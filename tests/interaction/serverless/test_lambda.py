@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -484,9 +485,16 @@ def test_settings_that_other_instances_cannot_serve_are_logged_once(caplog: pyte
     assert caplog.text.count("its MemoryLedger is not shared by all instances") == 1
 
 
-def test_a_negative_reserve_is_rejected() -> None:
-    with pytest.raises(ValueError, match="reserve must be at least 0, got -1"):
-        lambda_handler(Server("shop"), reserve=-1)
+@pytest.mark.parametrize("reserve", [-1, math.inf, math.nan, "1"])
+def test_reserve_that_is_no_number_of_seconds_is_rejected(reserve: Any) -> None:
+    with pytest.raises(ValueError, match="reserve= must be 0 or more seconds"):
+        lambda_handler(Server("shop"), reserve=reserve)
+
+
+def test_application_in_place_of_the_server_is_rejected() -> None:
+    application: Any = Server("shop").streamable_http_app()
+    with pytest.raises(TypeError, match="got Starlette; pass the server itself"):
+        lambda_handler(application)
 
 
 def test_lifespan_is_left_when_the_process_ends(tmp_path: Path) -> None:

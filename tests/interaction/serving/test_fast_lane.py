@@ -212,3 +212,9 @@ def test_misspelled_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with pytest.raises(ValueError, match="ROUNDTRIP_FAST_LANE must be 1 or 0, got 'maybe'"):
         Server("kitchen")
+
+
+@pytest.mark.parametrize("given", ["0", 0, 1])
+def test_argument_that_is_no_switch_is_an_error(given: Any) -> None:
+    with pytest.raises(TypeError, match="fast_lane= must be True or False, got "):
+        Server("kitchen", fast_lane=given)
