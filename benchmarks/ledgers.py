@@ -5,6 +5,7 @@ Run it as `python -m benchmarks.ledgers`. It starts a Redis of its own on the lo
 
 import argparse
 import asyncio
+import importlib
 import logging
 import random
 import shutil
@@ -16,10 +17,11 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from starlette.types import ASGIApp
 
@@ -55,6 +57,17 @@ def _app(workload: Workload, *, ledger: Ledger | None) -> ASGIApp:
     return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
 
 
+def _app_without_resolvers(*, ledger: Ledger) -> ASGIApp:
+    server = Server("bench", keys=[KEY], ledger=ledger, trace=False)
+
+    @server.tool(name=TOOL, exactly_once=True)
+    async def work(name: str) -> str:
+        """Say what the other tool says, without asking."""
+        return said(name, [str(True)])
+
+    return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
+
+
 @dataclass(frozen=True, slots=True)
 class _Replays:
     """Answers a question twice."""
@@ -75,20 +88,44 @@ class _Replays:
 
 
 async def _answer_twice(endpoint: Endpoint) -> tuple[float, ...]:
+    return tuple([taken async for taken in _last_legs(endpoint)])
+
+
+async def _last_legs(endpoint: Endpoint) -> AsyncGenerator[float]:
+    """Call the tool, and yield the time of its last leg and of the same leg again."""
     request = call()
     asked = read(await endpoint.post(request.body, headers=request.headers))
     if not isinstance(asked, Asked):
         raise WrongReply("the first leg did not ask")
     answers: dict[str, dict[str, str | bool]] = {key: {one.field or "": True} for key, one in asked.questions.items()}
     request = call(answers=answers, state=asked.state)
-    taken: list[float] = []
     for _ in _ROWS:
         response = await endpoint.post(request.body, headers=request.headers)
         reply = read(response)
         if isinstance(reply, Asked) or reply.text != confirm().text:
             raise WrongReply("the last leg did not end the call")
-        taken.append(response.elapsed_ns)
-    return tuple(taken)
+        yield response.elapsed_ns
+
+
+async def _round_trips(url: str) -> str:
+    """Count the requests to Redis of each leg. Its own statistics count the scripts that it ran."""
+    client: Any = importlib.import_module("redis").Redis.from_url(url)
+
+    def scripts() -> int:
+        return client.info("commandstats")["cmdstat_evalsha"]["calls"]
+
+    shown = ["Round trips to Redis:"]
+    for title, make in (("with a resolver", partial(_app, confirm())), ("without resolvers", _app_without_resolvers)):
+        ledger = RedisLedger(url)
+        async with serving(make(ledger=ledger)) as endpoint:
+            # Redis learns the scripts.
+            await _answer_twice(endpoint)
+            counts = [scripts(), *[scripts() async for _ in _last_legs(endpoint)]]
+        await ledger.aclose()
+        leg, replay = (after - before for before, after in pairwise(counts))
+        shown.append(f"  {title:<32} {leg}, for the same leg again {replay}")
+    client.close()
+    return "\n".join(shown)
 
 
 def _variant(name: str, title: str, make: Callable[[], Ledger | None]) -> Variant:
@@ -156,7 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             variants.append(_variant("redis", "RedisLedger, loopback", lambda: RedisLedger(url)))
         effort = Effort(rounds=options.rounds, batch_scale=1, warm_up=5)
         lines = asyncio.run(measure(_Replays(), variants, effort=effort, rng=random.Random(_SEED)))
-    sys.stdout.write(_table(lines, variants) + "\n")
+        round_trips = [asyncio.run(_round_trips(url))] if url is not None else []
+    sys.stdout.write("\n".join([_table(lines, variants), *round_trips]) + "\n")
     return 0
 
 
