@@ -180,6 +180,9 @@ class FastLane:
                 if name in headers:
                     return None
                 headers[name] = value
+            elif not name.islower():
+                # The SDK ignores case, and so may find a header of the request twice.
+                return None
         if (
             headers.get(b"mcp-protocol-version", b"").decode("latin-1") not in MODERN_PROTOCOL_VERSIONS
             or not headers.get(b"content-type", b"").lower().startswith(b"application/json")
@@ -212,8 +215,8 @@ class FastLane:
         whole = received[0]
         if whole["type"] != "http.request" or whole.get("more_body", False):
             return None
-        body: bytes = whole.get("body", b"")
-        if len(body) > self._max_bytes or has_too_many_values(body):
+        body: object = whole.get("body", b"")
+        if type(body) is not bytes or len(body) > self._max_bytes or has_too_many_values(body):
             return None
         message = _object(_parsed(body))
         params = _object(message.get("params"))
@@ -273,7 +276,7 @@ class FastLane:
                 await aclose_shielded(connection)
         try:
             return _OK, _encode({"jsonrpc": "2.0", "id": checked.id, "result": result}).encode()
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             return _OK, _dumped(JSONRPCResponse(jsonrpc="2.0", id=checked.id, result=result))
 
 
@@ -556,11 +559,18 @@ class _Stream:
         for task in (self._leaving, self._pings):
             if task is not None:
                 task.remove_done_callback(self._cancel)
+                task.add_done_callback(_forget)
                 task.cancel()
 
 
 def _event(message: bytes) -> bytes:
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"
+
+
+def _forget(ended: Task[None]) -> None:
+    """Retrieve the exception of a task that nothing waits for, so that asyncio does not log it."""
+    if not ended.cancelled():
+        ended.exception()
 
 
 async def _left(receive: Receive) -> None:

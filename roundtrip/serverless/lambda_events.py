@@ -4,6 +4,7 @@ Function URLs and the HTTP APIs of API Gateway send events of payload format 2.0
 """
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import unquote
@@ -15,6 +16,7 @@ __all__ = ["Collected", "body_of", "scope_of"]
 _FORMAT: Final = "2.0"
 _NO_STAGE: Final = "$default"
 _HTTPS_PORT: Final = 443
+_PORT: Final = re.compile(r"[0-9]{1,5}")
 
 _REJECTED_1_0: Final = (
     "the event has payload format 1.0, and the handler reads 2.0. In an HTTP API, set PayloadFormatVersion of the "
@@ -54,12 +56,12 @@ def scope_of(event: Mapping[str, Any], context: object) -> Scope:
         "method": request["http"]["method"],
         "scheme": headers.get("x-forwarded-proto", "https"),
         "path": unquote(path),
-        "raw_path": path.encode(),
+        "raw_path": _bytes(path),
         "root_path": root,
-        "query_string": event.get("rawQueryString", "").encode(),
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "query_string": _bytes(event.get("rawQueryString") or ""),
+        "headers": [(_bytes(name), _bytes(value)) for name, value in headers.items()],
         "client": (request["http"]["sourceIp"], 0),
-        "server": (request.get("domainName", ""), int(headers.get("x-forwarded-port", _HTTPS_PORT))),
+        "server": (request.get("domainName", ""), _port(headers.get("x-forwarded-port", ""))),
         # The names of Mangum, so that code written for it finds them.
         "aws.event": event,
         "aws.context": context,
@@ -69,7 +71,16 @@ def scope_of(event: Mapping[str, Any], context: object) -> Scope:
 def body_of(event: Mapping[str, Any]) -> bytes:
     """Return the body of an event."""
     body = event.get("body") or ""
-    return base64.b64decode(body) if event.get("isBase64Encoded") else body.encode()
+    return base64.b64decode(body) if event.get("isBase64Encoded") else _bytes(body)
+
+
+def _bytes(text: str) -> bytes:
+    # A client's lone surrogate must not end the function with an error that repeats its text.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _port(text: str) -> int:
+    return int(text) if _PORT.fullmatch(text) else _HTTPS_PORT
 
 
 def _reason_to_reject(event: object) -> str | None:

@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import logging
 import math
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Unpack
 
@@ -69,13 +70,16 @@ class _LambdaProcess:
         self._app = app
         self._reserve = reserve
         self._runner: asyncio.Runner | None = None
+        # Lambda sends one event at a time; a local runner may send several.
+        self._lock = threading.Lock()
 
     def handle(self, event: Mapping[str, Any], context: Any) -> dict[str, Any]:
         """Serve one event."""
         scope, body = scope_of(event, context), body_of(event)
         # A local run may have no context.
         seconds = math.inf if context is None else context.get_remaining_time_in_millis() / 1000 - self._reserve
-        return self._loop().run_until_complete(self._serve(scope, body, seconds))
+        with self._lock:
+            return self._loop().run_until_complete(self._serve(scope, body, seconds))
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         if self._runner is None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -489,6 +490,35 @@ def test_settings_that_other_instances_cannot_serve_are_logged_once(caplog: pyte
 def test_reserve_that_is_no_number_of_seconds_is_rejected(reserve: Any) -> None:
     with pytest.raises(ValueError, match="reserve= must be 0 or more seconds"):
         lambda_handler(Server("shop"), reserve=reserve)
+
+
+@pytest.mark.parametrize("port", ["abc", "", "443,443", "9" * 5000])
+def test_odd_port_header_is_ignored(port: str) -> None:
+    event = call_event("pay")
+    event["headers"]["x-forwarded-port"] = port
+    server = Server("shop")
+    server.tool(name="pay")(lambda: "paid")
+    assert text_in(Handled(server)(event)["result"]) == "paid"
+
+
+def test_lone_surrogates_of_a_client_are_answered() -> None:
+    event: Json = call_event("pay") | {"body": '{"\ud800', "isBase64Encoded": False, "rawQueryString": "\udfff"}
+    event["headers"]["x-note"] = "\ud800"
+    assert lambda_handler(Server("shop"))(event, LambdaContext(60))["statusCode"] == 400
+
+
+def test_events_of_several_threads_are_served_one_after_another() -> None:
+    server = Server("shop")
+
+    @server.tool
+    async def pay() -> str:
+        await anyio.sleep(0.05)
+        return "paid"
+
+    handled = Handled(server)
+    with ThreadPoolExecutor(3) as threads:
+        results = threads.map(handled.result, ["pay"] * 3)
+    assert [text_in(result) for result in results] == ["paid"] * 3
 
 
 def test_application_in_place_of_the_server_is_rejected() -> None:
