@@ -93,7 +93,6 @@ TARGETS: Final[tuple[Target, ...]] = (
     Target("token, 4 answers", "token-4", 0.4, "sdk"),
     Target("token, 16 answers", "token-16", 0.35, "sdk"),
     Target("leg with 20 kB of sampled text, bytes", "sampled", 0.5, "sdk"),
-    Target("import, processor time", "import", 1.05, "sdk", included=True),
     Target("import beyond mcp.server", "import-beyond", 40e6),
     Target("import beyond mcp.server", "import-beyond", 0.09, "sdk", "import"),
     Target("import beyond mcp.server, memory", "import-memory", 8 * 2**20),

@@ -170,7 +170,9 @@ def test_concurrent_writers_and_rotation_lose_no_line(tmp_path: Path) -> None:
     ]
     assert [writer.wait(3 * WAIT) for writer in writers] == [0, 0, 0]
     files = sorted(tmp_path.iterdir(), key=lambda file: -int(file.suffix[1:]) if file.suffix[1:].isdigit() else 1)
-    lines: list[dict[str, Any]] = [json.loads(line) for file in files for line in lines_of(file)]
+    # A process that opens the file while another writes may begin with an empty line, which readers skip.
+    texts = [line for file in files for line in lines_of(file) if line.strip()]
+    lines: list[dict[str, Any]] = [json.loads(line) for line in texts]
     assert Counter(line["who"] for line in lines) == {"a": 400, "b": 400, "c": 400}
     assert len({(line["who"], line["number"]) for line in lines}) == 1200
     assert len(files) > 3
