@@ -265,8 +265,8 @@ async def test_loop_waits_only_for_what_was_quick(monkeypatch: pytest.MonkeyPatc
     async def release() -> None:
         event.set()
 
+    others = [LegThreads() for _ in range(10)]
     async with anyio.create_task_group() as group:
-        others = [LegThreads() for _ in range(10)]
         for other in others:
             # Each needs the loop, which waits for the first only.
             group.start_soon(partial(other.run, lambda: event.wait(WAIT), pace=pace))
