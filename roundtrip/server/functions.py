@@ -208,6 +208,7 @@ class AskingFunction:
         # If a plain body may wait for a user in its thread, the threads of the event loop are too few.
         self._threads = Pool(_WAITING_THREADS) if signature.contexts else SHARED
         self._body_pace = Pace()
+        self._subject: tuple[Plan, ServedFunction] | None = None
         self.pace = Pace()
         """The pace of its plain resolvers."""
 
@@ -224,7 +225,10 @@ class AskingFunction:
     @property
     def subject(self) -> ServedFunction:
         """Return its description for tracers."""
-        return _subject_of(self.kind, self.name, self.version, self.build, self.plan.fingerprint)
+        plan = self.planned.plan
+        if self._subject is None or self._subject[0] is not plan:
+            self._subject = plan, _subject_of(self.kind, self.name, self.version, self.build, plan.fingerprint)
+        return self._subject[1]
 
     def plan_for(self, done: Callable[..., Any]) -> Plan:
         """Return the plan of a page's `done` function, which may take the same parameters as this function's resolvers.

@@ -7,7 +7,8 @@ boundary of tokens and the runner of legs. `wrap` makes a function that asks loo
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 from mcp.server import MCPServer
@@ -65,8 +66,11 @@ def install(
         subject_of=subject_of,
     )
     install_lazy_spans(server.middleware)
+    server.lifespan = _recorded(server.lifespan, parts)
     return legs
 
+
+Lifespan = Callable[[LowLevelServer[Any]], AbstractAsyncContextManager[Any]]
 
 Serve = Callable[[dict[str, Any], Any], Awaitable[Any]]
 """Serves one leg, given the client's arguments and the context that the host passes, if any."""
@@ -126,6 +130,23 @@ class LazySpans(SdkSpans):
 def install_lazy_spans(middleware: list[ServerMiddleware[Any]]) -> None:
     """Replace the SDK's middleware of spans, unless the author removed it."""
     middleware[:] = [LazySpans() if type(entry) is SdkSpans else entry for entry in middleware]
+
+
+def _recorded(lifespan: Lifespan, parts: Parts) -> Lifespan:
+    """Return a lifespan at whose end all lines of recorders are written, as the event loop may end with it."""
+
+    @asynccontextmanager
+    async def lifespan_recorded(server: LowLevelServer[Any]) -> AsyncGenerator[Any]:
+        try:
+            async with lifespan(server) as state:
+                yield state
+        finally:
+            if parts.effects.tracers:
+                from roundtrip.trace.writing.unwritten import flush_all  # most servers record nothing
+
+                flush_all()
+
+    return lifespan_recorded
 
 
 def _may_carry_trace(meta: Mapping[str, Any] | None) -> bool:

@@ -10,8 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 from mcp.server import MCPServer
@@ -45,13 +44,13 @@ if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
     from roundtrip.engine.body import Body
-    from roundtrip.machine.facts import Watch
     from roundtrip.questions.markers import Marker
     from roundtrip.server.context import Context
     from roundtrip.server.exactly_once import LedgerClaim
+    from roundtrip.server.leg_facts import LegFacts
     from roundtrip.server.tools.options import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
-    from roundtrip.tracing import Beginning
+    from roundtrip.trace.writing.tracers import Tracers
 
 __all__ = ["DeclinedByUser", "LegRunner", "log_teardown", "result_of"]
 
@@ -90,6 +89,7 @@ class LegRunner:
         self.warns_of_guesses = False
         """True if the log must still warn that each process counts guesses separately."""
         self._page_waits: list[float] = []
+        self.facts_of: Callable[..., LegFacts] | None = None
         self.page_wait = math.inf
         """The most seconds that a leg waits for a page."""
 
@@ -143,7 +143,7 @@ class LegRunner:
         served = _ServedLeg(self, function, arguments, incoming, opened)
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
-            served.watch = call.watch = self.parts.effects.tracers.begin(served.beginning())
+            served.begin_facts(self.parts.effects.tracers)
         if record is not None:
             record.claimed = True
             record.call_id = call.id
@@ -234,7 +234,8 @@ class _ServedLeg:
         self.threads = LegThreads(
             function.owner, leaves=function.timeout is not None, home=function.plan.home, pace=function.pace
         )
-        self.watch: Watch | None = None
+        self.facts: LegFacts | None = None
+        """Reports to tracers, if there are any."""
 
     def needs_body_only(self) -> bool:
         """Return True if the leg has nothing to resolve, confirm, claim or exit, and its body takes no context."""
@@ -327,17 +328,12 @@ class _ServedLeg:
 
     def write(self, journal: Journal) -> str:
         """Write the journal for the boundary, and return the text that it replaces with the token."""
-        watch = self.watch
-        if watch is not None:
-            from roundtrip.tracing import LinkedWatch  # only traced servers need the facts
-
-            if isinstance(watch, LinkedWatch):
-                journal = replace(journal, traceparent=watch.traceparent)
+        facts = self.facts
+        if facts is not None:
+            journal = facts.linked(journal)
         packed = self.runner.parts.protection.write(journal)
-        if watch is not None:
-            from roundtrip.tracing import Wrote
-
-            watch(Wrote(journal))
+        if facts is not None:
+            facts.wrote(journal)
         if self.record is not None:
             self.record.packed = packed
         return f"{journal.call_id}/{journal.leg}"
@@ -423,25 +419,24 @@ class _ServedLeg:
 
     # Reports to tracers and the log.
 
-    def beginning(self) -> Beginning:
-        """Return the facts that tracers receive when a leg begins."""
-        from roundtrip.tracing import Beginning
+    def begin_facts(self, tracers: Tracers) -> None:
+        """Report the beginning of the leg to tracers, and from now on its facts."""
+        facts_of = self.runner.facts_of
+        if facts_of is None:
+            from roundtrip.server.leg_facts import LegFacts  # only traced servers need it
 
-        record, wire, call, within = self.record, self.wire, self.call, self.incoming.record
-        sent = (wire.params or {}).get("arguments") if wire is not None and record is not None else None
-        return Beginning(
-            call_id=call.id,
-            leg=call.leg,
-            round=call.round,
-            subject=self.function.subject,
-            era="direct" if wire is None else "retry" if is_retry_era(wire.protocol_version) else "live",
-            protocol=wire.protocol_version if wire is not None else None,
-            principal=self.runner.parts.protection.principal(wire),
+            # Kept, as the statement above takes a microsecond each time.
+            facts_of = self.runner.facts_of = LegFacts.begun
+        self.facts = facts_of(
+            tracers,
+            self.call,
+            self.function.subject,
+            wire=self.wire,
+            record=self.record,
+            within=self.incoming.record,
             journal=self.journal,
-            token_bytes=record.token_in if record is not None else None,
-            arguments=cast("Mapping[str, Any]", sent) if isinstance(sent, Mapping) else self.arguments,
-            within=within.call_id if within is not None and record is None else None,
-            replaces=record.replaces if record is not None else None,
+            principal=self.runner.parts.protection.principal(self.wire),
+            arguments=self.arguments,
         )
 
     def conclude(self, end: LegEnd) -> Finished | Suspended | Authored:
@@ -450,23 +445,18 @@ class _ServedLeg:
         Raises:
             DeclinedByUser: The user declined or cancelled a question that the call needs.
         """
-        call, record, watch = self.call, self.record, self.watch
+        call, record, facts = self.call, self.record, self.facts
         is_asking = not isinstance(end, Finished | Declined)
         if is_asking and self.is_retry and call.round >= _WARNED_FROM_ROUND:
             arguments = (self.function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
             _ROUNDS_LOG.warning(_MANY_ROUNDS, *arguments)
-        if watch is not None:
-            from roundtrip.tracing import Closed, DeclinedFact, Returned
-
-            if isinstance(end, Finished):
-                watch(Returned(end.value))
-            elif isinstance(end, Declined):
-                watch(DeclinedFact(end.reason))
+        if facts is not None:
+            facts.ended(end)
             if is_asking and record is not None:
                 # Closed later, by the boundary: only then the size of the token is known.
-                record.watch = watch
+                record.facts = facts
             else:
-                watch(Closed(None))
+                facts.closed(None)
         if isinstance(end, Declined):
             raise DeclinedByUser(end.reason)
         if record is not None and not isinstance(end, Finished):
@@ -478,11 +468,8 @@ class _ServedLeg:
     def report(self, error: BaseException) -> None:
         """Report an error that ended the leg."""
         owner, threads = self.function.owner, self.threads
-        if self.watch is not None:
-            from roundtrip.tracing import Closed, Raised
-
-            self.watch(Raised(error))
-            self.watch(Closed(None))
+        if self.facts is not None:
+            self.facts.raised(error)
         if isinstance(error, ToolTimedOut):
             left = threads.left
             still = f"; still running in a thread, whose slot it keeps: {left}" if left else ""

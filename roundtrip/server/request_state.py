@@ -106,11 +106,9 @@ class RequestBoundary:
         finally:
             request.ended = True
             # Break the reference cycle, so that both are freed at once.
-            watch, request.watch = request.watch, None
-            if watch is not None:
-                from roundtrip.tracing import Closed  # only traced servers need the facts
-
-                watch(Closed(request.token_out))
+            facts, request.facts = request.facts, None
+            if facts is not None:
+                facts.closed(request.token_out)
             take_back(offered)
             REQUEST.reset(served)
 

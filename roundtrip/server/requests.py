@@ -38,8 +38,8 @@ from roundtrip.safe_text import printable
 from roundtrip.server.sdk_private import session_id_of
 
 if TYPE_CHECKING:
-    from roundtrip.machine.facts import Watch
     from roundtrip.server.context import Context
+    from roundtrip.server.leg_facts import LegFacts
 
 __all__ = [
     "NO_EMPTY_ROUNDS",
@@ -94,8 +94,8 @@ class RequestRecord:
     """True from the start of the SDK's handler to its first lookup; see `begins_for_client`."""
     call_id: str | None = None
     """The call that the leg belongs to."""
-    watch: Watch | None = None
-    """Receives the size of the sent token when the request has been served."""
+    facts: LegFacts | None = None
+    """Reports the size of the sent token to tracers when the request has been served."""
     token_in: int | None = None
     token_out: int | None = None
     """Characters of the received token, and of the sent one."""

@@ -1,0 +1,107 @@
+"""Report the facts of a leg that only the server knows. A server without tracers does not import this module."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from mcp.server.context import ServerRequestContext
+
+from roundtrip.engine.leg import Declined, Finished, LegEnd
+from roundtrip.machine.call import Call
+from roundtrip.machine.facts import Watch
+from roundtrip.machine.journal import Journal
+from roundtrip.revisions import is_retry_era
+from roundtrip.server.requests import RequestRecord
+from roundtrip.trace.writing.tracers import Tracers
+from roundtrip.tracing import Beginning, Closed, DeclinedFact, LinkedWatch, Raised, Returned, ServedFunction, Wrote
+
+__all__ = ["LegFacts"]
+
+
+class LegFacts:
+    """Facts of one leg, for its watch."""
+
+    __slots__ = ("watch",)
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+
+    @classmethod
+    def begun(
+        cls,
+        tracers: Tracers,
+        call: Call,
+        subject: ServedFunction,
+        *,
+        wire: ServerRequestContext[Any, Any] | None,
+        record: RequestRecord | None,
+        within: RequestRecord | None,
+        journal: Journal | None,
+        principal: str | None,
+        arguments: Mapping[str, Any],
+    ) -> "LegFacts":
+        """Report the beginning of a leg, and return what reports its other facts.
+
+        Args:
+            tracers: The tracers.
+            call: Its call.
+            subject: Its function.
+            wire: The request of the client, also if the leg is another one's, which it calls.
+            record: The record of that request, if the client asked for this leg.
+            within: The record of the request during which the leg runs.
+            journal: The journal that the client brought.
+            principal: The caller.
+            arguments: The validated arguments, for a leg that no client asked for.
+        """
+        protocol = wire.protocol_version if wire is not None else None
+        era = "direct" if protocol is None else "retry" if is_retry_era(protocol) else "live"
+        token_bytes = replaces = outer = None
+        if record is not None:
+            token_bytes, replaces = record.token_in, record.replaces
+            sent = (wire.params or {}).get("arguments") if wire is not None else None
+            if isinstance(sent, Mapping):
+                arguments = cast("Mapping[str, Any]", sent)
+        elif within is not None:
+            outer = within.call_id
+        watch = call.watch = tracers.begin(
+            Beginning(
+                call.id,
+                call.leg,
+                call.round,
+                subject,
+                era,
+                protocol,
+                principal,
+                journal,
+                token_bytes,
+                arguments,
+                outer,
+                replaces,
+            )
+        )
+        return cls(watch)
+
+    def linked(self, journal: Journal) -> Journal:
+        """Return a journal that links the next leg to the span of this leg, if the watch records one."""
+        watch = self.watch
+        return replace(journal, traceparent=watch.traceparent) if isinstance(watch, LinkedWatch) else journal
+
+    def wrote(self, journal: Journal) -> None:
+        """Report the journal of the next token."""
+        self.watch(Wrote(journal))
+
+    def ended(self, end: LegEnd) -> None:
+        """Report the end of a leg that did not raise."""
+        if isinstance(end, Finished):
+            self.watch(Returned(end.value))
+        elif isinstance(end, Declined):
+            self.watch(DeclinedFact(end.reason))
+
+    def raised(self, error: BaseException) -> None:
+        """Report the error that ended the leg."""
+        self.watch(Raised(error))
+        self.closed(None)
+
+    def closed(self, token_bytes: int | None) -> None:
+        """Report that the request has been served; `token_bytes` is the size of the sent token, if there is one."""
+        self.watch(Closed(token_bytes))
