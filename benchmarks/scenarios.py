@@ -1,11 +1,13 @@
 """Scenarios that are measured in this process."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from statistics import mean
+from time import process_time_ns
 from typing import Final, Protocol, TypeAlias
 
 from starlette.types import ASGIApp
@@ -99,6 +101,40 @@ class Conversation:
             return tuple(reading.take(legs) for reading in self.readings)
 
         return _served(variant, self.workload, once, host=self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """Whole calls over raw ASGI, and the work that the server does after its responses."""
+
+    workload: Workload
+    rows: tuple[Row, ...]
+    calls: int = 1
+    most_rounds: int | None = None
+    together: int = 40
+    """The calls whose mean is one value."""
+    pause: float = 0.05
+    """Seconds after which the server has done all of its work."""
+
+    def prepared(self, variant: Variant) -> AbstractAsyncContextManager[Call | None]:
+        """Start a server of the variant that has the workload's tool."""
+
+        async def once(endpoint: Poster) -> tuple[float, ...]:
+            busy = 0.0
+            for _ in range(self.together):
+                busy += _whole(await play(endpoint, self.workload))
+                # A turn of the loop, which a server has between two requests.
+                busy += await _processor_time(asyncio.sleep(0))
+            busy += await _processor_time(asyncio.sleep(self.pause))
+            return (busy / self.together,)
+
+        return _served(variant, self.workload, once)
+
+
+async def _processor_time(work: Awaitable[None]) -> float:
+    start = process_time_ns()
+    await work
+    return process_time_ns() - start
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +268,7 @@ _CONVERSATIONS: Final[tuple[Conversation, ...]] = (
 
 IN_PROCESS: Final[tuple[Scenario, ...]] = (
     *(each for one in _CONVERSATIONS for each in (one, _threaded(one))),
+    Settling(confirm(), (Row("elicit-settled", "two-round elicitation, and work after the responses"),)),
     Listing(plain(tools=100), (Row("list-100", "list of 100 tools"),), calls=5),
     _token(1),
     _token(4),

@@ -82,6 +82,13 @@ TARGETS: Final[tuple[Target, ...]] = (
     Target("requests per second over uvicorn, plain call", "requests", 1.8, "sdk", faster=True),
     Target("requests per second over uvicorn, ask leg", "requests-ask", 2.2, "sdk", faster=True),
     Target("two-round elicitation, recording on", "elicit", 1.08, "roundtrip", own="recording"),
+    Target(
+        "two-round elicitation, recording on, until all is written",
+        "elicit-settled",
+        1.08,
+        "roundtrip",
+        own="recording",
+    ),
     Target("import, processor time", "import", 1.05, "sdk"),
     Target("chain of 64 questions, once=True", "once-64", 0.08, "sdk", "chain-64"),
     Target("one round of 64 by one of 16, once=True", "once-64", 1.25, _OWN, "once-16", times=4),

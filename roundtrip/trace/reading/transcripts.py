@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from roundtrip.trace.writing.lines import FORMAT, LINE, Line
+from roundtrip.trace.writing.unwritten import flush_all
 
 __all__ = [
     "TRANSCRIPTS",
@@ -89,11 +90,12 @@ def _escaped(name: str) -> str:
 
 
 def read_files(files: Iterable[Path]) -> Reading:
-    """Read the lines of some files.
+    """Read the lines of some files, also those that recorders of this process have not written yet.
 
     Raises:
         NoTranscript: One of them cannot be read.
     """
+    flush_all()
     reading = Reading()
     with without_collection():
         for file in files:

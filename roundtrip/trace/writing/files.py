@@ -5,6 +5,7 @@ import logging
 import os
 import stat
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,18 +37,20 @@ class LineFile:
         self._max_bytes = max_bytes
         self._keep = keep
         self._fd: int | None = None
-        self._rotates = False
+        self._is_file = self._rotates = False
         # Bytes written since the last check of the file's size, and how many may follow before the next check.
         self._unchecked = self._room = 0
         self._torn = False
         self._failing = False
         self._lock = threading.Lock()
 
-    def append(self, line: bytes) -> None:
-        """Write one line, which ends with its newline."""
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Write lines, each of which ends with its newline: with one `write`, unless the file rotates between them."""
+        if not lines:
+            return
         with self._lock:
             try:
-                self._write(line)
+                self._write_all(lines)
             except (OSError, ValueError) as error:
                 self._give_up(error)
             else:
@@ -59,6 +62,16 @@ class LineFile:
         """Close the file; the next line opens it again."""
         with self._lock:
             self._close()
+
+    def _write_all(self, lines: Sequence[bytes]) -> None:
+        left = sum(map(len, lines))
+        for number, line in enumerate(lines):
+            # A pipe takes one short line as a whole, and not several. Only a single line may exceed the room.
+            if self._is_file and (not self._rotates or self._unchecked + left <= self._room):
+                self._write(b"".join(lines[number:]))
+                return
+            self._write(line)
+            left -= len(line)
 
     def _write(self, line: bytes) -> None:
         fd = self._fd if self._fd is not None else self._open()
@@ -78,7 +91,7 @@ class LineFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fd = self._fd = os.open(self.path, _OPEN_FLAGS, _FILE_MODE)
         about = os.fstat(fd)
-        is_file = stat.S_ISREG(about.st_mode)
+        is_file = self._is_file = stat.S_ISREG(about.st_mode)
         self._rotates = self._max_bytes > 0 and is_file
         if is_file and about.st_size and not self._torn:
             # A process that was killed may have left half a line.

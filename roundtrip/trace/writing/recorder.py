@@ -1,9 +1,13 @@
 """Provide `Recorder`, the tracer that writes transcripts."""
 
+import asyncio
 import itertools
 import os
 import re
 import socket
+import threading
+from collections import deque
+from contextvars import Context
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,25 +15,43 @@ from roundtrip.machine.facts import Watch
 from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.files import LineFile
 from roundtrip.trace.writing.redaction import Redaction, Reveal, dumps, read_reveal
-from roundtrip.trace.writing.writer import TranscriptOutput, TranscriptWriter, subject_members
+from roundtrip.trace.writing.servings import Serving, ServingOutput
+from roundtrip.trace.writing.unwritten import UNWRITTEN
+from roundtrip.trace.writing.writer import subject_members
 from roundtrip.tracing import Beginning, Era, ServedFunction, TokenRejection, Unfailing
 
 __all__ = ["Recorder"]
 
 _MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 _KEPT_FILES: Final = 4
+_PAUSE_SECONDS: Final = 0.02
+"""The least time between two writes, so that a busy server writes many lines at once."""
 _DIGEST_KEY_BYTES: Final = 32
 _LONE_SURROGATE: Final = re.compile(
     r"(?<!\\)((?:\\\\)*)(\\ud[89ab][0-9a-f]{2})(\\ud[c-f][0-9a-f]{2})?|(?<!\\)((?:\\\\)*)\\ud[c-f][0-9a-f]{2}"
 )
 
 _recorders = itertools.count(1)
+_forks = 0
+"""The number of forks that led to this process, as asking for its id is slow."""
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 class Recorder(Unfailing):
     """Tracer that writes a transcript: lines of JSON for each thing that happens to a call (`specs/transcript.md`).
 
     Several processes may write to one file. Recording never ends a call: a full disk causes one warning in the log.
+
+    Lines are written after the response, at most 20 milliseconds later, and when the process ends or `flush` is called.
+    A process that is killed loses those that wait.
 
     Args:
         path: The file, which only its owner can read; or a directory, in which this process gets a file of its own.
@@ -71,7 +93,6 @@ class Recorder(Unfailing):
         self._has_key = False
         self._set_key(system.entropy(_DIGEST_KEY_BYTES))
         self._subjects: dict[tuple[ServedFunction, Era, str | None], str] = {}
-        self._pid = 0
         self._servings = itertools.count(1)
         self._file = self._start()
 
@@ -95,7 +116,7 @@ class Recorder(Unfailing):
         subject = self._subjects.get(name)
         if subject is None:
             subject = self._subjects[name] = subject_members(*name)
-        return TranscriptWriter(beginning, head=self._head(), subject=subject, output=self._output)
+        return Serving(beginning, head=self._head(), subject=subject, output=self._output).keep
 
     def reject(self, rejection: TokenRejection) -> None:
         """Write the line of a rejected token."""
@@ -107,31 +128,82 @@ class Recorder(Unfailing):
         line |= {name: value for name, value in optional.items() if value is not None}
         if rejection.principal is not None:
             line["principal"] = self._output.redaction.fingerprint(rejection.principal)
-        self._write(f'{{"v":1,"event":"rejected","at":{self._system.time():.6f},{self._head()},{dumps(line)[1:]}')
+        text = f'{{"v":1,"event":"rejected","at":{self._system.time():.6f},{self._head()},{dumps(line)[1:]}'
+        self._kept.append(text)
+        self._write_soon()
+
+    def flush(self) -> None:
+        """Write all lines now. Any thread may call it."""
+        # A forked process leaves the lines of its parent to it.
+        if self._forks == _forks:
+            self._write_kept()
 
     def _set_key(self, key: bytes) -> None:
-        self._output = TranscriptOutput(Redaction(key, self._revealed), self._write, self._system)
+        self._output = ServingOutput(Redaction(key, self._revealed), self._queue, self._system)
 
     def _head(self) -> str:
-        if os.getpid() != self._pid:
+        if self._forks != _forks:
             # A forked process counts its own servings, and may have a file of its own.
             self._file = self._start()
         return f'"instance":{self._name},"serving":{next(self._servings)}'
 
     def _start(self) -> LineFile:
-        self._pid = os.getpid()
+        self._forks = _forks
         self._servings = itertools.count(1)
+        self._kept: deque[str | Serving] = deque()
+        self._writing = threading.Lock()
+        self._written = 0.0
+        self._soon: asyncio.AbstractEventLoop | None = None
         suffix = f"#{self._number}" if self._number > 1 else ""
-        own = f"{socket.gethostname()}:{self._pid}{suffix}"
+        own = f"{socket.gethostname()}:{os.getpid()}{suffix}"
         instance = self._instance if self._instance is not None else own
         self._name = dumps(instance)
         path = self._given / f"{re.sub(r'[^A-Za-z0-9._-]', '-', instance)}.jsonl" if self._is_folder else self._given
         return LineFile(path, **self._sizes)
 
-    def _write(self, text: str) -> None:
-        if "\\ud" in text:
-            text = _LONE_SURROGATE.sub(_without_lone, text)
-        self._file.append(text.encode() + b"\n")
+    def _queue(self, serving: Serving) -> None:
+        serving.is_queued = True
+        self._kept.append(serving)
+        if serving.is_direct:
+            # No response is to be sent, and the caller may read the file next.
+            self._write_kept()
+        else:
+            self._write_soon()
+
+    def _write_soon(self) -> None:
+        """Write in the next turn of the event loop, or a moment later if the recorder has just written."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._write_kept()
+            return
+        if self._soon is not loop:
+            self._soon = loop
+            UNWRITTEN.add(self)
+            # An empty context, as the loop keeps a timer until its time.
+            delay = max(0.0, self._written + _PAUSE_SECONDS - self._system.monotonic())
+            loop.call_later(delay, self._write_kept, context=Context())
+
+    def _write_kept(self) -> None:
+        lines: list[bytes] = []
+
+        def add(text: str) -> None:
+            if "\\ud" in text:
+                text = _LONE_SURROGATE.sub(_without_lone, text)
+            lines.append(text.encode() + b"\n")
+
+        with self._writing:
+            self._soon = None
+            UNWRITTEN.discard(self)
+            while self._kept:
+                kept = self._kept.popleft()
+                if isinstance(kept, str):
+                    add(kept)
+                else:
+                    kept.is_queued = False
+                    kept.write(add)
+            self._file.append(lines)
+            self._written = self._system.monotonic()
 
 
 def _is_folder(path: Path) -> bool:

@@ -11,10 +11,13 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from roundtrip.machine.journal import UNNAMED
 from roundtrip.questions.wire import TICKET, TICKET_SHOWN
 
-__all__ = ["REVEALABLE", "Redaction", "Reveal", "Revealable", "dumps", "read_reveal"]
+__all__ = ["REVEALABLE", "Redaction", "Reveal", "Revealable", "Taken", "dumps", "read_reveal"]
 
 Revealable = Literal["arguments", "answers", "questions", "results", "steps", "errors"]
 REVEALABLE: Final[tuple[Revealable, ...]] = get_args(Revealable)
+
+Taken = str | bytes
+"""The text of a value to reveal, or the bytes of a value for its digest."""
 
 Reveal = Literal["all"] | Revealable | Iterable[Revealable]
 
@@ -51,22 +54,32 @@ def read_reveal(reveal: Reveal) -> frozenset[Revealable]:
 class Redaction:
     """Renderer of recorded values: revealed, or as a digest that cannot be guessed without the key."""
 
-    __slots__ = ("_cached", "_key", "_revealed")
+    __slots__ = ("_cached", "_keyed", "_revealed")
 
     def __init__(self, key: bytes, revealed: frozenset[Revealable]) -> None:
-        self._key = key
+        # The fastest keyed hash, as measured. Copies of one are made faster than others with its key.
+        self._keyed = hashlib.blake2b(digest_size=_DIGEST_BYTES, key=key)
         self._revealed = revealed
         self._cached: dict[bytes, str] = {}
 
-    def render(self, kind: Revealable, value: Any) -> str:
-        """Return the JSON of a value."""
+    def take(self, kind: Revealable, value: Any) -> Taken:
+        """Return what is needed of a value to render it later, when it may have changed."""
         if kind in self._revealed:
             text = _text_of(value)
             # A ticket may open its page for anyone who has it, so it is a secret wherever it appears.
-            return f'{{"value":{TICKET.sub(TICKET_SHOWN, text) if _TICKET_BEGINS in text else text}}}'
-        raw = _bytes_of(value)
+            return TICKET.sub(TICKET_SHOWN, text) if _TICKET_BEGINS in text else text
+        return _bytes_of(value)
+
+    def show(self, taken: Taken) -> str:
+        """Return the JSON of a value: its text, or a digest of its bytes."""
+        if isinstance(taken, str):
+            return f'{{"value":{taken}}}'
         # The length of a short secret is a secret, too.
-        return f'{{"digest":"{self._digest(raw)}","bytes":{-(-len(raw) // _SIZE_STEP_BYTES) * _SIZE_STEP_BYTES}}}'
+        return f'{{"digest":"{self._digest(taken)}","bytes":{-(-len(taken) // _SIZE_STEP_BYTES) * _SIZE_STEP_BYTES}}}'
+
+    def render(self, kind: Revealable, value: Any) -> str:
+        """Return the JSON of a value that cannot change."""
+        return self.show(self.take(kind, value))
 
     def name(self, key: str) -> str:
         """Return the name of a question, or a keyed digest of a generated name, which is a plain digest of its text."""
@@ -92,8 +105,9 @@ class Redaction:
         return self._digest(text.encode("utf-8", "surrogatepass"))
 
     def _digest(self, raw: bytes) -> str:
-        # The fastest keyed hash, as measured.
-        return hashlib.blake2b(raw, digest_size=_DIGEST_BYTES, key=self._key).hexdigest()
+        keyed = self._keyed.copy()
+        keyed.update(raw)
+        return keyed.hexdigest()
 
 
 def _bytes_of(value: Any) -> bytes:

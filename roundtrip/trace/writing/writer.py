@@ -1,4 +1,4 @@
-"""Collect the facts of one serving and write them as lines of a transcript (see `lines.py`).
+"""Write the facts of one serving as lines of a transcript (see `lines.py`).
 
 Every leg of a recorded server passes through this module, so lines are formatted as text: objects in between made
 writing six times as slow.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, ClassVar, Final, NamedTuple
 
-from mcp_types import CallToolResult, CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
+from mcp_types import CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
 
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import (
@@ -30,11 +30,20 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.questions.forms import Form
 from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
-from roundtrip.system import System
-from roundtrip.trace.writing.redaction import Redaction
-from roundtrip.tracing import Beginning, Closed, DeclinedFact, Era, Raised, Returned, ServedFunction, Wrote
+from roundtrip.trace.writing.redaction import Redaction, Taken
+from roundtrip.tracing import Beginning, Closed, DeclinedFact, Era, ServedFunction
 
-__all__ = ["TranscriptOutput", "TranscriptWriter", "subject_members"]
+__all__ = [
+    "LineWriter",
+    "ReadError",
+    "ReadJournal",
+    "ReadResult",
+    "computed_values",
+    "named_question",
+    "shown_question",
+    "shown_request",
+    "subject_members",
+]
 
 logger = logging.getLogger("roundtrip")
 
@@ -44,127 +53,118 @@ _END_STATES: Final = {state: state.value if state in CALL_MACHINE.final else Sta
 _MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state in CALL_MACHINE.targets.items()}
 
 
-class TranscriptOutput(NamedTuple):
-    """Destination of lines: `write` takes each one, without a newline."""
+class ReadJournal(NamedTuple):
+    """Fact `Wrote`, with the values that may change."""
 
-    redaction: Redaction
-    write: Callable[[str], None]
-    system: System
+    journal: Journal
+    fixed: str
+    """The values that the server fixed on this leg, as a member of an object."""
 
 
-class TranscriptWriter:
-    """Watch of one serving that writes its lines."""
+class ReadResult(NamedTuple):
+    """Fact `Returned`, with the values that may change."""
+
+    taken: Taken
+    is_error: bool
+
+
+class ReadError(NamedTuple):
+    """Fact `Raised`, with the values that may change."""
+
+    kind: str
+    taken: Taken
+
+
+class LineWriter:
+    """Writer of the lines of one serving. The functions in `TAKES` get its facts in order, and may return a line."""
 
     # Most servings need few of these, so they are class attributes: slots would have to be filled each time.
     _asked: Transition | None = None
-    _asked_at = 0.0
+    _asked_ms = 0.0
     _bodies = 0
     _uncovered = False
     _error: str | None = None
     _ignored = 0
-    _journal: Journal | None = None
+    _journal: ReadJournal | None = None
     _decline: str | None = None
-    _result: tuple[Any] | None = None
+    _result: ReadResult | None = None
 
-    def __init__(self, beginning: Beginning, *, head: str, subject: str, output: TranscriptOutput) -> None:
-        """Write the first line of a serving.
-
-        Args:
-            beginning: The first fact.
-            head: The members that name the serving on each line: the instance, and the number of the serving.
-            subject: The members of the first line that are the same for all servings of the function.
-            output: Where lines go.
-        """
+    def __init__(self, beginning: Beginning, *, head: str, redaction: Redaction, began_at: float) -> None:
         self._beginning = beginning
-        self._redaction, self._write, system = output
-        self._time, self._monotonic = system.time, system.monotonic
-        self._started = self._monotonic()
-        self._head = f'{head},"call":{quoted(beginning.call_id)},"leg":{beginning.leg}'
+        self._redaction = redaction
+        self._began_at = began_at
+        self._head = f'{head},"call":{quoted(beginning.call_id)},"leg":{beginning.leg},"round":'
         self._round = beginning.round
         self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
-        self._moves: list[tuple[Event, State, float]] = []
+        self._moves: list[str] = []
         self._gathered: dict[str, list[str]] = {}
         self._running: dict[str, float] = {}
-        self._begin(subject)
 
-    def __call__(self, fact: object) -> None:
-        """Take one fact. Errors go to the log, and never to the call."""
-        kind: type = type(fact)
-        take = self._TAKES.get(kind)
-        if take is None:
-            return
-        try:
-            take(self, fact)
-        except Exception:
-            logger.exception("a transcript lacks a fact of type %s; the call is not affected", kind.__name__)
+    # Facts. `ms` is the time since the start of the serving.
 
-    # Facts.
-
-    def _moved(self, transition: Transition) -> None:
+    def _moved(self, transition: Transition, ms: float) -> str | None:
         _, _, _, event, self._state, self._round, detail = transition
-        self._moves.append((event, self._state, self._monotonic()))
+        self._moves.append(f"{_MOVES[event, self._state]}{ms:.3f}]")
         if event is Event.ASK:
             self._asked = transition
             if self._beginning.era == "live" and "authored" not in detail:
-                self._write_asked(None)
-                self._asked_at = self._ms()
+                self._asked_ms = ms
+                return self._asked_line(None, ms)
         elif event is Event.RESUME and self._asked is not None:
             self._asked = None
             keys = array([self._name(key) for key in detail.get("keys", ())])
-            self._write_line("answered", f'"keys":{keys},"waited":{max(0.0, self._ms() - self._asked_at):.3f}')
+            return self._line("answered", f'"keys":{keys},"waited":{max(0.0, ms - self._asked_ms):.3f}', ms)
+        return None
 
-    def _run_began(self, fact: NodeBegan | StepBegan) -> None:
-        self._running[fact.key] = self._ms()
+    def _run_began(self, fact: NodeBegan | StepBegan, ms: float) -> None:
+        self._running[fact.key] = ms
 
-    def _node_ended(self, fact: NodeEnded) -> None:
-        self._gather("nodes", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key)}}}')
+    def _node_ended(self, fact: NodeEnded, ms: float) -> None:
+        self._gather("nodes", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key, ms)}}}')
 
-    def _body_began(self, fact: BodyBegan) -> None:
+    def _body_began(self, fact: BodyBegan, ms: float) -> None:
         self._bodies += 1
         self._uncovered = fact.uncovered
 
-    def _step_ended(self, fact: StepEnded) -> None:
-        value = "" if fact.how == "failed" else f',"value":{self._redaction.render("steps", fact.value)}'
-        self._gather("steps", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key)}{value}}}')
+    def _step_ended(self, fact: StepEnded, ms: float) -> None:
+        value = "" if fact.how == "failed" else f',"value":{self._redaction.show(fact.value)}'
+        self._gather("steps", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key, ms)}{value}}}')
 
-    def _answer_read(self, fact: AnswerRead) -> None:
+    def _answer_read(self, fact: AnswerRead, ms: float) -> None:
         action = "null" if fact.action is None else f'"{fact.action}"'
-        data = "" if fact.data is None else f',"data":{self._redaction.render("answers", fact.data)}'
+        data = "" if fact.data is None else f',"data":{self._redaction.show(fact.data)}'
         self._gather_once("answers", f'{{"key":{self._name(fact.key)},"action":{action},"how":"{fact.how}"{data}}}')
 
-    def _fixed(self, fact: Fixed) -> None:
+    def _fixed(self, fact: Fixed, ms: float) -> None:
         # In the retry era, the line of the token that carries the value has it.
         if self._beginning.era == "live":
             key = quoted(_computed_name(fact.key, self._redaction.name))
-            self._gather("fixed", f'{{"key":{key},"value":{self._redaction.render("steps", fact.value)}}}')
+            self._gather("fixed", f'{{"key":{key},"value":{self._redaction.show(fact.value)}}}')
 
-    def _answer_reused(self, fact: AnswerReused) -> None:
+    def _answer_reused(self, fact: AnswerReused, ms: float) -> None:
         self._gather_once("reused", self._name(fact.key))
 
-    def _answers_ignored(self, fact: AnswersIgnored) -> None:
+    def _answers_ignored(self, fact: AnswersIgnored, ms: float) -> None:
         self._ignored += fact.number
 
-    def _wrote(self, fact: Wrote) -> None:
-        self._journal = fact.journal
+    def _wrote(self, read: ReadJournal, ms: float) -> None:
+        self._journal = read
 
-    def _returned(self, fact: Returned) -> None:
-        self._result = (fact.value,)
+    def _returned(self, read: ReadResult, ms: float) -> None:
+        self._result = read
 
-    def _raised(self, fact: Raised) -> None:
-        # Keep the text only: the error's traceback refers to the whole leg, and to this watch.
-        text = self._redaction.render("errors", str(fact.error))
-        self._error = f'{{"type":{quoted(type(fact.error).__name__)},"text":{text}}}'
+    def _raised(self, read: ReadError, ms: float) -> None:
+        self._error = f'{{"type":{quoted(read.kind)},"text":{self._redaction.show(read.taken)}}}'
 
-    def _declined(self, fact: DeclinedFact) -> None:
+    def _declined(self, fact: DeclinedFact, ms: float) -> None:
         self._decline = fact.reason
 
-    def _closed(self, fact: Closed) -> None:
+    def _closed(self, fact: Closed, ms: float) -> str:
         if self._asked is not None and self._state is State.AWAITING_INPUT:
-            self._write_asked(fact.token_bytes)
-        else:
-            self._write_ended()
+            return self._asked_line(fact.token_bytes, ms)
+        return self._ended_line(ms)
 
-    _TAKES: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+    TAKES: ClassVar[Mapping[type, Callable[[Any, Any, float], str | None]]] = {
         Transition: _moved,
         NodeBegan: _run_began,
         NodeEnded: _node_ended,
@@ -175,19 +175,20 @@ class TranscriptWriter:
         AnswerReused: _answer_reused,
         AnswersIgnored: _answers_ignored,
         Fixed: _fixed,
-        Wrote: _wrote,
-        Returned: _returned,
-        Raised: _raised,
+        ReadJournal: _wrote,
+        ReadResult: _returned,
+        ReadError: _raised,
         DeclinedFact: _declined,
         Closed: _closed,
     }
 
     # Lines.
 
-    def _begin(self, subject: str) -> None:
+    def began(self, subject: str, arguments: Taken) -> str:
+        """Return the first line of the serving."""
         beginning = self._beginning
         journal = beginning.journal
-        line = f'{subject},"arguments":{self._redaction.render("arguments", beginning.arguments)}'
+        line = f'{subject},"arguments":{self._redaction.show(arguments)}'
         if beginning.principal is not None:
             line += f',"principal":"{self._redaction.fingerprint(beginning.principal)}"'
         if journal is not None and journal.build != beginning.subject.build:
@@ -198,49 +199,40 @@ class TranscriptWriter:
             line += f',"within":{quoted(beginning.within)}'
         if beginning.replaces is not None:
             line += f',"replaces":{quoted(beginning.replaces)}'
-        self._write(f'{{"v":1,"event":"began","at":{self._time():.6f},{self._head},"round":{self._round},{line}}}')
+        return f'{{"v":1,"event":"began","at":{self._began_at:.6f},{self._head}{self._round},{line}}}'
 
-    def _write_asked(self, token_bytes: int | None) -> None:
+    def _asked_line(self, token_bytes: int | None, ms: float) -> str:
         asked = self._asked
         if asked is None:
-            return
+            raise RuntimeError("a line of questions has no questions")
         detail = asked.detail
         by = "author" if "authored" in detail else "body" if asked.source is State.EXECUTING else "resolvers"
-        if "questions" in detail:
-            questions = [self._question(waiting) for waiting in detail["questions"]]
-        else:
-            questions = [
-                f"{{{self._named(key, Reason.NEW)},{self._request(request)}}}"
-                for key, request in detail.get("requests", {}).items()
-            ]
+        redaction = self._redaction
+        questions = [one if isinstance(one, str) else shown_question(redaction, one) for one in detail["questions"]]
         line = f'"by":"{by}","questions":{array(questions)}'
         if self._journal is not None:
-            token = f'"bytes":{token_bytes or 0}'
-            token += _difference(self._beginning.journal, self._journal, self._redaction.name)
-            if self._journal.computed:
-                token += self._computed(self._journal)
-            line += f',"until":{self._journal.deadline:.3f},"token":{{{token}}}'
-        self._write_line("asked", line)
+            journal, fixed = self._journal
+            token = f'"bytes":{token_bytes or 0}{_difference(self._beginning.journal, journal, redaction.name)}{fixed}'
+            line += f',"until":{journal.deadline:.3f},"token":{{{token}}}'
+        return self._line("asked", line, ms)
 
-    def _write_ended(self) -> None:
+    def _ended_line(self, ms: float) -> str:
         line = f'"state":"{_END_STATES[self._state]}"'
         if self._result is not None:
-            (value,) = self._result
-            line += f',"result":{self._redaction.render("results", value)}'
-            if isinstance(value, CallToolResult) and value.is_error:
+            taken, is_error = self._result
+            line += f',"result":{self._redaction.show(taken)}'
+            if is_error:
                 line += ',"is_error":true'
         if self._decline is not None:
             line += f',"decline":{quoted(self._redaction.names_in(self._decline))}'
         if self._error is not None:
             line += f',"error":{self._error}'
-        self._write_line("ended", line)
+        return self._line("ended", line, ms)
 
-    def _write_line(self, event: str, line: str) -> None:
-        started = self._started
+    def _line(self, event: str, line: str, ms: float) -> str:
         happened = ""
         if self._moves:
-            moves = [f"{_MOVES[event, state]}{(at - started) * 1000:.3f}]" for event, state, at in self._moves]
-            happened = f'"moves":{array(moves)},'
+            happened = f'"moves":{array(self._moves)},'
             self._moves = []
         if self._gathered:
             happened += "".join([f'"{part}":{array(items)},' for part, items in self._gathered.items()])
@@ -254,66 +246,12 @@ class TranscriptWriter:
         if self._ignored:
             happened += f'"ignored":{self._ignored},'
             self._ignored = 0
-        self._write(
-            f'{{"v":1,"event":"{event}","at":{self._time():.6f},{self._head},"round":{self._round},'
-            f'"ms":{(self._monotonic() - started) * 1000:.3f},{happened}{line}}}'
+        return (
+            f'{{"v":1,"event":"{event}","at":{self._began_at + ms / 1000:.6f},{self._head}{self._round},'
+            f'"ms":{ms:.3f},{happened}{line}}}'
         )
 
     # Parts of lines.
-
-    def _question(self, waiting: PendingQuestion) -> str:
-        question, render = waiting.question, self._redaction.render
-        if isinstance(question, FormQuestion):
-            form = question.form
-            schema = (
-                self._redaction.render_cached("questions", form.digest, form.schema)
-                if isinstance(form, Form)
-                else render("questions", form.schema)
-            )
-            shown = f'"kind":"form","message":{render("questions", question.text)},"form":{schema}'
-            filled = form.valid_fields(waiting.seed) if waiting.seed is not None and isinstance(form, Form) else None
-            if filled:
-                shown += f',"filled":{render("answers", filled)}'
-        elif isinstance(question, UrlQuestion):
-            shown = _page(render("questions", question.text), render("questions", question.url))
-        else:
-            shown = self._request(question.request())
-        if waiting.changed:
-            shown += f',"changed":{array([quoted(part) for part in waiting.changed])}'
-        if waiting.former is not None:
-            shown += f',"former":{self._name(waiting.former)}'
-        if waiting.asked.attempts:
-            shown += f',"attempt":{waiting.asked.attempts + 1}'
-        if waiting.complaint is not None:
-            shown += f',"complaint":{render("answers", waiting.complaint)}'
-        return f"{{{self._named(waiting.key, waiting.reason)},{shown}}}"
-
-    def _computed(self, journal: Journal) -> str:
-        """Return the values that the server fixed on this leg, as a member of an object."""
-        before = self._beginning.journal
-        known: Mapping[str, Any] = before.computed if before is not None else {}
-        fixed = [
-            f"{quoted(_computed_name(key, self._redaction.name))}:{self._redaction.render('steps', computed.value)}"
-            for key, computed in journal.computed.items()
-            if known.get(key) != computed
-        ]
-        return f',"computed":{{{",".join(fixed)}}}' if fixed else ""
-
-    def _request(self, request: Any) -> str:
-        """Return the members of a question from its form on the wire."""
-        render = self._redaction.render
-        if isinstance(request, ElicitRequest):
-            params = request.params
-            message = render("questions", params.message)
-            if isinstance(params, ElicitRequestURLParams):
-                return _page(message, render("questions", params.url))
-            return f'"kind":"form","message":{message},"form":{render("questions", params.requested_schema)}'
-        if isinstance(request, CreateMessageRequest):
-            return f'"kind":"sample","message":{render("questions", request.params)}'
-        return '"kind":"roots"' if isinstance(request, ListRootsRequest) else '"kind":"form"'
-
-    def _named(self, key: str, reason: Reason) -> str:
-        return f'"key":{self._name(key)},"reason":"{reason}"'
 
     def _name(self, key: str) -> str:
         return quoted(self._redaction.name(key))
@@ -329,13 +267,68 @@ class TranscriptWriter:
         if item not in self._gathered.get(part, ()):
             self._gather(part, item)
 
-    def _span(self, key: str) -> str:
-        now = self._ms()
-        start = self._running.pop(key, now)
-        return f'"start":{start:.3f},"ms":{now - start:.3f}'
+    def _span(self, key: str, ms: float) -> str:
+        start = self._running.pop(key, ms)
+        return f'"start":{start:.3f},"ms":{ms - start:.3f}'
 
-    def _ms(self) -> float:
-        return (self._monotonic() - self._started) * 1000
+
+def shown_question(redaction: Redaction, waiting: PendingQuestion) -> str:
+    """Return a question as it was sent, with the reason for it."""
+    question, render = waiting.question, redaction.render
+    if isinstance(question, FormQuestion):
+        form = question.form
+        schema = (
+            redaction.render_cached("questions", form.digest, form.schema)
+            if isinstance(form, Form)
+            else render("questions", form.schema)
+        )
+        shown = f'"kind":"form","message":{render("questions", question.text)},"form":{schema}'
+        filled = form.valid_fields(waiting.seed) if waiting.seed is not None and isinstance(form, Form) else None
+        if filled:
+            shown += f',"filled":{render("answers", filled)}'
+    elif isinstance(question, UrlQuestion):
+        shown = _page(render("questions", question.text), render("questions", question.url))
+    else:
+        shown = shown_request(redaction, question.request())
+    if waiting.changed:
+        shown += f',"changed":{array([quoted(part) for part in waiting.changed])}'
+    if waiting.former is not None:
+        shown += f',"former":{quoted(redaction.name(waiting.former))}'
+    if waiting.asked.attempts:
+        shown += f',"attempt":{waiting.asked.attempts + 1}'
+    if waiting.complaint is not None:
+        shown += f',"complaint":{render("answers", waiting.complaint)}'
+    return f"{{{named_question(redaction, waiting.key, waiting.reason)},{shown}}}"
+
+
+def computed_values(redaction: Redaction, former: Journal | None, journal: Journal) -> str:
+    """Return the values that the server fixed on this leg, as a member of an object."""
+    known: Mapping[str, Any] = former.computed if former is not None else {}
+    fixed = [
+        f"{quoted(_computed_name(key, redaction.name))}:{redaction.render('steps', computed.value)}"
+        for key, computed in journal.computed.items()
+        if known.get(key) != computed
+    ]
+    return f',"computed":{{{",".join(fixed)}}}' if fixed else ""
+
+
+def shown_request(redaction: Redaction, request: Any) -> str:
+    """Return the members of a question from its form on the wire."""
+    render = redaction.render
+    if isinstance(request, ElicitRequest):
+        params = request.params
+        message = render("questions", params.message)
+        if isinstance(params, ElicitRequestURLParams):
+            return _page(message, render("questions", params.url))
+        return f'"kind":"form","message":{message},"form":{render("questions", params.requested_schema)}'
+    if isinstance(request, CreateMessageRequest):
+        return f'"kind":"sample","message":{render("questions", request.params)}'
+    return '"kind":"roots"' if isinstance(request, ListRootsRequest) else '"kind":"form"'
+
+
+def named_question(redaction: Redaction, key: str, reason: Reason) -> str:
+    """Return the members of a question that are the same for all kinds."""
+    return f'"key":{quoted(redaction.name(key))},"reason":"{reason}"'
 
 
 def subject_members(subject: ServedFunction, era: Era, protocol: str | None) -> str:

@@ -11,6 +11,7 @@ from roundtrip.machine.table import CALL_MACHINE, State
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.lines import Line
+from roundtrip.trace.writing.unwritten import flush_all
 from tests.hosts import ROOT
 
 
@@ -25,6 +26,7 @@ def _schemas() -> dict[str, Draft202012Validator]:
 
 def raw_lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a file and of its rotated files, each validated against the schema."""
+    flush_all()
     lines = [json.loads(line) for file in files_of([path]) for line in file.read_text("ascii").splitlines()]
     for line in lines:
         _schemas()[line["event"]].validate(line)  # pyright: ignore[reportUnknownMemberType]

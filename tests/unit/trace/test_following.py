@@ -69,10 +69,10 @@ def test_rotation_loses_nothing_however_often_it_happens_between_two_looks(tmp_p
     expected = [f"{number:02}" for number in range(10)]
     with following(path) as follower:
         for call in expected[:3]:
-            file.append(text_of(call).encode() + b"\n")
+            file.append([text_of(call).encode() + b"\n"])
         assert calls_of(follower) == expected[:3]
         for call in expected[3:]:
-            file.append(text_of(call).encode() + b"\n")
+            file.append([text_of(call).encode() + b"\n"])
         assert calls_of(follower) == expected[3:]
         assert calls_of(follower) == []
     file.close()

@@ -25,7 +25,7 @@ def lines_of(path: Path) -> list[bytes]:
 
 def test_new_file_and_folders_are_private(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "calls.jsonl"
-    LineFile(path, max_bytes=SOME, keep=1).append(b"one\n")
+    LineFile(path, max_bytes=SOME, keep=1).append([b"one\n"])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_bytes() == b"one\n"
 
@@ -34,7 +34,7 @@ def test_existing_file_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_bytes(b"before\n")
     path.chmod(0o640)
-    LineFile(path, max_bytes=SOME, keep=1).append(b"after\n")
+    LineFile(path, max_bytes=SOME, keep=1).append([b"after\n"])
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"before\nafter\n", 0o640)
 
 
@@ -42,7 +42,7 @@ def test_full_files_are_numbered_and_the_oldest_goes(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     file = LineFile(path, max_bytes=100, keep=2)
     for number in range(40):
-        file.append(b"%09d\n" % number)
+        file.append([b"%09d\n" % number])
     kept = [lines_of(path.with_name(name)) for name in ("calls.jsonl.2", "calls.jsonl.1", "calls.jsonl")]
     numbers = [int(line) for lines in kept for line in lines]
     assert numbers == list(range(numbers[0], 40))
@@ -55,7 +55,7 @@ def test_full_file_without_backups_is_restarted(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     file = LineFile(path, max_bytes=25, keep=0)
     for number in range(5):
-        file.append(b"%09d\n" % number)
+        file.append([b"%09d\n" % number])
     assert [int(line) for line in lines_of(path)] == [4]
     assert list(tmp_path.iterdir()) == [path]
 
@@ -64,7 +64,7 @@ def test_oversized_line_gets_its_own_file(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     file = LineFile(path, max_bytes=10, keep=3)
     for line in (b"a\n", b"b" * 50 + b"\n", b"c\n"):
-        file.append(line)
+        file.append([line])
     assert lines_of(path) == [b"c\n"]
     assert lines_of(path.with_name("calls.jsonl.1")) == [b"b" * 50 + b"\n"]
 
@@ -72,15 +72,15 @@ def test_oversized_line_gets_its_own_file(tmp_path: Path) -> None:
 def test_a_file_without_a_bound_is_never_renamed(tmp_path: Path) -> None:
     file = LineFile(tmp_path / "calls.jsonl", max_bytes=0, keep=3)
     for _ in range(50):
-        file.append(b"x" * 99 + b"\n")
+        file.append([b"x" * 99 + b"\n"])
     assert [other.name for other in tmp_path.iterdir()] == ["calls.jsonl"]
 
 
 def test_special_file_is_written_and_never_rotated(tmp_path: Path) -> None:
     read, write = os.pipe()
     file = LineFile(Path(f"/dev/fd/{write}"), max_bytes=4, keep=1)
-    file.append(b"one\n")
-    file.append(b"two\n")
+    file.append([b"one\n"])
+    file.append([b"two\n"])
     assert os.read(read, 100) == b"one\ntwo\n"
     os.close(read)
     os.close(write)
@@ -91,7 +91,7 @@ def test_a_full_disk_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     file = LineFile(Path("/dev/full"), max_bytes=SOME, keep=1)
     with caplog.at_level(logging.WARNING, logger="roundtrip"):
         for _ in range(5):
-            file.append(b"lost\n")
+            file.append([b"lost\n"])
     (record,) = caplog.records
     assert "No space left on device" in record.getMessage()
 
@@ -101,11 +101,11 @@ def test_unwritable_place_warns_once_per_outage(tmp_path: Path, caplog: pytest.L
     blocked.write_text("a file where a folder is needed")
     file = LineFile(blocked / "calls.jsonl", max_bytes=SOME, keep=1)
     with caplog.at_level(logging.WARNING, logger="roundtrip"):
-        file.append(b"lost\n")
-        file.append(b"lost\n")
+        file.append([b"lost\n"])
+        file.append([b"lost\n"])
         blocked.unlink()
-        file.append(b"kept\n")
-        file.append(b"kept\n")
+        file.append([b"kept\n"])
+        file.append([b"kept\n"])
     rejected, mended = [record.getMessage() for record in caplog.records]
     assert "cannot write the transcript" in rejected
     assert mended.endswith("can be written again; lines are missing")
@@ -121,23 +121,23 @@ def test_truncated_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.Monk
         return true_write(fd, data[:3])
 
     monkeypatch.setattr(os, "write", write_three_bytes)
-    file.append(b"first\n")
+    file.append([b"first\n"])
     monkeypatch.setattr(os, "write", true_write)
-    file.append(b"second\n")
+    file.append([b"second\n"])
     assert path.read_bytes() == b"fir\nsecond\n"
 
 
 def test_half_line_of_a_killed_process_spoils_no_other(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_bytes(b"whole\nhal")
-    LineFile(path, max_bytes=SOME, keep=1).append(b"next\n")
+    LineFile(path, max_bytes=SOME, keep=1).append([b"next\n"])
     assert path.read_bytes() == b"whole\nhal\nnext\n"
 
 
 def test_unread_pipe_blocks_no_writer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     os.mkfifo(tmp_path / "pipe")
     with caplog.at_level(logging.WARNING, logger="roundtrip"):
-        LineFile(tmp_path / "pipe", max_bytes=SOME, keep=1).append(b"lost\n")
+        LineFile(tmp_path / "pipe", max_bytes=SOME, keep=1).append([b"lost\n"])
     assert "cannot write the transcript" in caplog.text
 
 
@@ -146,8 +146,8 @@ def test_invalid_path_warns_once(path: str, caplog: pytest.LogCaptureFixture) ->
     recorder = Recorder(path)
     file = LineFile(recorder.path, max_bytes=SOME, keep=1)
     with caplog.at_level(logging.WARNING, logger="roundtrip"):
-        file.append(b"lost\n")
-        file.append(b"lost\n")
+        file.append([b"lost\n"])
+        file.append([b"lost\n"])
     (record,) = caplog.records
     assert "cannot write the transcript" in record.getMessage()
 
@@ -159,7 +159,7 @@ from roundtrip.trace.writing.files import LineFile
 name, count, path = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 file = LineFile(path, max_bytes=40_000, keep=100)
 for number in range(count):
-    file.append(f'{{"who": "{name}", "number": {number}, "fill": "{"x" * (number % 300)}"}}\\n'.encode())
+    file.append([f'{{"who": "{name}", "number": {number}, "fill": "{"x" * (number % 300)}"}}\\n'.encode()])
 """
 
 
