@@ -15,7 +15,7 @@ from roundtrip.machine.facts import Watch
 from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.files import LineFile
 from roundtrip.trace.writing.redaction import Redaction, Reveal, dumps, read_reveal
-from roundtrip.trace.writing.servings import Serving, ServingOutput
+from roundtrip.trace.writing.servings import RecordedServing, ServingOutput
 from roundtrip.trace.writing.unwritten import UNWRITTEN
 from roundtrip.trace.writing.writer import subject_members
 from roundtrip.tracing import Beginning, Era, ServedFunction, TokenRejection, Unfailing
@@ -116,7 +116,7 @@ class Recorder(Unfailing):
         subject = self._subjects.get(name)
         if subject is None:
             subject = self._subjects[name] = subject_members(*name)
-        return Serving(beginning, head=self._head(), subject=subject, output=self._output).keep
+        return RecordedServing(beginning, head=self._head(), subject=subject, output=self._output).keep
 
     def reject(self, rejection: TokenRejection) -> None:
         """Write the line of a rejected token."""
@@ -150,7 +150,7 @@ class Recorder(Unfailing):
     def _start(self) -> LineFile:
         self._forks = _forks
         self._servings = itertools.count(1)
-        self._kept: deque[str | Serving] = deque()
+        self._kept: deque[str | RecordedServing] = deque()
         self._writing = threading.Lock()
         self._written = 0.0
         self._soon: asyncio.AbstractEventLoop | None = None
@@ -161,7 +161,7 @@ class Recorder(Unfailing):
         path = self._given / f"{re.sub(r'[^A-Za-z0-9._-]', '-', instance)}.jsonl" if self._is_folder else self._given
         return LineFile(path, **self._sizes)
 
-    def _queue(self, serving: Serving) -> None:
+    def _queue(self, serving: RecordedServing) -> None:
         serving.is_queued = True
         self._kept.append(serving)
         if serving.is_direct:

@@ -26,7 +26,7 @@ from roundtrip.trace.writing.writer import (
 )
 from roundtrip.tracing import Beginning, Closed, Raised, Returned, Wrote
 
-__all__ = ["Serving", "ServingOutput"]
+__all__ = ["RecordedServing", "ServingOutput"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -38,12 +38,12 @@ class ServingOutput(NamedTuple):
     """Destination of the servings of a recorder."""
 
     redaction: Redaction
-    queue: Callable[[Serving], None]
-    """Has `Serving.write` called soon."""
+    queue: Callable[[RecordedServing], None]
+    """Has `RecordedServing.write` called soon."""
     system: System
 
 
-class Serving:
+class RecordedServing:
     """Watch of one serving. It keeps facts until the response has been sent, and then writes their lines.
 
     A value that may change until then is read at once: as text if it is revealed, otherwise as bytes for its digest.
