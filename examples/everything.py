@@ -20,7 +20,9 @@ import uvicorn
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import UserMessage
 from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
     Completion,
     CompletionArgument,
     CompletionContext,
@@ -549,6 +551,61 @@ async def unsubscribe(ctx: ServerRequestContext[Any], params: UnsubscribeRequest
 async def set_level(ctx: ServerRequestContext[Any], params: SetLevelRequestParams) -> EmptyResult:
     """Accept a log level; this server sends messages at `info` only."""
     return EmptyResult()
+
+
+# Tasks: calls that outlive their request, for clients that declare the extension.
+
+
+@server.tool()
+async def greet(name: str) -> str:
+    """Greet somebody, at once and never as a task."""
+    return f"Hello, {name}!"
+
+
+@server.tool(task=True)
+async def slow_compute(seconds: float = 1, label: str = "") -> str:
+    """Compute for some seconds."""
+    await anyio.sleep(seconds)
+    return f"Computed {label} in {seconds:g} s."
+
+
+@server.tool(task="required")
+async def failing_job() -> str:
+    """Fail as a tool does: the task completes, with an error result."""
+    await anyio.sleep(0.5)
+    raise ToolError("This job intentionally fails.")
+
+
+@server.tool(task=True)
+async def protocol_error_job() -> str:
+    """Fail as a protocol does: the task fails."""
+    raise MCPError(code=INTERNAL_ERROR, message="This job intentionally breaks off.")
+
+
+class Deletion(BaseModel):
+    """A form with one checkbox."""
+
+    confirm: bool
+
+
+@server.tool(task=True)
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Ask inside the task."""
+    sure = await ctx.ask("confirm", f"Delete {filename}?", Deletion)
+    return f"Deleted {filename}." if sure.confirm else f"Kept {filename}."
+
+
+@server.tool(task=True)
+async def multi_input(ctx: Context) -> str:
+    """Ask two questions at once inside the task; their answers may come apart."""
+    answers = await ctx.ask_all({"first": Elicit("Your name?", Name), "second": Elicit("Another name?", Name)})
+    return " and ".join(answer.name for answer in answers.values())
+
+
+@server.tool(task="required")
+async def test_tool_with_task(user_name: Annotated[Name, Resolve(user_name)]) -> str:
+    """Ask before the task exists, and go on as a task."""
+    return f"Hello, {user_name.name}, from a task."
 
 
 class Events(EventStore):

@@ -14,6 +14,7 @@
     │   ├── KeyUsedTwice          two questions or steps of one body share a name
     │   ├── QuestionsUnkeyed      two unnamed questions are pending at once
     │   ├── AskedTooLate          an asyncio task asks after its leg has ended
+    │   ├── NeedsTask             a wait that only a task can have, in another call
     │   ├── AskNotAwaited         a question was created and never awaited
     │   ├── UsedUnawaited         a question was used as if it were its answer
     │   ├── OutcomeUsedAsValue    an outcome was used as if it were its value
@@ -72,6 +73,7 @@ __all__ = [
     "InvalidSignature",
     "KeyUsedTwice",
     "LedgerUnavailable",
+    "NeedsTask",
     "NotSendable",
     "OutcomeUnknown",
     "QuestionDeclined",
@@ -259,6 +261,16 @@ class AskedTooLate(BodyMistake):
             "tool that times out leaves its thread"
         )
         self.key = key
+
+
+class NeedsTask(BodyMistake):
+    """A wait that only a task can have, in a call that is not one."""
+
+    def __init__(self, caller: str) -> None:
+        super().__init__(
+            f"{caller} waits without holding anything, which only a task can do, and this call is not a task; declare "
+            'the tool with task="required", or let its client declare the extension io.modelcontextprotocol/tasks'
+        )
 
 
 class AskNotAwaited(BodyMistake):

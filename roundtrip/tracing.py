@@ -19,6 +19,7 @@ __all__ = [
     "DeclinedFact",
     "Era",
     "FlushedTracer",
+    "HandedFact",
     "LinkedWatch",
     "Raised",
     "Returned",
@@ -29,7 +30,7 @@ __all__ = [
     "Wrote",
 ]
 
-Era = Literal["retry", "live", "direct"]
+Era = Literal["retry", "live", "direct", "task"]
 
 
 class ServedFunction(NamedTuple):
@@ -95,6 +96,10 @@ class Raised(NamedTuple):
     """An error ended the leg."""
 
     error: BaseException
+
+
+class HandedFact(NamedTuple):
+    """The call goes on as a task, and the request ends before the body."""
 
 
 class DeclinedFact(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic.json_schema import GenerateJsonSchema
 
 from roundtrip.machine.journal_bytes import FORMAT
-from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, MachineTable, State
+from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, TASK_MACHINE, MachineTable, State
 from roundtrip.trace.drawings.machine import mermaid
 from roundtrip.trace.writing.lines import LINE
 from specs.modules import architecture_page
@@ -44,6 +44,17 @@ its epoch, and the ledger rejects one that is not the entry's: a holder that was
 its successor."""
 
 
+_TASK_TEXT: Final = """\
+A task is a call that is stored. `ledger/tasks.py` looks events up in the table for every store: a store compares and
+sets, and decides nothing.
+
+A store runs no timer. `wake`, `lapse`, `lose` and `expire` are applied when a task is read whose time has come. `lose`
+takes the place of `lapse` while a body runs that must not begin twice.
+
+Each claim has a new *epoch*. Each write of a worker names its epoch, and is rejected if it is not the task's: a worker
+that was paused past its lease, or whose task was cancelled, stops there."""
+
+
 def render() -> dict[str, str]:
     """Every generated file's name and content."""
     return {
@@ -60,6 +71,7 @@ def _machine_json() -> str:
     machines: dict[str, Any] = {
         "call": {**_machine(CALL_MACHINE), "crosses_the_wire": [State.AWAITING_INPUT], "journal_format": FORMAT},
         "ledger_entry": _machine(ENTRY_MACHINE),
+        "task": _machine(TASK_MACHINE),
     }
     return json.dumps(machines, indent=2) + "\n"
 
@@ -95,6 +107,12 @@ def _machine_page() -> str:
             _ENTRY_TEXT,
             "",
             *_machine_tables(ENTRY_MACHINE),
+            "",
+            "## A task",
+            "",
+            _TASK_TEXT,
+            "",
+            *_machine_tables(TASK_MACHINE),
             "",
         ]
     )

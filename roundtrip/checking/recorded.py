@@ -209,7 +209,8 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         method=began.method,
         name=began.tool,
         version=began.version,
-        era=began.era,
+        # A task's legs are rehearsed as those of a call that its client sends again.
+        era="live" if began.era == "live" else "retry",
         build=began.build,
         arguments=_revealed_as(dict[str, Any], began.arguments) or {},
         rounds=tuple(rounds),

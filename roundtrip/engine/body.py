@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
@@ -19,13 +19,14 @@ from roundtrip.engine.answers import Answers
 from roundtrip.engine.claim import Claim
 from roundtrip.engine.computed import NotedValue, storable
 from roundtrip.engine.interruptions import Revision, Suspension
-from roundtrip.engine.leg import Leg
+from roundtrip.engine.leg import Leg, Wait
 from roundtrip.engine.rounds import Rounds
 from roundtrip.errors import (
     AskedTooLate,
     AskNotAwaited,
     BodyMistake,
     KeyUsedTwice,
+    NeedsTask,
     QuestionsUnkeyed,
     RoundtripError,
     SuspensionSwallowed,
@@ -41,6 +42,10 @@ from roundtrip.questions.wire import question_of
 from roundtrip.resolvers.signatures import hints_of, is_async
 
 __all__ = ["BegunStep", "Body"]
+
+# Names of computed values, which no question or step can have.
+_UNTIL: Final = "~~until-"
+_RECEIVED: Final = "~~received-"
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -63,6 +68,7 @@ class Body:
     _begun: dict[str, "BegunStep"] = field(default_factory=dict[str, "BegunStep"], init=False)
     """The steps whose functions run."""
     _unkeyed: bool = field(default=False, init=False)
+    _sleeps: int = field(default=0, init=False)
     _ended_by: tuple[str, ...] = field(default=(), init=False)
     _lock: anyio.Lock | None = field(default=None, init=False)
 
@@ -196,6 +202,72 @@ class Body:
                 raise Revision
         values = {name: form.parse(self._answers.entries[name].data) for name, (form, _) in parts.items()}
         return Outcome(values, outcome.action) if outcome.action is Action.ACCEPT else outcome
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for some time, in a task that no worker holds meanwhile.
+
+        Raises:
+            Suspension: The time is not over.
+            NeedsTask: The call is not a task.
+        """
+        self._sleeps += 1
+        name = f"sleep-{self._sleeps}"
+        self._require_task("ctx.sleep")
+        until = self._until(name, seconds)
+        if until is not None and self._leg.clock() < until:
+            self._wait(Wait(until))
+
+    async def wait_for(self, name: str, seconds: float | None) -> Any:
+        """Return the payload of a signal.
+
+        Raises:
+            Suspension: The signal is not there.
+            TimeoutError: It did not come in time.
+            NeedsTask: The call is not a task.
+        """
+        signals = self._require_task("ctx.wait_for")
+        self._enter(name)
+        until = self._until(name, seconds)
+        computed, key = self._answers.computed, f"{_RECEIVED}{name}"
+        received = computed.values.get(key)
+        if received is None:
+            if name in signals:
+                computed.fix(key, [signals[name]])
+            elif until is not None and self._leg.clock() >= until:
+                # A signal that comes later changes nothing.
+                computed.fix(key, [])
+            else:
+                self._wait(Wait(until, name))
+            received = computed.values[key]
+        if not received.value:
+            raise TimeoutError(f"no signal {name!r} came in time")
+        return received.value[0]
+
+    def _require_task(self, caller: str) -> Mapping[str, Any]:
+        if not self.is_running:
+            raise AskedTooLate(caller)
+        if self._leg.signals is None:
+            raise NeedsTask(caller)
+        return self._leg.signals
+
+    def _until(self, name: str, seconds: float | None) -> float | None:
+        """Return the time at which a wait ends, as it was when the wait began."""
+        if seconds is None:
+            return None
+        computed, key = self._answers.computed, f"{_UNTIL}{name}"
+        if key not in computed.values:
+            computed.fix(key, self._leg.clock() + seconds)
+        return computed.values[key].value
+
+    def _wait(self, wait: Wait) -> None:
+        """End the leg until the time or the signal is there.
+
+        Raises:
+            Suspension: Always.
+        """
+        self.rounds.waits.append(wait)
+        self._ended_by = (wait.signal or "ctx.sleep",)
+        raise Suspension
 
     def _after(self, name: str, *, but: tuple[str, ...]) -> list[str]:
         """Return the names that may depend on an answer: nodes downstream of it, and later names in the body."""

@@ -27,7 +27,19 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.plan import Plan
     from roundtrip.resolvers.threads import Threads
 
-__all__ = ["DONE", "Authored", "Client", "Declined", "Finished", "Leg", "LegEnd", "Limits", "Suspended"]
+__all__ = [
+    "DONE",
+    "Authored",
+    "Client",
+    "Declined",
+    "Finished",
+    "HandedOver",
+    "Leg",
+    "LegEnd",
+    "Limits",
+    "Suspended",
+    "Wait",
+]
 
 DONE: Final = "done"
 """The parameter that the plan of a page's `done` function fills."""
@@ -103,11 +115,20 @@ class Finished(NamedTuple):
     value: Any
 
 
+class Wait(NamedTuple):
+    """Time or signal for which the body of a task waits."""
+
+    until: float | None
+    signal: str | None = None
+
+
 class Suspended(NamedTuple):
     """End of a leg with questions. The next leg brings `state` back, as its `request_state`."""
 
     questions: dict[str, PendingQuestion]
     state: str
+    waits: tuple[Wait, ...] = ()
+    """What a task waits for, besides answers."""
 
     def result(self) -> InputRequiredResult:
         """Return the result with which the SDK's handlers ask them."""
@@ -128,7 +149,11 @@ class Declined(NamedTuple):
     reason: str
 
 
-LegEnd = Finished | Suspended | Authored | Declined
+class HandedOver(NamedTuple):
+    """End of a leg whose parameters have their values, and whose body will run in a task; the journal is written."""
+
+
+LegEnd = Finished | Suspended | Authored | Declined | HandedOver
 
 CountGuess = Callable[[str, Any, int], Awaitable[bool]]
 """Counts an answer to a question; False if the call has had too many different ones."""
@@ -172,7 +197,8 @@ class Leg:
     version: str | None = None
     """The version of the tool, which the call stays on."""
     journal: Journal | None = None
-    responses: Mapping[str, InputResponse] | None = None
+    responses: Mapping[str, InputResponse | None] | None = None
+    """The answers that came with it; None for a malformed one."""
     seeds: Mapping[str, Entry] | None = None
     """The answers of an expired call that this new one replaces."""
     origin: str | None = None
@@ -191,6 +217,10 @@ class Leg:
     """Keeps its dependencies for threads that go on after a timeout."""
     page_wait: float = math.inf
     """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
+    hands_over: bool = False
+    """True to end before the body, which will run in a task."""
+    signals: Mapping[str, Any] | None = None
+    """The signals that a task has received, by their names; None outside of a task."""
     threads: Threads = field(default_factory=AnyThreads)
     """Run plain resolvers and steps."""
     plain_body: PlainBody | None = None

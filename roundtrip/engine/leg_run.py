@@ -26,7 +26,7 @@ from roundtrip.engine.interruptions import (
     verdict_on,
     with_timeout,
 )
-from roundtrip.engine.leg import DONE, Authored, Declined, Finished, Leg, LegEnd, PlainBody, Suspended
+from roundtrip.engine.leg import DONE, Authored, Declined, Finished, HandedOver, Leg, LegEnd, PlainBody, Suspended
 from roundtrip.engine.rounds import Rounds
 from roundtrip.engine.silent_body import Execute, described, fail
 from roundtrip.engine.teardown import TeardownStack
@@ -105,6 +105,7 @@ class LegRun:
     _context: Any = field(default=None, init=False)
     _body_value: tuple[Any] | None = field(default=None, init=False)
     """The value of a body that has run in one go with the resolvers."""
+    _is_handed_over: bool = field(default=False, init=False)
     _cancelled: int = field(default_factory=cancel_requests, init=False)
     _done_plans: dict[int, Plan] = field(default_factory=dict[int, Plan], init=False)
 
@@ -131,7 +132,9 @@ class LegRun:
         """Serve the leg: see `serve` of this module."""
         leg, call, rounds = self.leg, self.leg.call, self.rounds
         try:
-            call.begin_leg()
+            # A task goes on where the leg of its client has ended.
+            if call.state is not State.RESOLVING:
+                call.begin_leg()
             if leg.claim is not None and leg.journal is not None:
                 recalled = await self._begin_claim(leg.claim, leg.journal)
                 if recalled is not None:
@@ -225,6 +228,9 @@ class LegRun:
                 return declined
             if self._body_value is not None and leg.plain_body is not None:
                 return Finished(await leg.plain_body.finish(self._body_value[0]))
+        if leg.hands_over:
+            self._is_handed_over = True
+            raise Suspension
         is_unclaimed = leg.claim is not None and leg.journal is None
         if is_unclaimed:
             if leg.begin_unclaimed is None:
@@ -330,9 +336,12 @@ class LegRun:
             state = ""
         return Authored(result, self.rounds.remember(authored=state) if state is not None else None)
 
-    def _suspend(self) -> Suspended:
-        """End the leg with the open questions."""
+    def _suspend(self) -> Suspended | HandedOver:
+        """End the leg with the open questions, or before the body."""
         try:
+            if self._is_handed_over and not self.rounds.batch:
+                self.rounds.remember()
+                return HandedOver()
             return self.rounds.suspend()
         except RoundtripError as error:
             error.words = self.answers.words

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from roundtrip.engine.answers import Answers
 from roundtrip.engine.interruptions import Suspension, cancel_after, clock_paused
-from roundtrip.engine.leg import Client, Leg, Suspended
+from roundtrip.engine.leg import Client, Leg, Suspended, Wait
 from roundtrip.errors import (
     BodyMistake,
     CallOutlived,
@@ -47,6 +47,8 @@ class Rounds:
     is_retry: bool
     batch: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
     """The questions with which the leg will end."""
+    waits: list[Wait] = field(default_factory=list[Wait])
+    """What a task will wait for when the leg ends."""
 
     async def ask(self, batch: Sequence[PendingQuestion]) -> None:
         """Ask questions and deliver the answers, or use `otherwise=` for questions that the client cannot be asked.
@@ -184,7 +186,7 @@ class Rounds:
         """
         self.answers.check_volatile()
         self._note_ask()
-        return Suspended(self.batch, self.remember())
+        return Suspended(self.batch, self.remember(), tuple(self.waits))
 
     def _note_ask(self) -> None:
         """Move the call to the state in which it waits for the batch."""

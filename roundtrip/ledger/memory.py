@@ -1,16 +1,21 @@
 """Provide `MemoryLedger`, for a server that is one process."""
 
+from __future__ import annotations
+
 import heapq
 import itertools
 import threading
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import EntryState
 from roundtrip.system import SYSTEM, System
+
+if TYPE_CHECKING:
+    from roundtrip.ledger.memory_tasks import MemoryTasks
 
 __all__ = ["MemoryLedger"]
 
@@ -41,6 +46,17 @@ class MemoryLedger(EntryLedger):
         self._epochs = itertools.count(1)
         self._waiting = Waiting()
         self._expiries: list[tuple[float, str]] = []
+        self._system = system
+        self._tasks: MemoryTasks | None = None
+
+    @property
+    def tasks(self) -> MemoryTasks:
+        """Return the store of tasks, which is in memory, too."""
+        if self._tasks is None:
+            from roundtrip.ledger.memory_tasks import MemoryTasks  # few servers have tasks
+
+            self._tasks = MemoryTasks(self._system.time)
+        return self._tasks
 
     @property
     def reach(self) -> Reach:

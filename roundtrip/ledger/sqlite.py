@@ -25,6 +25,8 @@ from roundtrip.system import SYSTEM, System
 if TYPE_CHECKING:
     import sqlite3
 
+    from roundtrip.ledger.sqlite_tasks import SqliteTasks
+
 __all__ = ["SqliteLedger"]
 
 T = TypeVar("T")
@@ -105,6 +107,17 @@ class SqliteLedger(EntryLedger):
         # The ledger has its own threads. Bodies may occupy all shared threads, and their leases must still be renewed.
         # Threads that wait for the file must not block bodies.
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"roundtrip_sqlite_{id(self)}")
+        self._tasks: SqliteTasks | None = None
+        self._has_task_tables = False
+
+    @property
+    def tasks(self) -> SqliteTasks:
+        """Return the store of tasks, which is in the same file."""
+        if self._tasks is None:
+            from roundtrip.ledger.sqlite_tasks import SqliteTasks  # few servers have tasks
+
+            self._tasks = SqliteTasks(self._run_tasks, self._system)
+        return self._tasks
 
     @property
     def reach(self) -> Reach:
@@ -197,17 +210,32 @@ class SqliteLedger(EntryLedger):
         except TimeoutError as error:
             raise LedgerDown(f"the ledger {self._path} cannot be used: too many wait for it") from error
 
+    async def _run_tasks(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a function with the tables of tasks, which few files have."""
+
+        def with_tables(db: sqlite3.Connection) -> T:
+            if not self._has_task_tables:
+                from roundtrip.ledger.sqlite_tasks import TASKS_SCHEMA
+
+                db.executescript(TASKS_SCHEMA)
+                self._has_task_tables = True
+            return work(db)
+
+        return await self._run(with_tables)
+
     def _own_lock(self) -> threading.Lock:
         if self._pid != os.getpid():
             # Neither a connection nor a lock survives a fork. The parent's connection must not be closed here.
             self._inherited.append(self._connection)
             self._connection, self._lock, self._pid = None, threading.Lock(), os.getpid()
+            self._has_task_tables = False
         return self._lock
 
     def _close(self) -> None:
         import sqlite3
 
         connection, self._connection = self._connection, None
+        self._has_task_tables = False
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()

@@ -1,4 +1,4 @@
-"""Provide the state machines of roundtrip as tables: that of a call, and that of a ledger's entry.
+"""Provide the state machines of roundtrip as tables: those of a call, of a ledger's entry, and of a task.
 
 A table is the only source of its machine. The lookup of the hot path, the `transitions` machine, the diagrams,
 `specs/machine.md` and the tests are derived from it. Importing this module does not import `transitions`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from roundtrip.errors import IllegalTransition
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CALL_MACHINE",
     "ENTRY_MACHINE",
+    "TASK_MACHINE",
     "Arrow",
     "CallArrow",
     "EntryEvent",
@@ -25,6 +27,8 @@ __all__ = [
     "Event",
     "MachineTable",
     "State",
+    "TaskEvent",
+    "TaskState",
 ]
 
 
@@ -220,9 +224,12 @@ class EntryEvent(TableName):
     FORGET = _named("forget", "The time to keep the entry ends, and its notes go with it.")
 
 
-def _entry_arrows(sources: str, event: EntryEvent, targets: str) -> list[Arrow[EntryState, EntryEvent]]:
+def _arrows(states: type[S], sources: str, event: E, targets: str) -> list[Arrow[S, E]]:
     pairs = zip(sources.split(), targets.split(), strict=True)
-    return [Arrow(EntryState(source), event, EntryState(target)) for source, target in pairs]
+    return [Arrow(states(source), event, states(target)) for source, target in pairs]
+
+
+_entry_arrows: Final = partial(_arrows, EntryState)
 
 
 ENTRY_MACHINE: Final = MachineTable(
@@ -243,3 +250,62 @@ ENTRY_MACHINE: Final = MachineTable(
     ),
 )
 """The machine of a ledger's entry. Every claim of a free entry has a new epoch; writes of older epochs are rejected."""
+
+
+class TaskState(TableName):
+    """States of a task: a call that is stored, and that a worker continues."""
+
+    DUE = _named("due", "A worker should run it. The client sees `working`.")
+    RUNNING = _named("running", "A worker has a lease on it, and runs its body. The client sees `working`.")
+    ASKING = _named("asking", "Questions are pending, and no worker has it. The client sees `input_required`.")
+    WAITING = _named(
+        "waiting", "It waits for a time, a signal or a page, and no worker has it. The client sees `working`."
+    )
+    COMPLETED = _named("completed", "It has a result, which may be an error of the tool.")
+    FAILED = _named("failed", "It ended with a protocol error, its time is over, or its outcome is unknown.")
+    CANCELLED = _named("cancelled", "The client cancelled it.")
+
+
+class TaskEvent(TableName):
+    """Events of a task."""
+
+    CLAIM = _named("claim", "A worker takes the lease, with a new epoch.")
+    RENEW = _named("renew", "The worker extends its lease.")
+    NOTE = _named("note", "The worker stores the result of a step, or a status message.")
+    ASK = _named("ask", "The body needs answers. The worker stores the journal, and gives the task up.")
+    WAIT = _named("wait", "The body needs time, a signal or a page. The worker stores the journal, and gives it up.")
+    YIELD = _named("yield", "The worker gives the task up without an end, because it shuts down or the leg is retried.")
+    ANSWER = _named("answer", "Some answers arrive, and questions are left.")
+    WAKE = _named("wake", "All answers, a signal, or the time for which it waits are there.")
+    LAPSE = _named("lapse", "The lease ends, and another worker may continue behind the stored steps.")
+    FINISH = _named("finish", "The worker stores the result.")
+    FAIL = _named("fail", "The worker stores a protocol error.")
+    LOSE = _named("lose", "The worker died inside a body that must not run twice: the outcome is unknown.")
+    CANCEL = _named("cancel", "The client cancels it. A worker that runs it is stopped at its next write.")
+    EXPIRE = _named("expire", "Its time to live is over.")
+
+
+_task_arrows: Final = partial(_arrows, TaskState)
+
+TASK_MACHINE: Final = MachineTable(
+    "a task",
+    tuple(TaskState),
+    tuple(TaskEvent),
+    (
+        *_task_arrows("due", TaskEvent.CLAIM, "running"),
+        *_task_arrows("running", TaskEvent.RENEW, "running"),
+        *_task_arrows("running", TaskEvent.NOTE, "running"),
+        *_task_arrows("running", TaskEvent.ASK, "asking"),
+        *_task_arrows("running", TaskEvent.WAIT, "waiting"),
+        *_task_arrows("running", TaskEvent.YIELD, "due"),
+        *_task_arrows("asking", TaskEvent.ANSWER, "asking"),
+        *_task_arrows("asking waiting", TaskEvent.WAKE, "due due"),
+        *_task_arrows("running", TaskEvent.LAPSE, "due"),
+        *_task_arrows("running", TaskEvent.FINISH, "completed"),
+        *_task_arrows("running", TaskEvent.FAIL, "failed"),
+        *_task_arrows("running", TaskEvent.LOSE, "failed"),
+        *_task_arrows("due running asking waiting", TaskEvent.CANCEL, "cancelled cancelled cancelled cancelled"),
+        *_task_arrows("due running asking waiting", TaskEvent.EXPIRE, "failed failed failed failed"),
+    ),
+)
+"""The machine of every task, in every store. Writes of a worker whose epoch is not the task's are rejected."""

@@ -1,6 +1,8 @@
 """Provide the questions and steps of a running body as methods of its context."""
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, ParamSpec, TypeVar, cast, overload
 
@@ -49,6 +51,18 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 _NO_SCHEMA: Final = object()
+
+
+def _seconds_of(given: float | timedelta, what: str) -> float:
+    """Return a duration in seconds.
+
+    Raises:
+        BodyMistake: It is not a duration.
+    """
+    seconds: Any = given.total_seconds() if isinstance(given, timedelta) else given
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise BodyMistake(f"{what} must be seconds or a timedelta, and at least 0, got {given!r}")
+    return float(seconds)
 
 
 class AskOptions(FormOptions, total=False):
@@ -314,6 +328,33 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         """
         body = self._running_body(key)
         return Asking(body, key, partial(body.step, key, fn, args, kwargs), lambda result: result)
+
+    async def sleep(self, duration: float | timedelta) -> None:
+        """Wait for some time, in a task, which no worker, thread or connection holds meanwhile.
+
+        Args:
+            duration: Seconds, or a `timedelta`.
+
+        Raises:
+            NeedsTask: The call is not a task.
+        """
+        await self._running_body("ctx.sleep").sleep(_seconds_of(duration, "ctx.sleep(...)"))
+
+    async def wait_for(self, name: str, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109 - nothing is cancelled
+        """Wait, in a task, for a signal from `server.signal`, and return its payload.
+
+        A signal that comes before the wait is kept. The first one of a name counts.
+
+        Args:
+            name: The signal's name. A body can wait for it once.
+            timeout: Seconds, or a `timedelta`; None for the life of the task.
+
+        Raises:
+            TimeoutError: It did not come in time.
+            NeedsTask: The call is not a task.
+        """
+        seconds = None if timeout is None else _seconds_of(timeout, "timeout=")
+        return await self._running_body(name).wait_for(name, seconds)
 
     async def _begin_step(self, key: str, fn: Callable[..., Any]) -> Any:
         """Return the kept result of a step, or the step; see `Body.begin_step`."""

@@ -1,9 +1,13 @@
 """Provide `ctx.call`: the id and the progress of a call, and tickets for its pages."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from roundtrip.errors import BodyMistake
 from roundtrip.machine.call import Call
+
+if TYPE_CHECKING:
+    from roundtrip.server.tasks.legs import TaskLeg
 
 __all__ = ["CallInfo"]
 
@@ -11,11 +15,13 @@ __all__ = ["CallInfo"]
 class CallInfo:
     """Id and progress of a call."""
 
-    __slots__ = ("_call", "_issue")
+    __slots__ = ("_call", "_issue", "task")
 
-    def __init__(self, call: Call, issue: Callable[[str, bool], str | None]) -> None:
+    def __init__(self, call: Call, issue: Callable[[str, bool], str | None], *, task: "TaskLeg | None" = None) -> None:
         self._call = call
         self._issue = issue
+        self.task = task
+        """The leg of a task that the call is served in."""
 
     @property
     def id(self) -> str:

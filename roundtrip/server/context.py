@@ -18,11 +18,14 @@ from mcp_types import (
 from pydantic import AnyUrl
 
 from roundtrip.engine.body import BegunStep
-from roundtrip.errors import AskedTooLate, BodyMistake
+from roundtrip.errors import AskedTooLate, BodyMistake, NeedsTask
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.server.asking import AskingContext
 from roundtrip.server.notifications import announced_by_author
 from roundtrip.server.sdk_private import session_id_of
+
+if TYPE_CHECKING:
+    from roundtrip.server.tasks.legs import TaskInfo
 
 __all__ = ["BlockingContext", "Context"]
 
@@ -147,6 +150,18 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         return session_id_of(self.request_context.session)
 
     @property
+    def task(self) -> "TaskInfo":
+        """Return the task that runs this body.
+
+        Raises:
+            NeedsTask: The call is not a task.
+        """
+        leg = self._call.task if self._call is not None else None
+        if leg is None:
+            raise NeedsTask("ctx.task")
+        return leg.info
+
+    @property
     def blocking(self) -> "BlockingContext":
         """Return the same methods for a plain `def` tool, which waits in its worker thread."""
         return BlockingContext(self)
@@ -185,6 +200,8 @@ class BlockingContext:
     sample = _waiting(Context.sample)
     list_roots = _waiting(Context.list_roots)
     report_progress = _waiting(Context.report_progress)
+    sleep = _waiting(Context.sleep)
+    wait_for = _waiting(Context.wait_for)
 
     read_resource = _waiting(Context.read_resource)
     log = _waiting(Context.log)

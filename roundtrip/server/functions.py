@@ -32,7 +32,7 @@ from roundtrip.server.threads import LegThreads, Pace
 if TYPE_CHECKING:
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
-    from roundtrip.server.tools.options import OncePolicy
+    from roundtrip.server.tools.options import OncePolicy, TaskMode
     from roundtrip.tracing import ServedFunction
 
 __all__ = ["AskingFunction", "FunctionSignature", "Kind", "Planned", "check_timeout", "read_signature"]
@@ -153,6 +153,7 @@ class AskingFunction:
         confirmation: The question that must be accepted before anything runs.
         once: The author's policy, if its body must run once.
         inline: True to run a plain function on the event loop.
+        task: The way in which it runs as a task; None if it never does.
 
     Raises:
         InvalidSignature: A graph of resolvers cannot work, or an `async def` is inline.
@@ -172,6 +173,7 @@ class AskingFunction:
         confirmation: ToolConfirmation | None = None,
         once: OncePolicy | None = None,
         inline: bool = False,
+        task: TaskMode | None = None,
     ) -> None:
         check_timeout(timeout, owner=signature.owner)
         if inline:
@@ -186,6 +188,7 @@ class AskingFunction:
         self.version = version
         self.confirmation = confirmation
         self.once = once
+        self.task: TaskMode | None = task
         self.planned = Planned(
             lambda replacements: _plan(
                 fn,

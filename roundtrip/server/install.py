@@ -66,7 +66,7 @@ def install(
         subject_of=subject_of,
     )
     install_lazy_spans(server.middleware)
-    server.lifespan = _recorded(server.lifespan, parts)
+    server.lifespan = _recorded(server.lifespan, legs)
     return legs
 
 
@@ -132,16 +132,17 @@ def install_lazy_spans(middleware: list[ServerMiddleware[Any]]) -> None:
     middleware[:] = [LazySpans() if type(entry) is SdkSpans else entry for entry in middleware]
 
 
-def _recorded(lifespan: Lifespan, parts: Parts) -> Lifespan:
-    """Return a lifespan at whose end all lines of recorders are written, as the event loop may end with it."""
+def _recorded(lifespan: Lifespan, legs: LegRunner) -> Lifespan:
+    """Return a lifespan in which tasks run, and at whose end all lines of recorders are written."""
 
     @asynccontextmanager
     async def lifespan_recorded(server: LowLevelServer[Any]) -> AsyncGenerator[Any]:
         try:
-            async with lifespan(server) as state:
+            async with lifespan(server) as state, legs.alive(state):
                 yield state
         finally:
-            if parts.effects.tracers:
+            # The event loop may end with it.
+            if legs.parts.effects.tracers:
                 from roundtrip.trace.writing.unwritten import flush_all  # most servers record nothing
 
                 flush_all()

@@ -6,14 +6,24 @@ from typing import Any, cast
 
 from mcp.server.context import ServerRequestContext
 
-from roundtrip.engine.leg import Declined, Finished, LegEnd
+from roundtrip.engine.leg import Declined, Finished, HandedOver, LegEnd
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.requests import RequestRecord
 from roundtrip.trace.writing.tracers import Tracers
-from roundtrip.tracing import Beginning, Closed, DeclinedFact, LinkedWatch, Raised, Returned, ServedFunction, Wrote
+from roundtrip.tracing import (
+    Beginning,
+    Closed,
+    DeclinedFact,
+    HandedFact,
+    LinkedWatch,
+    Raised,
+    Returned,
+    ServedFunction,
+    Wrote,
+)
 
 __all__ = ["LegFacts"]
 
@@ -63,6 +73,8 @@ class LegFacts:
                 arguments = cast("Mapping[str, Any]", sent)
         elif within is not None:
             outer = within.call_id
+        if record is not None and record.task is not None:
+            era = "task"
         watch = call.watch = tracers.begin(
             Beginning(
                 call.id,
@@ -96,6 +108,8 @@ class LegFacts:
             self.watch(Returned(end.value))
         elif isinstance(end, Declined):
             self.watch(DeclinedFact(end.reason))
+        elif isinstance(end, HandedOver):
+            self.watch(HandedFact())
 
     def raised(self, error: BaseException) -> None:
         """Report the error that ended the leg."""

@@ -3,13 +3,14 @@
 # Without it, the functions that `run` makes would evaluate their annotations on each leg.
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
 import logging
 import math
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
@@ -18,7 +19,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, PlainBody, Suspended
+from roundtrip.engine.leg import Authored, Declined, Finished, HandedOver, Leg, LegEnd, PlainBody, Suspended
 from roundtrip.engine.silent_body import serve_silent_body
 from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from roundtrip.server.context import Context
     from roundtrip.server.exactly_once import LedgerClaim
     from roundtrip.server.leg_facts import LegFacts
+    from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tools.options import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
     from roundtrip.trace.writing.tracers import Tracers
@@ -67,10 +69,12 @@ _MANY_ROUNDS: Final = (
 _DIGEST_BYTES: Final = 9
 
 
-def result_of(end: Finished | Suspended | Authored) -> Any:
+def result_of(end: Finished | Suspended | Authored | HandedOver) -> Any:
     """Return the result of an SDK handler for a leg: the function's result, or the questions in its place."""
     if isinstance(end, Finished):
         return end.value
+    if isinstance(end, HandedOver):
+        raise RuntimeError("only roundtrip's own handler can answer with the handle of a task")
     return end.result() if isinstance(end, Suspended) else end.result
 
 
@@ -88,6 +92,10 @@ class LegRunner:
         """Names of clients that never receive a round without questions."""
         self.warns_of_guesses = False
         """True if the log must still warn that each process counts guesses separately."""
+        self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
+        """The states of the server's lifespans that are active, by their event loops."""
+        self.tasks: TaskService | None = None
+        """The tasks of the server, once it has a tool that runs as a task."""
         self._page_waits: list[float] = []
         self.facts_of: Callable[..., LegFacts] | None = None
         self.page_wait = math.inf
@@ -98,6 +106,27 @@ class LegRunner:
         from roundtrip.server.context import Context
 
         return Context(request_context=request, mcp_server=self.server, subscriptions=self.parts.effects.bus)
+
+    @asynccontextmanager
+    async def alive(self, state: Any) -> AsyncGenerator[None]:
+        """Surround a lifespan of the server, during which it runs tasks.
+
+        Args:
+            state: The state that the lifespan has yielded.
+        """
+        loop = asyncio.get_running_loop()
+        states = self.lifespans.setdefault(loop, [])
+        states.append(state)
+        if self.tasks is not None:
+            self.tasks.start()
+        try:
+            yield
+        finally:
+            states.remove(state)
+            if not states:
+                del self.lifespans[loop]
+                if self.tasks is not None:
+                    await self.tasks.stop()
 
     @contextmanager
     def hurried(self, page_wait: float) -> Generator[None]:
@@ -119,7 +148,7 @@ class LegRunner:
         opened: OpenGates | None = None,
         *,
         is_traced: bool = True,
-    ) -> Finished | Suspended | Authored:
+    ) -> Finished | Suspended | Authored | HandedOver:
         """Serve one leg, and return the function's converted result or the questions.
 
         Args:
@@ -140,6 +169,10 @@ class LegRunner:
             await anyio.to_thread.run_sync(function.source.read)
         confirm = function.confirmation
         confirmation = (confirm.key, confirm.question(arguments)) if confirm is not None else None
+        if function.task is not None and incoming.record is not None:
+            from roundtrip.server.tasks.extension import require_task  # few tools are tasks
+
+            require_task(function, incoming)
         served = _ServedLeg(self, function, arguments, incoming, opened)
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
@@ -214,15 +247,20 @@ class _ServedLeg:
         """The record of the request, if the client asked for this leg."""
         self.wire = request.context if request is not None else incoming.request
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
-        # Older revisions have no tokens, so a leg cannot claim its call.
+        self.task = self.record.task if self.record is not None else None
+        self.hands_over = function.task is not None and self.record is not None and self.record.may_become_task
+        # Older revisions have no tokens, so a leg cannot claim its call. For a task, its store knows if its body began.
         self.claims = function.once is not None and self.record is not None and self.is_retry
+        self.claims = self.claims and self.task is None and not self.hands_over
         self.journal = self.record.journal if self.record is not None and self.is_retry else None
         self.seeds: Mapping[str, Entry] | None = None
         self.origin: str | None = None
         system = runner.parts.system
         if self.journal is not None:
-            self.call = Call.resumed(self.journal)
+            self.call = Call.resumed(self.journal) if self.task is None else self.task.call()
             self.born, self.end, self.origin = self.journal.born, self.journal.end, self.journal.origin
+            if self.task is not None:
+                self.end = self.task.expires
         else:
             self.call = Call(system.new_id())
             # In whole milliseconds, as in the journal: all legs must have the same times.
@@ -246,12 +284,22 @@ class _ServedLeg:
             and function.confirmation is None
             and (opened is None or opened.managers is None)
             and not self.claims
+            and self.task is None
+            and not self.hands_over
         )
 
     def leg(self, confirmation: tuple[str, Marker] | None) -> Leg:
         """Return the values with which the engine serves the leg."""
         runner, function, journal, threads = self.runner, self.function, self.journal, self.threads
-        once, opened = function.once, self.opened
+        once, opened, task = function.once, self.opened, self.task
+        responses = self.incoming.responses if journal is not None else None
+        limits, page_wait, claim = function.limits, runner.page_wait, None
+        if task is not None:
+            # Nobody waits for the response, so a page is looked at from time to time.
+            responses, limits, page_wait, claim = task.responses, task.limits(self.now()), 0.0, task.claim
+        elif once is not None and self.claims:
+            claim = self.claim(once)
+        may_run_twice = task is not None or self.hands_over
         return Leg(
             call=self.call,
             plan=function.planned.plan,
@@ -259,23 +307,25 @@ class _ServedLeg:
             born=self.born,
             end=self.end,
             clock=runner.parts.system.time,
-            limits=function.limits,
+            limits=limits,
             write=self.write,
             plan_for=function.plan_for,
             confirmation=confirmation,
             build=function.build,
             version=function.version,
             journal=journal,
-            responses=self.incoming.responses if journal is not None else None,
+            responses=responses,
             seeds=self.seeds,
             origin=self.origin,
             pinner=runner.parts.protection.journals.pinner,
-            claim=self.claim(once) if once is not None and self.claims else None,
-            begin_unclaimed=self.begin_unclaimed(once) if once is not None else None,
+            claim=claim,
+            begin_unclaimed=self.begin_unclaimed(once) if once is not None and not may_run_twice else None,
             count_guess=self.count_guess,
             timeout=function.timeout,
             outlive=threads.outlive,
-            page_wait=runner.page_wait,
+            page_wait=page_wait,
+            hands_over=self.hands_over,
+            signals=task.content.signals if task is not None else None,
             threads=threads,
             plain_body=self.plain_body(),
             report=log_teardown,
@@ -299,7 +349,8 @@ class _ServedLeg:
 
     def plain_body(self) -> PlainBody | None:
         """Return the body, if it may run in one go with plain resolvers. A server that rehearses runs none."""
-        if not self.function.plan.nodes or self.runner.parts.effects.rehearsal is not None:
+        is_elsewhere = self.hands_over or self.runner.parts.effects.rehearsal is not None
+        if not self.function.plan.nodes or is_elsewhere:
             return None
         return self.function.plain_body(self.arguments)
 
@@ -314,13 +365,13 @@ class _ServedLeg:
             input_params=self.incoming.params(),
             subscriptions=self.runner.parts.effects.bus,
             body=body,
-            call=CallInfo(self.call, self._issue_ticket),
+            call=CallInfo(self.call, self._issue_ticket, task=self.task),
         )
 
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
         """Return a ticket for a page, bound to the user; None if the user is unknown."""
         protection = self.runner.parts.protection
-        principal = None if unbound else protection.user(self.wire)
+        principal = None if unbound else protection.user(self.wire) if self.task is None else self.principal()
         # A rehearsal has no authenticated user, and shows the ticket to no user.
         if principal is None and not unbound and self.runner.parts.effects.rehearsal is None:
             return None
@@ -331,12 +382,35 @@ class _ServedLeg:
         facts = self.facts
         if facts is not None:
             journal = facts.linked(journal)
+        if self.task is not None or (self.hands_over and self.record is not None):
+            return self._store(journal)
         packed = self.runner.parts.protection.write(journal)
         if facts is not None:
             facts.wrote(journal)
         if self.record is not None:
             self.record.packed = packed
         return f"{journal.call_id}/{journal.leg}"
+
+    def _store(self, journal: Journal) -> str:
+        """Keep a journal for the store of tasks, and for the token if the leg ends with questions."""
+        if self.facts is not None:
+            self.facts.wrote(journal)
+        if self.task is not None:
+            self.task.written = journal
+        elif self.record is not None:
+            self.record.handed = journal
+            self.record.packed = self.runner.parts.protection.write(journal)
+        return f"{journal.call_id}/{journal.leg}"
+
+    def now(self) -> float:
+        """Return the seconds since the epoch."""
+        return self.runner.parts.system.time()
+
+    def principal(self) -> str | None:
+        """Return the caller."""
+        return (
+            self.task.content.principal if self.task is not None else self.runner.parts.protection.principal(self.wire)
+        )
 
     # Bodies that run once, and guesses, both of which the ledger counts.
 
@@ -380,7 +454,7 @@ class _ServedLeg:
         return max(0.0, journal.end - self.runner.parts.system.time()) + journal.recover
 
     def _account(self) -> str:
-        principal = self.runner.parts.protection.principal(self.wire)
+        principal = self.principal()
         return f"tool {self.function.name}" if principal is None else f"caller {principal}"
 
     async def count_guess(self, key: str, answer: Any, guesses: int) -> bool:
@@ -435,18 +509,18 @@ class _ServedLeg:
             record=self.record,
             within=self.incoming.record,
             journal=self.journal,
-            principal=self.runner.parts.protection.principal(self.wire),
+            principal=self.principal(),
             arguments=self.arguments,
         )
 
-    def conclude(self, end: LegEnd) -> Finished | Suspended | Authored:
+    def conclude(self, end: LegEnd) -> Finished | Suspended | Authored | HandedOver:
         """Report the end of the leg, and return it.
 
         Raises:
             DeclinedByUser: The user declined or cancelled a question that the call needs.
         """
         call, record, facts = self.call, self.record, self.facts
-        is_asking = not isinstance(end, Finished | Declined)
+        is_asking = not isinstance(end, Finished | Declined | HandedOver) and self.task is None
         if is_asking and self.is_retry and call.round >= _WARNED_FROM_ROUND:
             arguments = (self.function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
             _ROUNDS_LOG.warning(_MANY_ROUNDS, *arguments)
@@ -459,7 +533,7 @@ class _ServedLeg:
                 facts.closed(None)
         if isinstance(end, Declined):
             raise DeclinedByUser(end.reason)
-        if record is not None and not isinstance(end, Finished):
+        if record is not None and self.task is None and not isinstance(end, Finished | HandedOver):
             record.minted = end.state
             if isinstance(end, Authored) and end.state is not None:
                 return Authored(end.result.model_copy(update={"request_state": end.state}), end.state)

@@ -40,6 +40,7 @@ from roundtrip.server.sdk_private import session_id_of
 if TYPE_CHECKING:
     from roundtrip.server.context import Context
     from roundtrip.server.leg_facts import LegFacts
+    from roundtrip.server.tasks.legs import TaskLeg
 
 __all__ = [
     "NO_EMPTY_ROUNDS",
@@ -115,6 +116,12 @@ class RequestRecord:
     """The reason to reject the token."""
     found: dict[object, dict[Hashable, Outcome]] = field(default_factory=dict[object, dict[Hashable, Outcome]])
     """Values of the visibility gates of each server, kept until the request ends."""
+    may_become_task: bool = False
+    """True if its client can be given the handle of a task in place of a result."""
+    handed: Journal | None = None
+    """The journal with which its call became a task."""
+    task: TaskLeg | None = None
+    """The leg of a task that it serves, which no client has sent."""
     ended: bool = False
     """True once the request has been served. An asyncio task that it started may still run."""
 

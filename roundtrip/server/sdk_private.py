@@ -127,6 +127,10 @@ class HookedServer(MCPServer[LifespanResultT]):
         """Return the part of results of 2026-07-28 that describes the server."""
         return self._lowlevel_server.server_info_stamp
 
+    def advertise(self, extension: str) -> None:
+        """List an extension among the capabilities of the server."""
+        self._lowlevel_server.extensions[extension] = {}
+
     def is_visible(self, kind: Shelf, identifier: str) -> bool:
         """Return True if clients may see a prompt of this name, or a resource or template of this URI.
 

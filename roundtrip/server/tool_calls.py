@@ -30,7 +30,7 @@ from mcp_types.methods import serialize_server_result, validate_client_request
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from roundtrip.engine.leg import Authored, Finished, Suspended
+from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.errors import RejectionReason
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.leg_runner import LegRunner
@@ -41,6 +41,7 @@ from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
+    from roundtrip.server.tasks.legs import TaskLeg
     from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
 
 __all__ = ["ToolCalls", "named_version"]
@@ -64,7 +65,7 @@ _PLAIN_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 _MAX_METAS: Final = 128
 _MAX_META_BYTES: Final = 2000
 
-LegEnd = Finished | Suspended | Authored
+LegEnd = Finished | Suspended | Authored | HandedOver
 """End of a leg whose user did not decline."""
 
 
@@ -115,14 +116,49 @@ class ToolCalls:
         params = ctx.params or {}
         answers = self._validate(ctx.protocol_version, params)
         name: str = params["name"]
+        incoming = Incoming.of(ctx, answers)
+        tasks, record = self._legs.tasks, incoming.record
+        if tasks is not None and record is not None:
+            from roundtrip.server.tasks.extension import declares_tasks  # few servers have tasks
+
+            record.may_become_task = declares_tasks(ctx)
+        end = await self._serve_caught(name, params.get("arguments") or {}, incoming)
+        if isinstance(end, HandedOver) and tasks is not None and record is not None:
+            function = self._tools.registered_as(name, _version_of(record)).function
+            return self._stamped(await tasks.create(function, ctx, record))
+        return self._stamped(_sent(end, ctx.protocol_version))
+
+    async def _serve_caught(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
+    ) -> LegEnd:
+        """Serve one leg. An error of the tool is a result, as with the SDK's handler.
+
+        Raises:
+            MCPError: The tool raised a protocol error, or its client cannot be asked.
+        """
         try:
-            end = await self.serve(name, params.get("arguments") or {}, Incoming.of(ctx, answers))
+            return await self.serve(name, arguments, incoming, version)
         except MCPError:
             raise
-        except Exception as error:  # noqa: BLE001 - as the SDK's handler does: it is the result of the tool
+        except Exception as error:  # noqa: BLE001 - as the SDK's handler does
             _log(name, error)
-            return self._stamped(_written(_failed(str(error)), ctx.protocol_version))
-        return self._stamped(_sent(end, ctx.protocol_version))
+            return Finished(_failed(str(error)))
+
+    async def serve_task(self, name: str, incoming: Incoming, leg: TaskLeg) -> Finished | Suspended | Authored:
+        """Serve one leg of a task; a result is returned as the protocol writes it.
+
+        Raises:
+            MCPError: The tool raised a protocol error, or its client cannot be asked.
+        """
+        content = leg.content
+        end = await self._serve_caught(name, content.arguments, incoming, content.version)
+        if isinstance(end, HandedOver):
+            raise RuntimeError("a leg of a task became another task")
+        if not isinstance(end, Finished):
+            return end
+        written = _written(end.value, content.protocol)
+        del written["resultType"]
+        return Finished(written)
 
     def _validate(self, revision: str, params: Mapping[str, Any]) -> InputResponses | None:
         """Validate the parameters of a request as the SDK does; the `_meta` that clients repeat is validated once.
@@ -148,6 +184,10 @@ class ToolCalls:
                 self._valid_metas.clear()
             self._valid_metas.add(meta)
         return answers
+
+    def stamp(self) -> dict[str, Any]:
+        """Return the metadata that results have."""
+        return {SERVER_INFO_META_KEY: self._server_info()}
 
     def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
         meta = result.get("_meta")
@@ -183,7 +223,8 @@ class ToolCalls:
             return await self._rehearse(name, arguments, incoming, wanted)
         for tool in self._tools.find(name, wanted):
             gate = tool.visibility_gate
-            if gate is None:
+            # Decided when the task was made: there is no request to decide it by.
+            if gate is None or (incoming.record is not None and incoming.record.task is not None):
                 return await self._run(tool, arguments, incoming)
             opened = await self._gates().open(gate, incoming.request)
             if opened is not None:
@@ -254,6 +295,13 @@ def _requested_version(name: str, incoming: Incoming) -> str | None:
     return begun
 
 
+def _version_of(record: RequestRecord) -> str | None:
+    """Return the version of the tool that a request has called."""
+    if record.handed is not None:
+        return record.handed.version
+    return named_version(record.context.params)
+
+
 def named_version(params: Mapping[str, Any] | None) -> str | None:
     """Return the version that a request names in its metadata, as `roundtrip/version` or as FastMCP's clients do."""
     meta = (params or {}).get("_meta")
@@ -294,6 +342,8 @@ def _sent(end: LegEnd, revision: str) -> dict[str, Any]:
     if isinstance(end, Suspended):
         requests = {key: waiting.sent() for key, waiting in end.questions.items()}
         return {"inputRequests": requests, "requestState": end.state, "resultType": "input_required"}
+    if isinstance(end, HandedOver):
+        raise RuntimeError("a call became a task on a server without tasks")
     return _written(end.value if isinstance(end, Finished) else end.result, revision)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -124,6 +125,10 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         limits = tool.function.limits
         self._check_promises(tool)
         policy.ttl = max(policy.ttl, limits.ttl + limits.recover)
+        if tool.function.task is not None and self._legs.tasks is None:
+            from roundtrip.server.tasks.service import TaskService  # few servers have tasks
+
+            self._legs.tasks = TaskService(self, self._legs, self._calls)
         if self._tools.add(tool):
             self._announcer.note("tools")
 
@@ -215,6 +220,34 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             return fn
 
         return decorate if target is None else decorate(target)
+
+    async def signal(self, call_id: str, name: str, payload: Any = None) -> bool:
+        """Send a signal to the task of a call, for which its body waits with `ctx.wait_for`.
+
+        Any instance that has the task's ledger may send it, before or while the body waits. The first signal of a name
+        counts, and repeating it changes nothing. Check a request from outside before: see `verify_ticket`.
+
+        Args:
+            call_id: The call: `ctx.call.id`, or the one of a ticket.
+            name: The signal's name.
+            payload: A JSON value.
+
+        Returns:
+            False if the call has no task, or its task has been forgotten.
+
+        Raises:
+            LedgerDown: The store of tasks cannot be used.
+            ValueError: The payload is not JSON.
+            RuntimeError: The server has no tool that runs as a task.
+        """
+        tasks = self._legs.tasks
+        if tasks is None:
+            raise RuntimeError("server.signal(...) needs a tool that runs as a task: @server.tool(task=True)")
+        try:
+            plain = json.loads(json.dumps(payload))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"server.signal(..., {name!r}): the payload must be JSON: {error}") from None
+        return await tasks.book.signal(call_id, name, plain)
 
     def remove_tool(self, name: str, version: str | None = None) -> None:
         """Remove a tool, in one version or in all.

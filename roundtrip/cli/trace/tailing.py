@@ -21,7 +21,7 @@ from roundtrip.machine.facts import Reason
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, size_text
 from roundtrip.trace.reading.following import Follower
-from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, Line, RejectedLine
+from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, HandedLine, Line, RejectedLine
 
 __all__ = ["COMMANDS"]
 
@@ -163,6 +163,8 @@ def _event(line: Line) -> list[Part]:
         error = f" with {line.error.type}" if line.error is not None else " with an error" if line.is_error else ""
         rounds = f" after {count_text(line.round, 'round')} in leg {line.leg}"
         return [(line.state, style), error, (rounds, "dim")]
+    if isinstance(line, HandedLine):
+        return ["became a task", (f" in leg {line.leg}", "dim")]
     return [(f"rejected the token: {line.reason.value}", "bold red")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
+from typing import Any, Final, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
 
 from mcp_types import Icon, ToolAnnotations
 from typing_extensions import Unpack
@@ -15,6 +15,7 @@ from roundtrip.server.visibility import Enabled
 __all__ = [
     "OnUnknown",
     "OncePolicy",
+    "TaskMode",
     "ToolDetails",
     "ToolOptions",
     "ToolSpec",
@@ -37,6 +38,32 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 
 OnUnknown = Literal["fail", "rerun"]
+
+TASK_TTL_SECONDS: Final = 7 * 24 * 3600.0
+_MAX_TASK_TTL_SECONDS: Final = 366 * 24 * 3600.0
+
+
+class TaskMode(NamedTuple):
+    """Options of a tool that runs as a task."""
+
+    is_required: bool
+    ttl: float
+
+    @classmethod
+    def of(cls, spec: ToolSpec, *, tool: str) -> TaskMode | None:
+        """Return the mode of a tool; None if it never runs as a task.
+
+        Raises:
+            InvalidSignature: An option is invalid.
+        """
+        if spec.task not in (None, False, True, "required"):
+            raise InvalidSignature(f"tool {tool!r}: task must be True, False or 'required', got {spec.task!r}")
+        ttl: Any = TASK_TTL_SECONDS if spec.task_ttl is None else spec.task_ttl
+        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= _MAX_TASK_TTL_SECONDS:
+            raise InvalidSignature(
+                f"tool {tool!r}: task_ttl must be a number of seconds, more than 0 and at most a year, got {ttl!r}"
+            )
+        return cls(spec.task == "required", float(ttl)) if spec.task else None
 
 
 class OncePolicy(NamedTuple):
@@ -80,8 +107,11 @@ class ToolOptions(TypedDict, total=False):
     """The action if a process died in the body of a tool that runs once: `fail`, the default, or `rerun`."""
     inline: bool | None
     """True to run a plain function on the event loop, and not in a worker thread. It must not block."""
-    task: bool | None
-    """Reserved for background tasks, which do not exist yet."""
+    task: bool | Literal["required"] | None
+    """True to run it as a task for clients that can have tasks, and as a usual call for others; `required` to run it as
+    a task only."""
+    task_ttl: float | None
+    """Seconds after which a task is forgotten, with its result. By default a week."""
 
 
 class ToolDetails(ToolOptions, total=False):
@@ -119,7 +149,8 @@ class ToolSpec(NamedTuple):
     exactly_once: bool | Literal["when_possible"] | None = None
     on_unknown: OnUnknown | None = None
     inline: bool | None = None
-    task: bool | None = None
+    task: bool | Literal["required"] | None = None
+    task_ttl: float | None = None
 
     def over(self, other: ToolSpec) -> ToolSpec:
         """Return these options, completed from `other`."""

@@ -21,7 +21,7 @@ from roundtrip.resolvers.signatures import display_name, given_by_partials, hint
 from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader
 from roundtrip.server.tools.descriptions import describe
-from roundtrip.server.tools.options import OncePolicy, OnUnknown, ToolSpec, spec_of, version_text
+from roundtrip.server.tools.options import OncePolicy, OnUnknown, TaskMode, ToolSpec, spec_of, version_text
 from roundtrip.server.tools.results import results_for, returned_type
 from roundtrip.server.tools.schemas import inlined, input_checker, with_descriptions
 from roundtrip.server.visibility import Component, read_enabled
@@ -100,11 +100,6 @@ def register(
     validate_and_warn_tool_name(name)
     if name == "<lambda>":
         raise ValueError("You must provide a name for lambda functions")
-    if spec.task:
-        raise InvalidSignature(
-            f"tool {name!r}: task=True (background tasks) is not supported yet; leave it out, and give a long-running "
-            "tool a timeout= that is long enough"
-        )
     if spec.exactly_once not in (None, False, True, "when_possible"):
         raise InvalidSignature(
             f"tool {name!r}: exactly_once must be True, False or 'when_possible', got {spec.exactly_once!r}"
@@ -173,6 +168,7 @@ def register(
             if spec.exactly_once
             else None,
             inline=bool(spec.inline),
+            task=TaskMode.of(spec, tool=name),
         ),
         arguments=arguments,
         visibility_gate=visibility_gate,

@@ -51,6 +51,10 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "something asked after the leg had ended, from an asyncio task or thread that it did not wait for",
             "ask in a task group, or ask all questions with one ctx.ask_all",
         ),
+        "NeedsTask": Advice(
+            "its body waited in a way that only a task can, and its client cannot have tasks",
+            'declare the tool with task="required", or do not wait',
+        ),
         "AskNotAwaited": Advice(
             "its body made a question or a step and never awaited it",
             "write `await ctx.ask(...)`, and ctx.blocking.ask(...) in a plain def",

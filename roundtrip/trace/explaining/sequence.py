@@ -8,7 +8,7 @@ from typing import Final
 
 from roundtrip.trace.explaining.wording import duration_text, listed_text, size_text
 from roundtrip.trace.reading.calls import HappenedLine, Serving, TracedCall
-from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, EndedLine, RejectedLine
+from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, EndedLine, HandedLine, RejectedLine
 
 __all__ = ["CLIENT", "MessageKind", "MessageSequence", "SequenceMessage", "exchange_of", "mermaid"]
 
@@ -76,7 +76,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
 
 def _is_live(serving: Serving) -> bool:
     if serving.began is not None:
-        return serving.began.era != "retry"
+        return serving.began.era not in ("retry", "task")
     return any(isinstance(line, AnsweredLine) for line in serving.lines)
 
 
@@ -84,6 +84,8 @@ def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> st
     began = serving.began
     if began is None:
         return f"leg {serving.leg} (its beginning was not recorded)"
+    if began.era == "task":
+        return "a worker goes on"
     if serving.leg == 1 or before is None:
         return f"{began.method} {_short(began.tool)}" if call.servings[0] is serving else f"leg {serving.leg} again"
     answers = [
@@ -109,6 +111,8 @@ def _message_of(line: HappenedLine, place: int, step: int, *, live: bool) -> Seq
         return SequenceMessage(kind, place, CLIENT, f"asks {text}", step)
     if isinstance(line, EndedLine):
         return SequenceMessage(MessageKind.RESPONSE, place, CLIENT, _end(line), step)
+    if isinstance(line, HandedLine):
+        return SequenceMessage(MessageKind.RESPONSE, place, CLIENT, "the handle of a task", step)
     waited = f", after {duration_text(line.waited)}"
     if not line.keys:
         return SequenceMessage(MessageKind.NOTE, place, place, f"stops waiting{waited}", step)

@@ -12,6 +12,7 @@ from roundtrip.trace.writing.lines import (
     AskedLine,
     BeganLine,
     EndedLine,
+    HandedLine,
     Line,
     Move,
     ReadAnswer,
@@ -21,7 +22,7 @@ from roundtrip.trace.writing.lines import (
 
 __all__ = ["SYMBOLS", "HappenedLine", "Mark", "Round", "Serving", "Traced", "TracedCall", "join"]
 
-HappenedLine = AskedLine | AnsweredLine | EndedLine
+HappenedLine = AskedLine | AnsweredLine | HandedLine | EndedLine
 
 _RETRIABLE: Final = frozenset((State.FAILED.value, State.REJECTED.value))
 """End states of a leg after which a client may send the same token again."""
@@ -83,10 +84,15 @@ class Serving:
         return isinstance(self.lines[-1], AskedLine)
 
     @property
+    def is_handed(self) -> bool:
+        """Return True if the call goes on as a task."""
+        return isinstance(self.lines[-1], HandedLine)
+
+    @property
     def is_over(self) -> bool:
         """Return True if the client got a response: questions, in the retry era, or the end of the call."""
         live = self.began is not None and self.began.era == "live"
-        return self.ended is not None or (self.has_asked and not live)
+        return self.ended is not None or self.is_handed or (self.has_asked and not live)
 
     @property
     def brought(self) -> tuple[ReadAnswer, ...]:
@@ -103,6 +109,9 @@ class Serving:
         """Return the source, event and target of each transition."""
         found: list[tuple[State, Event, State]] = []
         state = State.RECEIVED if self.leg == 1 else State.AWAITING_INPUT
+        if self.moves and self.began is not None and self.began.era == "task":
+            # A task goes on behind its parameters first, and later from questions.
+            state = State.AWAITING_INPUT if self.moves[0][0] is Event.RESUME else State.RESOLVING
         for event, target, _ in self.moves:
             found.append((state, event, target))
             state = target
@@ -248,7 +257,7 @@ class TracedCall:
         """Return each repeated serving of a leg, with the first serving of that leg."""
         first: dict[int, Serving] = {}
         found = [(serving, first.setdefault(serving.leg, serving)) for serving in self.servings]
-        return [(serving, earlier) for serving, earlier in found if serving is not earlier]
+        return [(one, earlier) for one, earlier in found if one is not earlier and not earlier.is_handed]
 
     @property
     def started_at(self) -> float:

@@ -23,6 +23,7 @@ __all__ = [
     "BeganLine",
     "Digested",
     "EndedLine",
+    "HandedLine",
     "Line",
     "Move",
     "NodeRun",
@@ -178,8 +179,8 @@ class BeganLine(_ServingLine):
     method: str
     tool: str = Field(description="The name of the tool or prompt; of a resource, its template.")
     version: str | None = None
-    era: Literal["retry", "live", "direct"]
-    """`direct` is a function that was called without a request."""
+    era: Literal["retry", "live", "direct", "task"]
+    """`direct` is a function that was called without a request. `task` is a leg that a worker serves."""
     protocol: str | None = None
     principal: str | None = Field(default=None, description="A fingerprint of the caller.")
     build: str
@@ -228,6 +229,13 @@ class EndedLine(_Happened):
     error: RaisedError | None = None
 
 
+class HandedLine(_Happened):
+    """The call goes on as a task. That ends the serving, before the body."""
+
+    event: Literal["handed"] = "handed"
+    to: Literal["task"] = "task"
+
+
 class RejectedLine(_Head):
     """The server rejected a token before it reached any function."""
 
@@ -244,7 +252,7 @@ class RejectedLine(_Head):
 
 
 Line = Annotated[
-    BeganLine | AskedLine | AnsweredLine | EndedLine | RejectedLine,
+    BeganLine | AskedLine | AnsweredLine | HandedLine | EndedLine | RejectedLine,
     Field(discriminator="event"),
 ]
 

@@ -31,7 +31,7 @@ from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.questions.forms import Form
 from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
 from roundtrip.trace.writing.redaction import Redaction, Taken
-from roundtrip.tracing import Beginning, Closed, DeclinedFact, Era, ServedFunction
+from roundtrip.tracing import Beginning, Closed, DeclinedFact, Era, HandedFact, ServedFunction
 
 __all__ = [
     "LineWriter",
@@ -85,6 +85,7 @@ class LineWriter:
     _uncovered = False
     _error: str | None = None
     _ignored = 0
+    _is_handed = False
     _journal: ReadJournal | None = None
     _decline: str | None = None
     _result: ReadResult | None = None
@@ -159,7 +160,12 @@ class LineWriter:
     def _declined(self, fact: DeclinedFact, ms: float) -> None:
         self._decline = fact.reason
 
+    def _handed(self, fact: HandedFact, ms: float) -> None:
+        self._is_handed = True
+
     def _closed(self, fact: Closed, ms: float) -> str:
+        if self._is_handed:
+            return self._line("handed", '"to":"task"', ms)
         if self._asked is not None and self._state is State.AWAITING_INPUT:
             return self._asked_line(fact.token_bytes, ms)
         return self._ended_line(ms)
@@ -179,6 +185,7 @@ class LineWriter:
         ReadResult: _returned,
         ReadError: _raised,
         DeclinedFact: _declined,
+        HandedFact: _handed,
         Closed: _closed,
     }
 

@@ -224,5 +224,5 @@ REFUSED: dict[str, tuple[Make, str]] = {
         lambda s: s.tool(output_schema={"type": "array"})(add),
         "'type': 'object' at its root",
     ),
-    "a background task, which there is none of yet": (lambda s: s.tool(task=True)(add), "is not supported yet"),
+    "a task of an unknown kind": (lambda s: s.tool(task="soon")(add), "task must be True, False or 'required'"),
 }

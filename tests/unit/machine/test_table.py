@@ -13,12 +13,15 @@ from roundtrip.errors import IllegalTransition
 from roundtrip.machine.table import (
     CALL_MACHINE,
     ENTRY_MACHINE,
+    TASK_MACHINE,
     CallArrow,
     EntryEvent,
     EntryState,
     Event,
     MachineTable,
     State,
+    TaskEvent,
+    TaskState,
 )
 
 EVERY_PAIR: Final = list(product(State, Event))
@@ -68,7 +71,12 @@ def triggered(machine: Any, state: StrEnum, event: StrEnum) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("table", "states", "events"), [(CALL_MACHINE, State, Event), (ENTRY_MACHINE, EntryState, EntryEvent)]
+    ("table", "states", "events"),
+    [
+        (CALL_MACHINE, State, Event),
+        (ENTRY_MACHINE, EntryState, EntryEvent),
+        (TASK_MACHINE, TaskState, TaskEvent),
+    ],
 )
 def test_table_agrees_with_the_transitions_machine(
     table: MachineTable[Any, Any], states: type[StrEnum], events: type[StrEnum]
@@ -87,7 +95,7 @@ def test_importing_a_server_does_not_import_transitions() -> None:
 
 
 def test_no_event_has_two_targets_in_one_state() -> None:
-    for table in (CALL_MACHINE, ENTRY_MACHINE):
+    for table in (CALL_MACHINE, ENTRY_MACHINE, TASK_MACHINE):
         assert len(table.arrows) == len(table.targets)
 
 

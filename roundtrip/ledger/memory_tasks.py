@@ -1,0 +1,106 @@
+"""Store tasks in the memory of one process."""
+
+import asyncio
+import heapq
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from roundtrip.ledger.tasks import TaskEntry, TaskSummary, summary_of
+from roundtrip.machine.table import TaskState
+
+__all__ = ["MemoryTasks"]
+
+_MAX_STALE: Final = 1024
+
+
+class MemoryTasks:
+    """Task store of one process."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: dict[str, TaskEntry] = {}
+        self._times: list[tuple[float, str]] = []
+        """A heap of the times at which tasks are due. A time that is not its task's any more is stale."""
+        self._listeners: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[str | None], None]]] = {}
+
+    async def add(self, entry: TaskEntry) -> bool:
+        """Implement `TaskStore.add`."""
+        with self._lock:
+            if entry.call_id in self._entries:
+                return False
+            self._put(entry)
+        self._announce(entry.call_id)
+        return True
+
+    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+        """Implement `TaskStore.load`."""
+        with self._lock:
+            entry = self._entries.get(call_id)
+            return None if entry is None else replace(entry, notes=entry.notes.copy()), self._clock()
+
+    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+        """Implement `TaskStore.save`."""
+        with self._lock:
+            stored = self._entries.get(entry.call_id)
+            if stored is None or stored.version != version:
+                return False
+            if entry.is_final and self._clock() >= entry.expires:
+                del self._entries[entry.call_id]
+            else:
+                self._put(entry)
+        self._announce(entry.call_id)
+        return True
+
+    async def due(self, limit: int) -> tuple[list[str], float | None]:
+        """Implement `TaskStore.due`."""
+        found: dict[str, float] = {}
+        with self._lock:
+            now = self._clock()
+            while self._times and len(found) < limit:
+                at, call_id = self._times[0]
+                entry = self._entries.get(call_id)
+                is_current = entry is not None and entry.due == at
+                if is_current and at > now:
+                    break
+                heapq.heappop(self._times)
+                if is_current:
+                    found[call_id] = at
+            # Until it changes, it stays due.
+            for call_id, at in found.items():
+                heapq.heappush(self._times, (at, call_id))
+            following = self._times[0][0] - now if self._times and not found else None
+        return list(found), following
+
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
+        """Implement `TaskStore.list`."""
+        with self._lock:
+            entries = [entry for entry in self._entries.values() if not states or entry.state in states]
+            newest = heapq.nlargest(limit, entries, key=lambda entry: entry.updated)
+            return [summary_of(entry) for entry in newest]
+
+    def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
+        """Implement `TaskStore.listen`."""
+        name = object()
+        with self._lock:
+            self._listeners[name] = (asyncio.get_running_loop(), changed)
+
+        def stop() -> None:
+            with self._lock:
+                self._listeners.pop(name, None)
+
+        return stop
+
+    def _put(self, entry: TaskEntry) -> None:
+        self._entries[entry.call_id] = replace(entry, notes=entry.notes.copy())
+        heapq.heappush(self._times, (entry.due, entry.call_id))
+        if len(self._times) > _MAX_STALE + 2 * len(self._entries):
+            self._times = [(one.due, one.call_id) for one in self._entries.values()]
+            heapq.heapify(self._times)
+
+    def _announce(self, call_id: str) -> None:
+        for loop, changed in list(self._listeners.values()):
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(changed, call_id)

@@ -1,0 +1,227 @@
+"""Store tasks in the file of a `SqliteLedger`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.machine.table import TaskState
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from roundtrip.system import System
+
+__all__ = ["TASKS_SCHEMA", "SqliteTasks"]
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+_LOOK_SECONDS: Final = 0.05
+"""Time between two looks for changes of other processes."""
+
+TASKS_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS tasks (
+    call_id TEXT PRIMARY KEY,
+    tool TEXT NOT NULL,
+    created REAL NOT NULL,
+    expires REAL NOT NULL,
+    state TEXT NOT NULL,
+    due REAL NOT NULL,
+    updated REAL NOT NULL,
+    holder TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    runs_once INTEGER NOT NULL,
+    has_begun INTEGER NOT NULL,
+    tries INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    content TEXT NOT NULL,
+    change INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tasks_due ON tasks (due);
+CREATE INDEX IF NOT EXISTS tasks_updated ON tasks (updated);
+CREATE INDEX IF NOT EXISTS tasks_change ON tasks (change);
+CREATE TABLE IF NOT EXISTS task_notes (
+    call_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (call_id, number)
+) WITHOUT ROWID;
+"""
+_FIELDS: Final = (
+    "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, content"
+)
+_NEXT_CHANGE: Final = "(SELECT coalesce(max(change), 0) + 1 FROM tasks)"
+_ADD: Final = (
+    f"INSERT INTO tasks ({_FIELDS}, change) VALUES ({', '.join('?' * 14)}, {_NEXT_CHANGE}) "  # noqa: S608 - no input
+    "ON CONFLICT (call_id) DO NOTHING"
+)
+_SAVE: Final = (
+    "UPDATE tasks SET tool = ?, created = ?, expires = ?, state = ?, due = ?, updated = ?, holder = ?, epoch = ?, "  # noqa: S608 - no input
+    f"runs_once = ?, has_begun = ?, tries = ?, version = ?, content = ?, change = {_NEXT_CHANGE} "
+    "WHERE call_id = ? AND version = ?"
+)
+
+
+class RunSql(Protocol):
+    """Runs a function with the connection to the file, in a thread; raises `LedgerDown`."""
+
+    def __call__(self, work: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
+        """Run it."""
+        ...
+
+
+class SqliteTasks:
+    """Task store of all processes of one machine that open a file."""
+
+    def __init__(self, run: RunSql, system: System) -> None:
+        self._run = run
+        self._system = system
+        self._listeners: dict[asyncio.AbstractEventLoop, dict[object, Callable[[str | None], None]]] = {}
+        self._watches: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+
+    async def add(self, entry: TaskEntry) -> bool:
+        """Implement `TaskStore.add`."""
+        return await self._run(lambda db: bool(db.execute(_ADD, _row(entry)).rowcount))
+
+    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+        """Implement `TaskStore.load`."""
+
+        def load(db: sqlite3.Connection) -> tuple[TaskEntry | None, float]:
+            db.execute("BEGIN")
+            with db:
+                row = db.execute(f"SELECT {_FIELDS} FROM tasks WHERE call_id = ?", [call_id]).fetchone()  # noqa: S608 - no input
+                notes = db.execute("SELECT value FROM task_notes WHERE call_id = ? ORDER BY number", [call_id])
+                entry = None if row is None else _entry(row, [value for (value,) in notes])
+                return entry, self._system.time()
+
+        return await self._run(load)
+
+    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+        """Implement `TaskStore.save`."""
+
+        def save(db: sqlite3.Connection) -> bool:
+            db.execute("BEGIN IMMEDIATE")
+            with db:
+                call_id, *rest = _row(entry)
+                if not db.execute(_SAVE, [*rest, call_id, version]).rowcount:
+                    return False
+                (stored,) = db.execute("SELECT count(*) FROM task_notes WHERE call_id = ?", [call_id]).fetchone()
+                if stored > len(entry.notes):
+                    db.execute("DELETE FROM task_notes WHERE call_id = ?", [call_id])
+                    stored = 0
+                notes = enumerate(entry.notes)
+                db.executemany(
+                    "INSERT INTO task_notes (call_id, number, value) VALUES (?, ?, ?)",
+                    [(call_id, number, value) for number, value in notes if number >= stored],
+                )
+                if entry.is_final and self._system.time() >= entry.expires:
+                    db.execute("DELETE FROM tasks WHERE call_id = ?", [call_id])
+                    db.execute("DELETE FROM task_notes WHERE call_id = ?", [call_id])
+                return True
+
+        return await self._run(save)
+
+    async def due(self, limit: int) -> tuple[list[str], float | None]:
+        """Implement `TaskStore.due`."""
+
+        def due(db: sqlite3.Connection) -> tuple[list[str], float | None]:
+            now = self._system.time()
+            rows = db.execute("SELECT call_id, due FROM tasks ORDER BY due LIMIT ?", [limit]).fetchall()
+            found = [call_id for call_id, at in rows if at <= now]
+            return found, rows[0][1] - now if rows and not found else None
+
+        return await self._run(due)
+
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
+        """Implement `TaskStore.list`."""
+        chosen = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
+
+        def select(db: sqlite3.Connection) -> list[TaskSummary]:
+            rows = db.execute(
+                "SELECT call_id, tool, state, created, updated, due, expires, epoch FROM tasks "  # noqa: S608 - no input
+                f"{chosen} ORDER BY updated DESC LIMIT ?",
+                [*states, limit],
+            )
+            return [TaskSummary(row[0], row[1], TaskState(row[2]), *row[3:]) for row in rows]
+
+        return await self._run(select)
+
+    def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
+        """Implement `TaskStore.listen`. SQLite announces nothing, so this looks for changes many times a second."""
+        loop, name = asyncio.get_running_loop(), object()
+        self._listeners.setdefault(loop, {})[name] = changed
+        if loop not in self._watches:
+            self._watches[loop] = loop.create_task(self._watch(self._listeners[loop]), context=Context())
+
+        def stop() -> None:
+            listeners = self._listeners.get(loop, {})
+            listeners.pop(name, None)
+            if not listeners and loop in self._watches:
+                self._watches.pop(loop).cancel()
+                del self._listeners[loop]
+
+        return stop
+
+    async def _watch(self, listeners: dict[object, Callable[[str | None], None]]) -> None:
+        last: int | None = None
+
+        def look(db: sqlite3.Connection) -> tuple[list[str], int]:
+            (newest,) = db.execute("SELECT coalesce(max(change), 0) FROM tasks").fetchone()
+            if last is None or newest <= last:
+                return [], newest
+            rows = db.execute("SELECT call_id FROM tasks WHERE change > ? ORDER BY change", [last]).fetchall()
+            return [call_id for (call_id,) in rows], newest
+
+        while True:
+            with suppress(LedgerDown):
+                changes, last = await self._run(look)
+                for call_id in changes:
+                    for changed in list(listeners.values()):
+                        changed(call_id)
+            await self._system.sleep(_LOOK_SECONDS)
+
+
+def _row(entry: TaskEntry) -> list[Any]:
+    return [
+        entry.call_id,
+        entry.tool,
+        entry.created,
+        entry.expires,
+        entry.state.value,
+        entry.due,
+        entry.updated,
+        entry.holder,
+        entry.epoch,
+        int(entry.runs_once),
+        int(entry.has_begun),
+        entry.tries,
+        entry.version,
+        entry.content,
+    ]
+
+
+def _entry(row: tuple[Any, ...], notes: list[str]) -> TaskEntry:
+    call_id, tool, created, expires, state, due, updated, holder, epoch, once, begun, tries, version, content = row
+    return TaskEntry(
+        call_id,
+        tool,
+        created=created,
+        expires=expires,
+        state=TaskState(state),
+        due=due,
+        updated=updated,
+        holder=holder,
+        epoch=epoch,
+        runs_once=bool(once),
+        has_begun=bool(begun),
+        tries=tries,
+        version=version,
+        content=content,
+        notes=notes,
+    )

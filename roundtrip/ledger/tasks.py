@@ -1,0 +1,207 @@
+"""Provide the contract of task stores, and the rules of a stored task, without storage and clock.
+
+A store keeps a task as an entry whose content only servers with its keys can read. All rules are in `TaskEntry`, in
+Python: a store only compares and sets. So every change is made the same way: read the entry, apply an event, and write
+it back if no other process was faster.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.machine.table import TASK_MACHINE, TaskEvent, TaskState
+
+__all__ = ["HasTasks", "TaskEntry", "TaskStore", "TaskSummary", "change_task", "summary_of"]
+
+T = TypeVar("T")
+
+_MAX_TRIES: Final = 64
+
+
+@dataclass(slots=True)
+class TaskEntry:
+    """State of one task in a store, which changes only as `TASK_MACHINE` allows.
+
+    `due` is the time at which a worker has to look at it: now if it should run, the end of the lease while it runs,
+    the time for which it waits, and the end of its life otherwise.
+    """
+
+    call_id: str
+    tool: str
+    created: float
+    expires: float
+    state: TaskState = TaskState.DUE
+    due: float = 0.0
+    updated: float = 0.0
+    holder: str = ""
+    epoch: int = 0
+    runs_once: bool = False
+    """True if its body must not begin twice."""
+    has_begun: bool = False
+    """True while a body that must not begin twice runs."""
+    tries: int = 0
+    """The number of times that a worker has claimed it since it was last parked."""
+    version: int = 0
+    """The number of its writes. A store writes it only over the version that was read."""
+    content: str = ""
+    """Everything that only the server reads."""
+    notes: list[str] = field(default_factory=list[str])
+    """The results of steps since it was last parked."""
+
+    @property
+    def is_final(self) -> bool:
+        """Return True if it has ended."""
+        return self.state in TASK_MACHINE.final
+
+    def apply(self, event: TaskEvent, now: float) -> bool:
+        """Apply an event. Return False, and change nothing, if the table has no such arrow."""
+        target = TASK_MACHINE.targets.get((self.state, event))
+        if target is None:
+            return False
+        if target is not self.state:
+            self.due = now if target is TaskState.DUE else self.expires
+            self.holder = ""
+        self.state, self.updated = target, now
+        return True
+
+    def advance(self, now: float) -> bool:
+        """Apply the events of time. Return True if it has changed."""
+        if self.is_final or now < min(self.due, self.expires):
+            return False
+        if now >= self.expires:
+            return self.apply(TaskEvent.EXPIRE, now)
+        if self.state is TaskState.RUNNING:
+            return self.apply(TaskEvent.LOSE if self.runs_once and self.has_begun else TaskEvent.LAPSE, now)
+        return self.apply(TaskEvent.WAKE, now)
+
+    def claim(self, holder: str, now: float, *, lease: float) -> bool:
+        """Give a worker the lease, unless another has it."""
+        if not self.apply(TaskEvent.CLAIM, now):
+            return False
+        self.holder, self.epoch, self.due = holder, self.epoch + 1, now + lease
+        self.tries += 1
+        return True
+
+    def is_held(self, holder: str, epoch: int) -> bool:
+        """Return True if the lease of this epoch is the current one."""
+        return self.state is TaskState.RUNNING and self.holder == holder and self.epoch == epoch
+
+    def renew(self, now: float, *, lease: float) -> None:
+        """Extend the lease. The caller has checked that it holds it."""
+        self.apply(TaskEvent.RENEW, now)
+        self.due = now + lease
+
+    def park(self, event: TaskEvent, now: float, *, due: float | None = None) -> None:
+        """Give up the lease with a journal that has all results of steps.
+
+        Args:
+            event: `ASK` or `WAIT`.
+            now: The time.
+            due: The time at which it has to go on; None for none.
+        """
+        self.apply(event, now)
+        self.notes.clear()
+        self.has_begun, self.tries = False, 0
+        if due is not None:
+            self.due = min(due, self.expires)
+
+
+class TaskSummary(NamedTuple):
+    """Facts of a task that its store can read."""
+
+    call_id: str
+    tool: str
+    state: TaskState
+    created: float
+    updated: float
+    due: float
+    expires: float
+    epoch: int
+
+
+def summary_of(entry: TaskEntry) -> TaskSummary:
+    """Return the facts of a task that its store can read."""
+    return TaskSummary(
+        entry.call_id,
+        entry.tool,
+        entry.state,
+        entry.created,
+        entry.updated,
+        entry.due,
+        entry.expires,
+        entry.epoch,
+    )
+
+
+@runtime_checkable
+class TaskStore(Protocol):
+    """Storage of tasks. All of its methods raise `LedgerDown` within a bounded time."""
+
+    async def add(self, entry: TaskEntry) -> bool:
+        """Store a new task. Return False, and change nothing, if its call has one."""
+        ...
+
+    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+        """Return a copy of a task, and the time of the store's clock. Read it in one step."""
+        ...
+
+    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+        """Replace a task if it still has a version, and announce it. Return False otherwise.
+
+        It deletes a task that has ended and is past its life.
+        """
+        ...
+
+    async def due(self, limit: int) -> tuple[list[str], float | None]:
+        """Return the calls of tasks that are due, the longest due first, and the seconds until the next one is."""
+        ...
+
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
+        """Return the tasks that changed last, of some states or of all."""
+        ...
+
+    def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
+        """Call a function with the call of each task that any process changes, on this event loop.
+
+        It is called with None if changes may have been missed. Returns a function that ends it.
+        """
+        ...
+
+
+@runtime_checkable
+class HasTasks(Protocol):
+    """Ledger that stores tasks, too."""
+
+    @property
+    def tasks(self) -> TaskStore:
+        """Return the store of its tasks."""
+        ...
+
+
+async def change_task(store: TaskStore, call_id: str, work: Callable[[TaskEntry, float], T]) -> T | None:
+    """Change a task, and return what `work` returns; None if there is no such task.
+
+    Args:
+        store: The store.
+        call_id: Its call.
+        work: Changes the entry that it gets, as it is at the time that it gets. It runs again if another process was
+            faster, and may raise.
+
+    Raises:
+        LedgerDown: The store cannot be used, or too many processes change the task.
+    """
+    for _ in range(_MAX_TRIES):
+        entry, now = await store.load(call_id)
+        if entry is None:
+            return None
+        before = replace(entry, notes=entry.notes.copy())
+        entry.advance(now)
+        is_over = entry.is_final and now >= entry.expires
+        result = None if is_over else work(entry, now)
+        if entry == before and not is_over:
+            return result
+        entry.version += 1
+        if await store.save(entry, version=before.version):
+            return result
+    raise LedgerDown(f"task of call {call_id} changes too often")

@@ -1,0 +1,201 @@
+"""Provide the tasks of a server to its clients and its author: create, show, answer, signal and cancel them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.ledger.contract import Reach
+from roundtrip.ledger.tasks import HasTasks, TaskEntry, TaskStore, change_task
+from roundtrip.machine.table import TaskEvent, TaskState
+from roundtrip.server.tasks.content import TaskContent, TaskSeal
+from roundtrip.server.tasks.ids import TaskIds
+from roundtrip.tokens.token import JournalCodec, Sealer
+
+if TYPE_CHECKING:
+    from roundtrip.server.parts import Parts
+
+__all__ = ["POLL_SECONDS", "TaskBook", "TaskView"]
+
+POLL_SECONDS: Final = 1.0
+"""Time between two looks at a task that clients are asked to keep."""
+_MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
+_STATUSES: Final[Mapping[TaskState, str]] = {
+    TaskState.DUE: "working",
+    TaskState.RUNNING: "working",
+    TaskState.WAITING: "working",
+    TaskState.ASKING: "input_required",
+    TaskState.COMPLETED: "completed",
+    TaskState.FAILED: "failed",
+    TaskState.CANCELLED: "cancelled",
+}
+_LOST_ERROR: Final = {
+    "code": -32603,
+    "message": "the worker died while the body of this task ran, which must not run twice; its outcome is unknown",
+}
+
+
+class TaskView(NamedTuple):
+    """Task at one moment, with its content."""
+
+    entry: TaskEntry
+    content: TaskContent
+
+
+class TaskBook:
+    """Tasks of one server.
+
+    Args:
+        parts: The keys, the ledger that stores the tasks, and the clocks.
+
+    Raises:
+        InvalidSignature: The ledger cannot store tasks, or there are no keys for what it would store.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        protection = parts.protection
+        ledger = parts.effects.ledger
+        if not isinstance(ledger, HasTasks):
+            raise InvalidSignature(
+                f"task= needs a ledger that stores tasks, and {type(ledger).__name__} does not; give the server a "
+                "MemoryLedger or a SqliteLedger"
+            )
+        if protection.ring is None:
+            raise InvalidSignature(
+                "task= needs a key, and request_state_security= gives none for what a task stores; add seal_keys="
+            )
+        is_private = ledger.reach is Reach.PROCESS  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownVariableType]
+        if not is_private and protection.own_key:
+            raise InvalidSignature(
+                f"task= with a {type(ledger).__name__} needs keys=: the random key of this process could not read its "
+                "tasks after a restart; pass keys=, or set ROUNDTRIP_KEY_FILE"
+            )
+        self.store: TaskStore = ledger.tasks
+        self.seal = TaskSeal(None if is_private else protection.ledger_sealer, protection.hints)
+        self.ids = TaskIds(protection.ring)
+        # A store has more room than a token.
+        self.journals = JournalCodec(
+            Sealer(protection.ring, purpose=b"seal", entropy=parts.system.entropy),
+            pinner=protection.journals.pinner,
+            max_bytes=_MAX_JOURNAL_BYTES,
+        )
+
+    async def create(
+        self,
+        call_id: str,
+        tool: str,
+        content: TaskContent,
+        *,
+        ttl: float,
+        runs_once: bool,
+    ) -> TaskView:
+        """Store a new task, and return it; or the one that the call has already.
+
+        Raises:
+            LedgerDown: The store cannot be used.
+        """
+        now = self._parts.system.time()
+        entry = TaskEntry(
+            call_id,
+            tool,
+            created=now,
+            expires=now + ttl,
+            due=now,
+            updated=now,
+            runs_once=runs_once,
+            content=self.seal.write(content, call_id),
+        )
+        if await self.store.add(entry):
+            return TaskView(entry, content)
+        found = await self.view(call_id)
+        return found if found is not None else TaskView(entry, content)
+
+    async def view(self, call_id: str) -> TaskView | None:
+        """Return the task of a call; None if there is none, or if its life is over.
+
+        Raises:
+            LedgerDown: The store cannot be used.
+            ContentUnreadable: No key of this server opens it.
+        """
+        entry, now = await self.store.load(call_id)
+        if entry is None:
+            return None
+        entry.advance(now)
+        return None if now >= entry.expires else TaskView(entry, self.seal.read(entry.content, call_id))
+
+    async def answer(self, call_id: str, responses: Mapping[str, Any]) -> None:
+        """Store answers to open questions of a task, and ignore others."""
+
+        def answer(entry: TaskEntry, now: float) -> None:
+            if entry.state is not TaskState.ASKING:
+                return
+            content = self.seal.read(entry.content, call_id)
+            known = [key for key in responses if key in content.questions]
+            for key in known:
+                content.answers[content.names.pop(key)] = responses[key]
+                del content.questions[key], content.pins[key]
+            if known:
+                entry.content = self.seal.write(content, call_id)
+                entry.apply(TaskEvent.ANSWER if content.questions else TaskEvent.WAKE, now)
+
+        await change_task(self.store, call_id, answer)
+
+    async def signal(self, call_id: str, name: str, payload: Any) -> bool:
+        """Store a signal for a task. The first one of a name counts. Return False if there is no such task."""
+
+        def signal(entry: TaskEntry, now: float) -> bool:
+            if entry.is_final:
+                return True
+            content = self.seal.read(entry.content, call_id)
+            if name not in content.signals:
+                content.signals[name] = payload
+                entry.content = self.seal.write(content, call_id)
+                if name in content.waits:
+                    entry.apply(TaskEvent.WAKE, now)
+            return True
+
+        return await change_task(self.store, call_id, signal) or False
+
+    async def cancel(self, call_id: str) -> bool:
+        """Cancel a task, unless it has ended. Return False if there is no such task."""
+
+        def cancel(entry: TaskEntry, now: float) -> bool:
+            entry.apply(TaskEvent.CANCEL, now)
+            return True
+
+        return await change_task(self.store, call_id, cancel) or False
+
+    def describe(self, view: TaskView) -> dict[str, Any]:
+        """Return a task as `tasks/get` shows it, without the type of the result."""
+        entry, content = view
+        status = _STATUSES[entry.state]
+        shown: dict[str, Any] = {**self.handle(view), "status": status}
+        if entry.state is TaskState.ASKING:
+            shown["inputRequests"] = content.questions
+        elif entry.state is TaskState.COMPLETED:
+            shown["result"] = content.result
+        elif entry.state is TaskState.FAILED:
+            shown["error"] = content.error or _LOST_ERROR
+        return shown
+
+    def handle(self, view: TaskView) -> dict[str, Any]:
+        """Return the part of a task that its creation shows, too."""
+        entry, content = view
+        shown: dict[str, Any] = {
+            "taskId": self.ids.of(entry.call_id),
+            "status": _STATUSES[entry.state],
+            "createdAt": _iso(entry.created),
+            "lastUpdatedAt": _iso(entry.updated),
+            "ttlMs": max(1, round((entry.expires - entry.created) * 1000)),
+            "pollIntervalMs": round(POLL_SECONDS * 1000),
+        }
+        if content.message is not None:
+            shown["statusMessage"] = content.message
+        return shown
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

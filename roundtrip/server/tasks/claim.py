@@ -1,0 +1,204 @@
+"""Provide the lease of a worker on a task, as the claim of the leg that it serves."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import Context
+from typing import Any, Final
+
+import anyio
+
+from roundtrip.engine.claim import Recalled
+from roundtrip.engine.computed import NotedValue
+from roundtrip.errors import CallTakenOver
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.machine.table import TaskEvent
+from roundtrip.server.tasks.book import TaskBook
+from roundtrip.server.tasks.content import TaskContent
+
+__all__ = ["TaskClaim", "lease_seconds"]
+
+logger = logging.getLogger("roundtrip")
+
+# Not `Final`: read at each use, as tests set shorter times.
+LEASE_SECONDS = 30.0
+"""Time after which a silent worker counts as dead. A worker renews three times as often."""
+_MESSAGE_SECONDS: Final = 0.5
+"""Least time between two writes of a status message."""
+
+
+def lease_seconds() -> float:
+    """Return the length of a lease."""
+    return LEASE_SECONDS
+
+
+class TaskClaim:
+    """Lease of a worker on a task. Every write needs it, and fails once another worker has claimed the task."""
+
+    def __init__(self, book: TaskBook, entry: TaskEntry) -> None:
+        self._book = book
+        self._call_id = entry.call_id
+        self._owner = f"tool {entry.tool!r}"
+        self._holder, self._epoch = entry.holder, entry.epoch
+        self._runs_once = entry.runs_once
+        self._noted: dict[int, dict[str, Any]] = {}
+        for note in entry.notes:
+            revision, key, value = book.seal.open(note, entry.call_id, "note")
+            self._noted.setdefault(revision, {})[key] = value
+        self._confirmed_at = anyio.current_time()
+        self._scope: anyio.CancelScope | None = None
+        self._late: set[asyncio.Task[None]] = set()
+        self._message_at = -_MESSAGE_SECONDS
+        self.message: str | None = None
+        """The last status message of this leg."""
+        self.is_taken_over = False
+        """True if another worker has the task, or if it was cancelled."""
+
+    async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
+        """Begin the leg; the worker has the lease already."""
+        del terms, at_once
+
+    def noted(self) -> Mapping[int, Mapping[str, Any]]:
+        """Return the results of steps that a worker before has stored, by their revision."""
+        return self._noted
+
+    @contextmanager
+    def holding(self) -> Generator[None]:
+        """Surround the work of the leg, and cancel it when the lease is lost.
+
+        Raises:
+            CallTakenOver: The lease is lost.
+        """
+        with anyio.CancelScope() as self._scope:
+            if self.is_taken_over:
+                self._scope.cancel()
+            try:
+                yield
+            except Exception as error:
+                if self.is_taken_over:
+                    raise CallTakenOver(self._owner) from error
+                raise
+        if self.is_taken_over:
+            raise CallTakenOver(self._owner)
+
+    async def require_held(self) -> None:
+        """Renew the lease, if the store last confirmed it more than half a lease ago."""
+        if anyio.current_time() - self._confirmed_at > LEASE_SECONDS / 2:
+            await self.renew()
+
+    async def start_body(self) -> None:
+        """Store that a body begins that must not begin twice."""
+
+        def begin(entry: TaskEntry, now: float) -> None:
+            entry.renew(now, lease=LEASE_SECONDS)
+            entry.has_begun = True
+
+        if self._runs_once:
+            await self.write(begin)
+
+    async def note(self, noted: NotedValue) -> None:
+        """Store the result of a step."""
+        text = self._book.seal.seal([noted.revision, noted.key, noted.value], self._call_id, "note")
+
+        def note(entry: TaskEntry, now: float) -> None:
+            entry.apply(TaskEvent.NOTE, now)
+            entry.due = now + LEASE_SECONDS
+            entry.notes.append(text)
+
+        await self.write(note)
+
+    async def renew(self) -> None:
+        """Extend the lease. If the store is down, log it: the lease may still hold."""
+        try:
+            await self.write(lambda entry, now: entry.renew(now, lease=LEASE_SECONDS))
+        except LedgerDown as error:
+            logger.error("a worker could not renew its lease on a task of %s: %s", self._owner, error)
+
+    async def say(self, message: str) -> None:
+        """Set the status message. Quick successions of messages are written once."""
+        self.message = message
+        now = anyio.current_time()
+        if now - self._message_at >= _MESSAGE_SECONDS:
+            self._message_at = now
+            await self.write_content(TaskEvent.NOTE, lambda content, entry, now: None)
+
+    async def write_content(self, event: TaskEvent, work: Callable[[TaskContent, TaskEntry, float], None]) -> None:
+        """Apply an event of the worker, and change the content; the status message is written, too."""
+
+        def write(entry: TaskEntry, now: float) -> None:
+            content = self._book.seal.read(entry.content, self._call_id)
+            if self.message is not None:
+                content.message = self.message
+            entry.apply(event, now)
+            work(content, entry, now)
+            entry.content = self._book.seal.write(content, self._call_id)
+
+        await self.write(write)
+
+    async def write(self, work: Callable[[TaskEntry, float], None]) -> None:
+        """Change the task as the holder of the lease.
+
+        Raises:
+            CallTakenOver: The lease is lost.
+            LedgerDown: The store cannot be used.
+        """
+        began = anyio.current_time()
+
+        def fenced(entry: TaskEntry, now: float) -> bool:
+            if not entry.is_held(self._holder, self._epoch):
+                return False
+            work(entry, now)
+            return True
+
+        if self.is_taken_over or not await change_task(self._book.store, self._call_id, fenced):
+            self.lose_lease()
+            raise CallTakenOver(self._owner)
+        self._confirmed_at = began
+
+    def look_soon(self) -> None:
+        """Look if the lease is still held, in an asyncio task of its own, and end the leg otherwise."""
+        self._later(self._look())
+
+    def renew_soon(self) -> None:
+        """Extend the lease, in an asyncio task of its own."""
+        self._later(self.renew())
+
+    def close(self) -> None:
+        """End what was begun to be done soon."""
+        for task in self._late:
+            task.cancel()
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        async def quietly() -> None:
+            with suppress(CallTakenOver):
+                await work
+
+        task = asyncio.get_running_loop().create_task(quietly(), context=Context())
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def _look(self) -> None:
+        with suppress(LedgerDown):
+            entry, _ = await self._book.store.load(self._call_id)
+            if entry is None or not entry.is_held(self._holder, self._epoch):
+                self.lose_lease()
+
+    def lose_lease(self) -> None:
+        """End the leg: another worker has the task, or it was cancelled."""
+        self.is_taken_over = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def settle(self, value: Any) -> None:
+        """Do nothing: the worker stores the result when the leg has ended."""
+
+    async def fail(self, error: Exception) -> None:
+        """Do nothing: the worker stores the error when the leg has ended."""
+
+    async def lose(self) -> None:
+        """Do nothing: the worker gives the task up when the leg has ended."""
+
+    async def release(self) -> None:
+        """Do nothing: the worker parks the task when the leg has ended."""

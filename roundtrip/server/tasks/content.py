@@ -1,0 +1,124 @@
+"""Provide the content of a stored task, which only servers with its keys can read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from roundtrip.errors import TokenRejected
+from roundtrip.machine.journal import from_text, to_text
+from roundtrip.tokens.token import Sealer
+
+__all__ = ["ContentUnreadable", "TaskContent", "TaskSeal"]
+
+_SEALED_PREFIX: Final = "s1."
+"""The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""
+
+
+class ContentUnreadable(Exception):
+    """No key of this server opens the content of a task."""
+
+
+@dataclass(slots=True)
+class TaskContent:
+    """Everything that a task remembers, besides what its store needs to know."""
+
+    arguments: dict[str, Any]
+    """The client's arguments."""
+    capabilities: dict[str, Any]
+    """The capabilities that the client declared when it made the call."""
+    protocol: str
+    """The protocol revision of the client."""
+    principal: str | None
+    version: str | None
+    """The version of the tool."""
+    journal: str
+    """The journal, as base64url."""
+    is_fresh: bool = True
+    """True until a worker has parked the task: the journal ends before the body, and not at questions."""
+    questions: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The open questions as the client sees them, by their keys on the wire."""
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    """The names of the open questions, by their keys on the wire."""
+    pins: dict[str, str] = field(default_factory=dict[str, str])
+    """The pins of the open questions, by their keys on the wire."""
+    used: list[str] = field(default_factory=list[str])
+    """All keys on the wire so far. The protocol wants each to be unique in the life of a task."""
+    answers: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The answers that no worker has parked yet, by the names of their questions, as the client sent them."""
+    message: str | None = None
+    """The status message."""
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    signals: dict[str, Any] = field(default_factory=dict[str, Any])
+    waits: list[str] = field(default_factory=list[str])
+    """The names of the signals that it waits for."""
+
+    def fresh_key(self, name: str) -> str:
+        """Return a key on the wire for a question that was never used in this task."""
+        key, number = name, 1
+        while key in self.used:
+            number += 1
+            key = f"{name}#{number}"
+        self.used.append(key)
+        return key
+
+
+class TaskSeal:
+    """Cipher of the contents and notes of tasks; without a sealer, they are JSON.
+
+    Args:
+        sealer: None if they never leave the memory of this process.
+        hints: The public names of the keys, the one that seals first.
+    """
+
+    def __init__(self, sealer: Sealer | None, hints: tuple[str, ...]) -> None:
+        self._sealer = sealer
+        self._hint = hints[0] if hints else ""
+
+    def write(self, content: TaskContent, call_id: str) -> str:
+        """Return the stored form of a content."""
+        return self.seal(asdict(content), call_id, "content")
+
+    def read(self, stored: str, call_id: str) -> TaskContent:
+        """Return a stored content.
+
+        Raises:
+            ContentUnreadable: No key of this server opens it.
+        """
+        return TaskContent(**self.open(stored, call_id, "content"))
+
+    def seal(self, value: Any, call_id: str, use: str) -> str:
+        """Return the stored form of a JSON value, for one use in one call."""
+        text = json.dumps(value, separators=(",", ":"))
+        if self._sealer is None:
+            return text
+        sealed = self._sealer.seal(text.encode("utf-8", "surrogatepass"), _bound(call_id, use))
+        return f"{_SEALED_PREFIX}{self._hint}.{to_text(sealed)}"
+
+    def open(self, stored: str, call_id: str, use: str) -> Any:
+        """Return a stored value.
+
+        Raises:
+            ContentUnreadable: No key of this server opens it.
+        """
+        is_sealed = stored.startswith(_SEALED_PREFIX)
+        try:
+            if self._sealer is None or not is_sealed:
+                if self._sealer is not None or is_sealed:
+                    raise ValueError("keys on one side only")
+                return json.loads(stored)
+            sealed = from_text(stored.rpartition(".")[2])
+            return json.loads(self._sealer.open(sealed, _bound(call_id, use)).decode("utf-8", "surrogatepass"))
+        except (TokenRejected, ValueError) as error:
+            raise ContentUnreadable from error
+
+    @staticmethod
+    def hint_of(stored: str) -> str | None:
+        """Return the public name of the key that sealed a text; None if it is not sealed."""
+        return stored.split(".", 2)[1] if stored.startswith(_SEALED_PREFIX) else None
+
+
+def _bound(call_id: str, use: str) -> bytes:
+    return json.dumps(["task", call_id, use]).encode()

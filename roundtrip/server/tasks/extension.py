@@ -1,0 +1,157 @@
+"""Serve the Tasks extension: its methods, and the results of calls that became tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import decode_header_value
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ClientCapabilities
+from starlette.requests import Request
+
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.revisions import is_retry_era
+from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.tasks.book import TaskBook, TaskView
+from roundtrip.server.tasks.content import ContentUnreadable
+
+if TYPE_CHECKING:
+    from roundtrip.server.functions import AskingFunction
+    from roundtrip.server.parts import Parts
+    from roundtrip.server.requests import Incoming
+
+logger = logging.getLogger("roundtrip")
+# Limited, as clients can cause them.
+_LOG: Final = LimitedLog(logger)
+
+__all__ = ["EXTENSION", "TaskMethods", "declares_tasks", "extension_missing", "require_task"]
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+_HEADER_MISMATCH: Final = -32020
+_EXTENSION_MISSING: Final = -32021
+_MAX_ID_CHARS: Final = 256
+
+
+def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Return True if the client of a request has declared the extension for it."""
+    capabilities: ClientCapabilities | None = ctx.session.client_capabilities
+    return capabilities is not None and EXTENSION in (capabilities.extensions or {})
+
+
+def extension_missing() -> MCPError:
+    """Return the error for a client that has not declared the extension."""
+    return MCPError(
+        code=_EXTENSION_MISSING,
+        message=f"this needs a client that declares the extension {EXTENSION}",
+        data={"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
+    )
+
+
+def require_task(function: AskingFunction, incoming: Incoming) -> None:
+    """Reject a request for a tool that runs as a task only, from a client that cannot have tasks.
+
+    Raises:
+        MCPError: The client has not declared the extension.
+    """
+    record = incoming.record
+    if function.task is None or not function.task.is_required or record is None or incoming.request is None:
+        return
+    if record.task is None and not record.claimed and not record.may_become_task:
+        raise extension_missing()
+
+
+class TaskMethods:
+    """Middleware that serves the methods of the extension.
+
+    Args:
+        book: Returns the tasks of the server.
+        parts: Its keys, which say who the client is.
+        stamp: Returns the server's description for the metadata of results.
+    """
+
+    def __init__(self, book: Callable[[], TaskBook], parts: Parts, stamp: Callable[[], dict[str, Any]]) -> None:
+        self._book = book
+        self._parts = parts
+        self._stamp = stamp
+        self._methods: Mapping[str, Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
+            "tasks/get": self._get,
+            "tasks/update": self._update,
+            "tasks/cancel": self._cancel,
+        }
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve one message, as the SDK's middlewares do."""
+        method = self._methods.get(ctx.method)
+        if method is None or not is_retry_era(ctx.protocol_version):
+            return await call_next(ctx)
+        if not declares_tasks(ctx):
+            raise extension_missing()
+        params = ctx.params or {}
+        task_id = params.get("taskId")
+        if not isinstance(task_id, str):
+            raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method} needs taskId, a text")
+        _check_name(ctx, task_id)
+        try:
+            call_id = await self._find(ctx, task_id)
+            shown = await method(call_id, params)
+        except LedgerDown as error:
+            _LOG.warning("a client cannot reach its task: %s", error)
+            raise MCPError(code=INTERNAL_ERROR, message="Tasks cannot be reached now; try again later") from error
+        return {**shown, "resultType": "complete", "_meta": {**self._stamp()}}
+
+    async def _find(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> str:
+        """Return the call of a task of this client.
+
+        Raises:
+            MCPError: There is no such task, or it is another client's: the answers must be the same.
+        """
+        call_id = self._book().ids.call_of(task_id) if len(task_id) <= _MAX_ID_CHARS else None
+        view = await self._view(call_id) if call_id is not None else None
+        if call_id is None or view is None or view.content.principal != self._parts.protection.principal(ctx):
+            raise _unknown()
+        return call_id
+
+    async def _view(self, call_id: str) -> TaskView | None:
+        try:
+            return await self._book().view(call_id)
+        except ContentUnreadable:
+            _LOG.warning("a client asks for a task that no key of this server opens; give all instances the same keys")
+            return None
+
+    async def _get(self, call_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        view = await self._view(call_id)
+        if view is None:
+            raise _unknown()
+        return self._book().describe(view)
+
+    async def _update(self, call_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        responses = params.get("inputResponses")
+        if not isinstance(responses, Mapping):
+            raise MCPError(code=INVALID_PARAMS, message="tasks/update needs inputResponses, an object")
+        await self._book().answer(call_id, cast("Mapping[str, Any]", responses))
+        return {}
+
+    async def _cancel(self, call_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        await self._book().cancel(call_id)
+        return {}
+
+
+def _unknown() -> MCPError:
+    return MCPError(code=INVALID_PARAMS, message="Task not found")
+
+
+def _check_name(ctx: ServerRequestContext[Any, Any], task_id: str) -> None:
+    """Check the header by which proxies find the task. Clients of older SDKs send none.
+
+    Raises:
+        MCPError: It names another task.
+    """
+    request: object = ctx.request
+    if not isinstance(request, Request):
+        return
+    sent = cast("Request[Any]", request).headers.getlist("mcp-name")
+    if any(decode_header_value(name) != task_id for name in sent):
+        raise MCPError(code=_HEADER_MISMATCH, message="the header Mcp-Name must be the taskId of the request")

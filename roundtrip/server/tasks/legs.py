@@ -1,0 +1,134 @@
+"""Provide the leg of a task: a request that no client has sent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.transport_context import TransportContext
+from mcp_types import InputResponse
+from pydantic import TypeAdapter, ValidationError
+
+from roundtrip.engine.leg import Limits
+from roundtrip.machine.call import Call
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.table import State
+from roundtrip.server.requests import Incoming, RequestRecord
+from roundtrip.server.tasks.claim import TaskClaim
+from roundtrip.server.tasks.content import TaskContent
+
+__all__ = ["TaskInfo", "TaskLeg", "incoming_of"]
+
+_ANSWER: Final[TypeAdapter[InputResponse]] = TypeAdapter(InputResponse)
+
+
+class TaskInfo:
+    """Task of a running body: `ctx.task`."""
+
+    def __init__(self, task_id: str, say: Callable[[str], Awaitable[None]]) -> None:
+        self._say = say
+        self.id = task_id
+        """The id by which the client knows the task."""
+
+    async def status(self, message: str) -> None:
+        """Set the message that clients see with the status of the task. Quick changes are written once."""
+        await self._say(message)
+
+
+class TaskLeg:
+    """One leg of a task, with everything that a request would have brought."""
+
+    def __init__(
+        self,
+        content: TaskContent,
+        journal: Journal,
+        claim: TaskClaim,
+        *,
+        task_id: str,
+        expires: float,
+    ) -> None:
+        self.content = content
+        self.journal = journal
+        self.claim = claim
+        self.task_id = task_id
+        self.expires = expires
+        """The end of the task's life, which no leg outlives."""
+        self.responses: Mapping[str, InputResponse | None] = {
+            name: _parsed(answer) for name, answer in content.answers.items()
+        }
+        """The answers since it was last parked; None for a malformed one."""
+        self.info = TaskInfo(task_id, claim.say)
+        self.written: Journal | None = None
+        """The journal with which the leg ends."""
+
+    def limits(self, now: float) -> Limits:
+        """Return the time limits of the leg: those of tokens do not count."""
+        left = max(1.0, self.expires - now)
+        return Limits(ttl=left, max_age=left)
+
+    def call(self) -> Call:
+        """Return the call as it was when the task was parked, or when it was created."""
+        journal = self.journal
+        if self.content.is_fresh:
+            return Call(journal.call_id, leg=journal.leg, round=journal.round, state=State.RESOLVING)
+        return Call.resumed(journal)
+
+
+def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:
+    """Return the request of a leg of a task.
+
+    Args:
+        leg: The leg.
+        tool: The name of its tool.
+        lifespan: The state that the server's lifespan has yielded.
+    """
+    content = leg.content
+    connection = Connection.from_envelope(content.protocol, None, content.capabilities)
+    session = ServerSession(_NoClient(leg.claim.say), connection)
+    params: dict[str, Any] = {"name": tool, "arguments": content.arguments}
+    context = ServerRequestContext[Any, Any](
+        session=session,
+        lifespan_context=lifespan,
+        protocol_version=content.protocol,
+        method="tools/call",
+        params=params,
+    )
+    record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
+    return Incoming(context, record)
+
+
+class _NoClient:
+    """Channel to a client that is not there. Progress becomes the status message of the task."""
+
+    can_send_request = False
+    request_id = None
+    message_metadata = None
+    transport = TransportContext(kind="task", can_send_request=False)
+
+    def __init__(self, say: Callable[[str], Awaitable[None]]) -> None:
+        self._say = say
+        self.cancel_requested = anyio.Event()
+
+    async def send_raw_request(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> dict[str, Any]:
+        """Reject a request: there is no client."""
+        raise NoBackChannelError(method)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
+        """Drop a notification: the protocol sends none for tasks but their own."""
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Set the status message."""
+        share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+        await self._say(share if message is None else f"{message} ({share})")
+
+
+def _parsed(answer: Any) -> InputResponse | None:
+    try:
+        return _ANSWER.validate_python(answer, by_name=False, by_alias=True)
+    except ValidationError:
+        return None

@@ -1,0 +1,58 @@
+"""Servers with tasks that run in processes of their own; the environment says which files they share."""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from roundtrip import Context, Server
+from roundtrip.ledger import SqliteLedger
+from roundtrip.server.tasks import claim
+
+LEASE_SECONDS: Final = 1.0
+FOLDER: Final = "TASKS_FOLDER"
+
+
+def folder() -> Path:
+    return Path(os.environ[FOLDER])
+
+
+def noted(what: str) -> str:
+    """Write a line that survives the process."""
+    with (folder() / "effects").open("a") as file:
+        file.write(f"{what}\n")
+    return what
+
+
+def shop() -> Server[Any]:
+    """Return a server whose bodies stop once, where a test kills them, until a file exists."""
+    claim.LEASE_SECONDS = LEASE_SECONDS
+    server = Server[Any]("shop", keys=[b"k" * 32], ledger=SqliteLedger(folder() / "tasks.db"))
+
+    async def stop_here() -> None:
+        noted("stopped")
+        while not (folder() / "go on").exists():  # noqa: ASYNC110 - another process makes it
+            await anyio.sleep(0.02)
+
+    @server.tool(task=True)
+    async def ship(ctx: Context) -> str:
+        noted("began")
+        first = await ctx.step("first", lambda: noted("first step"))
+        await stop_here()
+        second = await ctx.step("second", lambda: noted("second step"))
+        return f"{first}, {second}"
+
+    @server.tool(task=True, exactly_once=True)
+    async def pay(ctx: Context) -> str:
+        noted("began")
+        await stop_here()
+        return "paid"
+
+    @server.tool(task=True)
+    async def ask(secret: str, ctx: Context) -> str:
+        price = await ctx.step("price", lambda: f"price of {secret}")
+        answer = await ctx.ask("word", "Which word?", str)
+        return f"{secret} {price} {answer}"
+
+    return server

@@ -1,0 +1,307 @@
+"""One function as a live call, as a retried call, and as a task; waits, signals, and what outlives a worker."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio.lowlevel
+import httpx
+import pytest
+from fastmcp_tasks.client import TasksClientExtension
+from mcp.client import Client
+from mcp_types import ElicitResult
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, Transition
+from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.system import System
+from roundtrip.testing import Clock, Era, User
+from tests.hosts import HttpProcess
+from tests.interaction.tasks import shops
+from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+
+def how_many() -> Elicit[int]:
+    return Elicit("How many?", int)
+
+
+def traced(moves: list[Transition]) -> Server[Any]:
+    server = Server[Any]("shop", keys=[KEY], trace=moves.append)
+
+    @server.tool(task=True, confirm="Order {title}?")
+    async def order(title: str, copies: Annotated[int, Resolve(how_many)], ctx: Context) -> str:
+        gift = await ctx.ask("gift", "A gift?", bool)
+        price = await ctx.step("price", lambda: 7 * copies)
+        word = await ctx.ask("word", "What to write?", str)
+        return f"{title} for {price}, {gift}, {word}"
+
+    return server
+
+
+REPLIES: dict[str, Any] = {"confirm:order": True, "how_many": 3, "gift": True, "word": "Dear"}
+
+
+async def test_path_of_states_is_the_same_in_all_three_lives() -> None:
+    paths: list[list[tuple[str, str, str]]] = []
+    for life in ("live", "retry", "task"):
+        moves: list[Transition] = []
+        server = traced(moves)
+        if life == "task":
+            async with peers(server) as (peer,):
+                text = await by_peer(peer)
+        else:
+            user = User(server, REPLIES, era=Era[life.upper()])
+            text = (await user.call("order", title="Ulysses")).text
+        assert text == "Ulysses for 21, True, Dear"
+        paths.append([(move.source, move.event, move.target) for move in moves])
+    assert paths[0] == paths[1] == paths[2]
+
+
+async def by_peer(peer: Peer) -> str:
+    """Call `order`: two rounds before the task, and two inside."""
+    replies: list[dict[str, Any]] = [{}, {"value": 3}]
+    params: dict[str, Any] = {"name": "order", "arguments": {"title": "Ulysses"}}
+    reply = await peer.ask("tools/call", **params)
+    for content in replies:
+        (key,) = reply["inputRequests"]
+        answer = {key: {"action": "accept", "content": content}}
+        reply = await peer.ask("tools/call", **params, requestState=reply["requestState"], inputResponses=answer)
+    task = reply["taskId"]
+    await peer.asked(task, "gift")
+    await peer.answer(task, gift=True)
+    await peer.asked(task, "word")
+    await peer.answer(task, word="Dear")
+    return text_of(await peer.until(task))
+
+
+class Word(BaseModel):
+    text: str
+
+
+@pytest.mark.timeout(60)
+async def test_client_of_fastmcp_drives_a_task_that_asks() -> None:
+    server = Server[Any]("shop")
+
+    @server.tool(task=True)
+    async def work(ctx: Context) -> str:
+        await ctx.report_progress(1, 2, "half way")
+        word = await ctx.ask("word", "Which word?", Word)
+        return word.text
+
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"text": "yes"})
+
+    async with Client(
+        server, mode="2026-07-28", elicitation_callback=answer, extensions=[TasksClientExtension(answer)]
+    ) as client:
+        with anyio.fail_after(WAIT_SECONDS):
+            result = await client.call_tool("work", {})
+    assert result.content[0].text == "yes"  # type: ignore[union-attr]
+
+
+def waiting(ledger: Any = None, system: System | None = None) -> Server[Any]:
+    options: dict[str, Any] = {} if system is None else {"system": system}
+    server = Server[Any]("shop", keys=[KEY], ledger=ledger, **options)
+
+    @server.tool(task=True)
+    async def nap(ctx: Context) -> str:
+        await ctx.task.status("asleep")
+        await ctx.sleep(0.05)
+        await ctx.sleep(timedelta(milliseconds=50))
+        return f"awake in leg {ctx.call.leg}"
+
+    @server.tool(task=True)
+    async def buy(seconds: float, ctx: Context) -> str:
+        try:
+            paid = await ctx.wait_for("payment", timeout=seconds)
+        except TimeoutError:
+            again = await ctx.ask("again", "Too late. Again?", bool)
+            return f"too late, {again}"
+        return f"paid {paid}"
+
+    @server.tool()
+    async def plain(ctx: Context) -> str:
+        await ctx.sleep(1)
+        return ""
+
+    return server
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return MemoryLedger() if request.param == "memory" else SqliteLedger(tmp_path / "tasks.db")
+
+
+async def task_of(peer: Peer, tool: str, **arguments: Any) -> str:
+    return (await peer.call(tool, **arguments))["taskId"]
+
+
+async def test_sleeping_task_goes_on_in_later_legs(ledger: Any) -> None:
+    async with peers(waiting(ledger)) as (peer,):
+        task = await peer.until(await task_of(peer, "nap"))
+        assert text_of(task) == "awake in leg 3"
+        assert task["statusMessage"] == "asleep"
+
+
+async def test_signal_wakes_and_repeats_change_nothing(ledger: Any) -> None:
+    server = waiting(ledger)
+    async with peers(server) as (peer,):
+        task = await task_of(peer, "buy", seconds=1000)
+        call = task.split(".")[0]
+        assert (await peer.get(task))["status"] == "working"
+        assert await server.signal(call, "payment", {"sum": 3})
+        assert await server.signal(call, "payment", {"sum": 9})
+        assert text_of(await peer.until(task)) == "paid {'sum': 3}"
+        assert await server.signal(call, "payment", {"sum": 9})
+        assert not await server.signal("unknown", "payment")
+
+
+async def test_signal_that_comes_too_late_changes_nothing(ledger: Any) -> None:
+    server = waiting(ledger)
+    async with peers(server) as (peer,):
+        task = await task_of(peer, "buy", seconds=0.05)
+        await peer.asked(task, "again")
+        await server.signal(task.split(".")[0], "payment", 3)
+        await peer.answer(task, again=True)
+        assert text_of(await peer.until(task)) == "too late, True"
+
+
+async def test_signal_from_another_instance_wakes(tmp_path: Path) -> None:
+    one, other = (waiting(SqliteLedger(tmp_path / "tasks.db")) for _ in range(2))
+    async with peers(one, other) as (peer, second):
+        task = await task_of(peer, "buy", seconds=1000)
+        await other.signal(task.split(".")[0], "payment", 3)
+        assert text_of(await second.until(task)) == "paid 3"
+
+
+async def test_waits_outside_of_a_task_are_refused() -> None:
+    for era in (Era.LIVE, Era.RETRY):
+        call = await User(waiting(), {}, era=era).call("plain")
+        assert call.is_error
+        assert 'task="required"' in call.text
+
+
+async def test_expired_task_is_forgotten() -> None:
+    clock = Clock()
+    system = System(time=clock)
+    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger(system=system), system=system)
+
+    @server.tool(task=True, task_ttl=100)
+    async def ask(ctx: Context) -> str:
+        return str(await ctx.ask("sure", "Sure?", bool))
+
+    async with peers(server) as (peer,):
+        task = await task_of(peer, "ask")
+        await peer.asked(task, "sure")
+        clock.advance(99)
+        assert (await peer.get(task))["status"] == "input_required"
+        clock.advance(2)
+        assert (await peer.send("tasks/get", taskId=task))["error"]["message"] == "Task not found"
+        assert (await peer.send("tasks/cancel", taskId=task))["error"]["code"] == -32602
+
+
+async def test_stopped_server_leaves_its_tasks_to_others(tmp_path: Path) -> None:
+    began = anyio.Event()
+
+    def shop(name: str) -> Server[Any]:
+        server = Server[Any]("shop", keys=[KEY], ledger=SqliteLedger(tmp_path / "tasks.db"))
+
+        @server.tool(task=True)
+        async def work(ctx: Context) -> str:
+            where = await ctx.step("where", lambda: name)
+            began.set()
+            if name == "one":
+                await anyio.sleep_forever()
+            return f"{where}, {name}"
+
+        return server
+
+    async with peers(shop("one")) as (peer,):
+        task = await task_of(peer, "work")
+        with anyio.fail_after(WAIT_SECONDS):
+            await began.wait()
+    async with peers(shop("two")) as (peer,):
+        assert text_of(await peer.until(task)) == "one, two"
+
+
+def test_persistent_store_without_keys_is_refused(tmp_path: Path) -> None:
+    server = Server[Any]("shop", ledger=SqliteLedger(tmp_path / "tasks.db"))
+    with pytest.raises(InvalidSignature, match="needs keys="):
+
+        @server.tool(task=True)
+        async def work() -> str:
+            return ""
+
+
+@pytest.fixture
+def instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv(shops.FOLDER, str(tmp_path))
+    with HttpProcess() as one, HttpProcess() as two:
+        yield one, two
+
+
+async def stopped(folder: Path) -> None:
+    with anyio.fail_after(WAIT_SECONDS):
+        while "stopped" not in effects(folder):
+            await anyio.lowlevel.checkpoint()
+
+
+def effects(folder: Path) -> list[str]:
+    path = folder / "effects"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def at_rest(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.glob("tasks.db*"))
+
+
+@pytest.mark.timeout(120)
+async def test_killed_worker_is_followed_behind_its_stored_steps(instances: Any, tmp_path: Path) -> None:
+    one, two = instances
+    one.start(shops.shop)
+    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+        task = await task_of(Peer(http, one.url), "ship")
+        await stopped(tmp_path)
+        one.kill()
+        (tmp_path / "go on").touch()
+        two.start(shops.shop)
+        assert text_of(await Peer(http, two.url).until(task)) == "first step, second step"
+    assert effects(tmp_path) == ["began", "first step", "stopped", "began", "stopped", "second step"]
+
+
+@pytest.mark.timeout(120)
+async def test_killed_worker_leaves_a_body_that_runs_once_unknown(instances: Any, tmp_path: Path) -> None:
+    one, two = instances
+    one.start(shops.shop)
+    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+        task = await task_of(Peer(http, one.url), "pay")
+        await stopped(tmp_path)
+        one.kill()
+        (tmp_path / "go on").touch()
+        two.start(shops.shop)
+        ended = await Peer(http, two.url).until(task)
+    assert ended["status"] == "failed"
+    assert "unknown" in ended["error"]["message"]
+    assert effects(tmp_path) == ["began", "stopped"]
+
+
+@pytest.mark.timeout(120)
+async def test_nothing_of_a_task_is_readable_at_rest(instances: Any, tmp_path: Path) -> None:
+    one, two = instances
+    one.start(shops.shop)
+    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+        peer = Peer(http, one.url)
+        task = await task_of(peer, "ask", secret="argument-4711")
+        await peer.asked(task, "word")
+        await peer.answer(task, word="answer-0815")
+        assert "answer-0815" in text_of(await peer.until(task))
+        one.kill()
+        two.start(shops.shop)
+        assert "argument-4711" in text_of(await Peer(http, two.url).get(task))
+    stored = at_rest(tmp_path)
+    assert task.split(".")[0].encode() in stored
+    for secret in (b"4711", b"0815", b"price of", b"Which word", task.split(".")[1].encode()):
+        assert secret not in stored

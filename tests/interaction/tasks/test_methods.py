@@ -1,0 +1,256 @@
+"""The methods of the Tasks extension, over HTTP."""
+
+from typing import Annotated, Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolError
+from tests.interaction.tasks.peer import EXTENSION, Peer, peers, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+def how_many() -> Elicit[int]:
+    return Elicit("How many?", int)
+
+
+def shop() -> Server[Any]:
+    server = Server[Any]("shop", keys=[b"k" * 32])
+
+    @server.tool(task=True)
+    async def order(title: str, copies: Annotated[int, Resolve(how_many)], ctx: Context) -> str:
+        gift = await ctx.ask("gift", f"Wrap {title}?", bool)
+        return f"{copies} x {title}, {'wrapped' if gift else 'bare'}"
+
+    @server.tool(task=True)
+    async def both(ctx: Context) -> str:
+        answers = await ctx.ask_all({"a": Elicit("A?", int), "b": Elicit("B?", int)})
+        return f"{answers['a']} {answers['b']}"
+
+    @server.tool(task=True)
+    async def fail() -> str:
+        raise ToolError("out of stock")
+
+    @server.tool(task=True)
+    async def break_off() -> str:
+        raise MCPError(code=-32099, message="no paper", data={"tray": 2})
+
+    @server.tool(task=True)
+    async def wait() -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    @server.tool(task="required")
+    async def only() -> str:
+        return "as a task"
+
+    @server.tool()
+    async def plain() -> str:
+        return "at once"
+
+    return server
+
+
+async def task_of(peer: Peer, tool: str, **arguments: Any) -> str:
+    handle = await peer.call(tool, **arguments)
+    assert handle["resultType"] == "task", handle
+    return handle["taskId"]
+
+
+async def test_server_advertises_the_extension_once_it_has_tasks() -> None:
+    without = Server[Any]("plain")
+
+    @without.tool()
+    async def plain() -> str:
+        return "at once"
+
+    async with peers(shop(), without) as (peer, other):
+        assert EXTENSION in (await peer.ask("server/discover"))["capabilities"]["extensions"]
+        assert EXTENSION not in (await other.ask("server/discover"))["capabilities"].get("extensions", {})
+        assert (await other.send("tasks/get", taskId="x"))["error"]["code"] == -32601
+
+
+async def test_resolvers_ask_before_the_task_and_bodies_inside() -> None:
+    async with peers(shop()) as (peer,):
+        first = await peer.call("order", title="Ulysses")
+        assert first["resultType"] == "input_required"
+        assert list(first["inputRequests"]) == ["how_many"]
+        handle = await peer.ask(
+            "tools/call",
+            name="order",
+            arguments={"title": "Ulysses"},
+            requestState=first["requestState"],
+            inputResponses={"how_many": {"action": "accept", "content": {"value": 3}}},
+        )
+        assert handle["resultType"] == "task"
+        assert "requestState" not in handle
+        assert "inputRequests" not in handle
+        assert isinstance(handle["ttlMs"], int)
+        await peer.asked(handle["taskId"], "gift")
+        await peer.answer(handle["taskId"], gift=True)
+        task = await peer.until(handle["taskId"])
+        assert text_of(task) == "3 x Ulysses, wrapped"
+        assert task["result"]["structuredContent"] == {"result": "3 x Ulysses, wrapped"}
+        assert task["resultType"] == "complete"
+
+
+async def test_replayed_token_gets_the_same_handle() -> None:
+    async with peers(shop()) as (peer,):
+        first = await peer.call("order", title="Ulysses")
+        again = {
+            "name": "order",
+            "arguments": {"title": "Ulysses"},
+            "requestState": first["requestState"],
+            "inputResponses": {"how_many": {"action": "accept", "content": {"value": 3}}},
+        }
+        handles = [(await peer.ask("tools/call", **again))["taskId"] for _ in range(3)]
+        assert len(set(handles)) == 1
+        await peer.asked(handles[0], "gift")
+
+
+async def test_keys_of_questions_are_never_reused() -> None:
+    async with peers(shop()) as (peer,):
+        task = await task_of(peer, "both")
+        await peer.asked(task, "a", "b")
+        await peer.ask(
+            "tasks/update", taskId=task, inputResponses={"a": {"action": "accept", "content": {"value": "many"}}}
+        )
+        await peer.asked(task, "b")
+        await peer.answer(task, b=2)
+        # The invalid answer is asked again, under a fresh key; the other one counts.
+        questions = await peer.asked(task, "a#2")
+        assert "not valid" in questions["a#2"]["params"]["message"]
+        await peer.answer(task, a=1, b=7)
+        await peer.asked(task, "a#2")
+        await peer.answer(task, **{"a#2": 1})
+        assert text_of(await peer.until(task)) == "1 2"
+
+
+@pytest.mark.parametrize("answer", [None, 7, "yes", [], {}, {"action": "sell"}, {"action": "accept", "content": 3}])
+async def test_malformed_answer_is_asked_again(answer: Any) -> None:
+    async with peers(shop()) as (peer,):
+        task = await task_of(peer, "both")
+        await peer.asked(task, "a", "b")
+        await peer.ask(
+            "tasks/update",
+            taskId=task,
+            inputResponses={"a": answer, "b": {"action": "accept", "content": {"value": 2}}, "c": 1},
+        )
+        await peer.asked(task, "a#2")
+        await peer.answer(task, **{"a#2": 1})
+        assert text_of(await peer.until(task)) == "1 2"
+
+
+async def test_error_of_a_tool_completes_and_a_protocol_error_fails() -> None:
+    async with peers(shop()) as (peer,):
+        failed = await peer.until(await task_of(peer, "fail"))
+        assert (failed["status"], failed["result"]["isError"]) == ("completed", True)
+        assert "out of stock" in text_of(failed)
+        broken = await peer.until(await task_of(peer, "break_off"))
+        assert (broken["status"], broken["error"]) == (
+            "failed",
+            {"code": -32099, "message": "no paper", "data": {"tray": 2}},
+        )
+        assert "result" not in broken
+
+
+async def test_user_who_declines_ends_the_task() -> None:
+    async with peers(shop()) as (peer,):
+        task = await task_of(peer, "both")
+        await peer.asked(task, "a", "b")
+        declined = {"action": "decline"}
+        await peer.ask("tasks/update", taskId=task, inputResponses={"a": declined, "b": declined})
+        ended = await peer.until(task)
+        assert ended["result"]["isError"]
+
+
+async def test_running_and_asking_tasks_can_be_cancelled() -> None:
+    async with peers(shop()) as (peer,):
+        for tool in ("wait", "both"):
+            task = await task_of(peer, tool)
+            assert set(await peer.ask("tasks/cancel", taskId=task)) == {"resultType", "_meta"}
+            assert (await peer.until(task))["status"] == "cancelled"
+            # It may be repeated, and an answer after the end changes nothing.
+            await peer.ask("tasks/cancel", taskId=task)
+            await peer.answer(task, a=1)
+            assert (await peer.get(task))["status"] == "cancelled"
+
+
+async def test_client_without_the_extension_gets_results_and_no_tasks() -> None:
+    async with peers(shop(), declares=False) as (peer,):
+        assert (await peer.call("plain"))["content"][0]["text"] == "at once"
+        assert (await peer.call("fail"))["isError"]
+        asked = await peer.call("both")
+        assert asked["resultType"] == "input_required"
+        rejected = [await peer.send("tools/call", name="only", arguments={})]
+        rejected += [await peer.send(f"tasks/{method}", taskId="x") for method in ("get", "update", "cancel")]
+        for error in [response["error"] for response in rejected]:
+            assert error["code"] == -32021
+            assert error["data"] == {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+
+
+async def test_unknown_and_foreign_tasks_get_one_answer() -> None:
+    one, other = shop(), Server[Any]("shop", keys=[b"o" * 32])
+
+    @other.tool(task=True)
+    async def both() -> str:
+        return "done"
+
+    async with peers(one, other) as (peer, stranger):
+        task = await task_of(peer, "both")
+        call_id, _, secret = task.partition(".")
+        forged = [
+            f"{call_id}.{'A' * len(secret)}",
+            call_id,
+            f"{call_id}.",
+            "x",
+            "",
+            "." * 300,
+            await task_of(stranger, "both"),
+        ]
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            answers = [await peer.send(method, taskId=each, inputResponses={}) for each in forged]
+            assert [answer["error"] for answer in answers] == [{"code": -32602, "message": "Task not found"}] * len(
+                forged
+            )
+        await peer.asked(task, "a", "b")
+
+
+async def test_header_must_name_the_task() -> None:
+    async with peers(shop()) as (peer,):
+        task = await task_of(peer, "both")
+        assert (await peer.send("tasks/get", header="another", taskId=task))["error"]["code"] == -32020
+
+
+@pytest.mark.parametrize("params", [{}, {"taskId": 7}, {"taskId": None}])
+async def test_request_without_a_task_is_rejected(params: dict[str, Any]) -> None:
+    async with peers(shop()) as (peer,):
+        assert (await peer.send("tasks/get", header="x", **params))["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("method", ["tasks/result", "tasks/list"])
+async def test_methods_of_older_drafts_do_not_exist(method: str) -> None:
+    async with peers(shop()) as (peer,):
+        assert (await peer.send(method, taskId="x"))["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize("given", [2, "always", "optional"])
+def test_invalid_task_option_is_rejected(given: Any) -> None:
+    server = Server[Any]("shop")
+    with pytest.raises(InvalidSignature, match="task must be True, False or 'required'"):
+
+        @server.tool(task=given)
+        async def work() -> str:
+            return ""
+
+
+@pytest.mark.parametrize("ttl", [0, -1, True, float("inf"), "1"])
+def test_invalid_lifetime_is_rejected(ttl: Any) -> None:
+    server = Server[Any]("shop")
+    with pytest.raises(InvalidSignature, match="task_ttl must be a number of seconds"):
+
+        @server.tool(task=True, task_ttl=ttl)
+        async def work() -> str:
+            return ""

@@ -1,0 +1,238 @@
+"""One contract for all stores of tasks, and the trace, check and views of a task."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Context, Recorder, Server
+from roundtrip.cli import main
+from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.ledger.tasks import HasTasks, TaskEntry, TaskStore, change_task
+from roundtrip.machine.table import CALL_MACHINE, TaskEvent, TaskState
+from roundtrip.system import System
+from roundtrip.testing import Clock
+from tests.interaction.tasks.peer import WAIT_SECONDS, peers, text_of
+from tests.interaction.trace.transcribed import calls_of
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncGenerator[TaskStore]:
+    system = System(time=clock)
+    ledger = MemoryLedger(system=system) if request.param == "memory" else SqliteLedger(tmp_path / "db", system=system)
+    assert isinstance(ledger, HasTasks)
+    yield ledger.tasks
+    await ledger.aclose()
+
+
+def entry_of(clock: Clock, call_id: str = "a", **fields: Any) -> TaskEntry:
+    now = clock()
+    given: dict[str, Any] = {"created": now, "expires": now + 1000, "due": now, "updated": now, **fields}
+    return TaskEntry(call_id, "ship", **given)
+
+
+async def claimed(store: TaskStore, holder: str, *, lease: float = 30) -> TaskEntry | None:
+    return await change_task(
+        store, "a", lambda entry, now: replace(entry) if entry.claim(holder, now, lease=lease) else None
+    )
+
+
+async def loaded(store: TaskStore, call_id: str = "a") -> TaskEntry:
+    entry, _ = await store.load(call_id)
+    assert entry is not None
+    return entry
+
+
+async def test_call_has_one_task(store: TaskStore, clock: Clock) -> None:
+    assert await store.add(entry_of(clock, content="first"))
+    assert not await store.add(entry_of(clock, content="second"))
+    assert (await loaded(store)).content == "first"
+    assert (await store.load("b"))[0] is None
+
+
+async def test_write_over_another_version_is_rejected(store: TaskStore, clock: Clock) -> None:
+    await store.add(entry_of(clock))
+    one, other = await loaded(store), await loaded(store)
+    for number, entry in enumerate((one, other)):
+        entry.version, entry.content = 1, str(number)
+    assert await store.save(one, version=0)
+    assert not await store.save(other, version=0)
+    assert (await loaded(store)).content == "0"
+    assert not await store.save(replace(one, call_id="gone"), version=0)
+
+
+async def test_loaded_task_is_a_copy_with_all_fields(store: TaskStore, clock: Clock) -> None:
+    full = entry_of(clock, holder="h", epoch=3, runs_once=True, has_begun=True, tries=2, content="c", version=0)
+    await store.add(full)
+    full.version, full.notes = 1, ["one", "two"]
+    assert await store.save(full, version=0)
+    first = await loaded(store)
+    assert first == full
+    first.notes.append("mine")
+    assert (await loaded(store)).notes == ["one", "two"]
+    full.version, full.notes = 2, []
+    assert await store.save(full, version=1)
+    assert (await loaded(store)).notes == []
+
+
+async def test_only_one_worker_gets_the_lease(store: TaskStore, clock: Clock) -> None:
+    await store.add(entry_of(clock))
+    results: list[TaskEntry | None] = []
+
+    async def claim(holder: str) -> None:
+        results.append(await claimed(store, holder))
+
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(claim, str(number))
+    assert len([entry for entry in results if entry is not None]) == 1
+
+
+async def test_worker_whose_lease_has_ended_cannot_write(store: TaskStore, clock: Clock) -> None:
+    await store.add(entry_of(clock))
+    first = await claimed(store, "one")
+    assert first is not None
+    assert await claimed(store, "two") is None
+    clock.advance(31)
+    second = await claimed(store, "two")
+    assert second is not None
+    assert second.epoch == first.epoch + 1
+    current = await loaded(store)
+    assert not current.is_held("one", first.epoch)
+    # A worker of the same name that was restarted has another epoch.
+    assert not current.is_held("two", first.epoch)
+    assert current.is_held("two", second.epoch)
+
+
+@pytest.mark.parametrize(
+    ("runs_once", "has_begun", "state"),
+    [(False, True, TaskState.DUE), (True, False, TaskState.DUE), (True, True, TaskState.FAILED)],
+)
+async def test_body_that_runs_once_is_lost_with_its_worker(
+    store: TaskStore, clock: Clock, runs_once: bool, has_begun: bool, state: TaskState
+) -> None:
+    await store.add(entry_of(clock, runs_once=runs_once))
+
+    def begin(entry: TaskEntry, now: float) -> None:
+        entry.claim("one", now, lease=30)
+        entry.has_begun = has_begun
+
+    await change_task(store, "a", begin)
+    clock.advance(31)
+    await change_task(store, "a", lambda entry, now: None)
+    assert (await loaded(store)).state is state
+
+
+async def test_due_tasks_come_in_order_and_tell_the_next_time(store: TaskStore, clock: Clock) -> None:
+    now = clock()
+    for call_id, after in (("b", 20), ("a", 10), ("c", 30)):
+        await store.add(entry_of(clock, call_id, due=now + after))
+    assert await store.due(5) == ([], 10)
+    clock.advance(25)
+    assert await store.due(5) == (["a", "b"], None)
+    assert await store.due(1) == (["a"], None)
+    # They stay due until they change.
+    assert (await store.due(5))[0] == ["a", "b"]
+    await claimed(store, "one")
+    assert (await store.due(5))[0] == ["b"]
+
+
+async def test_task_past_its_life_is_deleted(store: TaskStore, clock: Clock) -> None:
+    await store.add(entry_of(clock))
+    clock.advance(1001)
+    assert await change_task(store, "a", lambda entry, now: "changed") is None
+    assert (await store.load("a"))[0] is None
+    assert await change_task(store, "a", lambda entry, now: "changed") is None
+
+
+async def test_cancelled_task_cannot_be_finished(store: TaskStore, clock: Clock) -> None:
+    await store.add(entry_of(clock))
+    worker = await claimed(store, "one")
+    await change_task(store, "a", lambda entry, now: entry.apply(TaskEvent.CANCEL, now))
+    assert worker is not None
+    current = await loaded(store)
+    assert not current.is_held("one", worker.epoch)
+    assert not current.apply(TaskEvent.FINISH, clock())
+    assert current.is_final
+
+
+async def test_listeners_hear_of_each_change(store: TaskStore, clock: Clock) -> None:
+    heard: list[str | None] = []
+    arrived = anyio.Event()
+
+    def changed(call_id: str | None) -> None:
+        heard.append(call_id)
+        arrived.set()
+
+    await store.add(entry_of(clock, "before"))
+    stop = store.listen(changed)
+    with anyio.fail_after(WAIT_SECONDS):
+        number = 0
+        while "a" not in heard:
+            # A listener may begin to listen a moment later.
+            number += 1
+            await store.add(entry_of(clock, "a")) if number == 1 else await claimed(store, str(number))
+            clock.advance(31)
+            await anyio.sleep(0.02)
+    stop()
+
+
+async def test_list_shows_the_newest_first_and_no_content(store: TaskStore, clock: Clock) -> None:
+    for call_id in ("a", "b", "c"):
+        await store.add(entry_of(clock, call_id, content="secret"))
+        clock.advance(1)
+    await claimed(store, "one")
+    found = await store.list(limit=2)
+    assert [one.call_id for one in found] == ["a", "c"]
+    assert found[0].state is TaskState.RUNNING
+    assert "secret" not in repr(found)
+    assert [one.call_id for one in await store.list(limit=5, states=[TaskState.RUNNING])] == ["a"]
+
+
+def recorded(path: Path) -> Server[Any]:
+    server = Server[Any]("shop", keys=[KEY], trace=Recorder(path, reveal="all"))
+
+    @server.tool(task=True)
+    async def work(ctx: Context) -> str:
+        price = await ctx.step("price", lambda: 7)
+        sure = await ctx.ask("sure", "Sure?", bool)
+        await ctx.sleep(0.01)
+        return f"{price} {sure}"
+
+    return server
+
+
+async def test_trace_joins_the_legs_of_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "calls.jsonl"
+    async with peers(recorded(path)) as (peer,):
+        task = (await peer.call("work"))["taskId"]
+        await peer.asked(task, "sure")
+        await peer.answer(task, sure=True)
+        assert text_of(await peer.until(task)) == "7 True"
+    (call,) = calls_of(path)
+    assert all(CALL_MACHINE.targets[source, event] is target for source, event, target in call.arrows)
+    assert call.state.value == "completed"
+    assert [serving.is_handed for serving in call.servings] == [True, False, False, False]
+    assert not call.replays
+    assert task.split(".")[1] not in path.read_text()
+    for view in (
+        ["ls"],
+        ["show", "last"],
+        ["explain", "last"],
+        ["export", "--mermaid", "last"],
+        ["export", "--otlp", "last"],
+    ):
+        assert main(["trace", *view, str(path)]) == 0, view
+    shown = capsys.readouterr().out
+    assert "the handle of a task" in shown
