@@ -55,7 +55,7 @@ class MemoryLedger(EntryLedger):
         if self._tasks is None:
             from roundtrip.ledger.memory_tasks import MemoryTasks  # few servers have tasks
 
-            self._tasks = MemoryTasks(self._system.time)
+            self._tasks = MemoryTasks(self._system.time, max_bytes=self._max_bytes)
         return self._tasks
 
     @property

@@ -7,19 +7,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary, summary_of
 from roundtrip.machine.table import TaskState
 
 __all__ = ["MemoryTasks"]
 
 _MAX_STALE: Final = 1024
+_ENTRY_BYTES: Final = 1024
+"""The rough size of a task without its content and its notes."""
 
 
 class MemoryTasks:
-    """Task store of one process."""
+    """Task store of one process.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    Args:
+        clock: Returns the seconds since the epoch.
+        max_bytes: The approximate limit of its size. A full store takes no new tasks, as clients decide how many there
+            are and may leave them.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, max_bytes: int) -> None:
         self._clock = clock
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._lock = threading.Lock()
         self._entries: dict[str, TaskEntry] = {}
         self._times: list[tuple[float, str]] = []
@@ -31,6 +42,11 @@ class MemoryTasks:
         with self._lock:
             if entry.call_id in self._entries:
                 return False
+            if self._bytes >= self._max_bytes:
+                raise LedgerDown(
+                    f"the ledger in memory is full, with {len(self._entries)} tasks of about {self._bytes} bytes; give "
+                    "the server a SqliteLedger, its tools a shorter task_ttl, or MemoryLedger(max_bytes=...) more room"
+                )
             self._put(entry)
         self._announce(entry.call_id)
         return True
@@ -48,7 +64,7 @@ class MemoryTasks:
             if stored is None or stored.version != version:
                 return False
             if entry.is_final and self._clock() >= entry.expires:
-                del self._entries[entry.call_id]
+                self._bytes -= _size_of(self._entries.pop(entry.call_id))
             else:
                 self._put(entry)
         self._announce(entry.call_id)
@@ -94,6 +110,8 @@ class MemoryTasks:
         return stop
 
     def _put(self, entry: TaskEntry) -> None:
+        before = self._entries.get(entry.call_id)
+        self._bytes += _size_of(entry) - (_size_of(before) if before is not None else 0)
         self._entries[entry.call_id] = replace(entry, notes=entry.notes.copy())
         heapq.heappush(self._times, (entry.due, entry.call_id))
         if len(self._times) > _MAX_STALE + 2 * len(self._entries):
@@ -104,3 +122,7 @@ class MemoryTasks:
         for loop, changed in list(self._listeners.values()):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(changed, call_id)
+
+
+def _size_of(entry: TaskEntry) -> int:
+    return _ENTRY_BYTES + len(entry.content) + sum(map(len, entry.notes))

@@ -12,11 +12,13 @@ from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.machine.table import TASK_MACHINE, TaskEvent, TaskState
 
-__all__ = ["HasTasks", "TaskEntry", "TaskStore", "TaskSummary", "change_task", "summary_of"]
+__all__ = ["MAX_TRIES", "HasTasks", "TaskEntry", "TaskStore", "TaskSummary", "change_task", "summary_of"]
 
 T = TypeVar("T")
 
-_MAX_TRIES: Final = 64
+MAX_TRIES: Final = 10
+"""Workers that may die with a task. A body that ends its process would otherwise end one after another."""
+_MAX_WRITES: Final = 64
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class TaskEntry:
     has_begun: bool = False
     """True while a body that must not begin twice runs."""
     tries: int = 0
-    """The number of times that a worker has claimed it since it was last parked."""
+    """The number of workers that have died with it since something was last stored."""
     version: int = 0
     """The number of its writes. A store writes it only over the version that was read."""
     content: str = ""
@@ -72,7 +74,8 @@ class TaskEntry:
         if now >= self.expires:
             return self.apply(TaskEvent.EXPIRE, now)
         if self.state is TaskState.RUNNING:
-            return self.apply(TaskEvent.LOSE if self.runs_once and self.has_begun else TaskEvent.LAPSE, now)
+            is_lost = (self.runs_once and self.has_begun) or self.tries >= MAX_TRIES
+            return self.apply(TaskEvent.LOSE if is_lost else TaskEvent.LAPSE, now)
         return self.apply(TaskEvent.WAKE, now)
 
     def claim(self, holder: str, now: float, *, lease: float) -> bool:
@@ -86,6 +89,19 @@ class TaskEntry:
     def is_held(self, holder: str, epoch: int) -> bool:
         """Return True if the lease of this epoch is the current one."""
         return self.state is TaskState.RUNNING and self.holder == holder and self.epoch == epoch
+
+    def note(self, text: str, now: float, *, lease: float) -> None:
+        """Store the result of a step, and extend the lease. The caller has checked that it holds it."""
+        self.apply(TaskEvent.NOTE, now)
+        self.due = now + lease
+        self.notes.append(text)
+        self.tries = 1
+
+    def give_up(self, now: float, *, pause: float) -> None:
+        """Give up the lease before the leg has ended, and let a worker continue after a pause."""
+        self.apply(TaskEvent.YIELD, now)
+        self.due = now + pause
+        self.tries -= 1
 
     def renew(self, now: float, *, lease: float) -> None:
         """Extend the lease. The caller has checked that it holds it."""
@@ -191,7 +207,7 @@ async def change_task(store: TaskStore, call_id: str, work: Callable[[TaskEntry,
     Raises:
         LedgerDown: The store cannot be used, or too many processes change the task.
     """
-    for _ in range(_MAX_TRIES):
+    for _ in range(_MAX_WRITES):
         entry, now = await store.load(call_id)
         if entry is None:
             return None

@@ -169,7 +169,7 @@ class LegRunner:
             await anyio.to_thread.run_sync(function.source.read)
         confirm = function.confirmation
         confirmation = (confirm.key, confirm.question(arguments)) if confirm is not None else None
-        if function.task is not None and incoming.record is not None:
+        if function.task is not None and incoming.record is not None and self.parts.effects.rehearsal is None:
             from roundtrip.server.tasks.extension import require_task  # few tools are tasks
 
             require_task(function, incoming)

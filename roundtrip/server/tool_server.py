@@ -144,6 +144,12 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
                 f"tool {tool.name!r}: recover= shows a user their former answers, so the server has to know its "
                 "users; leave recover= out, or principal=False"
             )
+        if tool.function.task is not None and self._may_forget:
+            logger.warning(
+                "tool %r runs as a task, and other processes may have the keys of its calls; give all of them one "
+                "ledger= (a SqliteLedger), or ledger=MemoryLedger() if there is only one process",
+                tool.name,
+            )
         if tool.spec.exactly_once and self._may_forget:
             logger.warning(
                 "tool %r has to run exactly once, and other processes may have the keys of its calls; give all of them "

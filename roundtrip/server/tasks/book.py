@@ -33,7 +33,7 @@ _STATUSES: Final[Mapping[TaskState, str]] = {
 }
 _LOST_ERROR: Final = {
     "code": -32603,
-    "message": "the worker died while the body of this task ran, which must not run twice; its outcome is unknown",
+    "message": "the worker of this task died while its body ran, and it is not run again; its outcome is unknown",
 }
 
 

@@ -102,12 +102,7 @@ class TaskClaim:
         """Store the result of a step."""
         text = self._book.seal.seal([noted.revision, noted.key, noted.value], self._call_id, "note")
 
-        def note(entry: TaskEntry, now: float) -> None:
-            entry.apply(TaskEvent.NOTE, now)
-            entry.due = now + LEASE_SECONDS
-            entry.notes.append(text)
-
-        await self.write(note)
+        await self.write(lambda entry, now: entry.note(text, now, lease=LEASE_SECONDS))
 
     async def renew(self) -> None:
         """Extend the lease. If the store is down, log it: the lease may still hold."""

@@ -20,6 +20,7 @@ from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.machine.table import TaskEvent
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
+from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
@@ -29,11 +30,13 @@ from roundtrip.system import System
 __all__ = ["ServeTask", "TaskEngine"]
 
 logger = logging.getLogger("roundtrip")
+_UNREADABLE_LOG: Final = LimitedLog(logger)
 
 _SWEEP_SECONDS: Final = 1.0
 """Time between two looks at what is due, in case an announcement was lost; up to twice as long, at random."""
 _PAGE_SECONDS: Final = 2.0
 """Time between two looks at a page that a user is visiting."""
+_UNREADABLE_SECONDS: Final = 60.0
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _STOP_SECONDS: Final = 10.0
@@ -139,12 +142,12 @@ class TaskEngine:
                 content = self._book.seal.read(entry.content, call_id)
                 claim = TaskClaim(self._book, entry)
             except ContentUnreadable:
-                logger.error(
+                _UNREADABLE_LOG.warning(
                     "the store has a task of call %s that no key of this server opens; give all workers the same keys",
                     call_id,
                 )
-                # Until its life ends, another worker may have the key.
-                await self._give_up(entry)
+                # Another worker may have the key.
+                await self._give_up(entry, pause=_UNREADABLE_SECONDS)
                 return
             await self._serve_leg(entry, content, claim)
         except LedgerDown as error:
@@ -163,7 +166,7 @@ class TaskEngine:
             return
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._give_up(entry, in_body=entry.runs_once)
+                await self._give_up(entry)
             raise
         finally:
             self._claims.pop(call_id, None)
@@ -246,20 +249,16 @@ class TaskEngine:
 
         await claim.write_content(event, park)
 
-    async def _give_up(self, entry: TaskEntry, *, in_body: bool = False) -> None:
-        """Release the lease before the leg has ended.
-
-        Args:
-            entry: The task as it was claimed.
-            in_body: True if its body must not run twice, and may have begun.
-        """
+    async def _give_up(self, entry: TaskEntry, *, pause: float = 0.0) -> None:
+        """Release the lease of a task, as it was claimed, before the leg has ended."""
 
         def give_up(stored: TaskEntry, now: float) -> None:
-            if stored.is_held(entry.holder, entry.epoch):
-                is_lost = in_body and stored.has_begun
-                stored.apply(TaskEvent.LOSE if is_lost else TaskEvent.YIELD, now)
-                if not in_body and not is_lost:
-                    stored.due = now + _SWEEP_SECONDS
+            if not stored.is_held(entry.holder, entry.epoch):
+                return
+            if stored.runs_once and stored.has_begun:
+                stored.apply(TaskEvent.LOSE, now)
+            else:
+                stored.give_up(now, pause=pause)
 
         try:
             await change_task(self._book.store, entry.call_id, give_up)

@@ -10,8 +10,8 @@ import pytest
 
 from roundtrip import Context, Recorder, Server
 from roundtrip.cli import main
-from roundtrip.ledger import MemoryLedger, SqliteLedger
-from roundtrip.ledger.tasks import HasTasks, TaskEntry, TaskStore, change_task
+from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
+from roundtrip.ledger.tasks import MAX_TRIES, HasTasks, TaskEntry, TaskStore, change_task
 from roundtrip.machine.table import CALL_MACHINE, TaskEvent, TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock
@@ -132,6 +132,36 @@ async def test_body_that_runs_once_is_lost_with_its_worker(
     clock.advance(31)
     await change_task(store, "a", lambda entry, now: None)
     assert (await loaded(store)).state is state
+
+
+async def test_task_that_ends_its_workers_is_given_up(store: TaskStore, clock: Clock) -> None:
+    await store.add(entry_of(clock))
+    for number in range(MAX_TRIES):
+        assert await claimed(store, str(number)) is not None
+        clock.advance(31)
+    assert await claimed(store, "last") is None
+    assert (await loaded(store)).state is TaskState.FAILED
+
+
+async def test_stored_steps_and_orderly_stops_count_as_no_death(store: TaskStore, clock: Clock) -> None:
+    await store.add(entry_of(clock))
+    for number in range(2 * MAX_TRIES):
+        assert await claimed(store, str(number)) is not None
+        if number % 2:
+            await change_task(store, "a", lambda entry, now: entry.note("step", now, lease=30))
+            clock.advance(31)
+        else:
+            await change_task(store, "a", lambda entry, now: entry.give_up(now, pause=0))
+
+
+async def test_full_memory_takes_no_new_tasks(clock: Clock) -> None:
+    store = MemoryLedger(max_bytes=10_000, system=System(time=clock)).tasks
+    await store.add(entry_of(clock, content="x" * 10_000))
+    with pytest.raises(LedgerDown, match="full, with 1 tasks"):
+        await store.add(entry_of(clock, "b"))
+    clock.advance(1001)
+    await change_task(store, "a", lambda entry, now: None)
+    assert await store.add(entry_of(clock, "b"))
 
 
 async def test_due_tasks_come_in_order_and_tell_the_next_time(store: TaskStore, clock: Clock) -> None:
