@@ -131,6 +131,9 @@ class Rounds:
             patience = max(patience, _PAGE_POLL_SECONDS)
         patience = min(patience, self.leg.page_wait)
         done_seconds = max(patience, min(_DONE_SECONDS, self.leg.page_wait))
+        if self.leg.signals is not None:
+            # A task looks once, and again later.
+            patience, done_seconds = 0.0, _DONE_SECONDS
         started = anyio.current_time()
         while True:
             is_done = False

@@ -293,10 +293,9 @@ class _ServedLeg:
         runner, function, journal, threads = self.runner, self.function, self.journal, self.threads
         once, opened, task = function.once, self.opened, self.task
         responses = self.incoming.responses if journal is not None else None
-        limits, page_wait, claim = function.limits, runner.page_wait, None
+        limits, claim = function.limits, None
         if task is not None:
-            # Nobody waits for the response, so a page is looked at from time to time.
-            responses, limits, page_wait, claim = task.responses, task.limits(self.now()), 0.0, task.claim
+            responses, limits, claim = task.responses, task.limits(self.now()), task.claim
         elif once is not None and self.claims:
             claim = self.claim(once)
         may_run_twice = task is not None or self.hands_over
@@ -323,7 +322,7 @@ class _ServedLeg:
             count_guess=self.count_guess,
             timeout=function.timeout,
             outlive=threads.outlive,
-            page_wait=page_wait,
+            page_wait=runner.page_wait,
             hands_over=self.hands_over,
             signals=task.content.signals if task is not None else None,
             threads=threads,

@@ -144,6 +144,14 @@ class ToolCalls:
             _log(name, error)
             return Finished(_failed(str(error)))
 
+    def has_task(self, name: str, version: str | None) -> bool:
+        """Return True if there is a tool of this name, in this version."""
+        try:
+            self._tools.registered_as(name, version)
+        except ToolError:
+            return False
+        return True
+
     async def serve_task(self, name: str, incoming: Incoming, leg: TaskLeg) -> Finished | Suspended | Authored:
         """Serve one leg of a task; a result is returned as the protocol writes it.
 

@@ -14,7 +14,7 @@ import anyio
 from mcp.shared.exceptions import MCPError
 
 from roundtrip.engine.leg import Authored, Finished, Suspended
-from roundtrip.errors import BodyMistake
+from roundtrip.errors import BodyMistake, CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.journal import from_text, to_text
@@ -41,8 +41,10 @@ _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _STOP_SECONDS: Final = 10.0
 
-ServeTask = Callable[[str, TaskLeg], Awaitable["Finished | Suspended | Authored"]]
-"""Serves a leg of a tool's task. An error of the tool is a result; it raises `MCPError` for a protocol error."""
+ServeTask = Callable[[str, TaskLeg], Awaitable["Finished | Suspended | Authored | None"]]
+"""Serves a leg of a tool's task; None if there is no such tool. An error of the tool is a result. It raises `MCPError`
+for a protocol error.
+"""
 
 
 class TaskEngine:
@@ -95,11 +97,13 @@ class TaskEngine:
                 try:
                     due, following = await self._book.store.due(free)
                     self._is_down = False
-                except LedgerDown as error:
+                except Exception as error:
                     due, following = [], None
                     if not self._is_down:
                         self._is_down = True
-                        logger.error("tasks cannot be run, and this is not logged again until they can: %s", error)
+                        known = isinstance(error, LedgerDown)
+                        message = "tasks cannot be run, and this is not logged again until they can: %s"
+                        logger.error(message, error, exc_info=None if known else error)
                 for call_id in due:
                     if call_id not in self._running:
                         self._begin(call_id)
@@ -150,6 +154,9 @@ class TaskEngine:
                 await self._give_up(entry, pause=_UNREADABLE_SECONDS)
                 return
             await self._serve_leg(entry, content, claim)
+        except CallTakenOver:
+            # Cancelled, or continued by another worker, as the leg ended.
+            return
         except LedgerDown as error:
             logger.error("a task of call %s goes on when its lease has ended: %s", call_id, error)
 
@@ -173,7 +180,10 @@ class TaskEngine:
             claim.close()
         if claim.is_taken_over:
             return
-        if isinstance(end, Finished):
+        if end is None:
+            # Another build may have the tool.
+            await self._give_up(entry, pause=_UNREADABLE_SECONDS)
+        elif isinstance(end, Finished):
             await self._finish(claim, end.value)
         elif leg.written is None:
             raise BodyMistake("a leg of a task ended with questions, and without a journal")

@@ -95,8 +95,10 @@ class TaskService:
         self.start()
         return {**self.book.handle(view), "resultType": "task"}
 
-    async def _serve(self, tool: str, leg: TaskLeg) -> Finished | Suspended | Authored:
-        """Serve a leg of a task, as if a client had sent it."""
+    async def _serve(self, tool: str, leg: TaskLeg) -> Finished | Suspended | Authored | None:
+        """Serve a leg of a task, as if a client had sent it; return None if there is no such tool."""
+        if not self._calls.has_task(tool, leg.content.version):
+            return None
         lifespans = self._legs.lifespans.get(asyncio.get_running_loop())
         incoming = incoming_of(leg, tool, lifespans[-1] if lifespans else None)
         served = REQUEST.set(incoming.record)

@@ -9,11 +9,12 @@ import httpx
 import pytest
 from fastmcp_tasks.client import TasksClientExtension
 from mcp.client import Client
-from mcp_types import ElicitResult
+from mcp_types import ElicitResult, ListRootsResult
 from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, Transition
+from roundtrip import Context, Depends, Elicit, ElicitUrl, InvalidSignature, ListRoots, Resolve, Server, Transition
 from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.server.tasks import engine
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
 from tests.hosts import HttpProcess
@@ -305,3 +306,100 @@ async def test_nothing_of_a_task_is_readable_at_rest(instances: Any, tmp_path: P
     assert task.split(".")[0].encode() in stored
     for secret in (b"4711", b"0815", b"price of", b"Which word", task.split(".")[1].encode()):
         assert secret not in stored
+
+
+async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_UNREADABLE_SECONDS", 0.05)
+
+    def shop(*, has_tool: bool) -> Server[Any]:
+        server = Server[Any]("shop", keys=[KEY], ledger=SqliteLedger(tmp_path / "tasks.db"))
+
+        async def work(ctx: Context) -> str:
+            return str(await ctx.ask("sure", "Sure?", bool))
+
+        server.add_tool(work, name="work" if has_tool else "other", task=True)
+        return server
+
+    async with peers(shop(has_tool=True)) as (peer,):
+        task = await task_of(peer, "work")
+        await peer.asked(task, "sure")
+    async with peers(shop(has_tool=False)) as (peer,):
+        await peer.answer(task, sure=True)
+        await anyio.sleep(0.3)
+        assert (await peer.get(task))["status"] == "working"
+    async with peers(shop(has_tool=True)) as (peer,):
+        assert text_of(await peer.until(task)) == "True"
+
+
+@pytest.mark.parametrize("kind", ["plain", "timeout", "dependency", "otherwise", "review", "page"])
+async def test_features_of_tools_work_inside_a_task(kind: str, ledger: Any) -> None:
+    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+    closed: list[str] = []
+    visited: list[bool] = []
+
+    def connection() -> Any:
+        yield "connection"
+        closed.append("closed")
+
+    def is_done() -> bool:
+        visited.append(True)
+        return len(visited) > 2
+
+    @server.tool(name="plain", task=True)
+    def plain(ctx: Context) -> str:
+        price = ctx.blocking.step("price", lambda: 7)
+        return f"{price} {ctx.blocking.ask('sure', 'Sure?', bool)}"
+
+    @server.tool(name="timeout", task=True, timeout=0.2)
+    async def timeout(ctx: Context) -> str:
+        await ctx.ask("sure", "Sure?", bool)
+        await anyio.sleep_forever()
+        return ""
+
+    @server.tool(name="dependency", task=True)
+    async def dependency(used: Annotated[str, Depends(connection)], ctx: Context) -> str:
+        return f"{used} {await ctx.ask('sure', 'Sure?', bool)}"
+
+    @server.tool(name="otherwise", task=True)
+    async def otherwise(ctx: Context) -> str:
+        roots = await ctx.ask("roots", ListRoots(otherwise=ListRootsResult(roots=[])))
+        return f"{roots.roots} {await ctx.ask('sure', 'Sure?', bool)}"
+
+    @server.tool(name="review", task=True)
+    async def review(ctx: Context) -> str:
+        sure = await ctx.ask("sure", "Sure?", bool)
+        await ctx.review("check", "All right?", of=["sure"])
+        return f"reviewed {sure}"
+
+    @server.tool(name="page", task=True)
+    async def page(ctx: Context) -> str:
+        await ctx.ask("sure", ElicitUrl("Log in", "https://example.com/login", done=is_done))
+        return "logged in"
+
+    expected = {
+        "plain": "7 True",
+        "dependency": "connection True",
+        "otherwise": "[] True",
+        "review": "reviewed True",
+        "page": "logged in",
+    }
+    async with peers(server) as (peer,):
+        task = await task_of(peer, kind)
+        await peer.asked(task, "sure")
+        if kind == "page":
+            await peer.ask("tasks/update", taskId=task, inputResponses={"sure": {"action": "accept"}})
+        else:
+            await peer.answer(task, sure=True)
+        if kind == "review":
+            await peer.asked(task, "check")
+            await peer.ask(
+                "tasks/update", taskId=task, inputResponses={"check": {"action": "accept", "content": {"sure": True}}}
+            )
+        ended = await peer.until(task)
+        if kind == "timeout":
+            assert ended["error"]["data"]["reason"] == "tool_timeout"
+            return
+        assert text_of(ended) == expected[kind]
+        if kind == "dependency":
+            # Two legs have left it: the one that asked, and the one that ended; and the one before the task.
+            assert closed
