@@ -210,6 +210,8 @@ class AskingFunction:
         self._body_pace = Pace()
         self.pace = Pace()
         """The pace of its plain resolvers."""
+        self.exit_pace = Pace()
+        """The pace of its plain dependencies when they exit."""
 
     @property
     def plan(self) -> Plan:
