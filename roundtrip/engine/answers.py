@@ -31,8 +31,8 @@ from roundtrip.questions.markers import NOTHING, Marker, SdkElicit, SdkListRoots
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review
 from roundtrip.questions.wire import FormQuestion, PendingQuestion, Question, UrlQuestion, question_of
+from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
-from roundtrip.resolvers.scheduler import NodeOutcomes
 
 __all__ = ["Answers"]
 

@@ -36,13 +36,9 @@ from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import Marker
 from roundtrip.resolvers.cancellation import cancel_requests
+from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.scheduler import (
-    Enter,
-    NodeOutcomes,
-    Scheduler,
-    enter_nothing,
-)
+from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.threads import Threads
 from roundtrip.revisions import is_retry_era
 
@@ -199,12 +195,10 @@ class LegRun:
         while True:
             try:
                 if not leg.plan.enters:
-                    return await self._run_once(enter_nothing)
+                    return await self._run_once(None)
                 entered = TeardownStack(leg.report)
                 with cancellations_restored():
-                    return await entered.around(
-                        self._run_once(entered.enter), ended_by=_exception_of, outlive=leg.outlive
-                    )
+                    return await entered.around(self._run_once(entered), ended_by=_exception_of, outlive=leg.outlive)
             except (Revision, BaseExceptionGroup) as raised:
                 if not isinstance(verdict_on(raised), Revision):
                     raise
@@ -218,12 +212,12 @@ class LegRun:
             await self.rounds.ask([self.answers.open[key]])
         outcome.require_value(key)
 
-    async def _run_once(self, enter: Enter) -> Finished | Declined:
+    async def _run_once(self, entered: TeardownStack | None) -> Finished | Declined:
         """Resolve, and run the body."""
         leg, call = self.leg, self.leg.call
         values: dict[str, Any] = {}
         if leg.plan.nodes:
-            declined = await self._resolve(values, enter)
+            declined = await self._resolve(values, entered)
             if declined is not None:
                 return declined
             if self._body_value is not None and leg.plain_body is not None:
@@ -248,7 +242,7 @@ class LegRun:
         with self.body().running(), cancellations_restored():
             return Finished(await self.execute(values, self.context()))
 
-    async def _resolve(self, values: dict[str, Any], enter: Enter) -> Declined | None:
+    async def _resolve(self, values: dict[str, Any], entered: TeardownStack | None) -> Declined | None:
         """Fill `values`, and ask the questions that this needs."""
         leg, answers = self.leg, self.answers
         scheduler = Scheduler(
@@ -257,7 +251,7 @@ class LegRun:
             context=self.context,
             outcomes=answers,
             threads=leg.threads,
-            enter=enter,
+            managers=entered,
             known=leg.known,
             watch=self.leg.call.watch,
             cancelled=self._cancelled,
@@ -265,6 +259,7 @@ class LegRun:
         # Facts go to the watch in the leg's own task. A claim is made there too, before the body begins.
         if leg.plain_body is not None and leg.claim is None and leg.call.watch is None:
             scheduler.last = partial(self._begin_in_thread, leg.plain_body, scheduler, values)
+            scheduler.next_exit = entered.next_exit if entered is not None else None
         await scheduler.advance()
         while scheduler.declined is None and scheduler.waiting:
             if leg.journal is None or not answers.known.adopt(answers.open, scheduler.is_blocked):
@@ -300,18 +295,18 @@ class LegRun:
         # The body may wait in the thread of the leg's lanes.
         threads = self.leg.threads.apart()
         try:
-            return await entered.around(self._run_done(plan, entered.enter, threads), ended_by=lambda value: None)
+            return await entered.around(self._run_done(plan, entered, threads), ended_by=lambda value: None)
         finally:
             threads.close()
 
-    async def _run_done(self, plan: Plan, enter: Enter, threads: Threads) -> Any:
+    async def _run_done(self, plan: Plan, entered: TeardownStack, threads: Threads) -> Any:
         scheduler = Scheduler(
             plan,
             arguments=self.arguments,
             context=self.context,
             outcomes=NodeOutcomes(),
             threads=threads,
-            enter=enter,
+            managers=entered,
         )
         await scheduler.advance()
         if scheduler.waiting:

@@ -1,7 +1,8 @@
 """Enter and exit the context managers of a leg's dependencies.
 
-They are entered and exited in the leg's own task, the last one first. The exception that ends the leg is thrown into
-them, also a suspension: otherwise a generator would commit its transaction at each question.
+They are exited in the leg's own task, the last one first, and plain ones in the thread that has entered them. The
+exception that ends the leg is thrown into them, also a suspension: otherwise a generator would commit its transaction
+at each question.
 
 If a thread continues after the leg, they are exited when that thread has ended (`Outlive`).
 """
@@ -9,17 +10,19 @@ If a thread continues after the leg, they are exited when that thread has ended 
 import asyncio
 import inspect
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Final, TypeVar, cast
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar, cast
 
 import anyio
+from mcp_types import InputRequiredResult
 
 from roundtrip.engine.interruptions import cancellations_restored
-from roundtrip.errors import DependencyEndedCall, InvalidSignature
+from roundtrip.errors import DependencyEndedCall
 from roundtrip.resolvers.cancellation import cancel_requests
+from roundtrip.resolvers.entering import PlainEntry, enter_plain, exc_info, never_yielded
 
 __all__ = ["Outlive", "Report", "TeardownStack", "innermost_scope"]
 
@@ -28,12 +31,18 @@ T = TypeVar("T")
 Report = Callable[[str, BaseException], None]
 """Reports an exception of a dependency's exit that does not end the call."""
 
-_NEVER_YIELDED: Final = "dependency {!r} is a generator that ended before it yielded; have it yield on every path"
-
 _Leave = Callable[[BaseException | None], Awaitable[Any]]
 
 Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
 """Runs a function when the threads that a leg left behind have ended; returns False if there are none."""
+
+
+class _LoopEntry(NamedTuple):
+    """Dependency that was entered on the loop."""
+
+    label: str
+    leave: _Leave
+    is_left: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -41,51 +50,61 @@ class TeardownStack:
     """Entered dependencies of one leg, or of the request before it."""
 
     report: Report
-    _entered: list[tuple[str, _Leave]] = field(default_factory=list[tuple[str, _Leave]], init=False)
+    _entered: list["PlainEntry | _LoopEntry"] = field(default_factory=list["PlainEntry | _LoopEntry"], init=False)
     _holds_scope: bool = field(default=False, init=False)
 
+    def keep(self, entry: PlainEntry) -> None:
+        """Exit what a thread enters, if it does."""
+        self._entered.append(entry)
+
     async def enter(self, label: str, made: Any) -> Any:
-        """Enter a generator or context manager that a dependency has made. Anything else is the value itself."""
+        """Enter a generator or context manager on the loop. Anything else is the value itself."""
+        before = innermost_scope()
         if inspect.isasyncgen(made):
             generator = cast("AsyncGenerator[Any]", made)
-            before = innermost_scope()
             try:
                 value = await anext(generator)
             except StopAsyncIteration:
-                raise InvalidSignature(_NEVER_YIELDED.format(label)) from None
+                raise never_yielded(label) from None
             self._holds_scope |= innermost_scope() is not before
             self._keep_async(label, asynccontextmanager(lambda: generator)())
             return value
-        if inspect.isgenerator(made):
-            plain = cast("Generator[Any]", made)
-            try:
-                value = next(plain)
-            except StopIteration:
-                raise InvalidSignature(_NEVER_YIELDED.format(label)) from None
-            self._keep(label, contextmanager(lambda: plain)())
-            return value
         if isinstance(made, AbstractAsyncContextManager):
             entered = cast("AbstractAsyncContextManager[Any]", made)
-            before = innermost_scope()
             value = await entered.__aenter__()
             self._holds_scope |= innermost_scope() is not before
             self._keep_async(label, entered)
             return value
-        if isinstance(made, AbstractContextManager):
-            held = cast("AbstractContextManager[Any]", made)
-            value = held.__enter__()
-            self._keep(label, held)
-            return value
-        return made
+        plain = enter_plain(label, made)
+        if plain is None:
+            return made
+        held, value = plain
+        self._holds_scope |= innermost_scope() is not before
+        self._keep_inline(label, held)
+        return value
+
+    def next_exit(self, value: Any) -> Callable[[], None] | None:
+        """Return a function that exits the last one in the current thread, after a success; None if it must not."""
+        if isinstance(value, InputRequiredResult):
+            return None
+        for entry in reversed(self._entered):
+            if not isinstance(entry, PlainEntry):
+                return None
+            if not entry.is_exited:
+                return entry.exit_here if entry.is_here else None
+        return None
 
     def _keep_async(self, label: str, entered: AbstractAsyncContextManager[Any]) -> None:
-        self._entered.append((label, lambda error: entered.__aexit__(*_exc_info(error))))
-
-    def _keep(self, label: str, entered: AbstractContextManager[Any]) -> None:
         async def leave(error: BaseException | None) -> Any:
-            return entered.__exit__(*_exc_info(error))
+            return await entered.__aexit__(*exc_info(error))
 
-        self._entered.append((label, leave))
+        self._entered.append(_LoopEntry(label, leave))
+
+    def _keep_inline(self, label: str, entered: AbstractContextManager[Any]) -> None:
+        async def leave(error: BaseException | None) -> Any:
+            return entered.__exit__(*exc_info(error))
+
+        self._entered.append(_LoopEntry(label, leave))
 
     async def around(
         self, work: Awaitable[T], *, ended_by: Callable[[T], BaseException | None], outlive: Outlive | None = None
@@ -103,43 +122,48 @@ class TeardownStack:
         try:
             result = await work
         except BaseException as raised:
-            # A cancel scope can only be left by the task that entered it, and in the order of entering.
-            if outlive is not None and self._entered and not self._holds_scope and outlive(self._leave_later(raised)):
+            if self._entered and self._leaves_later(raised, outlive):
                 raise
-            error = await self.leave(raised)
+            error = await self.leave(raised, outlive)
             if error is raised:
                 raise
             # A cancel scope of a dependency has replaced its own cancellation.
             raise error from raised
         verdict = ended_by(result)
-        error = await self.leave(verdict)
+        if any(entry.is_left for entry in self._entered) and self._leaves_later(verdict, outlive):
+            # The work succeeded without a function that it has left behind.
+            return result
+        error = await self.leave(verdict, outlive)
         if error is not None and error is not verdict:
             raise error
         return result
 
-    def _leave_later(self, error: BaseException) -> Callable[[], Awaitable[None]]:
-        """Return a function that exits everything entered by now, outside of the leg."""
-        entered = self._entered.copy()
+    def _leaves_later(self, error: BaseException | None, outlive: Outlive | None) -> bool:
+        """Exit everything when the threads that the leg has left behind have ended; return False if there are none."""
+        # A cancel scope can only be left by the task that entered it, and in the order of entering.
+        return outlive is not None and not self._holds_scope and outlive(partial(self._leave_all, self._entered, error))
 
-        async def leave_all() -> None:
-            self._entered.clear()
-            for label, leave in reversed(entered):
-                try:
-                    await leave(error)
-                except BaseException as raised:
-                    if raised is error or _only_wraps(raised, error):
-                        continue
-                    if not isinstance(raised, Exception | BaseExceptionGroup):
-                        raise
-                    self.report(label, cast("BaseException", raised))
+    async def _leave_all(self, entered: list["PlainEntry | _LoopEntry"], error: BaseException | None) -> None:
+        """Exit some entries, outside of the leg."""
+        while entered:
+            entry = entered.pop()
+            try:
+                await entry.leave(error)
+            except BaseException as raised:
+                if raised is error or (error is not None and _only_wraps(raised, error)):
+                    continue
+                if not isinstance(raised, Exception | BaseExceptionGroup):
+                    raise
+                self.report(entry.label, cast("BaseException", raised))
 
-        return leave_all
-
-    async def leave(self, error: BaseException | None) -> Any:
+    async def leave(self, error: BaseException | None, outlive: Outlive | None = None) -> Any:
         """Exit everything, the last first. Return the exception that then ends the call; None without one."""
         while self._entered:
-            label, leave = self._entered.pop()
-            error = await self._leave(label, leave, error)
+            entry = self._entered.pop()
+            if entry.is_left and outlive is not None and outlive(partial(self._leave_all, [entry], error)):
+                # Its thread still runs a function. Those with a cancel scope must not wait for it.
+                continue
+            error = await self._leave(entry.label, entry.leave, error)
         return error
 
     async def _leave(self, label: str, leave: _Leave, error: BaseException | None) -> BaseException | None:
@@ -205,7 +229,3 @@ def _only_wraps(raised: BaseException, error: BaseException) -> bool:
         return False
     group = cast("BaseExceptionGroup[BaseException]", raised)
     return all(inner is error or _only_wraps(inner, error) for inner in group.exceptions)
-
-
-def _exc_info(error: BaseException | None) -> tuple[Any, Any, Any]:
-    return (None, None, None) if error is None else (type(error), error, error.__traceback__)

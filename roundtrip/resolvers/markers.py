@@ -112,7 +112,8 @@ def Depends(
         fn: A function, coroutine function, generator function, method, class, callable object or partial.
         *subs: Functions, or other `Depends`, whose values `fn` receives as its first positional arguments.
         use_cache: Run it once for all its consumers. False runs it for each.
-        inline: Run a plain `fn` on the event loop, and not in a worker thread. It must not block.
+        inline: Run a plain `fn` on the event loop, and not in a worker thread. It must not block. Generators with a
+            cancel scope need it.
 
     Returns:
         A marker; for type checkers anything, so that it may be the default of a parameter of any type.

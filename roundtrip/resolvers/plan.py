@@ -52,6 +52,7 @@ class Node(NamedTuple):
     """Its key, then its former keys. An answer in flight may have any of them."""
     once: bool
     is_async: bool
+    """True for a coroutine function, and for one whose context manager is async."""
     enters: bool
     """True for a context manager, entered before its consumers run and exited when the leg ends."""
     inputs: tuple[Input, ...]
@@ -74,7 +75,7 @@ class Node(NamedTuple):
     @property
     def in_thread(self) -> bool:
         """Return True for a plain function that runs in a worker thread."""
-        return not (self.is_async or self.inline or self.enters)
+        return not (self.is_async or self.inline)
 
     @property
     def shared_as(self) -> Hashable:

@@ -31,6 +31,7 @@ from roundtrip.resolvers.signatures import (
     is_async,
     is_generator_function,
     is_manager_class,
+    makes_async_manager,
     wants_outcome,
 )
 
@@ -419,7 +420,7 @@ class _Planner:
             was=draft.was,
             names=(draft.full_key, *draft.was),
             once=draft.once,
-            is_async=(waits := is_async(draft.fn)),
+            is_async=(waits := is_async(draft.fn) or (draft.enters and makes_async_manager(draft.fn))),
             # A test may replace an inline function by a coroutine function.
             inline=draft.inline and not waits,
             enters=draft.enters,

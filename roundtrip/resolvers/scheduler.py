@@ -16,7 +16,7 @@ import inspect
 import types
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -27,61 +27,12 @@ from roundtrip.machine.journal import Action
 from roundtrip.questions.markers import Marker, is_marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, strayed
+from roundtrip.resolvers.entering import Managers, PlainEntry, checked
+from roundtrip.resolvers.node_outcomes import DeclinedParameter, NodeOutcomes, Reused, reuse_kept, reuse_known
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
 from roundtrip.resolvers.threads import AnyThreads, Threads
 
-__all__ = [
-    "DeclinedParameter",
-    "Enter",
-    "NodeOutcomes",
-    "Scheduler",
-    "enter_nothing",
-]
-
-
-class DeclinedParameter(NamedTuple):
-    """Parameter whose question the user declined, and whose consumer needs the bare value."""
-
-    parameter: str
-    outcome: Outcome
-
-    def __str__(self) -> str:
-        return (
-            f"Resolver for parameter {self.parameter!r} could not resolve: elicitation was {self.outcome.action.word}"
-        )
-
-
-class NodeOutcomes:
-    """Source of outcomes besides the nodes' functions. This base class has none."""
-
-    __slots__ = ()
-
-    def settle(self, node: Node, marker: Marker) -> Outcome | None:
-        """Return the outcome of a node's question, or None while it has no answer."""
-        del node, marker
-        return None
-
-    def recall(self, node: Node) -> Outcome | None:
-        """Return the outcome of a `once` node on an earlier leg, if it has one."""
-        del node
-        return None
-
-    def keeps(self, node: Node) -> bool:
-        """Return True if `recall` would give the value of a `once` node."""
-        del node
-        return False
-
-    def remember(self, node: Node, value: Any) -> None:
-        """Keep the value that a `once` node has computed."""
-
-
-Enter = Callable[[str, Any], Awaitable[Any]]
-"""Enters the context manager that a dependency of some name has made, and returns its value."""
-
-
-async def enter_nothing(label: str, made: Any) -> Any:
-    """Reject a context manager, for plans whose context managers are never exited."""
-    raise InvalidSignature(f"{label!r} must not make a context manager here, got {type(made).__name__}")
+__all__ = ["Scheduler"]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -97,7 +48,8 @@ class Scheduler:
     outcomes: NodeOutcomes
     """Knows the answers to questions, and the kept values of `once` nodes."""
     threads: Threads = field(default_factory=AnyThreads)
-    enter: Enter = enter_nothing
+    managers: Managers | None = None
+    """Exits context managers. Without it, dependencies must not make any."""
     known: Mapping[Hashable, Outcome] | None = None
     """Outcomes of nodes that ran for this request already, in another plan."""
     is_isolated: Callable[[BaseException], bool] | None = None
@@ -113,6 +65,8 @@ class Scheduler:
     """Returns a plain function to run in the thread of the last node, or None. It may never be called."""
     last_value: tuple[Any] | None = field(default=None, init=False)
     """The value of that function."""
+    next_exit: Callable[[Any], Callable[[], Any] | None] | None = field(default=None, init=False)
+    """Returns a function to run in that thread after this value, or None."""
     _failure: BaseException | None = field(default=None, init=False)
     _settled: list[Outcome | None] = field(init=False)
     _missing: list[int] = field(init=False)
@@ -125,15 +79,21 @@ class Scheduler:
     _in_flight: int = field(default=0, init=False)
     """The number of nodes that run in tasks beside the one that runs the others."""
     _entering: list[int] = field(default_factory=list[int], init=False)
+    _unshared: list[PlainEntry] = field(default_factory=list[PlainEntry], init=False)
+    """Entries whose context variables the leg's own context lacks."""
 
     def __post_init__(self) -> None:
         plan = self.plan
         self._settled = [None] * len(plan.nodes)
         self._missing = [len(node.needs) for node in plan.nodes]
         if self.known:
-            self._accept(self.known)
-        elif plan.may_carry_secrets:
-            self._skip_unneeded()
+            self._reuse(reuse_known(plan, self.known))
+        elif plan.may_carry_secrets and (reused := reuse_kept(plan, self.outcomes)) is not None:
+            self._reuse(reused)
+            if self.watch is not None:
+                for index in reused.outcomes:
+                    self.watch(NodeBegan(plan.nodes[index].key))
+                    self.watch(NodeEnded(plan.nodes[index].key, "recalled"))
         for node in plan.nodes:
             if not self._missing[node.index] and self._settled[node.index] is None:
                 self._push(node.index)
@@ -197,52 +157,14 @@ class Scheduler:
         """Return the nodes whose questions wait for an answer, in the plan's order."""
         return [self.plan.nodes[index] for index in sorted(self.waiting)]
 
-    def _accept(self, known: Mapping[Hashable, Outcome]) -> None:
-        """Take known outcomes, and do not run nodes that only those would need."""
-        nodes = self.plan.nodes
-        # A node that takes the call's arguments, or is kept for the call, has another value in the call than before it.
-        of_call: set[int] = set()
-        for node in nodes:
-            takes = node.once or any(entry.source is Source.ARGUMENT for entry in node.inputs)
-            if takes or not of_call.isdisjoint(node.needs):
-                of_call.add(node.index)
-        needed: set[int] = set()
-        open_ = [root.node for root in self.plan.roots]
-        while open_:
-            index = open_.pop()
-            if index not in needed:
-                needed.add(index)
-                if index not in of_call:
-                    self._settled[index] = known.get(nodes[index].shared_as)
-                if self._settled[index] is None:
-                    open_.extend(nodes[index].needs)
-        self._skip({node.index for node in nodes if node.index not in needed})
-
-    def _skip_unneeded(self) -> None:
-        """Skip kept `once` nodes if every node that needs them is kept, too."""
-        nodes = self.plan.nodes
-        kept = {node.index for node in nodes if node.once and self.outcomes.keeps(node)}
-        roots = {root.node for root in self.plan.roots}
-        skipped = {index for index in kept - roots if kept.issuperset(nodes[index].dependents)}
-        if not skipped:
-            return
-        recalled = {index: self.outcomes.recall(nodes[index]) for index in sorted(kept - skipped)}
-        if None in recalled.values():
-            # A node without a value must run, and may need the skipped nodes.
-            return
-        for index, outcome in recalled.items():
+    def _reuse(self, reused: Reused) -> None:
+        """Settle nodes before any runs, and never run those that only they need."""
+        for index, outcome in reused.outcomes.items():
             self._settled[index] = outcome
-            if self.watch is not None:
-                self.watch(NodeBegan(nodes[index].key))
-                self.watch(NodeEnded(nodes[index].key, "recalled"))
-        self._skip(skipped)
-
-    def _skip(self, skipped: set[int]) -> None:
-        """Never run some nodes, and count again the outcomes that each of the others needs."""
         for node in self.plan.nodes:
             # A skipped node gets one more, so that its count never reaches 0.
             needed = sum(self._settled[need] is None for need in node.needs)
-            self._missing[node.index] = needed + (node.index in skipped)
+            self._missing[node.index] = needed + (node.index in reused.skipped)
 
     async def _run_together(self) -> None:
         async with anyio.create_task_group() as group:
@@ -295,23 +217,30 @@ class Scheduler:
     def _has_one_lane(self) -> bool:
         """Return True if only plain functions of one lane can run, so that none of them can move to another thread."""
         plain, lanes = self._plain, self.plan.lanes
-        if not plain or self._ready or not self.threads.share_one:
+        if self._ready or not self.threads.share_one:
             return False
+        if not plain:
+            return self._enters_in_thread()
         return len(plain) == 1 or all(lanes[index] == lanes[plain[0]] for index in plain)
+
+    def _enters_in_thread(self) -> bool:
+        """Return True if the next context manager is entered in a thread."""
+        return bool(self._entering) and self.plan.lanes[self._entering[0]] is not None
 
     async def _drive(self, group: TaskGroup | None) -> None:
         """Have a thread run plain functions. With a group, others go on when one of them takes long."""
         driven = _DrivenNodes(self, group)
         how: NodeHow = "failed"
         try:
+            lane = self.plan.lanes[(self._plain or self._entering)[0]]
             try:
-                await self.threads.drive(driven, lane=self.plan.lanes[self._plain[0]], shares=group is not None)
+                await self.threads.drive(driven, lane=lane, shares=group is not None)
             except BaseException as error:
                 if not driven.is_open or driven.node is None:
                     raise
                 self._isolate(driven.node, error)
                 return
-            if driven.is_last and driven.is_open:
+            if driven.is_last and driven.is_open and not driven.is_over:
                 self.last_value = (driven.value,)
             if driven.node is None:
                 return
@@ -329,6 +258,9 @@ class Scheduler:
                 self.watch(NodeEnded(driven.node.key, how))
             if driven.is_beside:
                 self._in_flight -= 1
+            for entry in self._unshared:
+                entry.share()
+            self._unshared.clear()
 
     async def _run(self, node: Node, beside: TaskGroup | None = None) -> None:
         if self.watch is None:
@@ -388,6 +320,8 @@ class Scheduler:
 
     def _conclude(self, node: Node, value: Any) -> NodeHow:
         """Settle a node with the value or the question that its function returned."""
+        if isinstance(value, PlainEntry):
+            value = value.value
         how: NodeHow = "entered" if node.enters else "computed"
         if is_marker(value):
             outcome = self.outcomes.settle(node, value)
@@ -440,13 +374,28 @@ class Scheduler:
                     return done.value
 
     async def _enter(self, node: Node, call: Callable[[], Any]) -> Any:
-        made = call()
-        value = await self.enter(node.label, await made if inspect.isawaitable(made) else made)
-        if is_marker(value):
-            raise InvalidSignature(
-                f"{node.label!r} is a context manager, and must not ask; ask in a function that it takes"
-            )
-        return value
+        lane = self.plan.lanes[node.index]
+        if lane is None:
+            managers, made = self._managers(node), call()
+            value = await managers.enter(node.label, await made if inspect.isawaitable(made) else made)
+            return checked(node.label, value)
+        entry = self._entry(node, call)
+        made = await self.threads.run(entry, lane=lane)
+        if made is not entry:
+            return await made
+        entry.share()
+        return entry.value
+
+    def _entry(self, node: Node, call: Callable[[], Any]) -> PlainEntry:
+        managers = self._managers(node)
+        entry = PlainEntry(node.label, call, hold=self.threads.hold, enter=managers.enter)
+        managers.keep(entry)
+        return entry
+
+    def _managers(self, node: Node) -> Managers:
+        if self.managers is None:
+            raise InvalidSignature(f"{node.label!r} must not make a context manager here: nothing would exit it")
+        return self.managers
 
     def _take(self, entry: Input, into: dict[str, Any]) -> bool:
         """Add an input's value; False (and `declined` set) if the user declined it."""
@@ -483,10 +432,12 @@ class Scheduler:
         else:
             heapq.heappush(self._ready if self.plan.lanes[index] is None else self._plain, index)
 
-    def next_plain(self) -> tuple[Node, Callable[[], Any]] | None:
+    def next_plain(self, *, may_enter: bool) -> tuple[Node, Callable[[], Any]] | None:
         """Return the next plain node to run, with its function; None if the loop has to go on."""
-        while self._plain and not self._ready and self.declined is None:
-            node = self.plan.nodes[heapq.heappop(self._plain)]
+        while not self._ready and self.declined is None:
+            if not self._plain and not (may_enter and self._enters_in_thread()):
+                break
+            node = self.plan.nodes[heapq.heappop(self._plain or self._entering)]
             self.threads.start(self.plan.lanes[node.index])
             if self.watch is not None:
                 self.watch(NodeBegan(node.key))
@@ -497,6 +448,9 @@ class Scheduler:
                     call = self._call_of(node)
                     if call is not None:
                         how = "computed"
+                        if node.enters:
+                            call = self._entry(node, call)
+                            self._unshared.append(call)
                         return node, call
                 else:
                     how = "recalled"
@@ -519,6 +473,9 @@ class Scheduler:
         """Settle a plain node that a drive has run."""
         how: NodeHow = "failed"
         try:
+            if isinstance(value, PlainEntry):
+                # For the next functions of the drive.
+                value.share()
             how = self._conclude(node, value)
         finally:
             if self.watch is not None:
@@ -538,7 +495,7 @@ class Scheduler:
 class _DrivenNodes:
     """Plain nodes of a scheduler, for a drive."""
 
-    __slots__ = ("_group", "_scheduler", "is_beside", "is_last", "is_open", "node", "value")
+    __slots__ = ("_group", "_scheduler", "is_beside", "is_last", "is_open", "is_over", "node", "value")
 
     def __init__(self, scheduler: Scheduler, group: TaskGroup | None) -> None:
         self._scheduler = scheduler
@@ -549,11 +506,16 @@ class _DrivenNodes:
         """True once other nodes run beside it."""
         self.is_last = False
         """True once the function after all nodes has begun."""
+        self.is_over = False
+        """True once its value is settled."""
         self.is_open = False
         self.value: Any = None
 
     def next_call(self) -> Callable[[], Any] | None:
-        found = self._scheduler.next_plain()
+        if self.is_last:
+            next_exit, last = self._scheduler.next_exit, self._scheduler.last_value
+            return next_exit(last[0]) if next_exit is not None and last is not None else None
+        found = self._scheduler.next_plain(may_enter=self._group is None)
         if found is None:
             call = self._scheduler.next_last()
             self.is_last = self.is_last or call is not None
@@ -564,7 +526,9 @@ class _DrivenNodes:
     def settle_value(self, value: Any) -> None:
         node, self.node = self.node, None
         if self.is_last:
-            self._scheduler.last_value = (value,)
+            if not self.is_over:
+                self._scheduler.last_value = (value,)
+                self.is_over = True
         elif node is not None:
             self._scheduler.settle_plain(node, value)
 

@@ -21,6 +21,7 @@ __all__ = [
     "is_async_generator_function",
     "is_generator_function",
     "is_manager_class",
+    "makes_async_manager",
     "returns_input_required",
     "wants_outcome",
 ]
@@ -116,6 +117,14 @@ def is_manager_class(fn: Callable[..., Any]) -> bool:
     """Return True for a class of context managers."""
     fn = _without_partials(fn)
     return inspect.isclass(fn) and any(hasattr(fn, enter) and hasattr(fn, leave) for enter, leave in _MANAGER_METHODS)
+
+
+def makes_async_manager(fn: Callable[..., Any]) -> bool:
+    """Return True if what a function makes is entered with `async with`. A class of both kinds of managers is."""
+    fn = _without_partials(fn)
+    if inspect.isclass(fn):
+        return hasattr(fn, "__aenter__") and hasattr(fn, "__aexit__")
+    return is_async_generator_function(fn)
 
 
 def wants_outcome(filled: Any) -> bool:

@@ -1,15 +1,38 @@
 """Describe the worker threads in which a scheduler runs plain functions."""
 
 from collections.abc import Callable, Hashable
+from contextvars import Context
 from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["SHARED_SECONDS", "AnyThreads", "Driven", "Threads"]
+__all__ = ["SHARED_SECONDS", "AnyThreads", "Driven", "HeldThread", "Threads"]
 
 T = TypeVar("T")
 
 
 SHARED_SECONDS: Final = 0.001
 """Time for which a plain function may run before those that wait for its thread move to others."""
+
+
+class HeldThread(Protocol):
+    """Worker thread that is kept for a function."""
+
+    @property
+    def is_left(self) -> bool:
+        """Return True while it runs a function that its leg has left behind."""
+        ...
+
+    @property
+    def is_here(self) -> bool:
+        """Return True in the thread."""
+        ...
+
+    async def run(self, call: Callable[[], Any], context: Context) -> Any:
+        """Run the function, even if the leg is cancelled."""
+        ...
+
+    def let_go(self) -> None:
+        """Let other legs have the thread. Code in it calls this."""
+        ...
 
 
 class Threads(Protocol):
@@ -36,6 +59,10 @@ class Threads(Protocol):
             lane: The lane of the first.
             shares: True if functions that wait may move to other threads.
         """
+        ...
+
+    def hold(self) -> HeldThread:
+        """Keep the current thread. Code in it calls this."""
         ...
 
     def apart(self) -> "Threads":
@@ -71,12 +98,39 @@ class AnyThreads:
         """Run nothing: these threads share none."""
         raise NotImplementedError
 
+    def hold(self) -> HeldThread:
+        """Keep no thread."""
+        return _AnyThread()
+
     def apart(self) -> "AnyThreads":
         """Return the same threads."""
         return self
 
     def close(self) -> None:
         """Do nothing."""
+
+
+class _AnyThread:
+    """Any thread, for a function that must run."""
+
+    __slots__ = ()
+
+    @property
+    def is_left(self) -> bool:
+        return False
+
+    @property
+    def is_here(self) -> bool:
+        return False
+
+    async def run(self, call: Callable[[], Any], context: Context) -> Any:
+        from anyio import CancelScope, to_thread
+
+        with CancelScope(shield=True):
+            return await to_thread.run_sync(context.run, call)
+
+    def let_go(self) -> None:
+        pass
 
 
 class Driven(Protocol):

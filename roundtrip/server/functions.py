@@ -214,6 +214,8 @@ class AskingFunction:
         self._subject: tuple[Plan, ServedFunction] | None = None
         self.pace = Pace()
         """The pace of its plain resolvers."""
+        self.exit_pace = Pace()
+        """The pace of its plain dependencies when they exit."""
 
     @property
     def plan(self) -> Plan:

@@ -270,8 +270,14 @@ class _ServedLeg:
             if self.record is not None and function.limits.recover:
                 self.seeds, self.origin = self.record.seeds, self.record.origin
         self.threads = LegThreads(
-            function.owner, leaves=function.timeout is not None, home=function.plan.home, pace=function.pace
+            function.owner,
+            leaves=function.timeout is not None,
+            home=function.plan.home,
+            pace=function.pace,
+            exit_pace=function.exit_pace,
         )
+        if opened is not None:
+            opened.hand_over(self.threads, function.plan)
         self.facts: LegFacts | None = None
         """Reports to tracers, if there are any."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import Context
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio
 import anyio.lowlevel
 
-from roundtrip.resolvers.threads import SHARED_SECONDS, Driven
+from roundtrip.resolvers.threads import SHARED_SECONDS, Driven, HeldThread
 from roundtrip.server.slots import SHARED, Pool
 
 if TYPE_CHECKING:
@@ -60,9 +60,22 @@ class LegThreads:
         home: The lane of the body. Functions without a lane, such as steps, run in its thread while it is free.
         account: The threads that count those which are left behind, if not these.
         pace: The pace of what `drive` runs.
+        exit_pace: The pace of what threads are kept for.
     """
 
-    __slots__ = ("_account", "_home", "_lanes", "_leaves", "_owner", "_pace", "_running", "_seats", "_started", "left")
+    __slots__ = (
+        "_account",
+        "_exit_pace",
+        "_home",
+        "_lanes",
+        "_leaves",
+        "_owner",
+        "_pace",
+        "_running",
+        "_seats",
+        "_started",
+        "left",
+    )
 
     def __init__(
         self,
@@ -72,12 +85,14 @@ class LegThreads:
         home: Hashable = None,
         account: LegThreads | None = None,
         pace: Pace | None = None,
+        exit_pace: Pace | None = None,
     ) -> None:
         self._owner = owner
         self._leaves = leaves
         self._home = home
         self._account = account
         self._pace = pace
+        self._exit_pace = exit_pace
         self.left = 0
         """Threads that were left behind."""
         self._running: list[asyncio.Event] = []
@@ -177,7 +192,8 @@ class LegThreads:
         finally:
             if not work.has_ended:
                 gone = work.leave(lambda: slots.end(work, owner))
-                seat.lose_thread()
+                if gone is not None:
+                    seat.lose_thread(gone)
             if gone is None:
                 slots.give_back(work, owner)
             else:
@@ -190,10 +206,8 @@ class LegThreads:
     def _begin(self, seat: _Seat, work: Work, pace: Pace | None, begun: Callable[[], None] | None) -> bool:
         """Begin a function, and return True if the loop has waited for its end."""
         seat.do(work)
-        if pace is not None and pace.is_quick:
-            if work.wait_briefly():
-                return True
-            pace.reset()
+        if _waits_briefly(work, pace):
+            return True
         if begun is not None:
             begun()
         self._watch(seat)
@@ -282,9 +296,33 @@ class LegThreads:
         self.left += 1
         self._running.append(gone)
 
+    def hold(self) -> HeldThread:
+        """Keep the current thread for one more function. Code in it calls this."""
+        from roundtrip.server.workers import Worker
+
+        return _KeptWorker(Worker.here(), self._exit_pace)
+
     def apart(self) -> LegThreads:
         """Return threads for functions that must not wait for these."""
         return LegThreads(self._owner, leaves=self._leaves, account=self._account or self)
+
+    def take_over(self, others: LegThreads, lanes: Mapping[Hashable, Hashable]) -> None:
+        """Continue in threads that have run functions of another plan, and close the others.
+
+        Args:
+            others: The threads that have run them.
+            lanes: Lanes of that plan, by the lanes of this one that depend on them.
+        """
+        for lane, other in lanes.items():
+            seat = others._lanes.get(other)
+            if seat is None:
+                continue
+            self._lanes[lane] = seat
+            self._started.add(lane)
+            if seat not in self._seats:
+                self._seats.append(seat)
+                others._seats.remove(seat)
+        others.close()
 
     def close(self) -> None:
         """Let other legs have the threads. Those that were left behind are free when their functions end."""
@@ -354,9 +392,10 @@ class _Seat:
         self.work = work
         self._worker.do(work)
 
-    def lose_thread(self) -> None:
-        """Run the next function in another thread, as this one does not end its function."""
+    def lose_thread(self, gone: asyncio.Event) -> None:
+        """Run the next function in another thread, as this one does not end its function before `gone` is set."""
         if self._worker is not None:
+            self._worker.left = gone
             self._worker.give_back(busy=True)
             self._worker = None
 
@@ -364,6 +403,54 @@ class _Seat:
         if self._worker is not None:
             self._worker.give_back(busy=False)
             self._worker = None
+
+
+class _KeptWorker:
+    """Worker thread that is kept for a function."""
+
+    __slots__ = ("_pace", "_worker")
+
+    def __init__(self, worker: Worker, pace: Pace | None) -> None:
+        worker.kept_for += 1
+        self._worker = worker
+        self._pace = pace
+
+    @property
+    def is_left(self) -> bool:
+        left = self._worker.left
+        return left is not None and not left.is_set()
+
+    @property
+    def is_here(self) -> bool:
+        return self._worker.is_here
+
+    async def run(self, call: Callable[[], Any], context: Context) -> Any:
+        # It takes no slot: if all were in use, legs could not end.
+        from roundtrip.server.workers import Work
+
+        pace = self._pace
+        work = Work(call, may_be_left=False, context=context)
+        with work.scope:
+            work.scope.shield = True
+            self._worker.do(work)
+            if not _waits_briefly(work, pace):
+                await work.wait()
+        if pace is not None:
+            pace.note(work.seconds)
+        return work.result()
+
+    def let_go(self) -> None:
+        self._worker.kept_for -= 1
+
+
+def _waits_briefly(work: Work, pace: Pace | None) -> bool:
+    """Return True if the loop itself has waited for the end of a quick function."""
+    if pace is None or not pace.is_quick:
+        return False
+    if work.wait_briefly():
+        return True
+    pace.reset()
+    return False
 
 
 def _innermost_scope() -> anyio.CancelScope | None:

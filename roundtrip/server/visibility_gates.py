@@ -29,10 +29,12 @@ from roundtrip.engine.teardown import Report, TeardownStack
 from roundtrip.errors import BodyMistake, InvalidSignature
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.annotations import asking_arms
+from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
+from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.planner import Replacements, make_plan
-from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler, cancel_requests, is_cancelled
+from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
 from roundtrip.server.context import Context
 from roundtrip.server.functions import Planned
@@ -173,6 +175,10 @@ class OpenGates:
     """Values for a leg, and for the gates of items that it uses."""
     managers: TeardownStack | None = None
     """Context managers to leave when the item has been served."""
+    threads: LegThreads | None = None
+    """The threads that have run their functions."""
+    lanes: Mapping[Hashable, Hashable] = field(default_factory=dict[Hashable, Hashable])
+    """The lanes of their plain functions in these threads."""
 
     @property
     def is_over(self) -> bool:
@@ -186,6 +192,14 @@ class OpenGates:
             return await (work if self.managers is None else self.managers.around(work, ended_by=lambda value: None))
         finally:
             _INSIDE.reset(inside)
+            if self.threads is not None:
+                self.threads.close()
+
+    def hand_over(self, threads: LegThreads, plan: Plan) -> None:
+        """Have a leg's functions run in the threads of the functions whose values they share."""
+        if self.threads is not None:
+            known = ((plan.lanes[node.index], self.lanes.get(node.shared_as)) for node in plan.nodes)
+            threads.take_over(self.threads, {lane: ours for lane, ours in known if None not in (lane, ours)})
 
 
 _INSIDE: ContextVar[OpenGates | None] = ContextVar("roundtrip_open_gates", default=None)
@@ -233,8 +247,8 @@ class GateEvaluator:
         context = cache(lambda: self._context(request.context if request is not None else None))
         opened: set[VisibilityGate] = set()
         for walk in self._walks_of(gates):
-            managers = TeardownStack(self._report)
-            evaluating = self._evaluate(walk, context, {**self._held(request), **found}, managers)
+            managers, threads = TeardownStack(self._report), _GateThreads()
+            evaluating = self._evaluate(walk, context, {**self._held(request), **found}, managers, threads)
             try:
                 some, outcomes = await managers.around(evaluating, ended_by=lambda value: None)
             except Exception as error:  # noqa: BLE001 - the failure of a gate hides its item, and nothing else
@@ -242,6 +256,8 @@ class GateEvaluator:
             else:
                 opened |= some
                 found |= _lasting(walk, outcomes)
+            finally:
+                threads.close()
         return OpenGates(frozenset(opened), request, self)
 
     async def open(
@@ -258,18 +274,27 @@ class GateEvaluator:
         found = self._found(request)
         known = {**self._held(request), **found}
         walk = _walk_of((gate,), gate.planned.plan)
-        managers = TeardownStack(self._report)
+        managers, threads = TeardownStack(self._report), _GateThreads()
+        opened: frozenset[VisibilityGate] = frozenset()
         try:
-            opened, outcomes = await self._evaluate(walk, made, known, managers)
+            opened, outcomes = await self._evaluate(walk, made, known, managers, threads)
         except BaseException as error:
             ended = await managers.leave(error)
             if isinstance(ended, Exception):
                 _log_failure((gate,), ended)
                 return None
             raise
+        finally:
+            if not opened:
+                threads.close()
         found |= _lasting(walk, outcomes)
         if opened:
-            return OpenGates(opened, request, self, known | outcomes, managers if gate.enters else None)
+            plan = walk.plan
+            lanes = {
+                node.shared_as: lane for node, lane in zip(plan.nodes, plan.lanes, strict=True) if lane is not None
+            }
+            kept = managers if gate.enters else None
+            return OpenGates(opened, request, self, known | outcomes, kept, threads, lanes)
         if (ended := await managers.leave(None)) is not None:
             raise ended
         return None
@@ -296,17 +321,21 @@ class GateEvaluator:
         return planned[1]
 
     async def _evaluate(
-        self, walk: _GateWalk, context: Callable[[], Any], known: Mapping[Hashable, Outcome], managers: TeardownStack
+        self,
+        walk: _GateWalk,
+        context: Callable[[], Any],
+        known: Mapping[Hashable, Outcome],
+        managers: TeardownStack,
+        threads: LegThreads,
     ) -> tuple[frozenset[VisibilityGate], _Found]:
         """Return the gates that opened, and all values that were found."""
-        threads = _GateThreads()
         scheduler = Scheduler(
             walk.plan,
             arguments={},
             context=context,
             outcomes=NodeOutcomes(),
             threads=threads,
-            enter=managers.enter,
+            managers=managers,
             known=known,
             is_isolated=_its_own(),
         )
@@ -315,7 +344,6 @@ class GateEvaluator:
             await scheduler.advance()
         finally:
             take_back(offered)
-            threads.close()
         # A gate's context cannot ask, so a body must not get it.
         outcomes = {
             who: found for who, found in scheduler.shared_outcomes().items() if not isinstance(found.value, GateContext)

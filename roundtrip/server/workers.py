@@ -49,6 +49,7 @@ class Work:
     Args:
         call: The function.
         may_be_left: True if the thread may be left behind.
+        context: The context variables that the function sees; by default a copy of the task's.
     """
 
     __slots__ = (
@@ -72,7 +73,7 @@ class Work:
     _value: Any
     _gone: tuple[asyncio.Event, Callable[[], None]]
 
-    def __init__(self, call: Callable[[], Any], *, may_be_left: bool) -> None:
+    def __init__(self, call: Callable[[], Any], *, may_be_left: bool, context: Context | None = None) -> None:
         self._call = call
         self._loop = asyncio.get_running_loop()
         # Held to change the stage, which the thread and the loop do.
@@ -86,14 +87,13 @@ class Work:
         self.began: float | None = None
         self.waiter: asyncio.Future[None] = self._loop.create_future()
         """Done when the function has returned."""
-        self.context = copy_context()
-        """The context variables that the function sees."""
+        self.context = context or copy_context()
         self.token = current_token()
         """The loop's token for `anyio.from_thread`."""
         self.scope = anyio.CancelScope()
         """The scope whose cancellation `anyio.from_thread` passes on."""
-        if may_be_left:
-            self.context.run(_WORK.set, self)
+        if may_be_left or context is not None:
+            self.context.run(_WORK.set, self if may_be_left else None)
 
     @property
     def has_ended(self) -> bool:
@@ -248,10 +248,15 @@ def unless_left() -> Generator[None]:
 class Worker:
     """Worker thread. It belongs to one leg at a time."""
 
-    __slots__ = ("__weakref__", "_jobs", "_thread")
+    __slots__ = ("__weakref__", "_is_given_back", "_jobs", "_thread", "kept_for", "left")
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Work | bool] = queue.SimpleQueue()
+        self._is_given_back = False
+        self.kept_for = 0
+        """The number of functions for which it is kept. Only the thread changes it."""
+        self.left: asyncio.Event | None = None
+        """Set when the function has ended that its leg has left behind, if there is one."""
         # A daemon, so that an idle one does not delay the interpreter's end; `_wait_for_all` waits for the others.
         self._thread = threading.Thread(target=self._work, name="roundtrip worker thread", daemon=True)
 
@@ -260,11 +265,22 @@ class Worker:
         """Return an idle worker thread, or a new one."""
         try:
             # The one that was used last: the others end after a while.
-            return _IDLE.pop()
+            worker = _IDLE.pop()
         except IndexError:
             worker = Worker()
             worker._thread.start()
-            return worker
+        worker.left = None
+        return worker
+
+    @staticmethod
+    def here() -> "Worker":
+        """Return the worker thread that calls this."""
+        return _HERE.worker
+
+    @property
+    def is_here(self) -> bool:
+        """Return True in this thread."""
+        return getattr(_HERE, "worker", None) is self
 
     def do(self, work: Work) -> None:
         """Run a function after those that the thread already has."""
@@ -272,13 +288,14 @@ class Worker:
 
     def give_back(self, *, busy: bool) -> None:
         """Let another leg have the thread, as soon as its last job has ended."""
-        if busy:
+        if busy or self.kept_for:
             self._jobs.put(True)
         else:
             _IDLE.append(self)
 
     def _work(self) -> None:
         _ALL.add(self)
+        _HERE.worker = self
         try:
             while True:
                 try:
@@ -291,13 +308,16 @@ class Worker:
                         continue
                     return
                 if job is True:
-                    _IDLE.append(self)
+                    self._is_given_back = True
                 elif job is False:
                     return
                 else:
                     _run(job)
                     # It refers to the whole call.
                     del job
+                if self._is_given_back and not self.kept_for:
+                    self._is_given_back = False
+                    _IDLE.append(self)
         finally:
             _ALL.discard(self)
 
@@ -325,6 +345,7 @@ def _run(work: Work) -> None:
         work.report_end()
 
 
+_HERE: Final = threading.local()
 _IDLE: Final[deque[Worker]] = deque()
 _ALL: Final[set[Worker]] = set()
 

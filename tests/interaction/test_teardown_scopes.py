@@ -210,20 +210,30 @@ async def cancels_itself() -> AsyncGenerator[Callable[[], None]]:
         yield scope.cancel
 
 
-DEADLINES: list[tuple[Callable[..., Any], str]] = [
-    (fail_after, "TimeoutError"),
-    (fail_after_later, "TimeoutError"),
-    (timeout, "TimeoutError"),
-    (move_on, "dependency 'move_on' cancelled the call"),
-    (move_on_later, "dependency 'move_on_later' cancelled the call"),
-]
+def held_by_task() -> Generator[None]:
+    task = asyncio.current_task()
+    yield
+    assert task is not None
 
 
-@pytest.mark.parametrize(("limit", "why"), DEADLINES, ids=lambda value: getattr(value, "__name__", ""))
-async def test_a_deadline_of_a_dependency_ends_the_body(era: Era, limit: Callable[..., Any], why: str) -> None:
+# A plain generator needs the loop for its cancel scope.
+DEADLINES = pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        pytest.param(Depends(fail_after, inline=True), "TimeoutError", id="fail_after"),
+        pytest.param(Depends(fail_after_later), "TimeoutError", id="fail_after_later"),
+        pytest.param(Depends(timeout), "TimeoutError", id="timeout"),
+        pytest.param(Depends(move_on, inline=True), "dependency 'move_on' cancelled the call", id="move_on"),
+        pytest.param(Depends(move_on_later), "dependency 'move_on_later' cancelled the call", id="move_on_later"),
+    ],
+)
+
+
+@DEADLINES
+async def test_a_deadline_of_a_dependency_ends_the_body(era: Era, limit: Any, why: str) -> None:
     trace = Steps()
 
-    async def order(limit: Annotated[None, Depends(limit)]) -> str:
+    async def order(limit: Annotated[None, limit]) -> str:
         try:
             await anyio.sleep_forever()
         finally:
@@ -235,9 +245,23 @@ async def test_a_deadline_of_a_dependency_ends_the_body(era: Era, limit: Callabl
     assert trace.events[-1] is Event.FAIL
 
 
-@pytest.mark.parametrize(("limit", "why"), DEADLINES, ids=lambda value: getattr(value, "__name__", ""))
-async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(era: Era, limit: Callable[..., Any], why: str) -> None:
-    async def below(limit: Annotated[None, Depends(limit)]) -> str:
+@pytest.mark.parametrize(
+    "scope", [fail_after, move_on, lambda: (yield from held_by_task())], ids=["deadline", "scope", "task"]
+)
+async def test_plain_generator_in_a_thread_is_told_to_run_inline(era: Era, scope: Callable[..., Any]) -> None:
+    def below(limit: Annotated[None, Depends(scope)]) -> None: ...
+
+    async def order(below: None = Depends(below)) -> str:
+        raise AssertionError("the body must not run")
+
+    assert "must not use the event loop, as it runs in a worker thread; use Depends(" in await play(
+        server_of(order), era
+    )
+
+
+@DEADLINES
+async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(era: Era, limit: Any, why: str) -> None:
+    async def below(limit: Annotated[None, limit]) -> str:
         await anyio.sleep_forever()
         return "never"
 
@@ -247,8 +271,8 @@ async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(era: Era, limit
     assert await play(server_of(order), era) == f"Error executing tool order: {why}"
 
 
-@pytest.mark.parametrize(("limit", "why"), DEADLINES, ids=lambda value: getattr(value, "__name__", ""))
-async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: Callable[..., Any], why: str) -> None:
+@DEADLINES
+async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: Any, why: str) -> None:
     async def outer() -> AsyncGenerator[None]:
         try:
             yield
@@ -256,7 +280,7 @@ async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: C
             LOG.append(f"outer: {type(error).__name__}")
             raise
 
-    async def inner(limit: Annotated[None, Depends(limit)]) -> AsyncGenerator[None]:
+    async def inner(limit: Annotated[None, limit]) -> AsyncGenerator[None]:
         try:
             yield
         except asyncio.CancelledError:
@@ -265,7 +289,7 @@ async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: C
 
     async def order(
         outer: Annotated[None, Depends(outer)],
-        limit: Annotated[None, Depends(limit)],
+        limit: Annotated[None, limit],
         inner: Annotated[None, Depends(inner)],
     ) -> str:
         await anyio.sleep_forever()
@@ -275,17 +299,15 @@ async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: C
     assert ["inner: cancelled", f"outer: {'TimeoutError' if why == 'TimeoutError' else 'DependencyEndedCall'}"] == LOG
 
 
-@pytest.mark.parametrize(("limit", "why"), DEADLINES, ids=lambda value: getattr(value, "__name__", ""))
-async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(
-    era: Era, limit: Callable[..., Any], why: str
-) -> None:
-    async def swallows(limit: Annotated[None, Depends(limit)]) -> AsyncGenerator[None]:
+@DEADLINES
+async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(era: Era, limit: Any, why: str) -> None:
+    async def swallows(limit: Annotated[None, limit]) -> AsyncGenerator[None]:
         try:
             yield
         except asyncio.CancelledError:
             LOG.append("swallowed")
 
-    async def order(limit: Annotated[None, Depends(limit)], inner: Annotated[None, Depends(swallows)]) -> str:
+    async def order(limit: Annotated[None, limit], inner: Annotated[None, Depends(swallows)]) -> str:
         await anyio.sleep_forever()
         return "never"
 
@@ -317,9 +339,9 @@ async def test_a_body_that_is_done_before_the_deadline_succeeds(era: Era) -> Non
     assert await play(server_of(order), era) == "done"
 
 
-@pytest.mark.parametrize(("limit", "why"), DEADLINES, ids=lambda value: getattr(value, "__name__", ""))
+@DEADLINES
 @pytest.mark.parametrize("by_body", [True, False])
-async def test_a_deadline_passes_while_a_live_client_thinks(limit: Callable[..., Any], why: str, by_body: bool) -> None:
+async def test_a_deadline_passes_while_a_live_client_thinks(limit: Any, why: str, by_body: bool) -> None:
     """The retry era has no such deadline: nothing is open while the user thinks."""
 
     class Slow(Person):
@@ -327,13 +349,13 @@ async def test_a_deadline_passes_while_a_live_client_thinks(limit: Callable[...,
             await anyio.sleep_forever()
             raise AssertionError
 
-    async def sure(limit: Annotated[None, Depends(limit)]) -> Elicit[bool]:
+    async def sure(limit: Annotated[None, limit]) -> Elicit[bool]:
         return Elicit("Sure?", bool)
 
     async def by_resolver(sure: Annotated[bool, Resolve(sure)]) -> str:
         return str(sure)
 
-    async def in_body(ctx: Context, limit: Annotated[None, Depends(limit)]) -> str:
+    async def in_body(ctx: Context, limit: Annotated[None, limit]) -> str:
         return str(await ctx.ask("sure", "Sure?", bool))
 
     trace = Steps()

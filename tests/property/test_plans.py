@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from roundtrip.machine.journal import Action
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
 from roundtrip.resolvers.planner import make_plan
-from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
+from roundtrip.resolvers.scheduler import Scheduler
 from tests.nightly import examples
 from tests.property.graphs import Answer, Built, Expected, Graph, graphs, interpret
 

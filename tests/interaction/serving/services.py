@@ -6,6 +6,7 @@ import queue
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -65,14 +66,15 @@ class Service:
         ours, theirs = os.pipe()
         self._stderr = open(ours, encoding="utf-8")  # noqa: SIM115 - `__exit__` closes it
         with open(theirs, "wb"):
-            self.process: Started = start(
-                main, words(target, *flags), cwd=folder, env=environment(**variables), stderr=theirs
-            )
+            self.process = self._start(words(target, *flags), environment(**variables), theirs)
         self.log: list[str] = []
         self._told: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.url = self._announced()
+
+    def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "Started | subprocess.Popen[bytes]":
+        return start(main, command, cwd=self.folder, env=env, stderr=stderr)
 
     def __enter__(self) -> "Service":
         return self
@@ -127,3 +129,10 @@ class Service:
             if (found := _SERVES.search(line)) is not None:
                 return found[1]
         raise AssertionError("".join(self.log))
+
+
+class InterpretedService(Service):
+    """A running `roundtrip serve` with an interpreter of its own. The others are forked, and end without one's end."""
+
+    def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "Started | subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, "-m", "roundtrip", *command], cwd=self.folder, env=env, stderr=stderr)

@@ -2,12 +2,13 @@
 
 import os
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated
 
 import anyio
 
-from roundtrip import Context, Elicit, Resolve, Server, ToolError
+from roundtrip import Context, Depends, Elicit, Resolve, Server, ToolError
 from roundtrip.ledger import RedisLedger
 
 
@@ -30,6 +31,16 @@ def _shop(name: str, **options: object) -> Server:
         Path(begun).touch()
         time.sleep(seconds)
         return "done"
+
+    def marker(exited: str) -> Generator[str]:
+        yield exited
+        Path(exited).touch()
+
+    def hold(seconds: float, begun: str, exited: str, marker: Annotated[str, Depends(marker)]) -> str:
+        return stubbornly(seconds, begun)
+
+    server.tool(name="hold")(hold)
+    server.tool(name="hold_briefly", timeout=0.2)(hold)
 
     @server.tool
     async def count(to: int, ctx: Context) -> str:

@@ -18,7 +18,7 @@ from mcp_types import ElicitResult
 
 from roundtrip.cli import main
 from roundtrip.testing import Era
-from tests.interaction.serving.services import KEY, WAIT, Service, eventually, refused
+from tests.interaction.serving.services import KEY, WAIT, InterpretedService, Service, eventually, refused
 from tests.players import Person, call, connect, text_of
 
 pytestmark = [
@@ -385,3 +385,49 @@ def test_the_access_log_holds_no_ticket(tmp_path: Path) -> None:
     log = "".join(service.log)
     assert '"GET /health/live?t=<ticket>&page=1 HTTP/1.1" 200' in log
     assert ticket not in log
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_plain_function_running_at_shutdown_is_waited_for(tmp_path: Path, workers: str) -> None:
+    begun, exited, answers = tmp_path / "begun", tmp_path / "exited", list[str]()
+
+    async def leg(url: str) -> None:
+        async with connect(url, Era.RETRY) as client:
+            # The client holds results against the listing, which it would fetch after the service has gone.
+            await client.list_tools()
+            paths = {"begun": str(begun), "exited": str(exited)}
+            answers.append(text_of(await client.call_tool("hold", {"seconds": 1, **paths})))
+
+    with Service("shop", "--workers", workers, "--drain", "0", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leg, service.url)
+            await _in_thread(eventually, begun.exists)
+            service.signal(signal.SIGTERM)
+        assert await _in_thread(service.ended) == 0
+    assert answers == ["done"]
+    assert exited.exists()
+
+
+@pytest.mark.parametrize("tool", ["hold", "hold_briefly"])
+async def test_plain_function_does_not_delay_the_end_of_its_process(tmp_path: Path, tool: str) -> None:
+    begun = tmp_path / "begun"
+    flags = ("--drain", "0", "--timeout-graceful-shutdown", "0.3")
+
+    async def leg(url: str) -> None:
+        paths = {"begun": str(begun), "exited": str(tmp_path / "exited")}
+        try:
+            await call(url, Era.RETRY, tool, {"seconds": 10 * WAIT, **paths})
+        # The second if the response has not begun.
+        except* (MCPError, httpx2.RemoteProtocolError):
+            pass
+
+    with InterpretedService("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leg, service.url)
+            await _in_thread(eventually, begun.exists)
+            if tool == "hold_briefly":
+                await _in_thread(eventually, lambda: any("timed out" in line for line in service.log))
+            service.signal(signal.SIGTERM)
+            # Far less than the function takes.
+            assert await _in_thread(service.ended) == 1
+    assert any("ended with work still running" in line for line in service.log)

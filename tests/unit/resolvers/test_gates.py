@@ -1,6 +1,6 @@
 """A walk that begins with the values of another, and a walk in which a failure ends its own node only."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Annotated, Any
 
 import pytest
@@ -9,7 +9,7 @@ from roundtrip import Depends, Elicit, InvalidSignature, Resolve
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.scheduler import Scheduler, enter_nothing
+from roundtrip.resolvers.scheduler import Scheduler
 from tests.unit.resolvers.walking import Memory, keys, plan_of, tool_of
 
 pytestmark = pytest.mark.anyio
@@ -220,9 +220,15 @@ async def test_waiting_node_has_not_failed() -> None:
     assert walk.shared_outcomes() == {}
 
 
-async def test_scoped_dependency_is_rejected_where_nothing_exits_it() -> None:
-    with pytest.raises(InvalidSignature, match="'session' must not make a context manager here, got list"):
-        await enter_nothing("session", [])
+@pytest.mark.parametrize("inline", [False, True])
+async def test_context_manager_is_rejected_where_nothing_exits_it(inline: bool) -> None:
+    def session() -> Iterator[int]:
+        yield 1
+
+    def tool(a: int = Depends(session, inline=inline)) -> None: ...
+
+    with pytest.raises(InvalidSignature, match="'session' must not make a context manager here"):
+        await start(plan_of(tool)).advance()
 
 
 def test_downstream_of_a_node_is_everything_needing_it() -> None:

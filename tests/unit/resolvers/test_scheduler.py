@@ -10,9 +10,10 @@ from roundtrip import AcceptedElicitation, Elicit, ElicitationResult, ListRoots,
 from roundtrip.machine.journal import Action
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import DeclinedElicitation, Outcome
+from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
 from roundtrip.resolvers.planner import make_plan
-from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
+from roundtrip.resolvers.scheduler import Scheduler
 from tests.unit.resolvers.walking import Memory, plan_of, start, walk
 
 pytestmark = pytest.mark.anyio

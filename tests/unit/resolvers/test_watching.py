@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Annotated, Any
 
 import anyio
@@ -11,8 +11,9 @@ import pytest
 
 from roundtrip import Depends, Elicit, InvalidSignature, Resolve
 from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow
+from roundtrip.resolvers.entering import PlainEntry
 from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.scheduler import Enter, Scheduler
+from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import is_async
 from tests.unit.resolvers.walking import Memory, plan_of, tool_of
 
@@ -23,19 +24,39 @@ def ask() -> Elicit[bool]:
     return Elicit("Sure?", bool)
 
 
+class Kept:
+    """Context managers that the test exits."""
+
+    def __init__(self, enter: Callable[[str, Any], Awaitable[Any]]) -> None:
+        self._enter = enter
+        self.entries: list[PlainEntry] = []
+
+    async def enter(self, label: str, made: Any) -> Any:
+        return await self._enter(label, made)
+
+    def keep(self, entry: PlainEntry) -> None:
+        self.entries.append(entry)
+
+
 async def hand_back(label: str, made: Any) -> Any:
     """Return the made value without entering it."""
     return (label, made)
 
 
-def watched(plan: Plan, seen: list[Any], memory: Memory | None = None, *, enter: Enter = hand_back) -> Scheduler:
+def watched(
+    plan: Plan,
+    seen: list[Any],
+    memory: Memory | None = None,
+    *,
+    enter: Callable[[str, Any], Awaitable[Any]] = hand_back,
+) -> Scheduler:
     known = memory if memory is not None else Memory()
     return Scheduler(
         plan,
         arguments={},
         context=lambda: None,
         outcomes=known,
-        enter=enter,
+        managers=Kept(enter),
         watch=seen.append,
     )
 
@@ -110,7 +131,7 @@ async def test_generator_value_is_passed_on_under_its_name() -> None:
     def session(number: int, *, more: int = Depends(seven)) -> Iterator[int]:
         yield number + more
 
-    async def later(number: int) -> AsyncIterator[int]:
+    async def later(number: int) -> AsyncGenerator[int]:
         yield number
 
     def tool(a: Any = Depends(session, seven), b: Any = Depends(later, seven)) -> None: ...
@@ -119,26 +140,29 @@ async def test_generator_value_is_passed_on_under_its_name() -> None:
 
     async def enter(label: str, maker: Any) -> Any:
         made.append((label, maker))
-        return next(maker) if label == "session" else await anext(maker)
+        return await anext(maker)
 
     walk = watched(plan_of(tool), [], enter=enter)
     await walk.advance()
     values: dict[str, Any] = {}
     walk.fill(values)
     assert values == {"a": 14, "b": 7}
-    assert [label for label, _ in made] == ["session", "later"]
-    made[0][1].close()
-    await made[1][1].aclose()
+    assert [label for label, _ in made] == ["later"]
+    await made[0][1].aclose()
+    assert isinstance(walk.managers, Kept)
+    (entry,) = walk.managers.entries
+    await entry.leave(None)
+    assert entry.is_exited
 
 
 async def test_dependency_is_entered_in_the_scheduler_task() -> None:
     """A separate task would end, with its cancel scopes and context variables, before the body begins."""
     order: list[str] = []
 
-    def session() -> Iterator[int]:
+    async def session() -> AsyncGenerator[int]:
         yield 1
 
-    def other_session() -> Iterator[int]:
+    async def other_session() -> AsyncGenerator[int]:
         yield 2
 
     async def beside() -> None:
@@ -147,7 +171,9 @@ async def test_dependency_is_entered_in_the_scheduler_task() -> None:
 
     async def enter(label: str, maker: Any) -> Any:
         order.append(label if asyncio.current_task() is own else "in another task")
-        return next(maker)
+        value = await anext(maker)
+        await maker.aclose()
+        return value
 
     own = asyncio.current_task()
 
@@ -177,11 +203,11 @@ async def test_coroutine_making_a_generator_is_awaited_first() -> None:
 
 
 async def test_entered_value_cannot_be_a_question() -> None:
-    def session() -> Iterator[int]:
+    async def session() -> AsyncGenerator[int]:
         yield 1
 
     async def enter(label: str, maker: Any) -> Any:
-        maker.close()
+        await maker.aclose()
         return ask()
 
     def tool(a: Any = Depends(session)) -> None: ...

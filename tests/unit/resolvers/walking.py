@@ -10,9 +10,10 @@ import anyio
 from roundtrip import Resolve
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import make_plan
-from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
+from roundtrip.resolvers.scheduler import Scheduler
 
 
 class Request:

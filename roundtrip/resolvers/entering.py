@@ -1,0 +1,214 @@
+"""Enter and exit the context managers that plain dependencies make, in one worker thread.
+
+An SQLite connection works only in the thread that made it. So both halves of a plain generator run in the thread of its
+lane, in one copied context. The leg gets the context variables that the first half has set, until the second has run.
+"""
+
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from contextvars import Context, ContextVar, Token, copy_context
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.questions.markers import is_marker
+from roundtrip.resolvers.threads import HeldThread
+
+__all__ = ["Managers", "PlainEntry", "checked", "enter_plain", "exc_info", "never_yielded"]
+
+_UNSET: Final = object()
+
+
+def never_yielded(label: str) -> InvalidSignature:
+    """Return the error for a generator without a value."""
+    return InvalidSignature(
+        f"dependency {label!r} is a generator that ended before it yielded; have it yield on every path"
+    )
+
+
+def checked(label: str, value: Any) -> Any:
+    """Return the value that a context manager yields, unless it is a question."""
+    if is_marker(value):
+        raise InvalidSignature(f"{label!r} is a context manager, and must not ask; ask in a function that it takes")
+    return value
+
+
+def enter_plain(label: str, made: Any) -> tuple[AbstractContextManager[Any], Any] | None:
+    """Enter a plain generator or context manager; return None if it is neither."""
+    if inspect.isgenerator(made):
+        generator = cast("Generator[Any]", made)
+        try:
+            value = next(generator)
+        except StopIteration:
+            raise never_yielded(label) from None
+        return contextmanager(lambda: generator)(), value
+    if isinstance(made, AbstractContextManager) and not isinstance(made, AbstractAsyncContextManager):
+        held = cast("AbstractContextManager[Any]", made)
+        return held, held.__enter__()
+    return None
+
+
+def exc_info(error: BaseException | None) -> tuple[Any, Any, Any]:
+    """Return the arguments of an `__exit__`."""
+    return (None, None, None) if error is None else (type(error), error, error.__traceback__)
+
+
+class PlainEntry:
+    """Context manager of a plain dependency. Call it in a worker thread to enter it.
+
+    Args:
+        label: The dependency's name.
+        func: Makes the context manager.
+        hold: Keeps the current thread.
+        enter: Enters what `func` has made on the loop, if that is no plain context manager.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_entered",
+        "_failure",
+        "_hold",
+        "_lock",
+        "_on_loop",
+        "_over",
+        "_tokens",
+        "func",
+        "label",
+        "value",
+    )
+
+    def __init__(
+        self,
+        label: str,
+        func: Callable[[], Any],
+        *,
+        hold: Callable[[], HeldThread],
+        enter: Callable[[str, Any], Awaitable[Any]],
+    ) -> None:
+        self.label = label
+        self.func = func
+        self.value: Any = None
+        """Its value, once it is entered."""
+        self._hold = hold
+        self._on_loop = enter
+        self._changed: list[tuple[ContextVar[Any], Any]] = []
+        self._tokens: list[Token[Any]] = []
+        # Held to enter or to end it: a leg may end while the thread that it has left behind enters.
+        self._lock = threading.Lock()
+        self._entered: tuple[AbstractContextManager[Any], HeldThread, Context] | None = None
+        self._over: tuple[BaseException | None] | None = None
+        self._failure: BaseException | None = None
+        """Raised when it exited in its thread."""
+
+    # In the thread.
+
+    def __call__(self) -> Any:
+        """Enter it, and return it, or a coroutine that gives the value on the loop."""
+        context = copy_context()
+        return context.run(self._enter, context)
+
+    def _enter(self, context: Context) -> Any:
+        before, label = copy_context(), self.label
+        try:
+            made = self.func()
+            entered = enter_plain(label, made)
+        except RuntimeError as error:
+            if "event loop" not in str(error):
+                raise
+            raise InvalidSignature(
+                f"dependency {label!r} must not use the event loop, as it runs in a worker thread; use "
+                f"Depends({label}, inline=True), or make it an async generator"
+            ) from error
+        if entered is None:
+            return self._enter_on_loop(made)
+        manager, self.value = entered
+        with self._lock:
+            over = self._over
+            if over is None:
+                self._entered = manager, self._hold(), context
+        if over is not None:
+            manager.__exit__(*exc_info(over[0]))
+            return self
+        after = copy_context().items()
+        self._changed = [(variable, value) for variable, value in after if before.get(variable, _UNSET) is not value]
+        checked(label, self.value)
+        return self
+
+    async def _enter_on_loop(self, made: Any) -> Any:
+        value = await self._on_loop(self.label, await made if inspect.isawaitable(made) else made)
+        return checked(self.label, value)
+
+    @property
+    def is_exited(self) -> bool:
+        """Return True if it needs no exit."""
+        return self._entered is None
+
+    @property
+    def is_here(self) -> bool:
+        """Return True in the thread that has entered it."""
+        return self._entered is not None and self._entered[1].is_here
+
+    def exit_here(self) -> None:
+        """Exit it after a success, in its thread. `leave` reports the failure."""
+        if self._entered is None:
+            return
+        (manager, thread, context), self._entered = self._entered, None
+        try:
+            context.run(_exit, manager, thread, None)
+        except BaseException as error:  # noqa: BLE001 - raised by `leave`
+            self._failure = error
+
+    # On the loop, in the leg's task.
+
+    def share(self) -> None:
+        """Set the context variables that it has set, in the current context."""
+        self._tokens = [variable.set(value) for variable, value in self._changed]
+
+    @property
+    def is_left(self) -> bool:
+        """Return True while its thread runs a function that the leg has left behind."""
+        return self._entered is not None and self._entered[1].is_left
+
+    async def leave(self, error: BaseException | None) -> Any:
+        """Exit it in its thread, and restore the context variables. Return True if it swallows the error."""
+        with self._lock:
+            self._over = (error,)
+        # The context may refer to the entry.
+        entered, self._entered = self._entered, None
+        failure, self._failure = self._failure, None
+        try:
+            if failure is not None:
+                raise failure
+            if entered is None:
+                return None
+            manager, thread, context = entered
+            return await thread.run(partial(_exit, manager, thread, error), context)
+        finally:
+            # Its traceback holds this frame.
+            del failure
+            # After a leg that was left behind, the leg's own context may be out of reach.
+            with suppress(ValueError):
+                for token in reversed(self._tokens):
+                    token.var.reset(token)
+            self._tokens = []
+
+
+def _exit(manager: AbstractContextManager[Any], thread: HeldThread, error: BaseException | None) -> Any:
+    try:
+        return manager.__exit__(*exc_info(error))
+    finally:
+        thread.let_go()
+
+
+class Managers(Protocol):
+    """Context managers of one leg, which exits them when it ends."""
+
+    async def enter(self, label: str, made: Any) -> Any:
+        """Enter the context manager that a dependency has made, on the loop, and return its value."""
+        ...
+
+    def keep(self, entry: PlainEntry) -> None:
+        """Keep what a thread is about to enter."""
+        ...
