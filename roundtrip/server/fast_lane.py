@@ -52,6 +52,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.server.connections import has_too_many_values
+from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.sdk_private import (
     is_running,
     lifespan_state_of,
@@ -147,7 +148,8 @@ class FastLane:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         headers = self._headers_of(scope)
-        if headers is None:
+        # The lane needs asyncio, and the SDK's transport does not.
+        if headers is None or not is_on_asyncio():
             await self._sdk(scope, receive, send)
             return
         received = await self._received(receive)

@@ -5,10 +5,19 @@ import contextvars
 from collections.abc import Coroutine
 from typing import Any, Final
 
-__all__ = ["finish_late_writes", "run_later"]
+__all__ = ["finish_late_writes", "is_on_asyncio", "run_later"]
 
 _LATER_TASKS: Final[set[asyncio.Task[None]]] = set()
 """Asyncio tasks that write to a ledger later. An event loop has only weak references to its tasks."""
+
+
+def is_on_asyncio() -> bool:
+    """Return True on an event loop of asyncio. The SDK also runs on trio."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def run_later(work: Coroutine[Any, Any, None]) -> None:

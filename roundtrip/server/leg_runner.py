@@ -26,6 +26,7 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.functions import AskingFunction
+from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.parts import Parts
 from roundtrip.server.requests import (
@@ -114,6 +115,9 @@ class LegRunner:
         Args:
             state: The state that the lifespan has yielded.
         """
+        if not is_on_asyncio():
+            yield
+            return
         loop = asyncio.get_running_loop()
         states = self.lifespans.setdefault(loop, [])
         states.append(state)

@@ -248,7 +248,8 @@ class _NoStreams:
         if scope["method"] == "GET":
             headers = [JSON_TYPE, (b"allow", b"POST")]
             await _answer(send, _NOT_ALLOWED, headers, json_body(None, METHOD_NOT_FOUND, _NO_STREAMS))
-        elif _LISTENS in scope["headers"]:
+        # Some hosts give headers as lists.
+        elif any(tuple(header) == _LISTENS for header in scope["headers"]):
             body = await _body_of(receive)
             error = json_body(request_id_in(body), METHOD_NOT_FOUND, _NO_STREAMS)
             await _answer(send, _NOT_FOUND, [JSON_TYPE], error)

@@ -102,7 +102,11 @@ class _CallView:
 
     def _body_text(self) -> str:
         times = self._call.bodies
-        return f"the body ran {times_text(times)}" if times else "the body has not run"
+        if times:
+            return f"the body ran {times_text(times)}"
+        # A process that was killed has recorded no end, and may have begun the body.
+        is_complete = all(serving.is_over for serving in self._call.servings)
+        return "the body has not run" if is_complete else "no end of the body is recorded"
 
     def _serving(self, serving: Serving) -> None:
         """Show one leg on one instance: a part for each round that it asked, and one for the rest."""

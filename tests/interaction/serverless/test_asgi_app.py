@@ -88,6 +88,11 @@ def test_mangum_is_answered_instead_of_hanging() -> None:
     with own_loop():
         handler = Mangum(asgi_app(Shop().server), lifespan="off")
         assert handler(request_event(method="GET"), LambdaContext())["statusCode"] == 405  # type: ignore[arg-type]
+        # Mangum gives headers as lists.
+        params = {"notifications": {"toolsListChanged": True}, "_meta": meta_of("wire", EVERYTHING)}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+        event = request_event(json.dumps(body).encode(), headers_of("subscriptions/listen", params))
+        assert handler(event, LambdaContext())["statusCode"] == 404  # type: ignore[arg-type]
 
 
 def test_azure_functions_serve_a_call_over_two_legs() -> None:
