@@ -46,6 +46,7 @@ __all__ = ["BegunStep", "Body"]
 # Names of computed values, which no question or step can have.
 _UNTIL: Final = "~~until-"
 _RECEIVED: Final = "~~received-"
+_SLEEP: Final = "~sleep-"
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -69,6 +70,8 @@ class Body:
     """The steps whose functions run."""
     _unkeyed: bool = field(default=False, init=False)
     _sleeps: int = field(default=0, init=False)
+    _is_sleeping: bool = field(default=False, init=False)
+    """True if a sleep without a name is pending."""
     _ended_by: tuple[str, ...] = field(default=(), init=False)
     _lock: anyio.Lock | None = field(default=None, init=False)
 
@@ -203,18 +206,28 @@ class Body:
         values = {name: form.parse(self._answers.entries[name].data) for name, (form, _) in parts.items()}
         return Outcome(values, outcome.action) if outcome.action is Action.ACCEPT else outcome
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float, name: str | None) -> None:
         """Wait for some time, in a task that no worker holds meanwhile.
+
+        Without a name, it is known by its place among the sleeps of the body.
 
         Raises:
             Suspension: The time is not over.
             NeedsTask: The call is not a task.
         """
-        self._sleeps += 1
-        name = f"sleep-{self._sleeps}"
         self._require_task("ctx.sleep")
-        until = self._until(name, seconds)
+        if name is not None:
+            self._enter(name)
+        elif self._is_sleeping:
+            raise BodyMistake(
+                "two ctx.sleep(...) without name= are pending at the same time, and could swap their times on the next "
+                "leg; name them: ctx.sleep(..., name='...')"
+            )
+        else:
+            self._sleeps += 1
+        until = self._until(f"{_SLEEP}{self._sleeps}" if name is None else name, seconds)
         if until is not None and self._leg.clock() < until:
+            self._is_sleeping |= name is None
             self._wait(Wait(until))
 
     async def wait_for(self, name: str, seconds: float | None) -> Any:

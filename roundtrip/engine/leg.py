@@ -219,6 +219,8 @@ class Leg:
     """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
     hands_over: bool = False
     """True to end before the body, which will run in a task."""
+    needs_token: bool = False
+    """True to ask for nothing first, so that a repeated request is known by its token."""
     signals: Mapping[str, Any] | None = None
     """The signals that a task has received, by their names; None outside of a task."""
     threads: Threads = field(default_factory=AnyThreads)

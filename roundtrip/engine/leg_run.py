@@ -223,7 +223,7 @@ class LegRun:
             if self._body_value is not None and leg.plain_body is not None:
                 return Finished(await leg.plain_body.finish(self._body_value[0]))
         if leg.hands_over:
-            self._is_handed_over = True
+            self._is_handed_over = not leg.needs_token
             raise Suspension
         is_unclaimed = leg.claim is not None and leg.journal is None
         if is_unclaimed:

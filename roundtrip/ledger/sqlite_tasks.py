@@ -46,6 +46,8 @@ CREATE TABLE IF NOT EXISTS tasks (
 CREATE INDEX IF NOT EXISTS tasks_due ON tasks (due);
 CREATE INDEX IF NOT EXISTS tasks_updated ON tasks (updated);
 CREATE INDEX IF NOT EXISTS tasks_change ON tasks (change);
+CREATE TABLE IF NOT EXISTS task_changes (newest INTEGER NOT NULL);
+INSERT INTO task_changes SELECT 0 WHERE NOT EXISTS (SELECT * FROM task_changes);
 CREATE TABLE IF NOT EXISTS task_notes (
     call_id TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -56,7 +58,9 @@ CREATE TABLE IF NOT EXISTS task_notes (
 _FIELDS: Final = (
     "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, content"
 )
-_NEXT_CHANGE: Final = "(SELECT coalesce(max(change), 0) + 1 FROM tasks)"
+# A number of its own: those of deleted tasks must not come again.
+_COUNT_CHANGE: Final = "UPDATE task_changes SET newest = newest + 1"
+_NEXT_CHANGE: Final = "(SELECT newest FROM task_changes)"
 _ADD: Final = (
     f"INSERT INTO tasks ({_FIELDS}, change) VALUES ({', '.join('?' * 14)}, {_NEXT_CHANGE}) "  # noqa: S608 - no input
     "ON CONFLICT (call_id) DO NOTHING"
@@ -87,7 +91,14 @@ class SqliteTasks:
 
     async def add(self, entry: TaskEntry) -> bool:
         """Implement `TaskStore.add`."""
-        return await self._run(lambda db: bool(db.execute(_ADD, _row(entry)).rowcount))
+
+        def add(db: sqlite3.Connection) -> bool:
+            db.execute("BEGIN IMMEDIATE")
+            with db:
+                db.execute(_COUNT_CHANGE)
+                return bool(db.execute(_ADD, _row(entry)).rowcount)
+
+        return await self._run(add)
 
     async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
         """Implement `TaskStore.load`."""
@@ -109,6 +120,7 @@ class SqliteTasks:
             db.execute("BEGIN IMMEDIATE")
             with db:
                 call_id, *rest = _row(entry)
+                db.execute(_COUNT_CHANGE)
                 if not db.execute(_SAVE, [*rest, call_id, version]).rowcount:
                     return False
                 (stored,) = db.execute("SELECT count(*) FROM task_notes WHERE call_id = ?", [call_id]).fetchone()
@@ -172,7 +184,7 @@ class SqliteTasks:
         last: int | None = None
 
         def look(db: sqlite3.Connection) -> tuple[list[str], int]:
-            (newest,) = db.execute("SELECT coalesce(max(change), 0) FROM tasks").fetchone()
+            (newest,) = db.execute("SELECT newest FROM task_changes").fetchone()
             if last is None or newest <= last:
                 return [], newest
             rows = db.execute("SELECT call_id FROM tasks WHERE change > ? ORDER BY change", [last]).fetchall()

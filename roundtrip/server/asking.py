@@ -329,16 +329,17 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         body = self._running_body(key)
         return Asking(body, key, partial(body.step, key, fn, args, kwargs), lambda result: result)
 
-    async def sleep(self, duration: float | timedelta) -> None:
+    async def sleep(self, duration: float | timedelta, *, name: str | None = None) -> None:
         """Wait for some time, in a task, which no worker, thread or connection holds meanwhile.
 
         Args:
             duration: Seconds, or a `timedelta`.
+            name: A name, needed if several asyncio tasks of the body sleep at once.
 
         Raises:
             NeedsTask: The call is not a task.
         """
-        await self._running_body("ctx.sleep").sleep(_seconds_of(duration, "ctx.sleep(...)"))
+        await self._running_body("ctx.sleep").sleep(_seconds_of(duration, "ctx.sleep(...)"), name)
 
     async def wait_for(self, name: str, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109 - nothing is cancelled
         """Wait, in a task, for a signal from `server.signal`, and return its payload.

@@ -126,7 +126,8 @@ class LegRunner:
         try:
             yield
         finally:
-            states.remove(state)
+            # By identity: states of authors may compare in any way.
+            states.pop(next(place for place, each in enumerate(states) if each is state))
             if not states:
                 del self.lifespans[loop]
                 if self.tasks is not None:
@@ -334,6 +335,7 @@ class _ServedLeg:
             outlive=threads.outlive,
             page_wait=runner.page_wait,
             hands_over=self.hands_over,
+            needs_token=self.hands_over and once is not None and journal is None and self.begin_unclaimed(once) is None,
             signals=task.content.signals if task is not None else None,
             threads=threads,
             plain_body=self.plain_body(),

@@ -145,12 +145,11 @@ class ToolCalls:
             return Finished(_failed(str(error)))
 
     def has_task(self, name: str, version: str | None) -> bool:
-        """Return True if there is a tool of this name, in this version."""
+        """Return True if there is a tool of this name, in this version, that is not hidden."""
         try:
-            self._tools.registered_as(name, version)
+            return bool(list(self._tools.find(name, version)))
         except ToolError:
             return False
-        return True
 
     async def serve_task(self, name: str, incoming: Incoming, leg: TaskLeg) -> Finished | Suspended | Authored:
         """Serve one leg of a task; a result is returned as the protocol writes it.

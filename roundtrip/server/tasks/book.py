@@ -91,8 +91,8 @@ class TaskBook:
         *,
         ttl: float,
         runs_once: bool,
-    ) -> TaskView:
-        """Store a new task, and return it; or the one that the call has already.
+    ) -> TaskView | None:
+        """Store a new task, and return it; or the one that the call has already; None if that is forgotten.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -110,8 +110,7 @@ class TaskBook:
         )
         if await self.store.add(entry):
             return TaskView(entry, content)
-        found = await self.view(call_id)
-        return found if found is not None else TaskView(entry, content)
+        return await self.view(call_id)
 
     async def view(self, call_id: str) -> TaskView | None:
         """Return the task of a call; None if there is none, or if its life is over.
@@ -130,15 +129,19 @@ class TaskBook:
         """Store answers to open questions of a task, and ignore others."""
 
         def answer(entry: TaskEntry, now: float) -> None:
-            if entry.state is not TaskState.ASKING:
+            if entry.is_final:
                 return
             content = self.seal.read(entry.content, call_id)
             known = [key for key in responses if key in content.questions]
             for key in known:
-                content.answers[content.names.pop(key)] = responses[key]
-                del content.questions[key], content.pins[key]
+                # A leg may run, woken by a time: then it parks with the answer.
+                name = content.names.pop(key)
+                content.answers[name], content.answered[name] = responses[key], content.pins.pop(key)
+                del content.questions[key]
             if known:
                 entry.content = self.seal.write(content, call_id)
+                entry.updated = now
+            if known and entry.state is TaskState.ASKING:
                 entry.apply(TaskEvent.ANSWER if content.questions else TaskEvent.WAKE, now)
 
         await change_task(self.store, call_id, answer)

@@ -25,6 +25,8 @@ logger = logging.getLogger("roundtrip")
 # Not `Final`: read at each use, as tests set shorter times.
 LEASE_SECONDS = 30.0
 """Time after which a silent worker counts as dead. A worker renews three times as often."""
+_PAUSES: Final = (0.1, 0.5, 2.0, 5.0, 10.0)
+"""Pauses between attempts to write to a store that cannot be used."""
 _MESSAGE_SECONDS: Final = 0.5
 """Least time between two writes of a status message."""
 
@@ -51,6 +53,7 @@ class TaskClaim:
         self._scope: anyio.CancelScope | None = None
         self._late: set[asyncio.Task[None]] = set()
         self._message_at = -_MESSAGE_SECONDS
+        self._is_saying = False
         self.message: str | None = None
         """The last status message of this leg."""
         self.is_taken_over = False
@@ -105,11 +108,8 @@ class TaskClaim:
         await self.write(lambda entry, now: entry.note(text, now, lease=LEASE_SECONDS))
 
     async def renew(self) -> None:
-        """Extend the lease. If the store is down, log it: the lease may still hold."""
-        try:
-            await self.write(lambda entry, now: entry.renew(now, lease=LEASE_SECONDS))
-        except LedgerDown as error:
-            logger.error("a worker could not renew its lease on a task of %s: %s", self._owner, error)
+        """Extend the lease."""
+        await self.write(lambda entry, now: entry.renew(now, lease=LEASE_SECONDS))
 
     async def say(self, message: str) -> None:
         """Set the status message. Quick successions of messages are written once."""
@@ -118,6 +118,14 @@ class TaskClaim:
         if now - self._message_at >= _MESSAGE_SECONDS:
             self._message_at = now
             await self.write_content(TaskEvent.NOTE, lambda content, entry, now: None)
+        elif not self._is_saying:
+            self._is_saying = True
+            self._later(self._say_later(self._message_at + _MESSAGE_SECONDS - now))
+
+    async def _say_later(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+        self._is_saying = False
+        await self.say(self.message or "")
 
     async def write_content(self, event: TaskEvent, work: Callable[[TaskContent, TaskEntry, float], None]) -> None:
         """Apply an event of the worker, and change the content; the status message is written, too."""
@@ -136,8 +144,7 @@ class TaskClaim:
         """Change the task as the holder of the lease.
 
         Raises:
-            CallTakenOver: The lease is lost.
-            LedgerDown: The store cannot be used.
+            CallTakenOver: The lease is lost, or the store cannot be used: then a worker goes on behind what is stored.
         """
         began = anyio.current_time()
 
@@ -147,10 +154,23 @@ class TaskClaim:
             work(entry, now)
             return True
 
-        if self.is_taken_over or not await change_task(self._book.store, self._call_id, fenced):
+        if self.is_taken_over or not await self._changed(fenced):
             self.lose_lease()
             raise CallTakenOver(self._owner)
         self._confirmed_at = began
+
+    async def _changed(self, work: Callable[[TaskEntry, float], bool]) -> bool:
+        """Change the task, and try again while the lease holds if the store cannot be used; return True on success."""
+        ends = self._confirmed_at + LEASE_SECONDS
+        for pause in _PAUSES:
+            try:
+                return await change_task(self._book.store, self._call_id, work) or False
+            except LedgerDown as error:
+                logger.error("a worker cannot write a task of %s: %s", self._owner, error)
+                if anyio.current_time() + pause >= ends:
+                    break
+                await anyio.sleep(pause)
+        return False
 
     def look_soon(self) -> None:
         """Look if the lease is still held, in an asyncio task of its own, and end the leg otherwise."""

@@ -47,6 +47,8 @@ class TaskContent:
     """All keys on the wire so far. The protocol wants each to be unique in the life of a task."""
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
     """The answers that no worker has parked yet, by the names of their questions, as the client sent them."""
+    answered: dict[str, str] = field(default_factory=dict[str, str])
+    """The pins of the questions to which they were given."""
     message: str | None = None
     """The status message."""
     result: dict[str, Any] | None = None

@@ -14,10 +14,10 @@ import anyio
 from mcp.shared.exceptions import MCPError
 
 from roundtrip.engine.leg import Authored, Finished, Suspended
-from roundtrip.errors import BodyMistake, CallTakenOver
+from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
-from roundtrip.machine.journal import from_text, to_text
+from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.table import TaskEvent
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
 from roundtrip.server.limited_logs import LimitedLog
@@ -36,15 +36,17 @@ _SWEEP_SECONDS: Final = 1.0
 """Time between two looks at what is due, in case an announcement was lost; up to twice as long, at random."""
 _PAGE_SECONDS: Final = 2.0
 """Time between two looks at a page that a user is visiting."""
-_UNREADABLE_SECONDS: Final = 60.0
+_SKIP_SECONDS: Final = 10.0
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _STOP_SECONDS: Final = 10.0
 
-ServeTask = Callable[[str, TaskLeg], Awaitable["Finished | Suspended | Authored | None"]]
-"""Serves a leg of a tool's task; None if there is no such tool. An error of the tool is a result. It raises `MCPError`
-for a protocol error.
-"""
+ServeTask = Callable[[str, TaskLeg], Awaitable["Finished | Suspended | Authored"]]
+"""Serves a leg of a tool's task. An error of the tool is a result; it raises `MCPError` for a protocol error."""
+
+
+class _NotHere(Exception):
+    """This build does not have the tool of a task."""
 
 
 class TaskEngine:
@@ -53,13 +55,25 @@ class TaskEngine:
     Args:
         book: The tasks.
         serve: Serves a leg.
+        knows: Returns True if a tool of this name and version is served here.
         system: The clocks, ids and randomness.
         most: The number of tasks to run at once. Tasks that wait do not count.
     """
 
-    def __init__(self, book: TaskBook, serve: ServeTask, system: System, *, most: int = _MAX_RUNNING) -> None:
+    def __init__(
+        self,
+        book: TaskBook,
+        serve: ServeTask,
+        system: System,
+        *,
+        knows: Callable[[str, str | None], bool],
+        most: int = _MAX_RUNNING,
+    ) -> None:
         self._book = book
         self._serve = serve
+        self._knows = knows
+        self._skipped: dict[str, float] = {}
+        """Tasks that this worker leaves to others, until a time."""
         self._system = system
         self._most = most
         self._holder = system.entropy(_HOLDER_BYTES).hex()
@@ -83,9 +97,10 @@ class TaskEngine:
 
     def _changed(self, call_id: str | None) -> None:
         """Look at what is due, and at a running task that another process may have cancelled."""
-        claim = self._claims.get(call_id) if call_id is not None else None
-        if claim is not None:
-            claim.look_soon()
+        found = self._claims.values() if call_id is None else [self._claims.get(call_id)]
+        for claim in list(found):
+            if claim is not None:
+                claim.look_soon()
         self._bell.set()
 
     async def _work(self) -> None:
@@ -95,7 +110,9 @@ class TaskEngine:
             free = self._most - len(self._running)
             if free > 0:
                 try:
-                    due, following = await self._book.store.due(free)
+                    now = self._system.monotonic()
+                    self._skipped = {call_id: until for call_id, until in self._skipped.items() if until > now}
+                    due, following = await self._book.store.due(free + len(self._skipped))
                     self._is_down = False
                 except Exception as error:
                     due, following = [], None
@@ -105,7 +122,7 @@ class TaskEngine:
                         message = "tasks cannot be run, and this is not logged again until they can: %s"
                         logger.error(message, error, exc_info=None if known else error)
                 for call_id in due:
-                    if call_id not in self._running:
+                    if call_id not in self._running and call_id not in self._skipped:
                         self._begin(call_id)
                 if following is not None:
                     wait = min(wait, max(0.0, following))
@@ -135,34 +152,39 @@ class TaskEngine:
     async def _run(self, call_id: str) -> None:
         """Claim a task, and serve one leg of it."""
 
-        def claim_it(entry: TaskEntry, now: float) -> TaskEntry | None:
-            return entry if entry.claim(self._holder, now, lease=lease_seconds()) else None
+        def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, TaskContent, Journal] | None:
+            # Another worker may have the key, the tool, or a newer version of the format.
+            content = self._book.seal.read(entry.content, call_id)
+            journal = self._book.journals.read(from_text(content.journal))
+            if not entry.is_final and not self._knows(entry.tool, content.version):
+                raise _NotHere
+            return (entry, content, journal) if entry.claim(self._holder, now, lease=lease_seconds()) else None
 
         try:
-            entry = await change_task(self._book.store, call_id, claim_it)
-            if entry is None:
-                return
-            try:
-                content = self._book.seal.read(entry.content, call_id)
-                claim = TaskClaim(self._book, entry)
-            except ContentUnreadable:
-                _UNREADABLE_LOG.warning(
-                    "the store has a task of call %s that no key of this server opens; give all workers the same keys",
-                    call_id,
-                )
-                # Another worker may have the key.
-                await self._give_up(entry, pause=_UNREADABLE_SECONDS)
-                return
-            await self._serve_leg(entry, content, claim)
+            claimed = await change_task(self._book.store, call_id, claim_it)
+            if claimed is not None:
+                entry, content, journal = claimed
+                await self._serve_leg(entry, content, journal, TaskClaim(self._book, entry))
+        except _NotHere:
+            self._skip(call_id)
+        except (ContentUnreadable, TokenRejected):
+            self._skip(call_id)
+            _UNREADABLE_LOG.warning(
+                "the store has a task of call %s that this server cannot read; give all workers the same keys",
+                call_id,
+            )
         except CallTakenOver:
             # Cancelled, or continued by another worker, as the leg ended.
             return
         except LedgerDown as error:
             logger.error("a task of call %s goes on when its lease has ended: %s", call_id, error)
 
-    async def _serve_leg(self, entry: TaskEntry, content: TaskContent, claim: TaskClaim) -> None:
+    def _skip(self, call_id: str) -> None:
+        """Leave a task to other workers for a while."""
+        self._skipped[call_id] = self._system.monotonic() + _SKIP_SECONDS
+
+    async def _serve_leg(self, entry: TaskEntry, content: TaskContent, journal: Journal, claim: TaskClaim) -> None:
         book, call_id = self._book, entry.call_id
-        journal = book.journals.read(from_text(content.journal))
         leg = TaskLeg(content, journal, claim, task_id=book.ids.of(call_id), expires=entry.expires)
         self._claims[call_id] = claim
         try:
@@ -175,20 +197,16 @@ class TaskEngine:
             with anyio.CancelScope(shield=True):
                 await self._give_up(entry)
             raise
+        else:
+            if claim.is_taken_over:
+                return
+            if isinstance(end, Finished):
+                await self._finish(claim, end.value)
+            else:
+                await self._park(claim, leg, end)
         finally:
             self._claims.pop(call_id, None)
             claim.close()
-        if claim.is_taken_over:
-            return
-        if end is None:
-            # Another build may have the tool.
-            await self._give_up(entry, pause=_UNREADABLE_SECONDS)
-        elif isinstance(end, Finished):
-            await self._finish(claim, end.value)
-        elif leg.written is None:
-            raise BodyMistake("a leg of a task ended with questions, and without a journal")
-        else:
-            await self._park(claim, leg, end)
 
     async def _finish(self, claim: TaskClaim, result: dict[str, Any]) -> None:
         def finish(content: TaskContent, entry: TaskEntry, now: float) -> None:
@@ -235,24 +253,35 @@ class TaskEngine:
                 for name, request in requests.items()
             }
             if not questions:
-                times.append(now)
+                times.append(now + _PAGE_SECONDS)
         delivered = set(leg.content.answers)
         event = TaskEvent.ASK if questions else TaskEvent.WAIT
 
         def park(content: TaskContent, entry: TaskEntry, now: float) -> None:
             content.journal, content.is_fresh = journal, False
             open_before = {name: key for key, name in content.names.items()}
+            # Answers that came while the leg ran count, if their questions are still the same.
+            late = {
+                name: content.answers[name]
+                for name, (_, pin) in questions.items()
+                if name in content.answers and name not in delivered and content.answered.get(name) == pin.hex()
+            }
             shown, names, pins = {}, {}, {}
             for name, (request, pin) in questions.items():
+                if name in late:
+                    continue
                 key = open_before.get(name)
                 # A question keeps its key while it is the same one, and no answer to it was read.
                 if key is None or name in delivered or content.pins.get(key) != pin.hex():
                     key = content.fresh_key(name)
                 shown[key], names[key], pins[key] = request, name, pin.hex()
             content.questions, content.names, content.pins = shown, names, pins
-            content.answers = {}
+            content.answers = late
+            content.answered = {name: content.answered[name] for name in late}
             content.waits = signals
             entry.park(event, now, due=min(times, default=None))
+            if late and not shown:
+                entry.apply(TaskEvent.WAKE, now)
             if any(name in content.signals for name in signals):
                 # It came before the wait.
                 entry.apply(TaskEvent.WAKE, now)

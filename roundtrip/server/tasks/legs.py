@@ -99,7 +99,8 @@ def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:
         params=params,
     )
     record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
-    return Incoming(context, record)
+    known = {name: answer for name, answer in leg.responses.items() if answer is not None}
+    return Incoming(context, record, known or None, leg.journal.authored or None)
 
 
 class _NoClient:

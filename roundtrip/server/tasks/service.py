@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, ClientCapabilities
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ClientCapabilities
 
 from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.machine.journal import to_text
-from roundtrip.server.requests import REQUEST, RequestRecord, offer, take_back
+from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.requests import REQUEST, SKEW, RequestRecord, offer, take_back
 from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.content import TaskContent
+from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.extension import EXTENSION, TaskMethods
 from roundtrip.server.tasks.legs import TaskLeg, incoming_of
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from roundtrip.server.tool_calls import ToolCalls
 
 __all__ = ["TaskService"]
+
+# Limited, as clients can cause them.
+_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
 class TaskService:
@@ -52,7 +57,9 @@ class TaskService:
         """Run tasks on this event loop, while the server's lifespan is active here."""
         loop = asyncio.get_running_loop()
         if loop not in self._engines and self._legs.lifespans.get(loop):
-            self._engines[loop] = TaskEngine(self.book, self._serve, self._legs.parts.system)
+            self._engines[loop] = TaskEngine(
+                self.book, self._serve, self._legs.parts.system, knows=self._calls.has_task
+            )
 
     async def stop(self) -> None:
         """Give up the tasks that run on this event loop."""
@@ -82,23 +89,27 @@ class TaskService:
             journal=to_text(self.book.journals.write(journal)),
         )
         once = function.once
+        runs_once = once is not None and once.on_unknown == "fail"
+        # As long as a token of the call lives, its request may be repeated, and must find the task.
+        least = journal.end + journal.recover + SKEW - self._legs.parts.system.time() if once is not None else 0.0
         try:
             view = await self.book.create(
                 journal.call_id,
                 function.name,
                 content,
-                ttl=mode.ttl,
-                runs_once=once is not None and once.on_unknown == "fail",
+                ttl=max(mode.ttl, least),
+                runs_once=runs_once,
             )
-        except LedgerDown as error:
+        except (LedgerDown, ContentUnreadable) as error:
+            _LOG.warning("a call of %s could not become a task: %s", function.owner, error)
             raise MCPError(code=INTERNAL_ERROR, message="Tasks cannot be stored now; try again later") from error
+        if view is None:
+            raise MCPError(code=INVALID_PARAMS, message="Task not found")
         self.start()
         return {**self.book.handle(view), "resultType": "task"}
 
-    async def _serve(self, tool: str, leg: TaskLeg) -> Finished | Suspended | Authored | None:
-        """Serve a leg of a task, as if a client had sent it; return None if there is no such tool."""
-        if not self._calls.has_task(tool, leg.content.version):
-            return None
+    async def _serve(self, tool: str, leg: TaskLeg) -> Finished | Suspended | Authored:
+        """Serve a leg of a task, as if a client had sent it."""
         lifespans = self._legs.lifespans.get(asyncio.get_running_loop())
         incoming = incoming_of(leg, tool, lifespans[-1] if lifespans else None)
         served = REQUEST.set(incoming.record)

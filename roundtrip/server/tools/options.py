@@ -58,6 +58,11 @@ class TaskMode(NamedTuple):
         """
         if spec.task not in (None, False, True, "required"):
             raise InvalidSignature(f"tool {tool!r}: task must be True, False or 'required', got {spec.task!r}")
+        if spec.task is True and spec.exactly_once:
+            raise InvalidSignature(
+                f"tool {tool!r}: exactly_once= needs task='required', got task=True: a repeated request could run the "
+                "body once as a task and once as a usual call"
+            )
         ttl: Any = TASK_TTL_SECONDS if spec.task_ttl is None else spec.task_ttl
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= _MAX_TASK_TTL_SECONDS:
             raise InvalidSignature(

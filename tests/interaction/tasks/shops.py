@@ -43,7 +43,7 @@ def shop() -> Server[Any]:
         second = await ctx.step("second", lambda: noted("second step"))
         return f"{first}, {second}"
 
-    @server.tool(task=True, exactly_once=True)
+    @server.tool(task="required", exactly_once=True)
     async def pay(ctx: Context) -> str:
         noted("began")
         await stop_here()

@@ -9,11 +9,11 @@ import httpx
 import pytest
 from fastmcp_tasks.client import TasksClientExtension
 from mcp.client import Client
-from mcp_types import ElicitResult, ListRootsResult
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult, ListRootsResult
 from pydantic import BaseModel
 
 from roundtrip import Context, Depends, Elicit, ElicitUrl, InvalidSignature, ListRoots, Resolve, Server, Transition
-from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.server.tasks import engine
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
@@ -278,7 +278,11 @@ async def test_killed_worker_leaves_a_body_that_runs_once_unknown(instances: Any
     one, two = instances
     one.start(shops.shop)
     async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
-        task = await task_of(Peer(http, one.url), "pay")
+        first = await Peer(http, one.url).call("pay")
+        handle = await Peer(http, one.url).ask(
+            "tools/call", name="pay", arguments={}, requestState=first["requestState"]
+        )
+        task = handle["taskId"]
         await stopped(tmp_path)
         one.kill()
         (tmp_path / "go on").touch()
@@ -309,7 +313,7 @@ async def test_nothing_of_a_task_is_readable_at_rest(instances: Any, tmp_path: P
 
 
 async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_UNREADABLE_SECONDS", 0.05)
+    monkeypatch.setattr(engine, "_SKIP_SECONDS", 0.05)
 
     def shop(*, has_tool: bool) -> Server[Any]:
         server = Server[Any]("shop", keys=[KEY], ledger=SqliteLedger(tmp_path / "tasks.db"))
@@ -403,3 +407,131 @@ async def test_features_of_tools_work_inside_a_task(kind: str, ledger: Any) -> N
         if kind == "dependency":
             # Two legs have left it: the one that asked, and the one that ended; and the one before the task.
             assert closed
+
+
+async def test_answer_that_comes_while_a_leg_runs_counts(ledger: Any) -> None:
+    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+    woken, go_on = anyio.Event(), anyio.Event()
+
+    @server.tool(task=True)
+    async def work(ctx: Context) -> str:
+        said: list[Any] = []
+
+        async def ask() -> None:
+            said.append(await ctx.ask("word", "Which word?", str))
+
+        async def sleep() -> None:
+            await ctx.sleep(0.1)
+            if not woken.is_set():
+                woken.set()
+                await go_on.wait()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            group.start_soon(sleep)
+        return f"{said}"
+
+    async with peers(server) as (peer,):
+        task = await task_of(peer, "work")
+        await peer.asked(task, "word")
+        with anyio.fail_after(WAIT_SECONDS):
+            await woken.wait()
+        await peer.answer(task, word="late")
+        go_on.set()
+        assert text_of(await peer.until(task)) == "['late']"
+
+
+async def test_sleeps_have_places_of_their_own() -> None:
+    server = Server[Any]("shop", keys=[KEY])
+
+    @server.tool(name="named", task=True)
+    async def named(ctx: Context) -> str:
+        await ctx.sleep(0.01)
+        await ctx.sleep(0.01, name="nap")
+        try:
+            await ctx.wait_for("sleep-1", timeout=0.01)
+        except TimeoutError:
+            return "all of them"
+        return "none"
+
+    @server.tool(name="together", task=True)
+    async def together(ctx: Context) -> str:
+        async with anyio.create_task_group() as group:
+            group.start_soon(ctx.sleep, 1)
+            group.start_soon(ctx.sleep, 2)
+        return ""
+
+    async with peers(server) as (peer,):
+        assert text_of(await peer.until(await task_of(peer, "named"))) == "all of them"
+        assert "name them" in text_of(await peer.until(await task_of(peer, "together")))
+
+
+async def test_repeated_request_of_a_body_that_runs_once_finds_its_task() -> None:
+    clock, runs = Clock(), 0
+    system = System(time=clock)
+    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger(system=system), system=system)
+
+    @server.tool(task="required", exactly_once=True, task_ttl=1)
+    async def pay() -> str:
+        nonlocal runs
+        runs += 1
+        return "paid"
+
+    async with peers(server) as (peer,):
+        # A round without questions gives the call a token, by which its repetitions are known.
+        first = await peer.call("pay")
+        assert (first["resultType"], first.get("inputRequests", {})) == ("input_required", {})
+        again: dict[str, Any] = {"name": "pay", "arguments": {}, "requestState": first["requestState"]}
+        task = (await peer.ask("tools/call", **again))["taskId"]
+        await peer.until(task)
+        clock.advance(300)
+        assert (await peer.ask("tools/call", **again))["taskId"] == task
+        assert runs == 1
+
+
+def test_body_that_runs_once_is_a_task_always_or_never() -> None:
+    with pytest.raises(InvalidSignature, match="needs task='required'"):
+        Server[Any]("shop").add_tool(lambda: "", name="pay", task=True, exactly_once=True)
+
+
+async def test_tool_that_asks_by_hand_gets_its_answers(ledger: Any) -> None:
+    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+
+    @server.tool(task=True)
+    async def order(ctx: Context) -> str | InputRequiredResult:
+        if not ctx.input_responses:
+            params = ElicitRequestFormParams(
+                message="Which word?", requested_schema={"type": "object", "properties": {"value": {"type": "string"}}}
+            )
+            return InputRequiredResult(input_requests={"word": ElicitRequest(params=params)}, request_state="mine")
+        return f"{ctx.request_state}: {ctx.input_responses['word'].content}"  # type: ignore[union-attr]
+
+    async with peers(server) as (peer,):
+        task = await task_of(peer, "order")
+        await peer.asked(task, "word")
+        await peer.answer(task, word="Dear")
+        assert text_of(await peer.until(task)) == "mine: {'value': 'Dear'}"
+
+
+async def test_store_that_is_down_for_a_moment_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = MemoryLedger()
+    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+    save, failures = ledger.tasks.save, 0
+
+    async def failing(entry: Any, *, version: int) -> bool:
+        nonlocal failures
+        failures += 1
+        if failures % 2:
+            raise LedgerDown("out of reach")
+        return await save(entry, version=version)
+
+    @server.tool(task=True)
+    async def work(ctx: Context) -> str:
+        await ctx.task.status("working")
+        return await ctx.step("step", lambda: "done")
+
+    async with peers(server) as (peer,):
+        monkeypatch.setattr(ledger.tasks, "save", failing)
+        task = await peer.until(await task_of(peer, "work"))
+        assert text_of(task) == "done"
+    assert failures > 4
