@@ -58,6 +58,7 @@ class TaskBook:
         self._parts = parts
         protection = parts.protection
         ledger = parts.effects.ledger
+        is_private = ledger.reach is Reach.PROCESS
         if not isinstance(ledger, HasTasks):
             raise InvalidSignature(
                 f"task= needs a ledger that stores tasks, and {type(ledger).__name__} does not; give the server a "
@@ -67,7 +68,6 @@ class TaskBook:
             raise InvalidSignature(
                 "task= needs a key, and request_state_security= gives none for what a task stores; add seal_keys="
             )
-        is_private = ledger.reach is Reach.PROCESS  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownVariableType]
         if not is_private and protection.own_key:
             raise InvalidSignature(
                 f"task= with a {type(ledger).__name__} needs keys=: the random key of this process could not read its "
