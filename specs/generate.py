@@ -15,7 +15,8 @@ from typing import Any, Final
 from pydantic.json_schema import GenerateJsonSchema
 
 from roundtrip.machine.journal_bytes import FORMAT
-from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, TASK_MACHINE, MachineTable, State
+from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, MachineTable, State
+from roundtrip.machine.tasks import TASK_MACHINE
 from roundtrip.trace.drawings.machine import mermaid
 from roundtrip.trace.writing.lines import LINE
 from specs.modules import architecture_page
@@ -90,8 +91,8 @@ def _machine_page() -> str:
         [
             "# The machines",
             "",
-            "Generated from `roundtrip/machine/table.py` by `python -m specs.generate`. The same in JSON is in",
-            "[machine.json](machine.json). The diagrams are drawn by `transitions`.",
+            "Generated from `table.py` and `tasks.py` in `roundtrip/machine/` by `python -m specs.generate`. The same is in",
+            "[machine.json](machine.json) as JSON. The diagrams are drawn by `transitions`.",
             "",
             "An event without an arrow in a state changes nothing: a call raises `IllegalTransition`, and a ledger",
             "rejects the operation.",

@@ -9,7 +9,7 @@ from typing import Final
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary, summary_of
-from roundtrip.machine.table import TaskState
+from roundtrip.machine.tasks import TaskState
 
 __all__ = ["MemoryTasks"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
-from roundtrip.machine.table import TaskState
+from roundtrip.machine.tasks import TaskState
 
 if TYPE_CHECKING:
     import sqlite3

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.machine.table import TASK_MACHINE, TaskEvent, TaskState
+from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 
 __all__ = ["MAX_TRIES", "HasTasks", "TaskEntry", "TaskStore", "TaskSummary", "change_task", "summary_of"]
 

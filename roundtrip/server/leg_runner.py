@@ -306,7 +306,7 @@ class _ServedLeg:
         responses = self.incoming.responses if journal is not None else None
         limits, claim = function.limits, None
         if task is not None:
-            responses, limits, claim = task.responses, task.limits(self.now()), task.claim
+            responses, limits, claim = task.responses, task.limits(runner.parts.system.time()), task.claim
         elif once is not None and self.claims:
             claim = self.claim(once)
         may_run_twice = task is not None or self.hands_over
@@ -412,10 +412,6 @@ class _ServedLeg:
             self.record.handed = journal
             self.record.packed = self.runner.parts.protection.write(journal)
         return f"{journal.call_id}/{journal.leg}"
-
-    def now(self) -> float:
-        """Return the seconds since the epoch."""
-        return self.runner.parts.system.time()
 
     def principal(self) -> str | None:
         """Return the caller."""

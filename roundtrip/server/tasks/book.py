@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import Reach
 from roundtrip.ledger.tasks import HasTasks, TaskEntry, TaskStore, change_task
-from roundtrip.machine.table import TaskEvent, TaskState
+from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server.tasks.content import TaskContent, TaskSeal
 from roundtrip.server.tasks.ids import TaskIds
 from roundtrip.tokens.token import JournalCodec, Sealer

@@ -14,7 +14,7 @@ from roundtrip.engine.computed import NotedValue
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
-from roundtrip.machine.table import TaskEvent
+from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.content import TaskContent
 

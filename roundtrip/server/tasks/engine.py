@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
@@ -18,7 +17,7 @@ from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.journal import Journal, from_text, to_text
-from roundtrip.machine.table import TaskEvent
+from roundtrip.machine.tasks import TaskEvent
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
@@ -106,7 +105,8 @@ class TaskEngine:
     async def _work(self) -> None:
         while True:
             self._bell.clear()
-            wait = _SWEEP_SECONDS * (1 + random.random())  # noqa: S311 - so that workers do not look at once
+            # At random, so that workers do not look at once.
+            wait = _SWEEP_SECONDS * (1 + self._system.entropy(1)[0] / 256)
             free = self._most - len(self._running)
             if free > 0:
                 try:

@@ -12,7 +12,8 @@ from roundtrip import Context, Recorder, Server
 from roundtrip.cli import main
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.ledger.tasks import MAX_TRIES, HasTasks, TaskEntry, TaskStore, change_task
-from roundtrip.machine.table import CALL_MACHINE, TaskEvent, TaskState
+from roundtrip.machine.table import CALL_MACHINE
+from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.tasks.peer import WAIT_SECONDS, peers, text_of

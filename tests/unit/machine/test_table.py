@@ -13,16 +13,14 @@ from roundtrip.errors import IllegalTransition
 from roundtrip.machine.table import (
     CALL_MACHINE,
     ENTRY_MACHINE,
-    TASK_MACHINE,
     CallArrow,
     EntryEvent,
     EntryState,
     Event,
     MachineTable,
     State,
-    TaskEvent,
-    TaskState,
 )
+from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 
 EVERY_PAIR: Final = list(product(State, Event))
 

@@ -1,0 +1,67 @@
+"""Provide the state machine of tasks, in the form of the machines in `table.py`."""
+
+from functools import partial
+from typing import Final
+
+from roundtrip.machine.table import MachineTable, TableName, arrows_of, named
+
+__all__ = ["TASK_MACHINE", "TaskEvent", "TaskState"]
+
+
+class TaskState(TableName):
+    """States of a task: a call that is stored, and that a worker continues."""
+
+    DUE = named("due", "A worker should run it. The client sees `working`.")
+    RUNNING = named("running", "A worker has a lease on it, and runs its body. The client sees `working`.")
+    ASKING = named("asking", "Questions are pending, and no worker has it. The client sees `input_required`.")
+    WAITING = named(
+        "waiting", "It waits for a time, a signal or a page, and no worker has it. The client sees `working`."
+    )
+    COMPLETED = named("completed", "It has a result, which may be an error of the tool.")
+    FAILED = named("failed", "It ended with a protocol error, its time is over, or its outcome is unknown.")
+    CANCELLED = named("cancelled", "The client cancelled it.")
+
+
+class TaskEvent(TableName):
+    """Events of a task."""
+
+    CLAIM = named("claim", "A worker takes the lease, with a new epoch.")
+    RENEW = named("renew", "The worker extends its lease.")
+    NOTE = named("note", "The worker stores the result of a step, or a status message.")
+    ASK = named("ask", "The body needs answers. The worker stores the journal, and gives the task up.")
+    WAIT = named("wait", "The body needs time, a signal or a page. The worker stores the journal, and gives it up.")
+    YIELD = named("yield", "The worker gives the task up without an end, because it shuts down or the leg is retried.")
+    ANSWER = named("answer", "Some answers arrive, and questions are left.")
+    WAKE = named("wake", "All answers, a signal, or the time for which it waits are there.")
+    LAPSE = named("lapse", "The lease ends, and another worker may continue behind the stored steps.")
+    FINISH = named("finish", "The worker stores the result.")
+    FAIL = named("fail", "The worker stores a protocol error.")
+    LOSE = named("lose", "The worker died inside a body that must not run twice: the outcome is unknown.")
+    CANCEL = named("cancel", "The client cancels it. A worker that runs it is stopped at its next write.")
+    EXPIRE = named("expire", "Its time to live is over.")
+
+
+_task_arrows: Final = partial(arrows_of, TaskState)
+
+TASK_MACHINE: Final = MachineTable(
+    "a task",
+    tuple(TaskState),
+    tuple(TaskEvent),
+    (
+        *_task_arrows("due", TaskEvent.CLAIM, "running"),
+        *_task_arrows("running", TaskEvent.RENEW, "running"),
+        *_task_arrows("running", TaskEvent.NOTE, "running"),
+        *_task_arrows("running", TaskEvent.ASK, "asking"),
+        *_task_arrows("running", TaskEvent.WAIT, "waiting"),
+        *_task_arrows("running", TaskEvent.YIELD, "due"),
+        *_task_arrows("asking", TaskEvent.ANSWER, "asking"),
+        *_task_arrows("asking waiting", TaskEvent.WAKE, "due due"),
+        *_task_arrows("running", TaskEvent.LAPSE, "due"),
+        *_task_arrows("running", TaskEvent.FINISH, "completed"),
+        *_task_arrows("running", TaskEvent.FAIL, "failed"),
+        *_task_arrows("running", TaskEvent.LOSE, "failed"),
+        *_task_arrows("due running asking waiting", TaskEvent.CANCEL, "cancelled cancelled cancelled cancelled"),
+        *_task_arrows("due running asking waiting", TaskEvent.EXPIRE, "failed failed failed failed"),
+    ),
+)
+"""The machine of every task, in every store. Writes of a worker whose epoch is not the task's are rejected."""
