@@ -91,8 +91,8 @@ def _machine_page() -> str:
         [
             "# The machines",
             "",
-            "Generated from `table.py` and `tasks.py` in `roundtrip/machine/` by `python -m specs.generate`. The same in",
-            "JSON is in [machine.json](machine.json). The diagrams are drawn by `transitions`.",
+            "Generated from `table.py` and `tasks.py` in `roundtrip/machine/` by `python -m specs.generate`. The same",
+            "in JSON is in [machine.json](machine.json). The diagrams are drawn by `transitions`.",
             "",
             "An event without an arrow in a state changes nothing: a call raises `IllegalTransition`, and a ledger",
             "rejects the operation.",
