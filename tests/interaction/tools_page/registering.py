@@ -1,7 +1,7 @@
 """Registration of functions as tools, with its options."""
 
 import functools
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mcp_types import Icon, ToolAnnotations
 
@@ -224,5 +224,8 @@ REFUSED: dict[str, tuple[Make, str]] = {
         lambda s: s.tool(output_schema={"type": "array"})(add),
         "'type': 'object' at its root",
     ),
-    "a task of an unknown kind": (lambda s: s.tool(task="soon")(add), "task must be True, False or 'required'"),
+    "a task of an unknown kind": (
+        lambda s: s.tool(task=cast("Any", "soon"))(add),
+        "task must be True, False or 'required'",
+    ),
 }
