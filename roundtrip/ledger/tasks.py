@@ -97,10 +97,9 @@ class TaskEntry:
         self.notes.append(text)
         self.tries = 1
 
-    def give_up(self, now: float, *, pause: float) -> None:
-        """Give up the lease before the leg has ended, and let a worker continue after a pause."""
+    def give_up(self, now: float) -> None:
+        """Give up the lease before the leg has ended, so that a worker continues."""
         self.apply(TaskEvent.YIELD, now)
-        self.due = now + pause
         self.tries -= 1
 
     def renew(self, now: float, *, lease: float) -> None:

@@ -116,11 +116,6 @@ class TaskSeal:
         except (TokenRejected, ValueError) as error:
             raise ContentUnreadable from error
 
-    @staticmethod
-    def hint_of(stored: str) -> str | None:
-        """Return the public name of the key that sealed a text; None if it is not sealed."""
-        return stored.split(".", 2)[1] if stored.startswith(_SEALED_PREFIX) else None
-
 
 def _bound(call_id: str, use: str) -> bytes:
     return json.dumps(["task", call_id, use]).encode()

@@ -230,14 +230,12 @@ class TaskEngine:
             raise BodyMistake("a leg of a task has no journal")
         journal = to_text(self._book.journals.write(written))
         now = self._system.time()
-        visited: set[str] = set()
         questions: dict[str, tuple[Any, bytes]] = {}
         times: list[float] = []
         signals: list[str] = []
         if isinstance(end, Suspended):
             for name, waiting in end.questions.items():
                 if _is_visited(waiting):
-                    visited.add(name)
                     times.append(now + _PAGE_SECONDS)
                 else:
                     questions[name] = waiting.sent(), waiting.asked.pin
@@ -288,7 +286,7 @@ class TaskEngine:
 
         await claim.write_content(event, park)
 
-    async def _give_up(self, entry: TaskEntry, *, pause: float = 0.0) -> None:
+    async def _give_up(self, entry: TaskEntry) -> None:
         """Release the lease of a task, as it was claimed, before the leg has ended."""
 
         def give_up(stored: TaskEntry, now: float) -> None:
@@ -297,7 +295,7 @@ class TaskEngine:
             if stored.runs_once and stored.has_begun:
                 stored.apply(TaskEvent.LOSE, now)
             else:
-                stored.give_up(now, pause=pause)
+                stored.give_up(now)
 
         try:
             await change_task(self._book.store, entry.call_id, give_up)

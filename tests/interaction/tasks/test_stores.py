@@ -152,7 +152,7 @@ async def test_stored_steps_and_orderly_stops_count_as_no_death(store: TaskStore
             await change_task(store, "a", lambda entry, now: entry.note("step", now, lease=30))
             clock.advance(31)
         else:
-            await change_task(store, "a", lambda entry, now: entry.give_up(now, pause=0))
+            await change_task(store, "a", lambda entry, now: entry.give_up(now))
 
 
 async def test_full_memory_takes_no_new_tasks(clock: Clock) -> None:
