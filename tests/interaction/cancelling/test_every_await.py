@@ -69,7 +69,12 @@ async def test_cancelled_leg_leaves_nothing_behind_and_can_be_retried(
     await ledger.aclose()
     assert cuts
     gc.collect()
-    assert not list(HELD)
+    with anyio.move_on_after(SOON):
+        # On a busy machine, the last legs may have left callbacks that the event loop has not run yet.
+        while list(HELD):
+            await anyio.sleep(0.01)
+            gc.collect()
+    assert not list(HELD), [type(holder) for held in HELD for holder in gc.get_referrers(held)]
 
 
 async def _call(shop: Shop, cut: Cut, era: Era, ledger: Ledger, transcript: Path) -> None:
