@@ -35,6 +35,8 @@ class MemoryTasks:
         self._entries: dict[str, TaskEntry] = {}
         self._times: list[tuple[float, str]] = []
         """A heap of the times at which tasks are due. A time that is not its task's any more is stale."""
+        self._labelled: dict[str, set[str]] = {}
+        """The calls of tasks by their labels."""
         self._listeners: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[str | None], None]]] = {}
 
     async def add(self, entry: TaskEntry) -> bool:
@@ -55,7 +57,7 @@ class MemoryTasks:
         """Implement `TaskStore.load`."""
         with self._lock:
             entry = self._entries.get(call_id)
-            return None if entry is None else replace(entry, notes=entry.notes.copy()), self._clock()
+            return None if entry is None else _copy_of(entry), self._clock()
 
     async def save(self, entry: TaskEntry, *, version: int) -> bool:
         """Implement `TaskStore.save`."""
@@ -64,6 +66,7 @@ class MemoryTasks:
             if stored is None or stored.version != version:
                 return False
             if entry.is_final and self._clock() >= entry.expires:
+                self._label(entry.call_id, ())
                 self._bytes -= _size_of(self._entries.pop(entry.call_id))
             else:
                 self._put(entry)
@@ -97,6 +100,22 @@ class MemoryTasks:
             newest = heapq.nlargest(limit, entries, key=lambda entry: entry.updated)
             return [summary_of(entry) for entry in newest]
 
+    async def labelled(
+        self, label: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> Sequence[TaskSummary]:
+        """Implement `TaskStore.labelled`."""
+        with self._lock:
+            places = {call_id: (self._entries[call_id].created, call_id) for call_id in self._labelled.get(label, ())}
+            later = [call_id for call_id, place in places.items() if after is None or place > after]
+            oldest = heapq.nsmallest(limit, later, key=places.__getitem__)
+            return [summary_of(self._entries[call_id]) for call_id in oldest]
+
+    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
+        """Implement `TaskStore.scan`."""
+        with self._lock:
+            calls = heapq.nsmallest(limit, (call_id for call_id in self._entries if call_id > after))
+            return [_copy_of(self._entries[call_id]) for call_id in calls]
+
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
         """Implement `TaskStore.listen`."""
         name = object()
@@ -112,16 +131,31 @@ class MemoryTasks:
     def _put(self, entry: TaskEntry) -> None:
         before = self._entries.get(entry.call_id)
         self._bytes += _size_of(entry) - (_size_of(before) if before is not None else 0)
-        self._entries[entry.call_id] = replace(entry, notes=entry.notes.copy())
+        self._label(entry.call_id, entry.labels)
+        self._entries[entry.call_id] = _copy_of(entry)
         heapq.heappush(self._times, (entry.due, entry.call_id))
         if len(self._times) > _MAX_STALE + 2 * len(self._entries):
             self._times = [(one.due, one.call_id) for one in self._entries.values()]
             heapq.heapify(self._times)
 
+    def _label(self, call_id: str, labels: Sequence[str]) -> None:
+        before = self._entries.get(call_id)
+        for label in before.labels if before is not None else ():
+            if label not in labels:
+                self._labelled[label].discard(call_id)
+                if not self._labelled[label]:
+                    del self._labelled[label]
+        for label in labels:
+            self._labelled.setdefault(label, set()).add(call_id)
+
     def _announce(self, call_id: str) -> None:
         for loop, changed in list(self._listeners.values()):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(changed, call_id)
+
+
+def _copy_of(entry: TaskEntry) -> TaskEntry:
+    return replace(entry, notes=entry.notes.copy())
 
 
 def _size_of(entry: TaskEntry) -> int:

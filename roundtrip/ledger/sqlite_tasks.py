@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
@@ -41,6 +42,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     tries INTEGER NOT NULL,
     version INTEGER NOT NULL,
     content TEXT NOT NULL,
+    labels TEXT NOT NULL,
     change INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS tasks_due ON tasks (due);
@@ -54,20 +56,28 @@ CREATE TABLE IF NOT EXISTS task_notes (
     value TEXT NOT NULL,
     PRIMARY KEY (call_id, number)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS task_labels (
+    label TEXT NOT NULL,
+    created REAL NOT NULL,
+    call_id TEXT NOT NULL,
+    PRIMARY KEY (label, created, call_id)
+) WITHOUT ROWID;
 """
 _FIELDS: Final = (
-    "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, content"
+    "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, "
+    "content, labels"
 )
+_SUMMARY: Final = "call_id, tool, state, created, updated, due, expires, epoch"
 # A number of its own: those of deleted tasks must not come again.
 _COUNT_CHANGE: Final = "UPDATE task_changes SET newest = newest + 1"
 _NEXT_CHANGE: Final = "(SELECT newest FROM task_changes)"
 _ADD: Final = (
-    f"INSERT INTO tasks ({_FIELDS}, change) VALUES ({', '.join('?' * 14)}, {_NEXT_CHANGE}) "  # noqa: S608 - no input
+    f"INSERT INTO tasks ({_FIELDS}, change) VALUES ({', '.join('?' * 15)}, {_NEXT_CHANGE}) "  # noqa: S608 - no input
     "ON CONFLICT (call_id) DO NOTHING"
 )
 _SAVE: Final = (
     "UPDATE tasks SET tool = ?, created = ?, expires = ?, state = ?, due = ?, updated = ?, holder = ?, epoch = ?, "  # noqa: S608 - no input
-    f"runs_once = ?, has_begun = ?, tries = ?, version = ?, content = ?, change = {_NEXT_CHANGE} "
+    f"runs_once = ?, has_begun = ?, tries = ?, version = ?, content = ?, labels = ?, change = {_NEXT_CHANGE} "
     "WHERE call_id = ? AND version = ?"
 )
 
@@ -96,7 +106,10 @@ class SqliteTasks:
             db.execute("BEGIN IMMEDIATE")
             with db:
                 db.execute(_COUNT_CHANGE)
-                return bool(db.execute(_ADD, _row(entry)).rowcount)
+                if not db.execute(_ADD, _row(entry)).rowcount:
+                    return False
+                _label(db, entry, ())
+                return True
 
         return await self._run(add)
 
@@ -107,9 +120,7 @@ class SqliteTasks:
             db.execute("BEGIN")
             with db:
                 row = db.execute(f"SELECT {_FIELDS} FROM tasks WHERE call_id = ?", [call_id]).fetchone()  # noqa: S608 - no input
-                notes = db.execute("SELECT value FROM task_notes WHERE call_id = ? ORDER BY number", [call_id])
-                entry = None if row is None else _entry(row, [value for (value,) in notes])
-                return entry, self._system.time()
+                return None if row is None else _entry(row, _notes(db, call_id)), self._system.time()
 
         return await self._run(load)
 
@@ -121,8 +132,10 @@ class SqliteTasks:
             with db:
                 call_id, *rest = _row(entry)
                 db.execute(_COUNT_CHANGE)
+                before = db.execute("SELECT labels FROM tasks WHERE call_id = ?", [call_id]).fetchone()
                 if not db.execute(_SAVE, [*rest, call_id, version]).rowcount:
                     return False
+                _label(db, entry, before[0].split())
                 (stored,) = db.execute("SELECT count(*) FROM task_notes WHERE call_id = ?", [call_id]).fetchone()
                 if stored > len(entry.notes):
                     db.execute("DELETE FROM task_notes WHERE call_id = ?", [call_id])
@@ -156,11 +169,41 @@ class SqliteTasks:
 
         def select(db: sqlite3.Connection) -> list[TaskSummary]:
             rows = db.execute(
-                "SELECT call_id, tool, state, created, updated, due, expires, epoch FROM tasks "  # noqa: S608 - no input
-                f"{chosen} ORDER BY updated DESC LIMIT ?",
+                f"SELECT {_SUMMARY} FROM tasks {chosen} ORDER BY updated DESC LIMIT ?",  # noqa: S608 - no input
                 [*states, limit],
             )
-            return [TaskSummary(row[0], row[1], TaskState(row[2]), *row[3:]) for row in rows]
+            return [_summary(row) for row in rows]
+
+        return await self._run(select)
+
+    async def labelled(
+        self, label: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> Sequence[TaskSummary]:
+        """Implement `TaskStore.labelled`."""
+        created, call_id = after or (-math.inf, "")
+
+        def select(db: sqlite3.Connection) -> list[TaskSummary]:
+            rows = db.execute(
+                f"SELECT {_SUMMARY} FROM tasks JOIN (SELECT call_id, created FROM task_labels "  # noqa: S608 - no input
+                "WHERE label = ? AND (created, call_id) > (?, ?) ORDER BY created, call_id LIMIT ?) "
+                "USING (call_id, created) ORDER BY created, call_id",
+                [label, created, call_id, limit],
+            )
+            return [_summary(row) for row in rows]
+
+        return await self._run(select)
+
+    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
+        """Implement `TaskStore.scan`."""
+
+        def select(db: sqlite3.Connection) -> list[TaskEntry]:
+            db.execute("BEGIN")
+            with db:
+                rows = db.execute(
+                    f"SELECT {_FIELDS} FROM tasks WHERE call_id > ? ORDER BY call_id LIMIT ?",  # noqa: S608 - no input
+                    [after, limit],
+                ).fetchall()
+                return [_entry(row, _notes(db, row[0])) for row in rows]
 
         return await self._run(select)
 
@@ -199,6 +242,24 @@ class SqliteTasks:
             await self._system.sleep(_LOOK_SECONDS)
 
 
+def _label(db: sqlite3.Connection, entry: TaskEntry, before: Sequence[str]) -> None:
+    """Replace the labels by which a task is found."""
+    if set(before) != set(entry.labels):
+        places = [(label, entry.created, entry.call_id) for label in before]
+        db.executemany("DELETE FROM task_labels WHERE label = ? AND created = ? AND call_id = ?", places)
+        places = [(label, entry.created, entry.call_id) for label in entry.labels]
+        db.executemany("INSERT INTO task_labels (label, created, call_id) VALUES (?, ?, ?)", places)
+
+
+def _notes(db: sqlite3.Connection, call_id: str) -> list[str]:
+    rows = db.execute("SELECT value FROM task_notes WHERE call_id = ? ORDER BY number", [call_id])
+    return [value for (value,) in rows]
+
+
+def _summary(row: tuple[Any, ...]) -> TaskSummary:
+    return TaskSummary(row[0], row[1], TaskState(row[2]), *row[3:])
+
+
 def _row(entry: TaskEntry) -> list[Any]:
     return [
         entry.call_id,
@@ -215,11 +276,13 @@ def _row(entry: TaskEntry) -> list[Any]:
         entry.tries,
         entry.version,
         entry.content,
+        " ".join(entry.labels),
     ]
 
 
 def _entry(row: tuple[Any, ...], notes: list[str]) -> TaskEntry:
-    call_id, tool, created, expires, state, due, updated, holder, epoch, once, begun, tries, version, content = row
+    call_id, tool, created, expires, state, due, updated, holder, epoch, once, begun, tries, version, *texts = row
+    content, labels = texts
     return TaskEntry(
         call_id,
         tool,
@@ -236,4 +299,5 @@ def _entry(row: tuple[Any, ...], notes: list[str]) -> TaskEntry:
         version=version,
         content=content,
         notes=notes,
+        labels=tuple(labels.split()),
     )

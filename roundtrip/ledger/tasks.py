@@ -50,6 +50,8 @@ class TaskEntry:
     """Everything that only the server reads."""
     notes: list[str] = field(default_factory=list[str])
     """The results of steps since it was last parked."""
+    labels: tuple[str, ...] = ()
+    """Opaque words, without spaces, by which it can be found until it ends."""
 
     @property
     def is_final(self) -> bool:
@@ -64,6 +66,8 @@ class TaskEntry:
         if target is not self.state:
             self.due = now if target is TaskState.DUE else self.expires
             self.holder = ""
+            if target in TASK_MACHINE.final:
+                self.labels = ()
         self.state, self.updated = target, now
         return True
 
@@ -174,6 +178,22 @@ class TaskStore(Protocol):
 
     async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
         """Return the tasks that changed last, of some states or of all."""
+        ...
+
+    async def labelled(
+        self, label: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> Sequence[TaskSummary]:
+        """Return tasks that have a label, in the order of their creation and then of their calls.
+
+        Args:
+            label: The label.
+            limit: The most tasks to return.
+            after: The creation and the call of the last task of the page before.
+        """
+        ...
+
+    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
+        """Return copies of the tasks whose calls are behind a call, in the order of their calls; "" for the first."""
         ...
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:

@@ -231,6 +231,40 @@ async def test_list_shows_the_newest_first_and_no_content(store: TaskStore, cloc
     assert [one.call_id for one in await store.list(limit=5, states=[TaskState.RUNNING])] == ["a"]
 
 
+async def test_tasks_are_found_by_their_labels_until_they_end(store: TaskStore, clock: Clock) -> None:
+    for call_id in ("b", "c", "a", "d"):
+        await store.add(entry_of(clock, call_id, labels=("even", "red") if call_id in "bd" else ("odd", "red")))
+        clock.advance(1 if call_id != "c" else 0)
+    red = await store.labelled("red", limit=3)
+    assert [one.call_id for one in red] == ["b", "a", "c"]
+    following = await store.labelled("red", limit=3, after=(red[1].created, red[1].call_id))
+    assert [one.call_id for one in following] == ["c", "d"]
+    assert [one.call_id for one in await store.labelled("even", limit=3)] == ["b", "d"]
+    assert not await store.labelled("blue", limit=3)
+
+    def relabel(entry: TaskEntry, now: float) -> None:
+        entry.labels = ("blue", "red")
+
+    await change_task(store, "d", relabel)
+    assert [one.call_id for one in await store.labelled("even", limit=3)] == ["b"]
+    assert [one.call_id for one in await store.labelled("blue", limit=3)] == ["d"]
+    await change_task(store, "b", lambda entry, now: entry.apply(TaskEvent.CANCEL, now))
+    assert not await store.labelled("even", limit=3)
+    clock.advance(2000)
+    for call_id in "abcd":
+        await change_task(store, call_id, lambda entry, now: None)
+    assert not await store.labelled("red", limit=3)
+
+
+async def test_all_tasks_can_be_scanned_in_pages(store: TaskStore, clock: Clock) -> None:
+    for call_id in ("b", "d", "a", "c"):
+        await store.add(entry_of(clock, call_id, content=f"content of {call_id}", notes=["one", call_id]))
+    first = await store.scan(after="", limit=3)
+    assert [entry.call_id for entry in first] == ["a", "b", "c"]
+    assert first[1] == await loaded(store, "b")
+    assert [entry.call_id for entry in await store.scan(after="c", limit=3)] == ["d"]
+
+
 def recorded(path: Path) -> Server[Any]:
     server = Server[Any]("shop", keys=[KEY], trace=Recorder(path, reveal="all"))
 
