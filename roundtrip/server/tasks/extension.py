@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -17,6 +17,7 @@ from roundtrip.revisions import is_retry_era
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import ContentUnreadable
+from roundtrip.server.tasks.listening import LISTEN, TaskListening, tasks_listened_for
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
@@ -76,6 +77,7 @@ class TaskMethods:
         self._book = book
         self._parts = parts
         self._stamp = stamp
+        self._listening = TaskListening(book)
         self._methods: Mapping[str, Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
             "tasks/get": self._get,
             "tasks/update": self._update,
@@ -84,8 +86,12 @@ class TaskMethods:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
+        if not is_retry_era(ctx.protocol_version):
+            return await call_next(ctx)
+        if ctx.method == LISTEN and (ids := tasks_listened_for(ctx.params)) is not None:
+            return await self._listen(ctx, call_next, ids)
         method = self._methods.get(ctx.method)
-        if method is None or not is_retry_era(ctx.protocol_version):
+        if method is None:
             return await call_next(ctx)
         if not declares_tasks(ctx):
             raise extension_missing()
@@ -98,8 +104,7 @@ class TaskMethods:
             call_id = await self._find(ctx, task_id)
             shown = await method(call_id, params)
         except LedgerDown as error:
-            _LOG.warning("a client cannot reach its task: %s", error)
-            raise MCPError(code=INTERNAL_ERROR, message="Tasks cannot be reached now; try again later") from error
+            raise _out_of_reach(error) from error
         return {**shown, "resultType": "complete", "_meta": {**self._stamp()}}
 
     async def _find(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> str:
@@ -108,11 +113,29 @@ class TaskMethods:
         Raises:
             MCPError: There is no such task, or it is another client's: the answers must be the same.
         """
-        call_id = self._book().ids.call_of(task_id) if len(task_id) <= _MAX_ID_CHARS else None
-        view = await self._view(call_id) if call_id is not None else None
-        if call_id is None or view is None or view.content.principal != self._parts.protection.principal(ctx):
+        call_id = await self._own(ctx, task_id)
+        if call_id is None:
             raise _unknown()
         return call_id
+
+    async def _own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> str | None:
+        """Return the call of a task of this client; None if there is no such task, or if it is another client's."""
+        call_id = self._book().ids.call_of(task_id) if len(task_id) <= _MAX_ID_CHARS else None
+        view = await self._view(call_id) if call_id is not None else None
+        is_own = view is not None and view.content.principal == self._parts.protection.principal(ctx)
+        return call_id if is_own else None
+
+    async def _listen(
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext, ids: Sequence[str]
+    ) -> HandlerResult:
+        """Serve a stream that listens for tasks; those that are not the client's are not acknowledged."""
+        if not declares_tasks(ctx):
+            raise extension_missing()
+        try:
+            found = [await self._own(ctx, task_id) for task_id in ids]
+        except LedgerDown as error:
+            raise _out_of_reach(error) from error
+        return await self._listening.serve(ctx, call_next, [call_id for call_id in found if call_id is not None])
 
     async def _view(self, call_id: str) -> TaskView | None:
         try:
@@ -137,6 +160,11 @@ class TaskMethods:
     async def _cancel(self, call_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
         await self._book().cancel(call_id)
         return {}
+
+
+def _out_of_reach(error: LedgerDown) -> MCPError:
+    _LOG.warning("a client cannot reach its task: %s", error)
+    return MCPError(code=INTERNAL_ERROR, message="Tasks cannot be reached now; try again later")
 
 
 def _unknown() -> MCPError:

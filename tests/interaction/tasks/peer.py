@@ -1,6 +1,7 @@
 """Raw client of the Tasks extension over HTTP, as any client could be written."""
 
-from collections.abc import AsyncGenerator
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
@@ -18,14 +19,17 @@ WAIT_SECONDS: Final = 20.0
 class Peer:
     """Client of one address."""
 
-    def __init__(self, http: httpx.AsyncClient, url: str, *, declares: bool = True) -> None:
-        self._http = http
+    def __init__(
+        self, http: httpx.AsyncClient, url: str, *, declares: bool = True, headers: dict[str, str] | None = None
+    ) -> None:
+        self.http = http
+        self._headers = headers or {}
         self.url = url
         self.declares = declares
         self._ids = 0
 
-    async def send(self, method: str, *, header: str | None = None, **params: Any) -> dict[str, Any]:
-        """Send a request, and return the whole JSON-RPC response."""
+    def _request(self, method: str, header: str | None, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a POST."""
         self._ids += 1
         capabilities: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
         if self.declares:
@@ -36,6 +40,7 @@ class Peer:
             "io.modelcontextprotocol/clientInfo": {"name": "peer", "version": "1"},
         }
         headers = {
+            **self._headers,
             "accept": "application/json, text/event-stream",
             "mcp-protocol-version": "2026-07-28",
             "mcp-method": method,
@@ -44,8 +49,21 @@ class Peer:
         if named is not None:
             headers["mcp-name"] = named
         body = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": {**params, "_meta": meta}}
-        response = await self._http.post(self.url, json=body, headers=headers)
+        return {"json": body, "headers": headers}
+
+    async def send(self, method: str, *, header: str | None = None, **params: Any) -> dict[str, Any]:
+        """Send a request, and return the whole JSON-RPC response."""
+        response = await self.http.post(self.url, **self._request(method, header, params))
         return response.json()
+
+    @asynccontextmanager
+    async def listen(self, *task_ids: str, **kinds: Any) -> AsyncGenerator["Stream"]:
+        """Listen for tasks, and yield the stream behind its acknowledgement."""
+        wanted = self._request("subscriptions/listen", None, {"notifications": {"taskIds": list(task_ids), **kinds}})
+        async with self.http.stream("POST", self.url, **wanted) as response:
+            stream = Stream(response.aiter_lines(), self._ids)
+            stream.acknowledged = await stream.next("notifications/subscriptions/acknowledged")
+            yield stream
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a request, and return its result."""
@@ -83,6 +101,33 @@ class Peer:
                     return questions
                 assert task["status"] not in ENDED, task
                 await anyio.sleep(0.01)
+
+
+class Stream:
+    """Notifications of one listening request."""
+
+    def __init__(self, lines: AsyncIterator[str], request_id: int) -> None:
+        self._lines = lines
+        self._request_id = request_id
+        self.acknowledged: dict[str, Any] = {}
+
+    async def next(self, method: str = "notifications/tasks") -> dict[str, Any]:
+        """Return the parameters of the next notification, which must be of this method."""
+        with anyio.fail_after(WAIT_SECONDS):
+            async for line in self._lines:
+                if line.startswith("data:") and (data := line.removeprefix("data:").strip()):
+                    message = json.loads(data)
+                    assert message.get("method") == method, message
+                    meta = message["params"].pop("_meta")
+                    assert meta["io.modelcontextprotocol/subscriptionId"] == self._request_id
+                    return message["params"]
+        raise AssertionError("the stream has ended")
+
+    async def until(self, status: str) -> dict[str, Any]:
+        """Return the next task with a status."""
+        while (task := await self.next())["status"] != status:
+            pass
+        return task
 
 
 @asynccontextmanager

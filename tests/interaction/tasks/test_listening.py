@@ -1,0 +1,182 @@
+"""Notifications of tasks to the clients that listen for them."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Context, Server
+from roundtrip.ledger import LedgerDown, SqliteLedger
+from roundtrip.ledger.memory_tasks import MemoryTasks
+from tests.interaction.tasks.peer import Peer, peers, text_of
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+
+def shop(folder: Path | None = None, **options: Any) -> Server[Any]:
+    ledger = None if folder is None else SqliteLedger(folder / "tasks.db", durable=False)
+    server = Server[Any]("shop", keys=[KEY], ledger=ledger, **options)
+
+    @server.tool(task=True)
+    async def order(title: str, ctx: Context) -> str:
+        await ctx.task.status(f"looking for {title}")
+        gift = await ctx.ask("gift", f"Wrap {title}?", bool)
+        return f"{title}, {'wrapped' if gift else 'bare'}"
+
+    @server.tool(task=True)
+    async def nothing() -> dict[str, Any]:
+        return {"here": None}
+
+    return server
+
+
+async def begun(peer: Peer, tool: str = "order", **arguments: Any) -> str:
+    return (await peer.call(tool, **arguments))["taskId"]
+
+
+async def test_listeners_on_any_instance_hear_of_a_task_until_it_ends(tmp_path: Path) -> None:
+    async with peers(shop(tmp_path), shop(tmp_path)) as (one, two):
+        task_id = await begun(one, title="Ulysses")
+        async with one.listen(task_id) as here, two.listen(task_id) as there:
+            assert here.acknowledged["notifications"] == {"taskIds": [task_id]}
+            for stream in (here, there):
+                asked = await stream.until("input_required")
+                assert asked.items() <= (await two.get(task_id)).items()
+            await two.answer(task_id, gift=True)
+            for stream in (here, there):
+                ended = await stream.until("completed")
+                assert text_of(ended) == "Ulysses, wrapped"
+                assert ended["statusMessage"] == "looking for Ulysses"
+
+
+async def test_task_that_has_ended_before_is_sent_at_once() -> None:
+    async with peers(shop()) as (peer,):
+        task_id = await begun(peer, "nothing")
+        await peer.until(task_id)
+        async with peer.listen(task_id) as stream:
+            ended = await stream.next()
+    assert ended["result"]["structuredContent"] == {"here": None}
+
+
+async def test_repeated_states_are_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with peers(shop()) as (peer,):
+        first, second = await begun(peer, title="Ulysses"), await begun(peer, title="Emma")
+        await peer.until(first, "input_required")
+        await peer.until(second, "input_required")
+        async with peer.listen(first, second) as stream:
+            assert {(await stream.next())["taskId"], (await stream.next())["taskId"]} == {first, second}
+            # An unknown key changes nothing, so the next notification is that of the other task.
+            await peer.answer(first, unknown=True)
+            await peer.answer(second, gift=False)
+            assert (await stream.until("completed"))["taskId"] == second
+
+
+async def test_changes_of_lists_arrive_on_the_same_stream() -> None:
+    server = shop()
+
+    @server.tool()
+    async def extend() -> str:
+        server.add_tool(lambda: "new", name="new")
+        return "extended"
+
+    async with peers(server) as (peer,):
+        task_id = await begun(peer, title="Ulysses")
+        await peer.until(task_id, "input_required")
+        async with peer.listen(task_id, toolsListChanged=True) as stream:
+            assert stream.acknowledged["notifications"] == {"taskIds": [task_id], "toolsListChanged": True}
+            assert (await stream.next())["status"] == "input_required"
+            await peer.call("extend")
+            await stream.next("notifications/tools/list_changed")
+            await peer.answer(task_id, gift=True)
+            assert (await stream.until("completed"))["taskId"] == task_id
+
+
+def _principal(context: Any) -> str:
+    return context.request.headers.get("x-user", "nobody")
+
+
+async def test_foreign_and_unknown_tasks_are_not_acknowledged() -> None:
+    async with peers(shop(principal=_principal)) as (peer,):
+        task_id = await begun(peer, title="Ulysses")
+        other = Peer(peer.http, peer.url, headers={"x-user": "mallory"})
+        async with other.listen(task_id, "unknown", "x" * 5000) as stream:
+            assert stream.acknowledged["notifications"] == {"taskIds": []}
+            own = await begun(other, "nothing")
+            await peer.until(task_id, "input_required")
+        async with other.listen(task_id, own) as stream:
+            assert stream.acknowledged["notifications"] == {"taskIds": [own]}
+            assert (await stream.until("completed"))["taskId"] == own
+
+
+async def test_client_without_the_extension_cannot_listen_for_tasks() -> None:
+    async with peers(shop()) as (peer,):
+        task_id = await begun(peer, title="Ulysses")
+        plain = Peer(peer.http, peer.url, declares=False)
+        error = (await plain.send("subscriptions/listen", notifications={"taskIds": [task_id]}))["error"]
+        assert error["code"] == -32021
+        assert error["data"]["requiredCapabilities"]["extensions"] == {"io.modelcontextprotocol/tasks": {}}
+
+
+@pytest.mark.parametrize("given", ["one", [1], {"a": "b"}, [f"id-{number}" for number in range(257)]])
+async def test_malformed_lists_of_tasks_are_rejected(given: Any) -> None:
+    async with peers(shop()) as (peer,):
+        answer = await peer.send("subscriptions/listen", notifications={"taskIds": given})
+        assert answer["error"]["code"] == -32602
+
+
+async def test_streams_that_end_leave_no_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    listening = 0
+    listen = MemoryTasks.listen
+
+    def counted(self: MemoryTasks, changed: Any) -> Any:
+        nonlocal listening
+        listening += 1
+        stop = listen(self, changed)
+
+        def stopped() -> None:
+            nonlocal listening
+            listening -= 1
+            stop()
+
+        return stopped
+
+    monkeypatch.setattr(MemoryTasks, "listen", counted)
+    async with peers(shop()) as (peer,):
+        task_id = await begun(peer, title="Ulysses")
+        await peer.until(task_id, "input_required")
+        before = listening
+        for _ in range(3):
+            async with peer.listen(task_id) as stream, peer.listen(task_id) as second:
+                await stream.next()
+                await second.next()
+                assert listening == before + 1
+        with anyio.fail_after(10):
+            while listening != before:  # noqa: ASYNC110 - the server hears later that the client left
+                await anyio.sleep(0.01)
+
+
+async def test_store_that_is_down_for_a_moment_delays_the_notification(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = MemoryTasks.load
+    failures = 2
+
+    async def flaky(self: MemoryTasks, call_id: str) -> Any:
+        nonlocal failures
+        if failures and is_listening:
+            failures -= 1
+            raise LedgerDown("away")
+        return await load(self, call_id)
+
+    is_listening = False
+    monkeypatch.setattr("roundtrip.server.tasks.listening._RETRY_SECONDS", 0.01)
+    async with peers(shop()) as (peer,):
+        task_id = await begun(peer, title="Ulysses")
+        await peer.until(task_id, "input_required")
+        async with peer.listen(task_id) as stream:
+            await stream.next()
+            await peer.answer(task_id, gift=True)
+            is_listening = True
+            monkeypatch.setattr(MemoryTasks, "load", flaky)
+            assert text_of(await stream.until("completed")) == "Ulysses, wrapped"
+    assert not failures
