@@ -109,6 +109,7 @@ class SqliteTasks:
                 if not db.execute(_ADD, _row(entry)).rowcount:
                     return False
                 _label(db, entry, ())
+                _note(db, entry, 0)
                 return True
 
         return await self._run(add)
@@ -140,11 +141,7 @@ class SqliteTasks:
                 if stored > len(entry.notes):
                     db.execute("DELETE FROM task_notes WHERE call_id = ?", [call_id])
                     stored = 0
-                notes = enumerate(entry.notes)
-                db.executemany(
-                    "INSERT INTO task_notes (call_id, number, value) VALUES (?, ?, ?)",
-                    [(call_id, number, value) for number, value in notes if number >= stored],
-                )
+                _note(db, entry, stored)
                 if entry.is_final and self._system.time() >= entry.expires:
                     db.execute("DELETE FROM tasks WHERE call_id = ?", [call_id])
                     db.execute("DELETE FROM task_notes WHERE call_id = ?", [call_id])
@@ -249,6 +246,12 @@ def _label(db: sqlite3.Connection, entry: TaskEntry, before: Sequence[str]) -> N
         db.executemany("DELETE FROM task_labels WHERE label = ? AND created = ? AND call_id = ?", places)
         places = [(label, entry.created, entry.call_id) for label in entry.labels]
         db.executemany("INSERT INTO task_labels (label, created, call_id) VALUES (?, ?, ?)", places)
+
+
+def _note(db: sqlite3.Connection, entry: TaskEntry, stored: int) -> None:
+    """Store the notes of a task that are behind the stored ones."""
+    notes = [(entry.call_id, number, value) for number, value in enumerate(entry.notes) if number >= stored]
+    db.executemany("INSERT INTO task_notes (call_id, number, value) VALUES (?, ?, ?)", notes)
 
 
 def _notes(db: sqlite3.Connection, call_id: str) -> list[str]:

@@ -102,9 +102,19 @@ class TaskEntry:
         self.tries = 1
 
     def give_up(self, now: float) -> None:
-        """Give up the lease before the leg has ended, so that a worker continues."""
-        self.apply(TaskEvent.YIELD, now)
-        self.tries -= 1
+        """Give up the lease before the leg has ended, so that a worker continues, unless the outcome is unknown."""
+        if self.runs_once and self.has_begun:
+            self.apply(TaskEvent.LOSE, now)
+        else:
+            self.apply(TaskEvent.YIELD, now)
+            self.tries -= 1
+
+    def shift(self, seconds: float) -> None:
+        """Move all times, to those of another clock."""
+        self.created += seconds
+        self.updated += seconds
+        self.due += seconds
+        self.expires += seconds
 
     def renew(self, now: float, *, lease: float) -> None:
         """Extend the lease. The caller has checked that it holds it."""

@@ -265,7 +265,7 @@ class _ServedLeg:
             self.call = Call.resumed(self.journal) if self.task is None else self.task.call()
             self.born, self.end, self.origin = self.journal.born, self.journal.end, self.journal.origin
             if self.task is not None:
-                self.end = self.task.expires
+                self.end = self.task.claim.expires
         else:
             self.call = Call(system.new_id())
             # In whole milliseconds, as in the journal: all legs must have the same times.

@@ -83,22 +83,10 @@ class TaskBook:
             max_bytes=_MAX_JOURNAL_BYTES,
         )
 
-    async def create(
-        self,
-        call_id: str,
-        tool: str,
-        content: TaskContent,
-        *,
-        ttl: float,
-        runs_once: bool,
-    ) -> TaskView | None:
-        """Store a new task, and return it; or the one that the call has already; None if that is forgotten.
-
-        Raises:
-            LedgerDown: The store cannot be used.
-        """
+    def entry(self, call_id: str, tool: str, content: TaskContent, *, ttl: float, runs_once: bool) -> TaskEntry:
+        """Return a new task, which is not stored yet."""
         now = self._parts.system.time()
-        entry = TaskEntry(
+        return TaskEntry(
             call_id,
             tool,
             created=now,
@@ -108,9 +96,16 @@ class TaskBook:
             runs_once=runs_once,
             content=self.seal.write(content, call_id),
         )
+
+    async def add(self, entry: TaskEntry, content: TaskContent) -> TaskView | None:
+        """Store a new task, and return it; or the one that the call has already; None if that is forgotten.
+
+        Raises:
+            LedgerDown: The store cannot be used.
+        """
         if await self.store.add(entry):
             return TaskView(entry, content)
-        return await self.view(call_id)
+        return await self.view(entry.call_id)
 
     async def view(self, call_id: str) -> TaskView | None:
         """Return the task of a call; None if there is none, or if its life is over.

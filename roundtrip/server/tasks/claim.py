@@ -41,7 +41,11 @@ class TaskClaim:
 
     def __init__(self, book: TaskBook, entry: TaskEntry) -> None:
         self._book = book
-        self._call_id = entry.call_id
+        self.call_id = entry.call_id
+        self.task_id = book.ids.of(entry.call_id)
+        """The id by which the client knows the task."""
+        self.expires = entry.expires
+        """The end of the task's life, which no leg outlives."""
         self._owner = f"tool {entry.tool!r}"
         self._holder, self._epoch = entry.holder, entry.epoch
         self._runs_once = entry.runs_once
@@ -103,7 +107,7 @@ class TaskClaim:
 
     async def note(self, noted: NotedValue) -> None:
         """Store the result of a step."""
-        text = self._book.seal.seal([noted.revision, noted.key, noted.value], self._call_id, "note")
+        text = self._book.seal.seal([noted.revision, noted.key, noted.value], self.call_id, "note")
 
         await self.write(lambda entry, now: entry.note(text, now, lease=LEASE_SECONDS))
 
@@ -127,16 +131,19 @@ class TaskClaim:
         self._is_saying = False
         await self.say(self.message or "")
 
-    async def write_content(self, event: TaskEvent, work: Callable[[TaskContent, TaskEntry, float], None]) -> None:
-        """Apply an event of the worker, and change the content; the status message is written, too."""
+    async def write_content(
+        self, event: TaskEvent | None, work: Callable[[TaskContent, TaskEntry, float], None]
+    ) -> None:
+        """Apply an event of the worker, if one is given, and change the content, with the status message."""
 
         def write(entry: TaskEntry, now: float) -> None:
-            content = self._book.seal.read(entry.content, self._call_id)
+            content = self._book.seal.read(entry.content, self.call_id)
             if self.message is not None:
                 content.message = self.message
-            entry.apply(event, now)
+            if event is not None:
+                entry.apply(event, now)
             work(content, entry, now)
-            entry.content = self._book.seal.write(content, self._call_id)
+            entry.content = self._book.seal.write(content, self.call_id)
 
         await self.write(write)
 
@@ -164,13 +171,29 @@ class TaskClaim:
         ends = self._confirmed_at + LEASE_SECONDS
         for pause in _PAUSES:
             try:
-                return await change_task(self._book.store, self._call_id, work) or False
+                return await self._change_once(work)
             except LedgerDown as error:
                 logger.error("a worker cannot write a task of %s: %s", self._owner, error)
                 if anyio.current_time() + pause >= ends:
                     break
                 await anyio.sleep(pause)
         return False
+
+    async def give_up(self) -> None:
+        """Release the lease before the leg has ended, so that another worker continues at once."""
+
+        def give_up(entry: TaskEntry, now: float) -> bool:
+            if entry.is_held(self._holder, self._epoch):
+                entry.give_up(now)
+            return True
+
+        try:
+            await self._change_once(give_up)
+        except LedgerDown as error:
+            logger.error("a worker could not release a task of %s: %s", self._owner, error)
+
+    async def _change_once(self, work: Callable[[TaskEntry, float], bool]) -> bool:
+        return await change_task(self._book.store, self.call_id, work) or False
 
     def look_soon(self) -> None:
         """Look if the lease is still held, in an asyncio task of its own, and end the leg otherwise."""
@@ -196,7 +219,7 @@ class TaskClaim:
 
     async def _look(self) -> None:
         with suppress(LedgerDown):
-            entry, _ = await self._book.store.load(self._call_id)
+            entry, _ = await self._book.store.load(self.call_id)
             if entry is None or not entry.is_held(self._holder, self._epoch):
                 self.lose_lease()
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from roundtrip.errors import TokenRejected
+from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import from_text, to_text
+from roundtrip.machine.tasks import TaskEvent
 from roundtrip.tokens.token import Sealer
 
-__all__ = ["ContentUnreadable", "TaskContent", "TaskSeal"]
+__all__ = ["ContentUnreadable", "Pause", "TaskContent", "TaskSeal"]
 
 _SEALED_PREFIX: Final = "s1."
 """The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""
@@ -57,6 +60,41 @@ class TaskContent:
     waits: list[str] = field(default_factory=list[str])
     """The names of the signals that it waits for."""
 
+    def pause(self, pause: Pause, entry: TaskEntry, now: float, *, delivered: Collection[str]) -> None:
+        """Park the task at the questions, times and signals that a leg waits for.
+
+        Args:
+            pause: What it waits for.
+            entry: The task, whose lease the caller gives up.
+            now: The time.
+            delivered: The names of the questions whose answers the leg had read.
+        """
+        self.journal, self.is_fresh = pause.journal, False
+        open_before = {name: key for key, name in self.names.items()}
+        # Answers that came while the leg ran count, if their questions are still the same.
+        late = {
+            name: self.answers[name]
+            for name, (_, pin) in pause.questions.items()
+            if name in self.answers and name not in delivered and self.answered.get(name) == pin
+        }
+        shown, names, pins = {}, {}, {}
+        for name, (request, pin) in pause.questions.items():
+            if name in late:
+                continue
+            key = open_before.get(name)
+            # A question keeps its key while it is the same one, and no answer to it was read.
+            if key is None or name in delivered or self.pins.get(key) != pin:
+                key = self.fresh_key(name)
+            shown[key], names[key], pins[key] = request, name, pin
+        self.questions, self.names, self.pins = shown, names, pins
+        self.answers = late
+        self.answered = {name: self.answered[name] for name in late}
+        self.waits = list(pause.signals)
+        entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=pause.until)
+        # Everything may have come before the leg ended.
+        if (late and not shown) or any(name in self.signals for name in pause.signals):
+            entry.apply(TaskEvent.WAKE, now)
+
     def fresh_key(self, name: str) -> str:
         """Return a key on the wire for a question that was never used in this task."""
         key, number = name, 1
@@ -65,6 +103,18 @@ class TaskContent:
             key = f"{name}#{number}"
         self.used.append(key)
         return key
+
+
+class Pause(NamedTuple):
+    """What a leg of a task waits for when it ends."""
+
+    journal: str
+    """The journal, as base64url."""
+    questions: Mapping[str, tuple[Any, str]]
+    """The open questions as the client sees them, and their pins, by their names."""
+    until: float | None
+    """The time at which the task goes on by itself."""
+    signals: Sequence[str]
 
 
 class TaskSeal:

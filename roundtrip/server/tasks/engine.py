@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -18,7 +19,6 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.questions.wire import PendingQuestion, UrlQuestion
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
@@ -33,8 +33,6 @@ _UNREADABLE_LOG: Final = LimitedLog(logger)
 
 _SWEEP_SECONDS: Final = 1.0
 """Time between two looks at what is due, in case an announcement was lost; up to twice as long, at random."""
-_PAGE_SECONDS: Final = 2.0
-"""Time between two looks at a page that a user is visiting."""
 _SKIP_SECONDS: Final = 10.0
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
@@ -75,8 +73,10 @@ class TaskEngine:
         """Tasks that this worker leaves to others, until a time."""
         self._system = system
         self._most = most
-        self._holder = system.entropy(_HOLDER_BYTES).hex()
+        self.holder = system.entropy(_HOLDER_BYTES).hex()
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._apart: dict[str, asyncio.Task[None]] = {}
+        """The legs that requests have begun; see `begin_apart`."""
         self._claims: dict[str, TaskClaim] = {}
         self._bell = asyncio.Event()
         self._is_down = False
@@ -88,7 +88,7 @@ class TaskEngine:
     async def stop(self) -> None:
         """Give up all running tasks, so that other workers continue them."""
         self._stop_listening()
-        running = [self._worker, self._renewals, *self._running.values()]
+        running = [self._worker, self._renewals, *self._running.values(), *self._apart.values()]
         for task in running:
             task.cancel()
         with anyio.move_on_after(_STOP_SECONDS, shield=True):
@@ -122,7 +122,7 @@ class TaskEngine:
                         message = "tasks cannot be run, and this is not logged again until they can: %s"
                         logger.error(message, error, exc_info=None if known else error)
                 for call_id in due:
-                    if call_id not in self._running and call_id not in self._skipped:
+                    if not {call_id} & (self._running.keys() | self._apart.keys() | self._skipped.keys()):
                         self._begin(call_id)
                 if following is not None:
                     wait = min(wait, max(0.0, following))
@@ -134,14 +134,8 @@ class TaskEngine:
             self._run(call_id), name=f"roundtrip: task of call {call_id}", context=Context()
         )
         self._running[call_id] = task
-
-        def ended(task: asyncio.Task[None]) -> None:
-            self._running.pop(call_id, None)
-            self._bell.set()
-            if not task.cancelled() and (error := task.exception()) is not None:
-                logger.error("a worker of tasks failed; another one continues the task", exc_info=error)
-
-        task.add_done_callback(ended)
+        task.add_done_callback(partial(_ended, self._running, call_id))
+        task.add_done_callback(lambda _: self._bell.set())
 
     async def _renew(self) -> None:
         while True:
@@ -158,13 +152,14 @@ class TaskEngine:
             journal = self._book.journals.read(from_text(content.journal))
             if not entry.is_final and not self._knows(entry.tool, content.version):
                 raise _NotHere
-            return (entry, content, journal) if entry.claim(self._holder, now, lease=lease_seconds()) else None
+            return (entry, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else None
 
         try:
             claimed = await change_task(self._book.store, call_id, claim_it)
             if claimed is not None:
                 entry, content, journal = claimed
-                await self._serve_leg(entry, content, journal, TaskClaim(self._book, entry))
+                claim = TaskClaim(self._book, entry)
+                await self._serve_leg(entry.tool, TaskLeg(content, journal, claim), claim)
         except _NotHere:
             self._skip(call_id)
         except (ContentUnreadable, TokenRejected):
@@ -183,127 +178,76 @@ class TaskEngine:
         """Leave a task to other workers for a while."""
         self._skipped[call_id] = self._system.monotonic() + _SKIP_SECONDS
 
-    async def _serve_leg(self, entry: TaskEntry, content: TaskContent, journal: Journal, claim: TaskClaim) -> None:
-        book, call_id = self._book, entry.call_id
-        leg = TaskLeg(content, journal, claim, task_id=book.ids.of(call_id), expires=entry.expires)
-        self._claims[call_id] = claim
+    @property
+    def has_room_apart(self) -> bool:
+        """Return True if a request may begin a leg."""
+        return len(self._apart) < self._most
+
+    def begin_apart(self, claim: TaskClaim, leg: TaskLeg, tool: str) -> asyncio.Task[None]:
+        """Begin a leg for a request, which has taken a lease for this worker."""
+        call_id = claim.call_id
+        work = asyncio.get_running_loop().create_task(
+            self._serve_leg(tool, leg, claim), name=f"roundtrip: call {call_id}", context=Context()
+        )
+        self._apart[call_id] = work
+        work.add_done_callback(partial(_ended, self._apart, call_id))
+        return work
+
+    async def _serve_leg(self, tool: str, leg: TaskLeg, claim: TaskClaim) -> None:
+        """Serve a leg, and store how it ended."""
+        self._claims[claim.call_id] = claim
         try:
-            end = await self._serve(entry.tool, leg)
+            end = await self._serve(tool, leg)
         except MCPError as error:
             if not claim.is_taken_over:
-                await self._fail(claim, error)
-            return
+                await _fail(claim, error)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._give_up(entry)
+                await claim.give_up()
             raise
         else:
             if claim.is_taken_over:
                 return
             if isinstance(end, Finished):
-                await self._finish(claim, end.value)
+                await _finish(claim, end.value)
             else:
-                await self._park(claim, leg, end)
+                await self._pause(claim, leg, end)
         finally:
-            self._claims.pop(call_id, None)
+            self._claims.pop(claim.call_id, None)
             claim.close()
 
-    async def _finish(self, claim: TaskClaim, result: dict[str, Any]) -> None:
-        def finish(content: TaskContent, entry: TaskEntry, now: float) -> None:
-            content.result = result
-            entry.notes.clear()
-
-        await claim.write_content(TaskEvent.FINISH, finish)
-
-    async def _fail(self, claim: TaskClaim, error: MCPError) -> None:
-        def fail(content: TaskContent, entry: TaskEntry, now: float) -> None:
-            content.error = error.error.model_dump(by_alias=True, mode="json", exclude_none=True)
-            content.message = content.message or error.error.message
-            entry.notes.clear()
-
-        await claim.write_content(TaskEvent.FAIL, fail)
-
-    async def _park(self, claim: TaskClaim, leg: TaskLeg, end: Suspended | Authored) -> None:
-        """Store the journal of a leg, its open questions, and what it waits for."""
-        written = leg.written
-        if written is None:
+    async def _pause(self, claim: TaskClaim, leg: TaskLeg, end: Suspended | Authored) -> None:
+        """Store the journal of a leg, its open questions, and the times and signals that it waits for."""
+        if leg.written is None:
             raise BodyMistake("a leg of a task has no journal")
-        journal = to_text(self._book.journals.write(written))
-        now = self._system.time()
-        questions: dict[str, tuple[Any, bytes]] = {}
-        times: list[float] = []
-        signals: list[str] = []
-        if isinstance(end, Suspended):
-            for name, waiting in end.questions.items():
-                if _is_visited(waiting):
-                    times.append(now + _PAGE_SECONDS)
-                else:
-                    questions[name] = waiting.sent(), waiting.asked.pin
-            for wait in end.waits:
-                if wait.until is not None:
-                    times.append(wait.until)
-                if wait.signal is not None:
-                    signals.append(wait.signal)
-        else:
-            requests = end.result.input_requests or {}
-            questions = {
-                name: (request.model_dump(by_alias=True, mode="json", exclude_none=True), b"")
-                for name, request in requests.items()
-            }
-            if not questions:
-                times.append(now + _PAGE_SECONDS)
-        delivered = set(leg.content.answers)
-        event = TaskEvent.ASK if questions else TaskEvent.WAIT
-
-        def park(content: TaskContent, entry: TaskEntry, now: float) -> None:
-            content.journal, content.is_fresh = journal, False
-            open_before = {name: key for key, name in content.names.items()}
-            # Answers that came while the leg ran count, if their questions are still the same.
-            late = {
-                name: content.answers[name]
-                for name, (_, pin) in questions.items()
-                if name in content.answers and name not in delivered and content.answered.get(name) == pin.hex()
-            }
-            shown, names, pins = {}, {}, {}
-            for name, (request, pin) in questions.items():
-                if name in late:
-                    continue
-                key = open_before.get(name)
-                # A question keeps its key while it is the same one, and no answer to it was read.
-                if key is None or name in delivered or content.pins.get(key) != pin.hex():
-                    key = content.fresh_key(name)
-                shown[key], names[key], pins[key] = request, name, pin.hex()
-            content.questions, content.names, content.pins = shown, names, pins
-            content.answers = late
-            content.answered = {name: content.answered[name] for name in late}
-            content.waits = signals
-            entry.park(event, now, due=min(times, default=None))
-            if late and not shown:
-                entry.apply(TaskEvent.WAKE, now)
-            if any(name in content.signals for name in signals):
-                # It came before the wait.
-                entry.apply(TaskEvent.WAKE, now)
-
-        await claim.write_content(event, park)
-
-    async def _give_up(self, entry: TaskEntry) -> None:
-        """Release the lease of a task, as it was claimed, before the leg has ended."""
-
-        def give_up(stored: TaskEntry, now: float) -> None:
-            if not stored.is_held(entry.holder, entry.epoch):
-                return
-            if stored.runs_once and stored.has_begun:
-                stored.apply(TaskEvent.LOSE, now)
-            else:
-                stored.give_up(now)
-
-        try:
-            await change_task(self._book.store, entry.call_id, give_up)
-        except LedgerDown as error:
-            logger.error("a worker could not release a task of call %s: %s", entry.call_id, error)
+        journal = to_text(self._book.journals.write(leg.written))
+        pause = leg.pause(end, journal, self._system.time())
+        delivered = frozenset(leg.content.answers)
+        await claim.write_content(
+            None, lambda content, entry, now: content.pause(pause, entry, now, delivered=delivered)
+        )
 
 
-def _is_visited(waiting: PendingQuestion) -> bool:
-    """Return True if the user agreed to visit a page, and its `done` decides if the user has finished."""
-    question = waiting.question
-    return waiting.consented and isinstance(question, UrlQuestion) and question.done is not None
+def _ended(legs: dict[str, asyncio.Task[None]], call_id: str, leg: asyncio.Task[None]) -> None:
+    """Forget a leg that has ended, and log an error of the engine itself."""
+    del legs[call_id]
+    error = None if leg.cancelled() else leg.exception()
+    if error is not None and not isinstance(error, CallTakenOver):
+        logger.error("a worker of tasks failed; another one continues the task", exc_info=error)
+
+
+async def _finish(claim: TaskClaim, result: dict[str, Any]) -> None:
+    def finish(content: TaskContent, entry: TaskEntry, now: float) -> None:
+        content.result = result
+        entry.notes.clear()
+
+    await claim.write_content(TaskEvent.FINISH, finish)
+
+
+async def _fail(claim: TaskClaim, error: MCPError) -> None:
+    def fail(content: TaskContent, entry: TaskEntry, now: float) -> None:
+        content.error = error.error.model_dump(by_alias=True, mode="json", exclude_none=True)
+        content.message = content.message or error.error.message
+        entry.notes.clear()
+
+    await claim.write_content(TaskEvent.FAIL, fail)

@@ -14,16 +14,19 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import InputResponse
 from pydantic import TypeAdapter, ValidationError
 
-from roundtrip.engine.leg import Limits
+from roundtrip.engine.leg import Authored, Limits, Suspended
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import State
+from roundtrip.questions.wire import PendingQuestion, UrlQuestion
 from roundtrip.server.requests import Incoming, RequestRecord
 from roundtrip.server.tasks.claim import TaskClaim
-from roundtrip.server.tasks.content import TaskContent
+from roundtrip.server.tasks.content import Pause, TaskContent
 
 __all__ = ["TaskInfo", "TaskLeg", "incoming_of"]
 
+_PAGE_SECONDS: Final = 2.0
+"""Time between two looks at a page that a user is visiting."""
 _ANSWER: Final[TypeAdapter[InputResponse]] = TypeAdapter(InputResponse)
 
 
@@ -43,32 +46,21 @@ class TaskInfo:
 class TaskLeg:
     """One leg of a task, with everything that a request would have brought."""
 
-    def __init__(
-        self,
-        content: TaskContent,
-        journal: Journal,
-        claim: TaskClaim,
-        *,
-        task_id: str,
-        expires: float,
-    ) -> None:
+    def __init__(self, content: TaskContent, journal: Journal, claim: TaskClaim) -> None:
         self.content = content
         self.journal = journal
         self.claim = claim
-        self.task_id = task_id
-        self.expires = expires
-        """The end of the task's life, which no leg outlives."""
         self.responses: Mapping[str, InputResponse | None] = {
             name: _parsed(answer) for name, answer in content.answers.items()
         }
         """The answers since it was last parked; None for a malformed one."""
-        self.info = TaskInfo(task_id, claim.say)
+        self.info = TaskInfo(claim.task_id, claim.say)
         self.written: Journal | None = None
         """The journal with which the leg ends."""
 
     def limits(self, now: float) -> Limits:
         """Return the time limits of the leg: those of tokens do not count."""
-        left = max(1.0, self.expires - now)
+        left = max(1.0, self.claim.expires - now)
         return Limits(ttl=left, max_age=left)
 
     def call(self) -> Call:
@@ -77,6 +69,38 @@ class TaskLeg:
         if self.content.is_fresh:
             return Call(journal.call_id, leg=journal.leg, round=journal.round, state=State.RESOLVING)
         return Call.resumed(journal)
+
+    def pause(self, end: Suspended | Authored, journal: str, now: float) -> Pause:
+        """Return what the task waits for after the leg.
+
+        Args:
+            end: The end of the leg.
+            journal: Its journal, as base64url.
+            now: The time.
+        """
+        questions: dict[str, tuple[Any, str]] = {}
+        times: list[float] = []
+        signals: list[str] = []
+        if isinstance(end, Suspended):
+            for name, waiting in end.questions.items():
+                if _is_visited(waiting):
+                    times.append(now + _PAGE_SECONDS)
+                else:
+                    questions[name] = waiting.sent(), waiting.asked.pin.hex()
+            times += [wait.until for wait in end.waits if wait.until is not None]
+            signals += [wait.signal for wait in end.waits if wait.signal is not None]
+        else:
+            for name, request in (end.result.input_requests or {}).items():
+                questions[name] = request.model_dump(by_alias=True, mode="json", exclude_none=True), ""
+            if not questions:
+                times.append(now + _PAGE_SECONDS)
+        return Pause(journal, questions, min(times, default=None), signals)
+
+
+def _is_visited(waiting: PendingQuestion) -> bool:
+    """Return True if the user agreed to visit a page, and its `done` decides if the user has finished."""
+    question = waiting.question
+    return waiting.consented and isinstance(question, UrlQuestion) and question.done is not None
 
 
 def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:

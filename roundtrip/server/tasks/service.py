@@ -12,10 +12,11 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ClientCapabilities
 
 from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.machine.journal import to_text
+from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.machine.journal import Journal, to_text
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.requests import REQUEST, SKEW, RequestRecord, offer, take_back
-from roundtrip.server.tasks.book import TaskBook
+from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.extension import EXTENSION, TaskMethods
@@ -70,43 +71,63 @@ class TaskService:
     async def create(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], record: RequestRecord
     ) -> dict[str, Any]:
-        """Store the call of a request as a task, and return its handle.
+        """Make the call of a request a task, and return its handle; or its result, if it needs no task.
 
         Raises:
-            MCPError: The store cannot be used, and the client may try again.
+            MCPError: The store cannot be used, and the client may try again; or the tool raised a protocol error.
         """
-        journal, mode = record.handed, function.task
+        journal, mode, once = record.handed, function.task, function.once
         if journal is None or mode is None:
             raise RuntimeError("a call without a journal cannot become a task")
-        params = ctx.params or {}
+        # As long as a token of the call lives, its request may be repeated, and must find the task.
+        least = journal.end + journal.recover + SKEW - self._legs.parts.system.time() if once is not None else 0.0
+        content = self._content(function, ctx, journal)
+        entry = self.book.entry(
+            journal.call_id,
+            function.name,
+            content,
+            ttl=max(mode.ttl, least),
+            runs_once=once is not None and once.on_unknown == "fail",
+        )
+        try:
+            end = await self._run_first(entry, content, journal, mode.after, is_repeatable=record.journal is not None)
+            view = end if end is not None else await self.book.add(entry, content)
+        except (LedgerDown, ContentUnreadable) as error:
+            _LOG.warning("a call of %s could not become a task: %s", function.owner, error)
+            raise MCPError(code=INTERNAL_ERROR, message="Tasks cannot be stored now; try again later") from error
+        if view is None:
+            raise MCPError(code=INVALID_PARAMS, message="Task not found")
+        if not isinstance(view, TaskView):
+            return {**view, "resultType": "complete"}
+        self.start()
+        return {**self.book.handle(view), "resultType": "task"}
+
+    def _content(self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], journal: Journal) -> TaskContent:
+        """Return everything that legs without a request need to know of a request."""
         capabilities: ClientCapabilities | None = ctx.session.client_capabilities
-        content = TaskContent(
-            arguments=params.get("arguments") or {},
+        return TaskContent(
+            arguments=(ctx.params or {}).get("arguments") or {},
             capabilities=capabilities.model_dump(by_alias=True, mode="json", exclude_none=True) if capabilities else {},
             protocol=ctx.protocol_version,
             principal=self._legs.parts.protection.principal(ctx),
             version=function.version,
             journal=to_text(self.book.journals.write(journal)),
         )
-        once = function.once
-        runs_once = once is not None and once.on_unknown == "fail"
-        # As long as a token of the call lives, its request may be repeated, and must find the task.
-        least = journal.end + journal.recover + SKEW - self._legs.parts.system.time() if once is not None else 0.0
-        try:
-            view = await self.book.create(
-                journal.call_id,
-                function.name,
-                content,
-                ttl=max(mode.ttl, least),
-                runs_once=runs_once,
-            )
-        except (LedgerDown, ContentUnreadable) as error:
-            _LOG.warning("a call of %s could not become a task: %s", function.owner, error)
-            raise MCPError(code=INTERNAL_ERROR, message="Tasks cannot be stored now; try again later") from error
-        if view is None:
-            raise MCPError(code=INVALID_PARAMS, message="Task not found")
+
+    async def _run_first(
+        self, entry: TaskEntry, content: TaskContent, journal: Journal, seconds: float | None, *, is_repeatable: bool
+    ) -> dict[str, Any] | TaskView | None:
+        """Run the body for some seconds: see `run_in_foreground`. None if it has to begin as a task."""
         self.start()
-        return {**self.book.handle(view), "resultType": "task"}
+        engine = self._engines.get(asyncio.get_running_loop())
+        if seconds is None or engine is None or not engine.has_room_apart:
+            return None
+        if is_repeatable and (known := await self.book.view(entry.call_id)) is not None:
+            return known
+        from roundtrip.server.tasks.foreground import run_in_foreground  # few tools are tasks after some seconds
+
+        system = self._legs.parts.system
+        return await run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds, system=system)
 
     async def _serve(self, tool: str, leg: TaskLeg) -> Finished | Suspended | Authored:
         """Serve a leg of a task, as if a client had sent it."""

@@ -13,12 +13,14 @@ from roundtrip.resolvers.markers import Dependency
 from roundtrip.server.visibility import Enabled
 
 __all__ = [
+    "After",
     "OnUnknown",
     "OncePolicy",
     "TaskMode",
     "ToolDetails",
     "ToolOptions",
     "ToolSpec",
+    "after",
     "spec_from",
     "spec_of",
     "tool",
@@ -41,6 +43,29 @@ OnUnknown = Literal["fail", "rerun"]
 
 TASK_TTL_SECONDS: Final = 7 * 24 * 3600.0
 _MAX_TASK_TTL_SECONDS: Final = 366 * 24 * 3600.0
+_MAX_AFTER_SECONDS: Final = 24 * 3600.0
+
+
+class After(NamedTuple):
+    """Seconds after which a call becomes a task; see `after`."""
+
+    seconds: float
+
+
+def after(seconds: float) -> After:
+    """Return the value of `task=` for a tool whose calls become tasks if their body still runs after some seconds.
+
+    A body that waits for an answer, a time or a signal makes its call a task at once. Clients that cannot have tasks
+    get a usual call.
+
+    Raises:
+        ValueError: The seconds are not a number between 0 and a day.
+    """
+    given: Any = seconds
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number or not 0 < seconds <= _MAX_AFTER_SECONDS:
+        raise ValueError(f"after(seconds) must be more than 0 and at most a day, got {seconds!r}")
+    return After(float(seconds))
 
 
 class TaskMode(NamedTuple):
@@ -48,6 +73,8 @@ class TaskMode(NamedTuple):
 
     is_required: bool
     ttl: float
+    after: float | None = None
+    """Seconds for which the request waits for the body; None if the call becomes a task before its body begins."""
 
     @classmethod
     def of(cls, spec: ToolSpec, *, tool: str) -> TaskMode | None:
@@ -56,19 +83,24 @@ class TaskMode(NamedTuple):
         Raises:
             InvalidSignature: An option is invalid.
         """
-        if spec.task not in (None, False, True, "required"):
-            raise InvalidSignature(f"tool {tool!r}: task must be True, False or 'required', got {spec.task!r}")
-        if spec.task is True and spec.exactly_once:
+        given = spec.task
+        if not isinstance(given, After) and given not in (None, False, True, "required"):
             raise InvalidSignature(
-                f"tool {tool!r}: exactly_once= needs task='required', got task=True: a repeated request could run the "
-                "body once as a task and once as a usual call"
+                f"tool {tool!r}: task must be True, False, 'required' or after(seconds), got {given!r}"
+            )
+        if given not in (None, False, "required") and spec.exactly_once:
+            raise InvalidSignature(
+                f"tool {tool!r}: exactly_once= needs task='required', got task={given!r}: a repeated request could run "
+                "the body once as a task and once as a usual call"
             )
         ttl: Any = TASK_TTL_SECONDS if spec.task_ttl is None else spec.task_ttl
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= _MAX_TASK_TTL_SECONDS:
             raise InvalidSignature(
                 f"tool {tool!r}: task_ttl must be a number of seconds, more than 0 and at most a year, got {ttl!r}"
             )
-        return cls(spec.task == "required", float(ttl)) if spec.task else None
+        if not given:
+            return None
+        return cls(given == "required", float(ttl), given.seconds if isinstance(given, After) else None)
 
 
 class OncePolicy(NamedTuple):
@@ -112,9 +144,9 @@ class ToolOptions(TypedDict, total=False):
     """The action if a process died in the body of a tool that runs once: `fail`, the default, or `rerun`."""
     inline: bool | None
     """True to run a plain function on the event loop, and not in a worker thread. It must not block."""
-    task: bool | Literal["required"] | None
+    task: bool | Literal["required"] | After | None
     """True to run it as a task for clients that can have tasks, and as a usual call for others; `required` to run it as
-    a task only."""
+    a task only; `after(seconds)` to make a call a task if its body takes longer."""
     task_ttl: float | None
     """Seconds after which a task is forgotten, with its result. By default a week."""
 
@@ -154,7 +186,7 @@ class ToolSpec(NamedTuple):
     exactly_once: bool | Literal["when_possible"] | None = None
     on_unknown: OnUnknown | None = None
     inline: bool | None = None
-    task: bool | Literal["required"] | None = None
+    task: bool | Literal["required"] | After | None = None
     task_ttl: float | None = None
 
     def over(self, other: ToolSpec) -> ToolSpec:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import anyio
 
-from roundtrip import Context, Server
+from roundtrip import Context, Server, after
 from roundtrip.ledger import SqliteLedger
 from roundtrip.server.tasks import claim
 
@@ -38,6 +38,15 @@ def shop() -> Server[Any]:
     @server.tool(task=True)
     async def ship(ctx: Context) -> str:
         noted("began")
+        first = await ctx.step("first", lambda: noted("first step"))
+        await stop_here()
+        second = await ctx.step("second", lambda: noted("second step"))
+        return f"{first}, {second}"
+
+    @server.tool(task=after(0.5))
+    async def pack(ctx: Context) -> str:
+        noted("began")
+        await ctx.task.status("packing")
         first = await ctx.step("first", lambda: noted("first step"))
         await stop_here()
         second = await ctx.step("second", lambda: noted("second step"))

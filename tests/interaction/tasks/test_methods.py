@@ -239,7 +239,7 @@ async def test_methods_of_older_drafts_do_not_exist(method: str) -> None:
 @pytest.mark.parametrize("given", [2, "always", "optional"])
 def test_invalid_task_option_is_rejected(given: Any) -> None:
     server = Server[Any]("shop")
-    with pytest.raises(InvalidSignature, match="task must be True, False or 'required'"):
+    with pytest.raises(InvalidSignature, match=r"task must be True, False, 'required' or after\(seconds\)"):
 
         @server.tool(task=given)
         async def work() -> str:

@@ -262,6 +262,7 @@ async def test_all_tasks_can_be_scanned_in_pages(store: TaskStore, clock: Clock)
     first = await store.scan(after="", limit=3)
     assert [entry.call_id for entry in first] == ["a", "b", "c"]
     assert first[1] == await loaded(store, "b")
+    assert first[1].notes == ["one", "b"]
     assert [entry.call_id for entry in await store.scan(after="c", limit=3)] == ["d"]
 
 

@@ -1,0 +1,124 @@
+"""Run the body of a call in the process that received it, and store the call as a task only if it must wait.
+
+`task=after(seconds)` asks for this. The body runs as a leg of a task from its beginning, because it cannot move when
+its request ends. Until the call becomes a task, the lease on it and the results of its steps are in memory only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import anyio
+from mcp.shared.exceptions import MCPError
+from mcp_types import ErrorData
+
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.machine.journal import Journal
+from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.tasks.book import TaskBook, TaskView
+from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
+from roundtrip.server.tasks.content import TaskContent
+from roundtrip.server.tasks.engine import TaskEngine
+from roundtrip.server.tasks.legs import TaskLeg
+from roundtrip.system import System
+
+__all__ = ["run_in_foreground"]
+
+_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
+_RETRY_SECONDS: Final = 1.0
+"""Time between two attempts to store a call while its body runs."""
+
+
+class _LocalClaim(TaskClaim):
+    """Lease on a call that is not stored yet."""
+
+    def __init__(self, book: TaskBook, entry: TaskEntry, system: System) -> None:
+        super().__init__(book, entry)
+        self.entry = entry
+        self.is_local = True
+        self._system = system
+        self._lock = asyncio.Lock()
+
+    async def publish(self) -> TaskView | None:
+        """Store the call as a task, and return it; or the task that it has already. None if the call has ended.
+
+        Raises:
+            LedgerDown: The store cannot be used.
+        """
+        async with self._lock:
+            entry = self.entry
+            if entry.is_final:
+                return None
+            # All instances compare times with the clock of the store.
+            existing, now = await self._book.store.load(self.call_id)
+            entry.shift(now - self._system.time())
+            if existing is None and await self._book.store.add(entry):
+                self.is_local = False
+                return TaskView(entry, self._book.seal.read(entry.content, self.call_id))
+        # Another instance was faster, with a copy of the request.
+        self.lose_lease()
+        return await self._book.view(self.call_id)
+
+    async def _change_once(self, work: Callable[[TaskEntry, float], bool]) -> bool:
+        async with self._lock:
+            if self.is_local:
+                return work(self.entry, self._system.time())
+        return await super()._change_once(work)
+
+    async def _look(self) -> None:
+        if not self.is_local:
+            await super()._look()
+
+
+async def run_in_foreground(
+    engine: TaskEngine,
+    book: TaskBook,
+    entry: TaskEntry,
+    content: TaskContent,
+    journal: Journal,
+    *,
+    seconds: float,
+    system: System,
+) -> dict[str, Any] | TaskView:
+    """Run a body for some seconds, and return its result; or the task of its call, if it needs more time or an answer.
+
+    Returns:
+        The result as the protocol writes it, or the task.
+
+    Raises:
+        MCPError: The tool raised a protocol error.
+        LedgerDown: The call must wait, and the store cannot be used.
+    """
+    entry.claim(engine.holder, system.time(), lease=lease_seconds())
+    claim = _LocalClaim(book, entry, system)
+    work = engine.begin_apart(claim, TaskLeg(content, journal, claim), entry.tool)
+    try:
+        await asyncio.wait([work], timeout=seconds)
+        while True:
+            if not entry.is_final:
+                try:
+                    task = await claim.publish()
+                except LedgerDown as error:
+                    if work.done():
+                        raise
+                    _LOG.warning("a call becomes a task as soon as it can be stored: %s", error)
+                    await asyncio.wait([work], timeout=_RETRY_SECONDS)
+                    continue
+                if task is not None:
+                    return task
+            await asyncio.wait([work])
+            return _result_of(book.seal.read(entry.content, entry.call_id))
+    except anyio.get_cancelled_exc_class():
+        # The client left, and has no handle.
+        work.cancel()
+        raise
+
+
+def _result_of(content: TaskContent) -> dict[str, Any]:
+    if content.error is not None:
+        raise MCPError.from_error_data(ErrorData.model_validate(content.error))
+    return content.result or {}

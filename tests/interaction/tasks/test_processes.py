@@ -1,0 +1,101 @@
+"""Tasks of servers in processes of their own, which are killed."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from tests.hosts import HttpProcess
+from tests.interaction.tasks import shops
+from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, text_of
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv(shops.FOLDER, str(tmp_path))
+    with HttpProcess() as one, HttpProcess() as two:
+        yield one, two
+
+
+async def stopped(folder: Path) -> None:
+    with anyio.fail_after(WAIT_SECONDS):
+        while "stopped" not in effects(folder):
+            await anyio.lowlevel.checkpoint()
+
+
+def effects(folder: Path) -> list[str]:
+    path = folder / "effects"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def at_rest(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.glob("tasks.db*"))
+
+
+async def test_killed_worker_is_followed_behind_its_stored_steps(instances: Any, tmp_path: Path) -> None:
+    one, two = instances
+    one.start(shops.shop)
+    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+        task = (await Peer(http, one.url).call("ship"))["taskId"]
+        await stopped(tmp_path)
+        one.kill()
+        (tmp_path / "go on").touch()
+        two.start(shops.shop)
+        assert text_of(await Peer(http, two.url).until(task)) == "first step, second step"
+    assert effects(tmp_path) == ["began", "first step", "stopped", "began", "stopped", "second step"]
+
+
+async def test_killed_worker_leaves_a_body_that_runs_once_unknown(instances: Any, tmp_path: Path) -> None:
+    one, two = instances
+    one.start(shops.shop)
+    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+        first = await Peer(http, one.url).call("pay")
+        handle = await Peer(http, one.url).ask(
+            "tools/call", name="pay", arguments={}, requestState=first["requestState"]
+        )
+        task = handle["taskId"]
+        await stopped(tmp_path)
+        one.kill()
+        (tmp_path / "go on").touch()
+        two.start(shops.shop)
+        ended = await Peer(http, two.url).until(task)
+    assert ended["status"] == "failed"
+    assert "unknown" in ended["error"]["message"]
+    assert effects(tmp_path) == ["began", "stopped"]
+
+
+async def test_nothing_of_a_task_is_readable_at_rest(instances: Any, tmp_path: Path) -> None:
+    one, two = instances
+    one.start(shops.shop)
+    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+        peer = Peer(http, one.url)
+        task = (await peer.call("ask", secret="argument-4711"))["taskId"]
+        await peer.asked(task, "word")
+        await peer.answer(task, word="answer-0815")
+        assert "answer-0815" in text_of(await peer.until(task))
+        one.kill()
+        two.start(shops.shop)
+        assert "argument-4711" in text_of(await Peer(http, two.url).get(task))
+    stored = at_rest(tmp_path)
+    assert task.split(".")[0].encode() in stored
+    for secret in (b"4711", b"0815", b"price of", b"Which word", task.split(".")[1].encode()):
+        assert secret not in stored
+
+
+async def test_call_that_became_a_task_is_followed_behind_its_steps(instances: Any, tmp_path: Path) -> None:
+    one, two = instances
+    one.start(shops.shop)
+    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+        handle = await Peer(http, one.url).call("pack")
+        assert handle["resultType"] == "task"
+        assert handle["statusMessage"] == "packing"
+        assert effects(tmp_path) == ["began", "first step", "stopped"]
+        one.kill()
+        (tmp_path / "go on").touch()
+        two.start(shops.shop)
+        assert text_of(await Peer(http, two.url).until(handle["taskId"])) == "first step, second step"
+    assert effects(tmp_path) == ["began", "first step", "stopped", "began", "stopped", "second step"]
