@@ -133,7 +133,7 @@ def _variant(name: str, title: str, make: Callable[[], Ledger | None]) -> Varian
 
 
 @contextmanager
-def _redis(folder: Path) -> Generator[str | None]:
+def own_redis(folder: Path) -> Generator[str | None]:
     """The URL of a Redis that writes nothing to the disk; None where there is none."""
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=25, metavar="N", help="batches of each ledger (default 25)")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
-    with TemporaryDirectory(prefix="rt") as name, _redis(Path(name)) as url:
+    with TemporaryDirectory(prefix="rt") as name, own_redis(Path(name)) as url:
         folder = Path(name)
         variants = [
             _variant(_NONE, "without: the body runs again", lambda: None),

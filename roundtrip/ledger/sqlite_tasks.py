@@ -112,7 +112,7 @@ class SqliteTasks:
                 _note(db, entry, 0)
                 return True
 
-        return await self._run(add)
+        return self._announced(entry.call_id, await self._run(add))
 
     async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
         """Implement `TaskStore.load`."""
@@ -147,7 +147,7 @@ class SqliteTasks:
                     db.execute("DELETE FROM task_notes WHERE call_id = ?", [call_id])
                 return True
 
-        return await self._run(save)
+        return self._announced(entry.call_id, await self._run(save))
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
         """Implement `TaskStore.due`."""
@@ -205,7 +205,10 @@ class SqliteTasks:
         return await self._run(select)
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
-        """Implement `TaskStore.listen`. SQLite announces nothing, so this looks for changes many times a second."""
+        """Implement `TaskStore.listen`.
+
+        Changes of this event loop are announced at once. For the others this looks many times a second.
+        """
         loop, name = asyncio.get_running_loop(), object()
         self._listeners.setdefault(loop, {})[name] = changed
         if loop not in self._watches:
@@ -219,6 +222,13 @@ class SqliteTasks:
                 del self._listeners[loop]
 
         return stop
+
+    def _announced(self, call_id: str, is_changed: bool) -> bool:
+        """Announce a change to this event loop. Those of other threads and processes are seen by `_watch`."""
+        if is_changed:
+            for changed in list(self._listeners.get(asyncio.get_running_loop(), {}).values()):
+                changed(call_id)
+        return is_changed
 
     async def _watch(self, listeners: dict[object, Callable[[str | None], None]]) -> None:
         last: int | None = None

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import Context
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -27,6 +28,8 @@ LEASE_SECONDS = 30.0
 """Time after which a silent worker counts as dead. A worker renews three times as often."""
 _PAUSES: Final = (0.1, 0.5, 2.0, 5.0, 10.0)
 """Pauses between attempts to write to a store that cannot be used."""
+_LOOK_SECONDS: Final = 0.05
+"""Time between an announcement and the look that it causes."""
 _MESSAGE_SECONDS: Final = 0.5
 """Least time between two writes of a status message."""
 
@@ -57,7 +60,7 @@ class TaskClaim:
         self._scope: anyio.CancelScope | None = None
         self._late: set[asyncio.Task[None]] = set()
         self._message_at = -_MESSAGE_SECONDS
-        self._is_saying = False
+        self._is_saying = self._is_looking = False
         self.message: str | None = None
         """The last status message of this leg."""
         self.is_taken_over = False
@@ -124,7 +127,7 @@ class TaskClaim:
             await self.write_content(TaskEvent.NOTE, lambda content, entry, now: None)
         elif not self._is_saying:
             self._is_saying = True
-            self._later(self._say_later(self._message_at + _MESSAGE_SECONDS - now))
+            self._later(partial(self._say_later, self._message_at + _MESSAGE_SECONDS - now))
 
     async def _say_later(self, seconds: float) -> None:
         await anyio.sleep(seconds)
@@ -196,26 +199,36 @@ class TaskClaim:
         return await change_task(self._book.store, self.call_id, work) or False
 
     def look_soon(self) -> None:
-        """Look if the lease is still held, in an asyncio task of its own, and end the leg otherwise."""
-        self._later(self._look())
+        """Look soon if the lease is still held, in an asyncio task of its own, and end the leg otherwise.
+
+        The store announces this worker's own writes, too, so several announcements cause one look.
+        """
+        if not self._is_looking:
+            self._is_looking = True
+            self._later(self._look_later)
 
     def renew_soon(self) -> None:
         """Extend the lease, in an asyncio task of its own."""
-        self._later(self.renew())
+        self._later(self.renew)
 
     def close(self) -> None:
         """End what was begun to be done soon."""
         for task in self._late:
             task.cancel()
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _later(self, work: Callable[[], Awaitable[None]]) -> None:
         async def quietly() -> None:
             with suppress(CallTakenOver):
-                await work
+                await work()
 
         task = asyncio.get_running_loop().create_task(quietly(), context=Context())
         self._late.add(task)
         task.add_done_callback(self._late.discard)
+
+    async def _look_later(self) -> None:
+        await anyio.sleep(_LOOK_SECONDS)
+        self._is_looking = False
+        await self._look()
 
     async def _look(self) -> None:
         with suppress(LedgerDown):
