@@ -7,15 +7,27 @@ from roundtrip.on_demand import load_public_name
 
 if TYPE_CHECKING:
     from roundtrip.ledger.memory import MemoryLedger
+    from roundtrip.ledger.postgres import PostgresLedger
     from roundtrip.ledger.redis import RedisLedger
     from roundtrip.ledger.sqlite import SqliteLedger
 
-__all__ = ["ClaimAnswer", "ClaimStatus", "Ledger", "LedgerDown", "MemoryLedger", "Reach", "RedisLedger", "SqliteLedger"]
+__all__ = [
+    "ClaimAnswer",
+    "ClaimStatus",
+    "Ledger",
+    "LedgerDown",
+    "MemoryLedger",
+    "PostgresLedger",
+    "Reach",
+    "RedisLedger",
+    "SqliteLedger",
+]
 
 if not TYPE_CHECKING:
     # Most servers need none.
     _HOMES: Final = {
         "roundtrip.ledger.memory": ["MemoryLedger"],
+        "roundtrip.ledger.postgres": ["PostgresLedger"],
         "roundtrip.ledger.redis": ["RedisLedger"],
         "roundtrip.ledger.sqlite": ["SqliteLedger"],
     }

@@ -1,6 +1,5 @@
 """Store tasks in the memory of one process."""
 
-import asyncio
 import heapq
 import threading
 from collections.abc import Callable, Sequence
@@ -8,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.listeners import TaskListeners
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary, summary_of
 from roundtrip.machine.tasks import TaskState
 
@@ -37,7 +37,7 @@ class MemoryTasks:
         """A heap of the times at which tasks are due. A time that is not its task's any more is stale."""
         self._labelled: dict[str, set[str]] = {}
         """The calls of tasks by their labels."""
-        self._listeners: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[str | None], None]]] = {}
+        self._listeners = TaskListeners()
 
     async def add(self, entry: TaskEntry) -> bool:
         """Implement `TaskStore.add`."""
@@ -50,14 +50,14 @@ class MemoryTasks:
                     "the server a SqliteLedger, its tools a shorter task_ttl, or MemoryLedger(max_bytes=...) more room"
                 )
             self._put(entry)
-        self._announce(entry.call_id)
+        self._listeners.announce(entry.call_id)
         return True
 
     async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
         """Implement `TaskStore.load`."""
         with self._lock:
             entry = self._entries.get(call_id)
-            return None if entry is None else _copy_of(entry), self._clock()
+            return None if entry is None else _loaded(entry), self._clock()
 
     async def save(self, entry: TaskEntry, *, version: int) -> bool:
         """Implement `TaskStore.save`."""
@@ -70,7 +70,7 @@ class MemoryTasks:
                 self._bytes -= _size_of(self._entries.pop(entry.call_id))
             else:
                 self._put(entry)
-        self._announce(entry.call_id)
+        self._listeners.announce(entry.call_id)
         return True
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
@@ -114,25 +114,17 @@ class MemoryTasks:
         """Implement `TaskStore.scan`."""
         with self._lock:
             calls = heapq.nsmallest(limit, (call_id for call_id in self._entries if call_id > after))
-            return [_copy_of(self._entries[call_id]) for call_id in calls]
+            return [_loaded(self._entries[call_id]) for call_id in calls]
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
         """Implement `TaskStore.listen`."""
-        name = object()
-        with self._lock:
-            self._listeners[name] = (asyncio.get_running_loop(), changed)
-
-        def stop() -> None:
-            with self._lock:
-                self._listeners.pop(name, None)
-
-        return stop
+        return self._listeners.listen(changed)
 
     def _put(self, entry: TaskEntry) -> None:
         before = self._entries.get(entry.call_id)
         self._bytes += _size_of(entry) - (_size_of(before) if before is not None else 0)
         self._label(entry.call_id, entry.labels)
-        self._entries[entry.call_id] = _copy_of(entry)
+        self._entries[entry.call_id] = entry.copy()
         heapq.heappush(self._times, (entry.due, entry.call_id))
         if len(self._times) > _MAX_STALE + 2 * len(self._entries):
             self._times = [(one.due, one.call_id) for one in self._entries.values()]
@@ -148,14 +140,9 @@ class MemoryTasks:
         for label in labels:
             self._labelled.setdefault(label, set()).add(call_id)
 
-    def _announce(self, call_id: str) -> None:
-        for loop, changed in list(self._listeners.values()):
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(changed, call_id)
 
-
-def _copy_of(entry: TaskEntry) -> TaskEntry:
-    return replace(entry, notes=entry.notes.copy())
+def _loaded(entry: TaskEntry) -> TaskEntry:
+    return replace(entry, notes=entry.notes.copy(), stored_notes=len(entry.notes), rewrites_notes=False)
 
 
 def _size_of(entry: TaskEntry) -> int:

@@ -1,14 +1,19 @@
 """Provide `RedisLedger`, for a fleet, on Redis or Valkey."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus, LedgerDown, Reach
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
 from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word
 from roundtrip.system import SYSTEM, System
+
+if TYPE_CHECKING:
+    from roundtrip.ledger.redis_tasks import RedisTasks
 
 __all__ = ["RedisLedger"]
 
@@ -112,6 +117,16 @@ class RedisLedger:
         self._system = system
         self._waiting = Waiting(self._announce_changes)
         self._connections = RedisConnections(url, timeout=timeout, options=options, cluster=cluster)
+        self._tasks: RedisTasks | None = None
+
+    @property
+    def tasks(self) -> RedisTasks:
+        """Return the store of tasks, which is in the same Redis."""
+        if self._tasks is None:
+            from roundtrip.ledger.redis_tasks import RedisTasks  # few servers have tasks
+
+            self._tasks = RedisTasks(self._connections, self._prefix, self._system)
+        return self._tasks
 
     @property
     def reach(self) -> Reach:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.listeners import Announce, TaskListeners
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
 from roundtrip.machine.tasks import TaskState
 
@@ -96,8 +95,7 @@ class SqliteTasks:
     def __init__(self, run: RunSql, system: System) -> None:
         self._run = run
         self._system = system
-        self._listeners: dict[asyncio.AbstractEventLoop, dict[object, Callable[[str | None], None]]] = {}
-        self._watches: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        self._listeners = TaskListeners(self._watch)
 
     async def add(self, entry: TaskEntry) -> bool:
         """Implement `TaskStore.add`."""
@@ -109,7 +107,7 @@ class SqliteTasks:
                 if not db.execute(_ADD, _row(entry)).rowcount:
                     return False
                 _label(db, entry, ())
-                _note(db, entry, 0)
+                _note(db, entry)
                 return True
 
         return self._announced(entry.call_id, await self._run(add))
@@ -137,11 +135,9 @@ class SqliteTasks:
                 if not db.execute(_SAVE, [*rest, call_id, version]).rowcount:
                     return False
                 _label(db, entry, before[0].split())
-                (stored,) = db.execute("SELECT count(*) FROM task_notes WHERE call_id = ?", [call_id]).fetchone()
-                if stored > len(entry.notes):
+                if entry.drops_notes:
                     db.execute("DELETE FROM task_notes WHERE call_id = ?", [call_id])
-                    stored = 0
-                _note(db, entry, stored)
+                _note(db, entry)
                 if entry.is_final and self._system.time() >= entry.expires:
                     db.execute("DELETE FROM tasks WHERE call_id = ?", [call_id])
                     db.execute("DELETE FROM task_notes WHERE call_id = ?", [call_id])
@@ -209,28 +205,15 @@ class SqliteTasks:
 
         Changes of this event loop are announced at once. For the others this looks many times a second.
         """
-        loop, name = asyncio.get_running_loop(), object()
-        self._listeners.setdefault(loop, {})[name] = changed
-        if loop not in self._watches:
-            self._watches[loop] = loop.create_task(self._watch(self._listeners[loop]), context=Context())
-
-        def stop() -> None:
-            listeners = self._listeners.get(loop, {})
-            listeners.pop(name, None)
-            if not listeners and loop in self._watches:
-                self._watches.pop(loop).cancel()
-                del self._listeners[loop]
-
-        return stop
+        return self._listeners.listen(changed)
 
     def _announced(self, call_id: str, is_changed: bool) -> bool:
         """Announce a change to this event loop. Those of other threads and processes are seen by `_watch`."""
         if is_changed:
-            for changed in list(self._listeners.get(asyncio.get_running_loop(), {}).values()):
-                changed(call_id)
+            self._listeners.announce_here(call_id)
         return is_changed
 
-    async def _watch(self, listeners: dict[object, Callable[[str | None], None]]) -> None:
+    async def _watch(self, announce: Announce) -> None:
         last: int | None = None
 
         def look(db: sqlite3.Connection) -> tuple[list[str], int]:
@@ -244,8 +227,7 @@ class SqliteTasks:
             with suppress(LedgerDown):
                 changes, last = await self._run(look)
                 for call_id in changes:
-                    for changed in list(listeners.values()):
-                        changed(call_id)
+                    announce(call_id)
             await self._system.sleep(_LOOK_SECONDS)
 
 
@@ -258,9 +240,11 @@ def _label(db: sqlite3.Connection, entry: TaskEntry, before: Sequence[str]) -> N
         db.executemany("INSERT INTO task_labels (label, created, call_id) VALUES (?, ?, ?)", places)
 
 
-def _note(db: sqlite3.Connection, entry: TaskEntry, stored: int) -> None:
-    """Store the notes of a task that are behind the stored ones."""
-    notes = [(entry.call_id, number, value) for number, value in enumerate(entry.notes) if number >= stored]
+def _note(db: sqlite3.Connection, entry: TaskEntry) -> None:
+    """Store the notes of a task that are not stored yet."""
+    new = entry.new_notes
+    first = len(entry.notes) - len(new)
+    notes = [(entry.call_id, number, value) for number, value in enumerate(new, first)]
     db.executemany("INSERT INTO task_notes (call_id, number, value) VALUES (?, ?, ?)", notes)
 
 
@@ -313,4 +297,5 @@ def _entry(row: tuple[Any, ...], notes: list[str]) -> TaskEntry:
         content=content,
         notes=notes,
         labels=tuple(labels.split()),
+        stored_notes=len(notes),
     )

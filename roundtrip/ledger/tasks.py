@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 
-__all__ = ["MAX_TRIES", "HasTasks", "TaskEntry", "TaskStore", "TaskSummary", "change_task", "summary_of"]
+__all__ = ["MAX_TRIES", "HasTasks", "SeenTask", "TaskEntry", "TaskStore", "TaskSummary", "change_task", "summary_of"]
 
 T = TypeVar("T")
 
@@ -52,6 +52,24 @@ class TaskEntry:
     """The results of steps since it was last parked."""
     labels: tuple[str, ...] = ()
     """Opaque words, without spaces, by which it can be found until it ends."""
+    stored_notes: int = field(default=0, compare=False)
+    """The number of notes that the store has in the version that was read, so that it needs only further ones."""
+    rewrites_notes: bool = field(default=False, compare=False)
+    """True if those notes have changed."""
+
+    def copy(self) -> "TaskEntry":
+        """Return a copy, which can be changed."""
+        return replace(self, notes=self.notes.copy())
+
+    @property
+    def new_notes(self) -> list[str]:
+        """Return the notes that the store lacks; all if it has to drop those that it has."""
+        return self.notes if self.drops_notes else self.notes[self.stored_notes :]
+
+    @property
+    def drops_notes(self) -> bool:
+        """Return True if the store has notes that the task has not."""
+        return len(self.notes) < self.stored_notes or self.rewrites_notes
 
     @property
     def is_final(self) -> bool:
@@ -178,7 +196,7 @@ class TaskStore(Protocol):
     async def save(self, entry: TaskEntry, *, version: int) -> bool:
         """Replace a task if it still has a version, and announce it. Return False otherwise.
 
-        It deletes a task that has ended and is past its life.
+        It deletes a task that has ended and is past its life. Of the notes it needs `new_notes`.
         """
         ...
 
@@ -224,7 +242,36 @@ class HasTasks(Protocol):
         ...
 
 
-async def change_task(store: TaskStore, call_id: str, work: Callable[[TaskEntry, float], T]) -> T | None:
+class SeenTask:
+    """Task as its worker has last seen it, which saves reading it before each write.
+
+    Args:
+        entry: The task.
+        now: The time of the store's clock when it was read.
+        clock: Another clock, which the worker has.
+    """
+
+    def __init__(self, entry: TaskEntry, now: float, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.saw(entry, now)
+
+    def saw(self, entry: TaskEntry, now: float) -> None:
+        """Keep a task as it was read."""
+        self._entry = entry.copy()
+        self._ahead = now - self._clock()
+
+    def wrote(self, entry: TaskEntry) -> None:
+        """Keep a task as it was written."""
+        self._entry = entry
+
+    def load(self) -> tuple[TaskEntry, float]:
+        """Return a copy of the task, and the time of the store's clock, as `TaskStore.load` does."""
+        return self._entry.copy(), self._clock() + self._ahead
+
+
+async def change_task(
+    store: TaskStore, call_id: str, work: Callable[[TaskEntry, float], T], *, seen: SeenTask | None = None
+) -> T | None:
     """Change a task, and return what `work` returns; None if there is no such task.
 
     Args:
@@ -232,21 +279,27 @@ async def change_task(store: TaskStore, call_id: str, work: Callable[[TaskEntry,
         call_id: Its call.
         work: Changes the entry that it gets, as it is at the time that it gets. It runs again if another process was
             faster, and may raise.
+        seen: The task as the caller has last seen it, which is tried first, and brought up to date.
 
     Raises:
         LedgerDown: The store cannot be used, or too many processes change the task.
     """
-    for _ in range(_MAX_WRITES):
-        entry, now = await store.load(call_id)
+    for attempt in range(_MAX_WRITES):
+        entry, now = await store.load(call_id) if seen is None or attempt else seen.load()
         if entry is None:
             return None
-        before = replace(entry, notes=entry.notes.copy())
+        if seen is not None and attempt:
+            seen.saw(entry, now)
+        before = entry.copy()
         entry.advance(now)
         is_over = entry.is_final and now >= entry.expires
         result = None if is_over else work(entry, now)
-        if entry == before and not is_over:
+        if entry == before and not entry.rewrites_notes and not is_over:
             return result
         entry.version += 1
         if await store.save(entry, version=before.version):
+            entry.stored_notes, entry.rewrites_notes = len(entry.notes), False
+            if seen is not None:
+                seen.wrote(entry)
             return result
     raise LedgerDown(f"task of call {call_id} changes too often")

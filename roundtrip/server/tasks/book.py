@@ -62,7 +62,7 @@ class TaskBook:
         if not isinstance(ledger, HasTasks):
             raise InvalidSignature(
                 f"task= needs a ledger that stores tasks, and {type(ledger).__name__} does not; give the server a "
-                "MemoryLedger or a SqliteLedger"
+                "SqliteLedger, a RedisLedger or a PostgresLedger"
             )
         if protection.ring is None:
             raise InvalidSignature(

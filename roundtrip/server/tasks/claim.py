@@ -14,7 +14,7 @@ from roundtrip.engine.claim import Recalled
 from roundtrip.engine.computed import NotedValue
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.ledger.tasks import SeenTask, TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.content import TaskContent
@@ -40,10 +40,17 @@ def lease_seconds() -> float:
 
 
 class TaskClaim:
-    """Lease of a worker on a task. Every write needs it, and fails once another worker has claimed the task."""
+    """Lease of a worker on a task. Every write needs it, and fails once another worker has claimed the task.
 
-    def __init__(self, book: TaskBook, entry: TaskEntry) -> None:
+    Args:
+        book: The tasks.
+        entry: The task, as it was claimed.
+        now: The time of the store's clock then.
+    """
+
+    def __init__(self, book: TaskBook, entry: TaskEntry, now: float) -> None:
         self._book = book
+        self._seen = SeenTask(entry, now, anyio.current_time)
         self.call_id = entry.call_id
         self.task_id = book.ids.of(entry.call_id)
         """The id by which the client knows the task."""
@@ -196,7 +203,7 @@ class TaskClaim:
             logger.error("a worker could not release a task of %s: %s", self._owner, error)
 
     async def _change_once(self, work: Callable[[TaskEntry, float], bool]) -> bool:
-        return await change_task(self._book.store, self.call_id, work) or False
+        return await change_task(self._book.store, self.call_id, work, seen=self._seen) or False
 
     def look_soon(self) -> None:
         """Look soon if the lease is still held, in an asyncio task of its own, and end the leg otherwise.

@@ -146,19 +146,19 @@ class TaskEngine:
     async def _run(self, call_id: str) -> None:
         """Claim a task, and serve one leg of it."""
 
-        def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, TaskContent, Journal] | None:
+        def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, float, TaskContent, Journal] | None:
             # Another worker may have the key, the tool, or a newer version of the format.
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.journals.read(from_text(content.journal))
             if not entry.is_final and not self._knows(entry.tool, content.version):
                 raise _NotHere
-            return (entry, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else None
+            return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else None
 
         try:
             claimed = await change_task(self._book.store, call_id, claim_it)
             if claimed is not None:
-                entry, content, journal = claimed
-                claim = TaskClaim(self._book, entry)
+                entry, now, content, journal = claimed
+                claim = TaskClaim(self._book, entry, now)
                 await self._serve_leg(entry.tool, TaskLeg(content, journal, claim), claim)
         except _NotHere:
             self._skip(call_id)

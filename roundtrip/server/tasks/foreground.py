@@ -37,7 +37,7 @@ class _LocalClaim(TaskClaim):
     """Lease on a call that is not stored yet."""
 
     def __init__(self, book: TaskBook, entry: TaskEntry, system: System) -> None:
-        super().__init__(book, entry)
+        super().__init__(book, entry, system.time())
         self.entry = entry
         self.is_local = True
         self._system = system
@@ -58,6 +58,8 @@ class _LocalClaim(TaskClaim):
             entry.shift(now - self._system.time())
             if existing is None and await self._book.store.add(entry):
                 self.is_local = False
+                entry.stored_notes = len(entry.notes)
+                self._seen.saw(entry, now)
                 return TaskView(entry, self._book.seal.read(entry.content, self.call_id))
         # Another instance was faster, with a copy of the request.
         self.lose_lease()

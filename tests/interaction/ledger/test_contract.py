@@ -1,6 +1,7 @@
 """The contract of ledgers, the same for all."""
 
 import asyncio
+import itertools
 import socket
 import sqlite3
 import time
@@ -18,6 +19,7 @@ from roundtrip.ledger import (
     Ledger,
     LedgerDown,
     MemoryLedger,
+    PostgresLedger,
     Reach,
     RedisLedger,
     SqliteLedger,
@@ -26,11 +28,13 @@ from roundtrip.ledger import (
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import System
 from tests.interaction.ledger.holders import EpochKeeper
+from tests.postgres_server import PostgresServer, postgres_server
 from tests.redis_server import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
 
 LONG = 60.0
+_SCHEMAS = itertools.count()
 SHORT = 0.05
 
 
@@ -60,7 +64,13 @@ def cluster() -> Generator[str]:
         yield f"redis://127.0.0.1:{port}"
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis", "cluster"])
+@pytest.fixture(scope="module")
+def postgres() -> Generator[PostgresServer]:
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "cluster", "postgres"])
 async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[EpochKeeper]:
     made: Ledger
     if request.param == "memory":
@@ -69,6 +79,8 @@ async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerat
         made = SqliteLedger(tmp_path / "ledger.db")
     elif request.param == "redis":
         made = RedisLedger(request.getfixturevalue("redis").url, prefix=request.node.name)
+    elif request.param == "postgres":
+        made = PostgresLedger(request.getfixturevalue("postgres").url, schema=f"s{next(_SCHEMAS)}")
     else:
         made = RedisLedger(request.getfixturevalue("cluster"), prefix=request.node.name, cluster=True)
     yield EpochKeeper(made)

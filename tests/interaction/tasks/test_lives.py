@@ -1,5 +1,6 @@
 """One function as a live call, as a retried call, and as a task; waits, signals, and what outlives a worker."""
 
+from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +14,11 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Depends, Elicit, ElicitUrl, InvalidSignature, ListRoots, Resolve, Server, Transition
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
-from roundtrip.server.tasks import engine
+from roundtrip.server.tasks import engine, legs
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
 from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -128,9 +130,17 @@ def waiting(ledger: Any = None, system: System | None = None) -> Server[Any]:
     return server
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return MemoryLedger() if request.param == "memory" else SqliteLedger(tmp_path / "tasks.db")
+@pytest.fixture(scope="module")
+def started() -> Generator[Servers]:
+    with servers() as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+async def ledger(request: pytest.FixtureRequest, started: Servers, tmp_path: Path) -> AsyncGenerator[Any]:
+    made = ledger_of(request.param, started, tmp_path)
+    yield made
+    await made.aclose()
 
 
 async def task_of(peer: Peer, tool: str, **arguments: Any) -> str:
@@ -258,7 +268,8 @@ async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("kind", ["plain", "timeout", "dependency", "otherwise", "review", "page"])
-async def test_features_of_tools_work_inside_a_task(kind: str, ledger: Any) -> None:
+async def test_features_of_tools_work_inside_a_task(kind: str, ledger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legs, "_PAGE_SECONDS", 0.05)
     server = Server[Any]("shop", keys=[KEY], ledger=ledger)
     closed: list[str] = []
     visited: list[bool] = []

@@ -1,6 +1,6 @@
 """One contract for all stores of tasks, and the trace, check and views of a task."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,14 @@ import pytest
 
 from roundtrip import Context, Recorder, Server
 from roundtrip.cli import main
-from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
-from roundtrip.ledger.tasks import MAX_TRIES, HasTasks, TaskEntry, TaskStore, change_task
+from roundtrip.ledger import LedgerDown, MemoryLedger
+from roundtrip.ledger.tasks import MAX_TRIES, HasTasks, SeenTask, TaskEntry, TaskStore, change_task
 from roundtrip.machine.table import CALL_MACHINE
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.tasks.peer import WAIT_SECONDS, peers, text_of
+from tests.interaction.tasks.stores import KINDS, Servers, servers, turned_ledger
 from tests.interaction.trace.transcribed import calls_of
 
 pytestmark = pytest.mark.anyio
@@ -28,13 +29,19 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncGenerator[TaskStore]:
-    system = System(time=clock)
-    ledger = MemoryLedger(system=system) if request.param == "memory" else SqliteLedger(tmp_path / "db", system=system)
-    assert isinstance(ledger, HasTasks)
-    yield ledger.tasks
-    await ledger.aclose()
+@pytest.fixture(scope="module")
+def started() -> Generator[Servers]:
+    with servers() as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+async def store(
+    request: pytest.FixtureRequest, started: Servers, tmp_path: Path, clock: Clock
+) -> AsyncGenerator[TaskStore]:
+    async with turned_ledger(request.param, started, tmp_path, clock) as ledger:
+        assert isinstance(ledger, HasTasks)
+        yield ledger.tasks
 
 
 def entry_of(clock: Clock, call_id: str = "a", **fields: Any) -> TaskEntry:
@@ -82,9 +89,35 @@ async def test_loaded_task_is_a_copy_with_all_fields(store: TaskStore, clock: Cl
     assert first == full
     first.notes.append("mine")
     assert (await loaded(store)).notes == ["one", "two"]
-    full.version, full.notes = 2, []
-    assert await store.save(full, version=1)
+    again = await loaded(store)
+    again.version, again.notes = 2, []
+    assert await store.save(again, version=1)
     assert (await loaded(store)).notes == []
+
+
+async def test_notes_are_appended_replaced_and_dropped(store: TaskStore, clock: Clock) -> None:
+    await store.add(entry_of(clock, notes=["one"]))
+    seen = SeenTask(*await _read(store), clock)
+    for number in ("two", "three"):
+        await change_task(store, "a", lambda entry, now, number=number: entry.notes.append(number), seen=seen)
+    assert (await loaded(store)).notes == ["one", "two", "three"]
+
+    def rewrite(entry: TaskEntry, now: float) -> None:
+        entry.notes, entry.rewrites_notes = [note.upper() for note in entry.notes], True
+
+    await change_task(store, "a", rewrite)
+    assert (await loaded(store)).notes == ["ONE", "TWO", "THREE"]
+    # What it has seen is old now, so it reads again.
+    await change_task(store, "a", lambda entry, now: entry.notes.append("four"), seen=seen)
+    await change_task(store, "a", lambda entry, now: entry.notes.clear(), seen=seen)
+    await change_task(store, "a", lambda entry, now: entry.notes.append("five"), seen=seen)
+    assert (await loaded(store)).notes == ["five"]
+
+
+async def _read(store: TaskStore) -> tuple[TaskEntry, float]:
+    entry, now = await store.load("a")
+    assert entry is not None
+    return entry, now
 
 
 async def test_only_one_worker_gets_the_lease(store: TaskStore, clock: Clock) -> None:
@@ -169,7 +202,7 @@ async def test_due_tasks_come_in_order_and_tell_the_next_time(store: TaskStore, 
     now = clock()
     for call_id, after in (("b", 20), ("a", 10), ("c", 30)):
         await store.add(entry_of(clock, call_id, due=now + after))
-    assert await store.due(5) == ([], 10)
+    assert await store.due(5) == ([], pytest.approx(10))
     clock.advance(25)
     assert await store.due(5) == (["a", "b"], None)
     assert await store.due(1) == (["a"], None)

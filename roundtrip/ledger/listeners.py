@@ -1,0 +1,73 @@
+"""Provide the listeners of a store of tasks, on each event loop of a process."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any
+
+__all__ = ["Announce", "TaskListeners"]
+
+Announce = Callable[[str | None], None]
+"""Gets the call of a task that has changed; None if changes may have been missed."""
+
+
+class TaskListeners:
+    """Functions that hear of each task that changes.
+
+    Args:
+        feed: Runs on each event loop that has listeners, and announces the changes of other processes and loops; None
+            if the store announces them all itself.
+    """
+
+    def __init__(self, feed: Callable[[Announce], Coroutine[Any, Any, None]] | None = None) -> None:
+        self._feed = feed
+        self._lock = threading.Lock()
+        self._loops: dict[asyncio.AbstractEventLoop, _LoopListeners] = {}
+
+    def listen(self, changed: Announce) -> Callable[[], None]:
+        """Implement `TaskStore.listen`."""
+        loop, name = asyncio.get_running_loop(), object()
+        with self._lock:
+            own = self._loops.setdefault(loop, _LoopListeners())
+            own.listeners[name] = changed
+        if own.feed is None and self._feed is not None:
+            # In an empty context: it must not keep the context variables of the request that starts it.
+            own.feed = loop.create_task(self._feed(own.announce), context=Context())
+
+        def stop() -> None:
+            own.listeners.pop(name, None)
+            if own.listeners or self._loops.get(loop) is not own:
+                return
+            with self._lock:
+                del self._loops[loop]
+            if own.feed is not None:
+                own.feed.cancel()
+
+        return stop
+
+    def announce_here(self, call_id: str) -> None:
+        """Announce a change to this event loop."""
+        own = self._loops.get(asyncio.get_running_loop())
+        if own is not None:
+            own.announce(call_id)
+
+    def announce(self, call_id: str) -> None:
+        """Announce a change to all event loops of the process."""
+        with self._lock:
+            loops = list(self._loops.items())
+        for loop, own in loops:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(own.announce, call_id)
+
+
+class _LoopListeners:
+    """Listeners of one event loop."""
+
+    def __init__(self) -> None:
+        self.listeners: dict[object, Announce] = {}
+        self.feed: asyncio.Task[None] | None = None
+
+    def announce(self, call_id: str | None) -> None:
+        for changed in list(self.listeners.values()):
+            changed(call_id)

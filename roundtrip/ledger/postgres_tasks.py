@@ -1,0 +1,222 @@
+"""Store tasks in the schema of a `PostgresLedger`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.listeners import Announce, TaskListeners
+from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.machine.tasks import TASK_MACHINE, TaskState
+from roundtrip.postgres_connections import PostgresConnections, PostgresDown
+from roundtrip.system import System
+
+__all__ = ["PostgresTasks"]
+
+_CHANNEL: Final = "tasks"
+_RETRY_SECONDS: Final = 0.5
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS {s}.tasks (
+    call_id text COLLATE "C" PRIMARY KEY,
+    tool text NOT NULL,
+    created double precision NOT NULL,
+    expires double precision NOT NULL,
+    state text NOT NULL,
+    due double precision NOT NULL,
+    updated double precision NOT NULL,
+    holder text NOT NULL,
+    epoch bigint NOT NULL,
+    runs_once boolean NOT NULL,
+    has_begun boolean NOT NULL,
+    tries integer NOT NULL,
+    version bigint NOT NULL,
+    content text NOT NULL,
+    labels text[] NOT NULL,
+    notes text[] NOT NULL
+);
+CREATE INDEX IF NOT EXISTS tasks_due ON {s}.tasks (due);
+CREATE INDEX IF NOT EXISTS tasks_updated ON {s}.tasks (updated);
+CREATE INDEX IF NOT EXISTS tasks_state ON {s}.tasks (state, updated);
+CREATE TABLE IF NOT EXISTS {s}.task_labels (
+    label text NOT NULL,
+    created double precision NOT NULL,
+    call_id text COLLATE "C" NOT NULL REFERENCES {s}.tasks ON DELETE CASCADE,
+    PRIMARY KEY (label, created, call_id)
+);
+CREATE INDEX IF NOT EXISTS task_labels_call ON {s}.task_labels (call_id);
+"""
+_FIELDS: Final = (
+    "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, "
+    "content, labels, notes"
+)
+_SUMMARY: Final = "t.call_id, t.tool, t.state, t.created, t.updated, t.due, t.expires, t.epoch"
+_FINAL: Final = ", ".join(f"'{state.value}'" for state in sorted(TASK_MACHINE.final))
+# $1 to $16 are the fields.
+_ADD: Final = f"""
+WITH added AS (
+    INSERT INTO {{s}}.tasks ({_FIELDS}) VALUES ({", ".join(f"${number}" for number in range(1, 17))})
+    ON CONFLICT (call_id) DO NOTHING RETURNING call_id, created, labels
+), labelled AS (
+    INSERT INTO {{s}}.task_labels (label, created, call_id)
+    SELECT DISTINCT label, created, call_id FROM added, unnest(labels) AS label
+)
+SELECT pg_notify('{{s}}.tasks', call_id) FROM added
+"""  # noqa: S608 - no input
+# A task that has ended and is past its life is deleted. Of the notes, those that are not stored yet are given.
+_SAVE: Final = f"""
+WITH dropped AS (
+    DELETE FROM {{s}}.tasks
+    WHERE call_id = $1 AND version = $17 AND $5 IN ({_FINAL}) AND $4 <= {{s}}.clock() RETURNING call_id
+), saved AS (
+    UPDATE {{s}}.tasks SET tool = $2, created = $3, expires = $4, state = $5, due = $6, updated = $7, holder = $8,
+        epoch = $9, runs_once = $10, has_begun = $11, tries = $12, version = $13, content = $14, labels = $15,
+        notes = CASE WHEN $18 THEN $16::text[] ELSE notes || $16::text[] END
+    WHERE call_id = $1 AND version = $17 AND NOT ($5 IN ({_FINAL}) AND $4 <= {{s}}.clock())
+    RETURNING call_id, created, labels
+), unlabelled AS (
+    DELETE FROM {{s}}.task_labels AS l USING saved WHERE l.call_id = saved.call_id AND NOT l.label = ANY (saved.labels)
+), labelled AS (
+    INSERT INTO {{s}}.task_labels (label, created, call_id)
+    SELECT DISTINCT label, created, call_id FROM saved, unnest(labels) AS label ON CONFLICT DO NOTHING
+)
+SELECT pg_notify('{{s}}.tasks', call_id) FROM (SELECT call_id FROM saved UNION ALL SELECT call_id FROM dropped) AS c
+"""  # noqa: S608 - no input
+_LOAD: Final = f"""
+SELECT clock.now, {_FIELDS} FROM (SELECT {{s}}.clock() AS now) AS clock LEFT JOIN {{s}}.tasks AS t ON t.call_id = $1
+"""  # noqa: S608 - no input
+_DUE: Final = """
+SELECT clock.now, t.call_id, t.due FROM (SELECT {s}.clock() AS now) AS clock
+LEFT JOIN LATERAL (SELECT call_id, due FROM {s}.tasks ORDER BY due LIMIT $1) AS t ON true
+"""
+_LIST: Final = f"""
+SELECT {_SUMMARY} FROM {{s}}.tasks AS t WHERE $2 OR t.state = ANY ($3::text[]) ORDER BY t.updated DESC LIMIT $1
+"""  # noqa: S608 - no input
+_LABELLED: Final = f"""
+SELECT {_SUMMARY} FROM (
+    SELECT call_id, created FROM {{s}}.task_labels
+    WHERE label = $1 AND (created, call_id) > ($3::double precision, $4)
+    ORDER BY created, call_id LIMIT $2
+) AS l JOIN {{s}}.tasks AS t ON t.call_id = l.call_id ORDER BY l.created, l.call_id
+"""  # noqa: S608 - no input
+_SCAN: Final = f"""
+SELECT {_FIELDS} FROM {{s}}.tasks WHERE call_id > $1 ORDER BY call_id LIMIT $2
+"""  # noqa: S608 - no input
+
+
+class PostgresTasks:
+    """Task store of all instances that reach a database."""
+
+    def __init__(self, connections: PostgresConnections, system: System) -> None:
+        self._connections = connections
+        self._system = system
+        self._listeners = TaskListeners(self._hear)
+        connections.need(_TABLES)
+
+    async def add(self, entry: TaskEntry) -> bool:
+        """Implement `TaskStore.add`."""
+        return bool(await self._fetch(_ADD, *_row(entry), entry.notes))
+
+    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+        """Implement `TaskStore.load`."""
+        now, *row = (await self._fetch(_LOAD, call_id))[0]
+        return (_entry(row) if row[0] is not None else None), now
+
+    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+        """Implement `TaskStore.save`."""
+        return bool(await self._fetch(_SAVE, *_row(entry), entry.new_notes, version, entry.drops_notes))
+
+    async def due(self, limit: int) -> tuple[list[str], float | None]:
+        """Implement `TaskStore.due`."""
+        rows = await self._fetch(_DUE, limit)
+        found = [call_id for now, call_id, due in rows if call_id is not None and due <= now]
+        now, first, due = rows[0]
+        return found, due - now if first is not None and not found else None
+
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
+        """Implement `TaskStore.list`."""
+        return [_summary(row) for row in await self._fetch(_LIST, limit, not states, [*states])]
+
+    async def labelled(
+        self, label: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> Sequence[TaskSummary]:
+        """Implement `TaskStore.labelled`."""
+        created, call_id = after or (-math.inf, "")
+        return [_summary(row) for row in await self._fetch(_LABELLED, label, limit, created, call_id)]
+
+    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
+        """Implement `TaskStore.scan`."""
+        return [_entry(row) for row in await self._fetch(_SCAN, after, limit)]
+
+    def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
+        """Implement `TaskStore.listen`. One connection of each event loop listens to the announcements."""
+        return self._listeners.listen(changed)
+
+    async def _hear(self, announce: Announce) -> None:
+        while True:
+            with suppress(PostgresDown):
+                async with self._connections.subscribed(_CHANNEL) as messages:
+                    # Earlier announcements were missed.
+                    announce(None)
+                    async for call_id in messages:
+                        announce(call_id)
+            await self._system.sleep(_RETRY_SECONDS)
+
+    async def _fetch(self, statement: str, *values: Any) -> Any:
+        try:
+            return await self._connections.fetch(statement, *values)
+        except PostgresDown as error:
+            raise LedgerDown(f"the tasks on PostgreSQL cannot be used: {error}") from error
+
+
+def _row(entry: TaskEntry) -> list[Any]:
+    """Return the fields of a task, but its notes."""
+    return [
+        entry.call_id,
+        entry.tool,
+        entry.created,
+        entry.expires,
+        entry.state.value,
+        entry.due,
+        entry.updated,
+        entry.holder,
+        entry.epoch,
+        entry.runs_once,
+        entry.has_begun,
+        entry.tries,
+        entry.version,
+        entry.content,
+        [*entry.labels],
+    ]
+
+
+def _entry(row: Sequence[Any]) -> TaskEntry:
+    call_id, tool, created, expires, state, *rest, content, labels, notes = row
+    due, updated, holder, epoch, runs_once, has_begun, tries, version = rest
+    return TaskEntry(
+        call_id,
+        tool,
+        created=created,
+        expires=expires,
+        state=TaskState(state),
+        due=due,
+        updated=updated,
+        holder=holder,
+        epoch=epoch,
+        runs_once=runs_once,
+        has_begun=has_begun,
+        tries=tries,
+        version=version,
+        content=content,
+        notes=notes,
+        labels=tuple(labels),
+        stored_notes=len(notes),
+    )
+
+
+def _summary(row: Sequence[Any]) -> TaskSummary:
+    call_id, tool, state, created, updated, due, expires, epoch = row
+    return TaskSummary(call_id, tool, TaskState(state), created, updated, due, expires, epoch)

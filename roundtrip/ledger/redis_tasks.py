@@ -1,0 +1,311 @@
+"""Store tasks on Redis or Valkey, beside the entries of a `RedisLedger`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.listeners import Announce, TaskListeners
+from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.machine.tasks import TASK_MACHINE, TaskState
+from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word
+from roundtrip.system import System
+
+__all__ = ["RedisTasks"]
+
+_RETRY_SECONDS: Final = 0.5
+_QUIET_SECONDS: Final = 15.0
+"""Silence after which a listener pings Redis."""
+_WRITE_BYTES: Final = 8
+_FIELDS: Final = (
+    *("call_id", "tool", "created", "expires", "state", "due", "updated", "holder", "epoch", "runs_once"),
+    *("has_begun", "tries", "version", "content", "labels"),
+)
+_SUMMARY: Final = ("call_id", "tool", "state", "created", "updated", "due", "expires", "epoch")
+
+_IS_FINAL: Final = " or ".join(f"state == '{state.value}'" for state in sorted(TASK_MACHINE.final))
+
+
+def _argument(name: str) -> str:
+    """Return the argument of a write that has a field, in Lua."""
+    return f"ARGV[{6 + _FIELDS.index(name)}]"
+
+
+# All keys begin with the first one, so they share a slot of a cluster. `:t:CALL` is a hash, and `:n:CALL` the list of
+# its notes. The others are sorted sets: `:due` by times, `:calls` for scans, `:s:STATE` by the last change, and
+# `:l:LABEL` by creation.
+_BASE: Final = f"""
+local base = KEYS[1]
+local fields = {{{",".join(f"'{name}'" for name in _FIELDS)}}}
+local function time()
+  local t = redis.call('TIME')
+  return string.format('%d.%06d', t[1], t[2])
+end
+local function split(text)
+  local words = {{}}
+  for word in string.gmatch(text or '', '%S+') do words[#words + 1] = word end
+  return words
+end
+local function summary(call)
+  return redis.call('HMGET', base .. ':t:' .. call, {",".join(f"'{name}'" for name in _SUMMARY)})
+end
+local function put(call, drops)
+  -- ARGV: call, version or '', channel, drops notes, write, the fields, the notes.
+  local values = {{}}
+  local of = {{}}
+  for place, name in ipairs(fields) do
+    values[#values + 1] = name
+    values[#values + 1] = ARGV[5 + place]
+    of[name] = ARGV[5 + place]
+  end
+  -- Before all other writes: Redis with full memory rejects it only as the first write of a script.
+  redis.call('HSET', base .. ':t:' .. call, 'write', ARGV[5], unpack(values))
+  if drops then redis.call('DEL', base .. ':n:' .. call) end
+  for place = 6 + #fields, #ARGV do redis.call('RPUSH', base .. ':n:' .. call, ARGV[place]) end
+  redis.call('ZADD', base .. ':due', of.due, call)
+  redis.call('ZADD', base .. ':calls', 0, call)
+  redis.call('ZADD', base .. ':s:' .. of.state, of.updated, call)
+  for _, label in ipairs(split(of.labels)) do redis.call('ZADD', base .. ':l:' .. label, of.created, call) end
+  redis.call('PUBLISH', ARGV[3], call)
+end
+"""
+_ADD: Final = RedisScript(
+    _BASE
+    + """
+local call = ARGV[1]
+local before = redis.call('HMGET', base .. ':t:' .. call, 'version', 'write')
+if before[1] then return before[2] == ARGV[5] and 1 or 0 end
+put(call, false)
+return 1
+"""
+)
+_SAVE: Final = RedisScript(
+    _BASE
+    + f"""
+local call = ARGV[1]
+local before = redis.call('HMGET', base .. ':t:' .. call, 'version', 'write', 'state', 'labels')
+-- A connection that broke may have sent the same write before.
+if before[2] == ARGV[5] then return 1 end
+if before[1] ~= ARGV[2] then return 0 end
+local state, expires = {_argument("state")}, {_argument("expires")}
+if ({_IS_FINAL}) and tonumber(time()) >= tonumber(expires) then
+  redis.call('ZREM', base .. ':s:' .. before[3], call)
+  for _, label in ipairs(split(before[4])) do redis.call('ZREM', base .. ':l:' .. label, call) end
+  redis.call('DEL', base .. ':t:' .. call, base .. ':n:' .. call)
+  redis.call('ZREM', base .. ':due', call)
+  redis.call('ZREM', base .. ':calls', call)
+  redis.call('PUBLISH', ARGV[3], call)
+  return 1
+end
+put(call, ARGV[4] == '1')
+if before[3] ~= state then redis.call('ZREM', base .. ':s:' .. before[3], call) end
+local kept = {{}}
+for _, label in ipairs(split({_argument("labels")})) do kept[label] = true end
+for _, label in ipairs(split(before[4])) do
+  if not kept[label] then redis.call('ZREM', base .. ':l:' .. label, call) end
+end
+return 1
+"""
+)
+_LOAD: Final = RedisScript(
+    _BASE
+    + """
+local call = ARGV[1]
+local values = redis.call('HMGET', base .. ':t:' .. call, unpack(fields))
+if not values[1] then return {time()} end
+return {time(), values, redis.call('LRANGE', base .. ':n:' .. call, 0, -1)}
+"""
+)
+_DUE: Final = RedisScript(
+    _BASE
+    + """
+local now = time()
+local found = redis.call('ZRANGEBYSCORE', base .. ':due', '-inf', now, 'LIMIT', 0, ARGV[1])
+local first = redis.call('ZRANGE', base .. ':due', 0, 0, 'WITHSCORES')
+return {now, found, first[2]}
+"""
+)
+_LIST: Final = RedisScript(
+    _BASE
+    + """
+local found = {}
+for place = 2, #ARGV do
+  for _, call in ipairs(redis.call('ZREVRANGE', base .. ':s:' .. ARGV[place], 0, ARGV[1] - 1)) do
+    found[#found + 1] = summary(call)
+  end
+end
+return found
+"""
+)
+_LABELLED: Final = RedisScript(
+    _BASE
+    + """
+local label, limit, created, after = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local found, offset = {}, 0
+while #found < limit do
+  local page = redis.call(
+    'ZRANGEBYSCORE', base .. ':l:' .. label, created, '+inf', 'WITHSCORES', 'LIMIT', offset, limit)
+  if #page == 0 then break end
+  for place = 1, #page, 2 do
+    local is_same = created ~= '-inf' and tonumber(page[place + 1]) == tonumber(created)
+    if #found < limit and not (is_same and page[place] <= after) then found[#found + 1] = summary(page[place]) end
+  end
+  offset = offset + #page / 2
+end
+return found
+"""
+)
+_SCAN: Final = RedisScript(
+    _BASE
+    + """
+local from = ARGV[1] == '' and '-' or '(' .. ARGV[1]
+local found = {}
+for _, call in ipairs(redis.call('ZRANGEBYLEX', base .. ':calls', from, '+', 'LIMIT', 0, ARGV[2])) do
+  local values = redis.call('HMGET', base .. ':t:' .. call, unpack(fields))
+  found[#found + 1] = {values, redis.call('LRANGE', base .. ':n:' .. call, 0, -1)}
+end
+return found
+"""
+)
+
+
+class RedisTasks:
+    """Task store of all instances that reach a Redis. In a cluster, the tasks of one prefix share one slot.
+
+    Args:
+        connections: Its connections.
+        prefix: The first part of all keys.
+        system: Provides the sleep between two attempts to listen.
+    """
+
+    def __init__(self, connections: RedisConnections, prefix: str, system: System) -> None:
+        self._connections = connections
+        self._key = f"{prefix}:{{tasks}}"
+        self._channel = f"{prefix}:tasks"
+        self._system = system
+        self._listeners = TaskListeners(self._hear)
+
+    async def add(self, entry: TaskEntry) -> bool:
+        """Implement `TaskStore.add`."""
+        words = [entry.call_id, "", self._channel, "", self._write(), *_row(entry), *entry.notes]
+        return bool(await self._run(_ADD, words))
+
+    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+        """Implement `TaskStore.load`."""
+        now, *found = await self._run(_LOAD, [call_id])
+        return (_entry(*found) if found else None), float(now)
+
+    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+        """Implement `TaskStore.save`."""
+        drops = "1" if entry.drops_notes else ""
+        words = [entry.call_id, version, self._channel, drops, self._write(), *_row(entry), *entry.new_notes]
+        return bool(await self._run(_SAVE, words))
+
+    async def due(self, limit: int) -> tuple[list[str], float | None]:
+        """Implement `TaskStore.due`."""
+        now, found, first = await self._run(_DUE, [limit])
+        following = float(first) - float(now) if first is not None and not found else None
+        return [_text(call_id) for call_id in found], following
+
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
+        """Implement `TaskStore.list`."""
+        found = [
+            _summary(row) for row in await self._run(_LIST, [limit, *(state.value for state in states or TaskState)])
+        ]
+        return sorted(found, key=lambda one: one.updated, reverse=True)[:limit]
+
+    async def labelled(
+        self, label: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> Sequence[TaskSummary]:
+        """Implement `TaskStore.labelled`."""
+        created, call_id = ("-inf", "") if after is None else (repr(after[0]), after[1])
+        return [_summary(row) for row in await self._run(_LABELLED, [label, limit, created, call_id])]
+
+    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
+        """Implement `TaskStore.scan`."""
+        return [_entry(*row) for row in await self._run(_SCAN, [after, limit])]
+
+    def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
+        """Implement `TaskStore.listen`. One connection of each event loop listens to the announcements."""
+        return self._listeners.listen(changed)
+
+    async def _hear(self, announce: Announce) -> None:
+        while True:
+            with suppress(RedisDown):
+                async with self._connections.subscribed(self._channel, quiet=_QUIET_SECONDS) as messages:
+                    # Earlier announcements were missed.
+                    announce(None)
+                    async for message in messages:
+                        if message is not None:
+                            announce(_text(message))
+            await self._system.sleep(_RETRY_SECONDS)
+
+    def _write(self) -> str:
+        """Return a name for a write, by which Redis knows it again."""
+        return self._system.entropy(_WRITE_BYTES).hex()
+
+    async def _run(self, script: RedisScript, words: Sequence[Word]) -> Any:
+        try:
+            return await self._connections.run(script, self._key, words)
+        except RedisDown as error:
+            raise LedgerDown(f"the tasks on Redis cannot be used: {error}") from error
+
+
+def _row(entry: TaskEntry) -> list[Word]:
+    return [
+        entry.call_id,
+        entry.tool,
+        repr(entry.created),
+        repr(entry.expires),
+        entry.state.value,
+        repr(entry.due),
+        repr(entry.updated),
+        entry.holder,
+        entry.epoch,
+        int(entry.runs_once),
+        int(entry.has_begun),
+        entry.tries,
+        entry.version,
+        entry.content,
+        " ".join(entry.labels),
+    ]
+
+
+def _entry(row: Sequence[bytes], notes: Sequence[bytes]) -> TaskEntry:
+    of = dict(zip(_FIELDS, map(_text, row), strict=True))
+    return TaskEntry(
+        of["call_id"],
+        of["tool"],
+        created=float(of["created"]),
+        expires=float(of["expires"]),
+        state=TaskState(of["state"]),
+        due=float(of["due"]),
+        updated=float(of["updated"]),
+        holder=of["holder"],
+        epoch=int(of["epoch"]),
+        runs_once=of["runs_once"] == "1",
+        has_begun=of["has_begun"] == "1",
+        tries=int(of["tries"]),
+        version=int(of["version"]),
+        content=of["content"],
+        notes=[_text(note) for note in notes],
+        labels=tuple(of["labels"].split()),
+        stored_notes=len(notes),
+    )
+
+
+def _summary(row: Sequence[bytes]) -> TaskSummary:
+    of = dict(zip(_SUMMARY, map(_text, row), strict=True))
+    return TaskSummary(
+        of["call_id"],
+        of["tool"],
+        TaskState(of["state"]),
+        *(float(of[name]) for name in ("created", "updated", "due", "expires")),
+        epoch=int(of["epoch"]),
+    )
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

@@ -1,0 +1,223 @@
+"""Provide connections to PostgreSQL: few, kept open, each used on the event loop that opened it.
+
+Every failure raises `PostgresDown`, within the timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import Context
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from anyio.lowlevel import RunVar
+
+__all__ = ["PostgresConnections", "PostgresDown"]
+
+T = TypeVar("T")
+
+_MAX_CONNECTIONS: Final = 8
+_SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_TABLES_LOCK: Final = 0x726F756E64747269
+"""The number of the lock under which processes create tables, one at a time."""
+
+
+class PostgresDown(Exception):
+    """PostgreSQL cannot be reached, or cannot run a statement; the text says why."""
+
+
+class PostgresConnections:
+    """Connections to one database.
+
+    Args:
+        dsn: As asyncpg reads it, such as `postgresql://user@host/database`.
+        schema: The schema of the tables, created at the first use.
+        timeout: Seconds that a statement may take, including connecting and waiting for a connection.
+        options: Options of asyncpg's connections. `max_size` limits the connections of an event loop (8).
+
+    Raises:
+        ImportError: asyncpg is not installed.
+        ValueError: The name of the schema has other characters than small letters, digits and underscores.
+    """
+
+    def __init__(self, dsn: str, *, schema: str, timeout: float, options: dict[str, Any]) -> None:
+        try:
+            self._asyncpg: Any = importlib.import_module("asyncpg")
+        except ImportError as error:
+            raise ImportError("this needs asyncpg: pip install 'roundtrip[postgres]'") from error
+        if not _SCHEMA_NAME.fullmatch(schema):
+            raise ValueError(
+                f"schema= must be at most 63 small letters, digits and underscores, got {schema!r}; give one as 'calls'"
+            )
+        self.schema = schema
+        self._dsn = dsn
+        self._timeout = timeout
+        self._limit = int(options.pop("max_size", _MAX_CONNECTIONS))
+        self._options = options
+        self._tables: list[str] = []
+        self._own: RunVar[_LoopConnections] = RunVar(f"roundtrip_postgres_{id(self)}")
+
+    def need(self, tables: str) -> None:
+        """Add statements that create tables, if they are not there. They run before the next statement."""
+        if tables not in self._tables:
+            self._tables.append(tables)
+
+    async def fetch(self, statement: str, *values: Any) -> Sequence[Any]:
+        """Run a statement, and return its rows. `{s}` in it is the schema.
+
+        Raises:
+            PostgresDown: It may have run, or not.
+        """
+        text = statement.replace("{s}", self.schema)
+        return await self._to_its_end(lambda: self._fetch(text, values))
+
+    @asynccontextmanager
+    async def subscribed(self, channel: str) -> AsyncGenerator[AsyncGenerator[str]]:
+        """Listen to a channel of the schema, and return its messages.
+
+        Raises:
+            PostgresDown: PostgreSQL cannot be reached, or the connection breaks; also within the block.
+        """
+        messages: asyncio.Queue[str | None] = asyncio.Queue()
+
+        def heard(connection: object, process: object, channel: object, payload: str) -> None:
+            messages.put_nowait(payload)
+
+        def ended(connection: object) -> None:
+            messages.put_nowait(None)
+
+        own = self._loop_connections()
+
+        def end(connection: Any) -> None:
+            own.listening.discard(connection)
+            connection.terminate()
+
+        name = f"{self.schema}.{channel}"
+        connection = await self._to_its_end(lambda: self._listening(own, name, heard, ended), drop=end)
+        try:
+            yield _until_none(messages)
+        finally:
+            end(connection)
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop. The next statement opens them again."""
+        own = self._own.get(None)
+        if own is not None:
+            idle, own.idle = own.idle, []
+            for connection in idle:
+                connection.terminate()
+
+    def _loop_connections(self) -> _LoopConnections:
+        try:
+            return self._own.get()
+        except LookupError:
+            own = _LoopConnections(self._limit)
+            self._own.set(own)
+            return own
+
+    async def _to_its_end(
+        self, work: Callable[[], Coroutine[Any, Any, T]], drop: Callable[[T], object] | None = None
+    ) -> T:
+        """Run work that a cancellation of the caller does not end, as it would end the connection, too.
+
+        Args:
+            work: The work.
+            drop: Gets its result if the caller is cancelled.
+
+        Raises:
+            PostgresDown: It failed, or took too long.
+        """
+
+        async def bounded() -> T:
+            with self._reported():
+                async with asyncio.timeout(self._timeout):
+                    return await work()
+
+        task = asyncio.get_running_loop().create_task(bounded(), context=Context())
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if drop is not None:
+                task.add_done_callback(partial(_drop_result, drop))
+            raise
+
+    async def _fetch(self, text: str, values: Sequence[Any]) -> Sequence[Any]:
+        own = self._loop_connections()
+        async with own.places:
+            connection = await self._connection(own)
+            try:
+                rows = await connection.fetch(text, *values)
+            except BaseException:
+                connection.terminate()
+                raise
+            own.idle.append(connection)
+            return rows
+
+    async def _connection(self, own: _LoopConnections) -> Any:
+        """Return a connection to a database that has the tables."""
+        while own.idle:
+            connection = own.idle.pop()
+            if not connection.is_closed():
+                break
+        else:
+            connection = await self._asyncpg.connect(self._dsn, **self._options)
+        try:
+            async with own.lock:
+                while own.tables < len(self._tables):
+                    await self._create(connection, self._tables[own.tables])
+                    own.tables += 1
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    async def _create(self, connection: Any, tables: str) -> None:
+        # One process at a time: even with IF NOT EXISTS, two at once fail.
+        async with connection.transaction():
+            await connection.execute(f"SELECT pg_advisory_xact_lock({_TABLES_LOCK})")
+            if not await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", self.schema):
+                await connection.execute(f"CREATE SCHEMA {self.schema}")
+            await connection.execute(tables.replace("{s}", self.schema))
+
+    async def _listening(self, own: _LoopConnections, channel: str, heard: Any, ended: Any) -> Any:
+        connection = await self._asyncpg.connect(self._dsn, **self._options)
+        own.listening.add(connection)
+        connection.add_termination_listener(ended)
+        await connection.add_listener(channel, heard)
+        return connection
+
+    @contextmanager
+    def _reported(self) -> Generator[None]:
+        down = (self._asyncpg.PostgresError, self._asyncpg.InterfaceError, OSError, TimeoutError, EOFError)
+        try:
+            yield
+        except down as error:
+            raise PostgresDown(str(error) or type(error).__name__) from error
+
+
+class _LoopConnections:
+    """Connections of one event loop."""
+
+    def __init__(self, limit: int) -> None:
+        self.places = asyncio.Semaphore(limit)
+        self.idle: list[Any] = []
+        self.listening: set[Any] = set()
+        self.lock = asyncio.Lock()
+        self.tables = 0
+        """The number of groups of tables that exist."""
+
+
+def _drop_result(drop: Callable[[T], object], task: asyncio.Task[T]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        drop(task.result())
+
+
+async def _until_none(messages: asyncio.Queue[str | None]) -> AsyncGenerator[str]:
+    while (message := await messages.get()) is not None:
+        yield message
+    raise PostgresDown("the connection broke")

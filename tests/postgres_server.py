@@ -1,0 +1,89 @@
+"""A PostgreSQL server of a test's own, where its programs are found."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pytest
+
+__all__ = ["PostgresServer", "postgres_server"]
+
+_FOLDERS: Final = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+_PROGRAMS: Final = os.pathsep.join([os.environ.get("PATH", os.defpath), *map(str, reversed(_FOLDERS))])
+_INITDB: Final = shutil.which("initdb", path=_PROGRAMS)
+_POSTGRES: Final = shutil.which("postgres", path=_PROGRAMS)
+_PSQL: Final = shutil.which("psql", path=_PROGRAMS)
+_WAIT: Final = 30.0
+_OPTIONS: Final = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "listen_addresses=")
+
+
+class PostgresServer:
+    """Server on a socket file, which tests can end and start again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        # PostgreSQL does not run as root.
+        self._user = _other_user() if os.geteuid() == 0 else None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://tests@/postgres?host={self._folder}"
+
+    def create(self) -> None:
+        if _INITDB is None or _POSTGRES is None or _PSQL is None:
+            pytest.skip("PostgreSQL is not installed")
+        if self._user is not None:
+            shutil.chown(self._folder, self._user)
+        command = [_INITDB, "-D", str(self._folder / "data"), "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8"]
+        subprocess.run(
+            [*command, "--locale=C"], check=True, capture_output=True, timeout=_WAIT, user=self._user, cwd="/"
+        )
+
+    def start(self) -> None:
+        options = [word for option in _OPTIONS for word in ("-c", option)]
+        command = [str(_POSTGRES), "-D", str(self._folder / "data"), "-k", str(self._folder), *options]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, user=self._user, cwd="/")
+        ends = time.monotonic() + _WAIT
+        while self.command("SELECT 1") != "1":
+            if time.monotonic() > ends or self._process.poll() is not None:
+                raise AssertionError((self._folder / "log").read_text())
+            time.sleep(0.02)
+
+    def command(self, statement: str) -> str:
+        """Run a statement, and return its output."""
+        command = [str(_PSQL), "-h", str(self._folder), "-U", "tests", "-d", "postgres", "-Atqc", statement]
+        return subprocess.run(command, capture_output=True, text=True, timeout=_WAIT).stdout.strip()
+
+    def kill(self) -> None:
+        """End the server at once. It takes its processes along."""
+        if self._process is not None:
+            self._process.send_signal(3)  # SIGQUIT: without a shutdown, as after a crash
+            self._process.wait(_WAIT)
+            self._process = None
+
+
+def _other_user() -> str:
+    names = {user.pw_name for user in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+@contextmanager
+def postgres_server() -> Generator[PostgresServer]:
+    # A socket's path must be short, shorter than pytest's own folders are.
+    with TemporaryDirectory(prefix="rt") as folder:
+        server = PostgresServer(Path(folder))
+        server.create()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
