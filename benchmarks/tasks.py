@@ -28,7 +28,7 @@ from benchmarks.asgi import PATH, Endpoint, serving
 from benchmarks.ledgers import own_redis
 from benchmarks.workloads import KEY
 from roundtrip import Server
-from roundtrip.ledger import Ledger, MemoryLedger, SqliteLedger
+from roundtrip.ledger import Ledger, MemoryLedger, RedisLedger, SqliteLedger
 
 _EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _POLL_SECONDS: Final = 0.001
@@ -137,6 +137,7 @@ def _peers(names: list[str]) -> Generator[list[_Peer]]:
         ]
         if url is not None:
             peers += [
+                _Peer("roundtrip, Redis", _roundtrip(RedisLedger(f"{url}/0"))),
                 _Peer("FastMCP, Redis", _fastmcp(f"{url}/1")),
             ]
         yield [peer for peer in peers if not names or any(name in peer.name for name in names)]

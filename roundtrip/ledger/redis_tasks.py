@@ -124,7 +124,7 @@ _DUE: Final = RedisScript(
 local now = time()
 local found = redis.call('ZRANGEBYSCORE', base .. ':due', '-inf', now, 'LIMIT', 0, ARGV[1])
 local first = redis.call('ZRANGE', base .. ':due', 0, 0, 'WITHSCORES')
-return {now, found, first[2]}
+return {now, found, first[2] or false}
 """
 )
 _LIST: Final = RedisScript(

@@ -1,4 +1,4 @@
-"""Every ledger moves its entries as the table says: in memory, in a file, and on a real Redis."""
+"""Every ledger moves its entries as the table says: in memory, in a file, on a real Redis and a real PostgreSQL."""
 
 import functools
 from collections.abc import Generator
@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from transitions import Machine
 
-from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, MemoryLedger, RedisLedger, SqliteLedger
+from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
+from tests.postgres_server import postgres_server
 from tests.redis_server import redis_server
 
 LONG = 60.0
@@ -163,12 +164,15 @@ def opened(kind: str, folder: Path) -> Generator[Ledger]:
         yield MemoryLedger()
     elif kind == "sqlite":
         yield SqliteLedger(folder / "ledger.db", durable=False)
-    else:
+    elif kind == "redis":
         with redis_server() as server:
             yield RedisLedger(server.url)
+    else:
+        with postgres_server() as postgres:
+            yield PostgresLedger(postgres.url)
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis", "postgres"])
 def test_a_ledger_moves_its_entries_as_the_table_says(kind: str) -> None:
     with (
         TemporaryDirectory() as folder,
