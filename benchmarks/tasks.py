@@ -86,7 +86,7 @@ def _fastmcp(url: str) -> Callable[[], ASGIApp]:
     return build
 
 
-async def _send(endpoint: Endpoint, method: str, routed: str, **params: Any) -> dict[str, Any]:
+async def send_task_request(endpoint: Endpoint, method: str, routed: str, **params: Any) -> dict[str, Any]:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": _META}}
     headers: Mapping[str, str] = {**_HEADERS, "mcp-method": method, "mcp-name": routed}
     response = await endpoint.post(json.dumps(body).encode(), headers=headers)
@@ -97,7 +97,7 @@ async def _send(endpoint: Endpoint, method: str, routed: str, **params: Any) -> 
 
 
 async def _create(endpoint: Endpoint) -> str:
-    handle = await _send(endpoint, "tools/call", "work", name="work", arguments={})
+    handle = await send_task_request(endpoint, "tools/call", "work", name="work", arguments={})
     if handle.get("resultType") != "task":
         raise RuntimeError(f"expected the handle of a task, got {handle}")
     return handle["taskId"]
@@ -105,7 +105,7 @@ async def _create(endpoint: Endpoint) -> str:
 
 async def _complete(endpoint: Endpoint, task_id: str) -> None:
     async with asyncio.timeout(_LOST_SECONDS):
-        while (task := await _send(endpoint, "tasks/get", task_id, taskId=task_id))["status"] == "working":  # noqa: ASYNC110 - as clients poll
+        while (task := await send_task_request(endpoint, "tasks/get", task_id, taskId=task_id))["status"] == "working":  # noqa: ASYNC110 - as clients poll
             await asyncio.sleep(_POLL_SECONDS)
     if task["status"] != "completed" or task["result"]["content"][0]["text"] != "done":
         raise RuntimeError(f"expected a completed task, got {task}")

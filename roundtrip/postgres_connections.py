@@ -107,17 +107,16 @@ class PostgresConnections:
         """Close the connections of this event loop. The next statement opens them again."""
         own = self._own.get(None)
         if own is not None:
-            idle, own.idle = own.idle, []
-            for connection in idle:
-                connection.terminate()
+            own.close()
 
     def _loop_connections(self) -> _LoopConnections:
         try:
-            return self._own.get()
+            own = self._own.get()
         except LookupError:
             own = _LoopConnections(self._limit)
             self._own.set(own)
-            return own
+        own.close_with_loop()
+        return own
 
     async def _to_its_end(
         self, work: Callable[[], Coroutine[Any, Any, T]], drop: Callable[[T], object] | None = None
@@ -210,6 +209,29 @@ class _LoopConnections:
         self.lock = asyncio.Lock()
         self.tables = 0
         """The number of groups of tables that exist."""
+        self._closing: asyncio.Task[None] | None = None
+
+    def close_with_loop(self) -> None:
+        """Close the connections when the event loop ends and cancels its asyncio tasks: asyncpg needs a running one."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close_at_end(), context=Context())
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        idle, self.idle = self.idle, []
+        for connection in idle:
+            connection.terminate()
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+
+    async def _close_at_end(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for connection in [*self.idle, *self.listening]:
+                connection.terminate()
+            self.idle.clear()
 
 
 def _drop_result(drop: Callable[[T], object], task: asyncio.Task[T]) -> None:

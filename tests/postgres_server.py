@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-__all__ = ["PostgresServer", "postgres_server"]
+__all__ = ["PostgresServer", "is_installed", "postgres_server"]
 
 _FOLDERS: Final = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
 _PROGRAMS: Final = os.pathsep.join([os.environ.get("PATH", os.defpath), *map(str, reversed(_FOLDERS))])
@@ -22,6 +22,11 @@ _POSTGRES: Final = shutil.which("postgres", path=_PROGRAMS)
 _PSQL: Final = shutil.which("psql", path=_PROGRAMS)
 _WAIT: Final = 30.0
 _OPTIONS: Final = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "listen_addresses=")
+
+
+def is_installed() -> bool:
+    """Return True if the programs are found."""
+    return None not in (_INITDB, _POSTGRES, _PSQL)
 
 
 class PostgresServer:
@@ -38,11 +43,22 @@ class PostgresServer:
         return f"postgresql://tests@/postgres?host={self._folder}"
 
     def create(self) -> None:
-        if _INITDB is None or _POSTGRES is None or _PSQL is None:
+        if not is_installed():
             pytest.skip("PostgreSQL is not installed")
         if self._user is not None:
             shutil.chown(self._folder, self._user)
-        command = [_INITDB, "-D", str(self._folder / "data"), "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8"]
+        command = [
+            str(_INITDB),
+            "-D",
+            str(self._folder / "data"),
+            "-U",
+            "tests",
+            "-A",
+            "trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+        ]
         subprocess.run(
             [*command, "--locale=C"], check=True, capture_output=True, timeout=_WAIT, user=self._user, cwd="/"
         )

@@ -118,7 +118,7 @@ class Server(ToolServer[LifespanResultT]):
             called with each `Transition` and each `TokenRejection`, or several of those. By default the transcript that
             the environment variable ROUNDTRIP_TRACE names, if it is set; False for none at all.
         ledger: Keeps the results of calls of tools that run once (`exactly_once=True`): by default in the memory of
-            this process. Instances of one service share a `SqliteLedger` or a `RedisLedger`.
+            this process. Instances of one service share a `SqliteLedger`, a `RedisLedger` or a `PostgresLedger`.
         no_empty_rounds: Names of clients (`clientInfo.name`) that cannot take a round without questions. They are sent
             none: a tool that runs once and asks them nothing runs without that, and the log and the trace say so.
         probe: True to answer the probe of `roundtrip doctor`, a tool that no list shows. By default as the environment

@@ -147,7 +147,8 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         if tool.function.task is not None and self._may_forget:
             logger.warning(
                 "tool %r runs as a task, and other processes may have the keys of its calls; give all of them one "
-                "ledger= (a SqliteLedger), or ledger=MemoryLedger() if there is only one process",
+                "ledger= (SqliteLedger, RedisLedger or PostgresLedger), or ledger=MemoryLedger() if there is only one "
+                "process",
                 tool.name,
             )
         if tool.spec.exactly_once and self._may_forget:
