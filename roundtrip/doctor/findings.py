@@ -306,7 +306,7 @@ def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
     kinds = {instance.facts.ledger for instance in users}
     reaches = {instance.facts.reach for instance in users}
     if "process" in reaches:
-        return "A MemoryLedger holds for one process: give all instances the same RedisLedger, PostgresLedger or SqliteLedger."
+        return "A MemoryLedger holds for one process: give all the same RedisLedger, PostgresLedger or SqliteLedger."
     if len(kinds) > 1:
         return f"They have ledgers of different kinds ({', '.join(sorted(kinds))}): give all the same."
     if "machine" in reaches:
