@@ -23,7 +23,9 @@ _COMMANDS: Final = {
     "graph": "draw the state machine, or the dependencies of a server's tools",
     "keys": "make the keys of a server, and replace them without losing calls",
     "serve": "serve over HTTP, with one process or several",
+    "tasks": "list, show, cancel and retry stored tasks, and renew their keys",
     "trace": "look at recorded calls, and explain them",
+    "worker": "run the tasks of a server, and serve no requests",
 }
 
 _INTERRUPTED = 130

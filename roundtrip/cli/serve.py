@@ -89,12 +89,13 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
-    from roundtrip.serving.settings import BadSettings, read_settings
+    from roundtrip.serving.settings import BadSettings, ServeSettings, read_settings
 
     given = vars(arguments)
     flags = {name: value for name, value in given.items() if name not in ("target", "config", "command")}
     try:
-        settings = read_settings(flags, file=Path(arguments.config) if arguments.config is not None else None)
+        file = Path(arguments.config) if arguments.config is not None else None
+        settings = read_settings(ServeSettings, flags, file=file)
     except BadSettings as error:
         raise CommandFailed(str(error)) from error
     if hasattr(signal, "SIGHUP"):
@@ -202,15 +203,16 @@ def _work() -> int:
     """Serve as a worker. Its arguments are the target, the settings, and descriptors of its channel and the socket."""
     import socket
 
-    from roundtrip.serving.process import work
+    from roundtrip.serving.process import serve, work
     from roundtrip.serving.settings import ServeSettings
 
     target, settings, channel, listening = sys.argv[1:]
+    read, accepts = ServeSettings.model_validate_json(settings), socket.socket(fileno=int(listening))
     return work(
         lambda: load_server(target),
-        ServeSettings.model_validate_json(settings),
-        listening=socket.socket(fileno=int(listening)),
+        read,
         channel=socket.socket(fileno=int(channel)),
+        run=lambda server, on_ready: serve(server, read, accepts, on_ready=on_ready),
     )
 
 

@@ -65,7 +65,7 @@ class MemoryTasks:
             stored = self._entries.get(entry.call_id)
             if stored is None or stored.version != version:
                 return False
-            if entry.is_final and self._clock() >= entry.expires:
+            if entry.is_over(self._clock()):
                 self._label(entry.call_id, ())
                 self._bytes -= _size_of(self._entries.pop(entry.call_id))
             else:

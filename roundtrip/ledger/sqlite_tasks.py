@@ -138,7 +138,7 @@ class SqliteTasks:
                 if entry.drops_notes:
                     db.execute("DELETE FROM task_notes WHERE call_id = ?", [call_id])
                 _note(db, entry)
-                if entry.is_final and self._system.time() >= entry.expires:
+                if entry.is_over(self._system.time()):
                     db.execute("DELETE FROM tasks WHERE call_id = ?", [call_id])
                     db.execute("DELETE FROM task_notes WHERE call_id = ?", [call_id])
                 return True

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
+from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskEvent, TaskState
 
 __all__ = ["MAX_TRIES", "HasTasks", "SeenTask", "TaskEntry", "TaskStore", "TaskSummary", "change_task", "summary_of"]
 
@@ -72,9 +72,13 @@ class TaskEntry:
         return len(self.notes) < self.stored_notes or self.rewrites_notes
 
     @property
-    def is_final(self) -> bool:
-        """Return True if it has ended."""
-        return self.state in TASK_MACHINE.final
+    def has_ended(self) -> bool:
+        """Return True if it has ended for its client."""
+        return self.state in ENDED
+
+    def is_over(self, now: float) -> bool:
+        """Return True if it has ended, and is past its life: then a store deletes it."""
+        return self.state in TASK_MACHINE.final and now >= self.expires
 
     def apply(self, event: TaskEvent, now: float) -> bool:
         """Apply an event. Return False, and change nothing, if the table has no such arrow."""
@@ -84,14 +88,14 @@ class TaskEntry:
         if target is not self.state:
             self.due = now if target is TaskState.DUE else self.expires
             self.holder = ""
-            if target in TASK_MACHINE.final:
+            if target in ENDED:
                 self.labels = ()
         self.state, self.updated = target, now
         return True
 
     def advance(self, now: float) -> bool:
         """Apply the events of time. Return True if it has changed."""
-        if self.is_final or now < min(self.due, self.expires):
+        if self.state in TASK_MACHINE.final or now < min(self.due, self.expires):
             return False
         if now >= self.expires:
             return self.apply(TaskEvent.EXPIRE, now)
@@ -126,6 +130,13 @@ class TaskEntry:
         else:
             self.apply(TaskEvent.YIELD, now)
             self.tries -= 1
+
+    def retry(self, now: float) -> bool:
+        """Let a worker continue a lost task behind its stored steps. Return False if it is not lost."""
+        if not self.apply(TaskEvent.RETRY, now):
+            return False
+        self.has_begun, self.tries = False, 0
+        return True
 
     def shift(self, seconds: float) -> None:
         """Move all times, to those of another clock."""
@@ -292,7 +303,7 @@ async def change_task(
             seen.saw(entry, now)
         before = entry.copy()
         entry.advance(now)
-        is_over = entry.is_final and now >= entry.expires
+        is_over = entry.is_over(now)
         result = None if is_over else work(entry, now)
         if entry == before and not entry.rewrites_notes and not is_over:
             return result

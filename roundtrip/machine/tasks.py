@@ -5,7 +5,7 @@ from typing import Final
 
 from roundtrip.machine.table import MachineTable, TableName, arrows_of, named
 
-__all__ = ["TASK_MACHINE", "TaskEvent", "TaskState"]
+__all__ = ["ENDED", "TASK_MACHINE", "TaskEvent", "TaskState"]
 
 
 class TaskState(TableName):
@@ -18,7 +18,10 @@ class TaskState(TableName):
         "waiting", "It waits for a time, a signal or a page, and no worker has it. The client sees `working`."
     )
     COMPLETED = named("completed", "It has a result, which may be an error of the tool.")
-    FAILED = named("failed", "It ended with a protocol error, its time is over, or its outcome is unknown.")
+    FAILED = named("failed", "It ended with a protocol error, or its time is over.")
+    LOST = named(
+        "lost", "Its workers died, and no other continues unless an operator says so. The client sees `failed`."
+    )
     CANCELLED = named("cancelled", "The client cancelled it.")
 
 
@@ -36,7 +39,8 @@ class TaskEvent(TableName):
     LAPSE = named("lapse", "The lease ends, and another worker may continue behind the stored steps.")
     FINISH = named("finish", "The worker stores the result.")
     FAIL = named("fail", "The worker stores a protocol error.")
-    LOSE = named("lose", "The worker died inside a body that must not run twice: the outcome is unknown.")
+    LOSE = named("lose", "The worker died inside a body that must not run twice, or too many died: no other continues.")
+    RETRY = named("retry", "An operator lets a worker continue behind the stored steps.")
     CANCEL = named("cancel", "The client cancels it. A worker that runs it is stopped at its next write.")
     EXPIRE = named("expire", "Its time to live is over.")
 
@@ -59,9 +63,13 @@ TASK_MACHINE: Final = MachineTable(
         *_task_arrows("running", TaskEvent.LAPSE, "due"),
         *_task_arrows("running", TaskEvent.FINISH, "completed"),
         *_task_arrows("running", TaskEvent.FAIL, "failed"),
-        *_task_arrows("running", TaskEvent.LOSE, "failed"),
+        *_task_arrows("running", TaskEvent.LOSE, "lost"),
+        *_task_arrows("lost", TaskEvent.RETRY, "due"),
         *_task_arrows("due running asking waiting", TaskEvent.CANCEL, "cancelled cancelled cancelled cancelled"),
-        *_task_arrows("due running asking waiting", TaskEvent.EXPIRE, "failed failed failed failed"),
+        *_task_arrows("due running asking waiting lost", TaskEvent.EXPIRE, "failed failed failed failed failed"),
     ),
 )
 """The machine of every task, in every store. Writes of a worker whose epoch is not the task's are rejected."""
+
+ENDED: Final = TASK_MACHINE.final | {TaskState.LOST}
+"""The states in which a task has ended for its client."""

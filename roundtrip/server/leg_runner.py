@@ -97,6 +97,8 @@ class LegRunner:
         """The states of the server's lifespans that are active, by their event loops."""
         self.tasks: TaskService | None = None
         """The tasks of the server, once it has a tool that runs as a task."""
+        self.runs_tasks = True
+        """False if other processes run the tasks of the store."""
         self._page_waits: list[float] = []
         self.facts_of: Callable[..., LegFacts] | None = None
         self.page_wait = math.inf
@@ -327,7 +329,7 @@ class _ServedLeg:
             responses=responses,
             seeds=self.seeds,
             origin=self.origin,
-            pinner=runner.parts.protection.journals.pinner,
+            pinner=task.pinner if task is not None else runner.parts.protection.journals.pinner,
             claim=claim,
             begin_unclaimed=self.begin_unclaimed(once) if once is not None and not may_run_twice else None,
             count_guess=self.count_guess,

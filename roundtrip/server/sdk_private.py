@@ -35,7 +35,7 @@ running again.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, Literal, TypeVar
 
 from mcp.server import MCPServer, _streamable_http_modern
@@ -130,6 +130,10 @@ class HookedServer(MCPServer[LifespanResultT]):
     def advertise(self, extension: str) -> None:
         """List an extension among the capabilities of the server."""
         self._lowlevel_server.extensions[extension] = {}
+
+    def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
+        """Return the lifespan of the server, to enter it without a transport."""
+        return self._lowlevel_server.lifespan(self._lowlevel_server)
 
     def is_visible(self, kind: Shelf, identifier: str) -> bool:
         """Return True if clients may see a prompt of this name, or a resource or template of this URI.

@@ -35,7 +35,7 @@ from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.server.keys import Keys, Principal, limits_of, protect
 from roundtrip.server.parts import Effects, Parts
 from roundtrip.server.prompts_and_resources import LISTINGS
-from roundtrip.server.switches import FAST_LANE_VARIABLE, is_on
+from roundtrip.server.switches import FAST_LANE_VARIABLE, RUN_TASKS_VARIABLE, is_on
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.tools.registry import OnDuplicate
@@ -123,6 +123,8 @@ class Server(ToolServer[LifespanResultT]):
             none: a tool that runs once and asks them nothing runs without that, and the log and the trace say so.
         probe: True to answer the probe of `roundtrip doctor`, a tool that no list shows. By default as the environment
             variable ROUNDTRIP_PROBE says; without it, False.
+        run_tasks: False to leave the tasks of the store to other processes: to `roundtrip worker`, or to servers that
+            run them. By default as the environment variable ROUNDTRIP_RUN_TASKS says; without it, True.
         fast_lane: False to serve requests of 2026-07-28 over HTTP by the SDK's transport, which is slower and sends the
             same. By default as the environment variable ROUNDTRIP_FAST_LANE says; without it, True.
         max_token_bytes: A longer token is neither made nor accepted.
@@ -170,6 +172,7 @@ class Server(ToolServer[LifespanResultT]):
         ledger: Ledger | None = None,
         no_empty_rounds: Iterable[str] = (),
         probe: bool | None = None,
+        run_tasks: bool | None = None,
         fast_lane: bool | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
@@ -232,6 +235,7 @@ class Server(ToolServer[LifespanResultT]):
             },
         )
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
+        self._legs.runs_tasks = is_on(run_tasks, RUN_TASKS_VARIABLE, environment=os.environ, default=True)
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 

@@ -32,6 +32,7 @@ from roundtrip.server.visibility import Visibility
 
 if TYPE_CHECKING:
     from roundtrip.server.probe import Identity, Probe
+    from roundtrip.server.tasks.service import TaskService
 
 __all__ = ["ToolServer"]
 
@@ -227,6 +228,11 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             return fn
 
         return decorate if target is None else decorate(target)
+
+    @property
+    def task_service(self) -> TaskService | None:
+        """Return the tasks of the server; None if it has no tool that runs as a task."""
+        return self._legs.tasks
 
     async def signal(self, call_id: str, name: str, payload: Any = None) -> bool:
         """Send a signal to the task of a call, for which its body waits with `ctx.wait_for`.

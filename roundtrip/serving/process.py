@@ -28,7 +28,7 @@ from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.intake import Intake, connections_for
-from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.settings import ProcessSettings, ServeSettings
 
 __all__ = [
     "FAILED",
@@ -83,7 +83,7 @@ class Ended(Enum):
     """Requests were still running."""
 
 
-def set_up_logging(settings: ServeSettings) -> None:
+def set_up_logging(settings: ProcessSettings) -> None:
     """Log to standard error, unless the loaded module has configured logging."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if _is_the_sdks(handler)]:
@@ -182,9 +182,20 @@ def serve(
 
 
 def work(
-    load: Callable[[], Server[Any]], settings: ServeSettings, *, listening: socket.socket, channel: socket.socket
+    load: Callable[[], Server[Any]],
+    settings: ProcessSettings,
+    *,
+    channel: socket.socket,
+    run: Callable[[Server[Any], Callable[[], None]], Ended],
 ) -> int:
-    """Load the server, report to the supervisor, serve on its command, and return the exit code."""
+    """Load the server, report to the supervisor, run on its command, and return the exit code.
+
+    Args:
+        load: Loads the server.
+        settings: The settings of all workers.
+        channel: The channel to the supervisor.
+        run: Runs the server until a signal arrives, and calls its second argument when it is ready.
+    """
     # The supervisor handles interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A SIGHUP to all processes of a service is meant for the supervisor.
@@ -203,7 +214,7 @@ def work(
     if channel.recv(len(SERVE), socket.MSG_WAITALL) != SERVE:
         return 0
     threading.Thread(target=_end_with_supervisor, args=(channel,), daemon=True).start()
-    ended = serve(server, settings, listening, on_ready=lambda: _tell(channel, READY, None))
+    ended = run(server, lambda: _tell(channel, READY, None))
     return 0 if ended is Ended.IN_TIME else 1
 
 

@@ -1,21 +1,20 @@
-"""Read the settings of `roundtrip serve`: arguments override the environment, and the environment a file."""
+"""Read the settings of `roundtrip serve` and `roundtrip worker`: from arguments, the environment, and a file."""
 
 import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, ClassVar, Final, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from roundtrip.serving.names import ANY, host_from, origin_from
 
-__all__ = ["DEFAULT_FILE", "BadSettings", "ServeSettings", "read_settings"]
+__all__ = ["DEFAULT_FILE", "BadSettings", "ProcessSettings", "ServeSettings", "WorkerSettings", "read_settings"]
 
 DEFAULT_FILE: Final = "roundtrip.toml"
-_TABLE: Final = "serve"
 _PREFIX: Final = "ROUNDTRIP_"
 _FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
 """Settings that are lists, with the flag that adds one item."""
@@ -25,14 +24,36 @@ class BadSettings(ValueError):
     """An invalid setting or settings file; the text names it and its place."""
 
 
-class ServeSettings(BaseModel):
-    """Settings of `roundtrip serve`; each has a flag and an environment variable such as ROUNDTRIP_PORT."""
+class ProcessSettings(BaseModel):
+    """Settings of processes: each has a flag and an environment variable such as ROUNDTRIP_WORKERS."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    table: ClassVar[str]
+    """The table of a settings file."""
+
+    workers: int = Field(default=1, ge=1, le=256)
+    drain: float = Field(default=0.0, ge=0, le=600)
+    timeout_graceful_shutdown: float = Field(default=30.0, ge=0, le=86400)
+    timeout_start: float = Field(default=60.0, gt=0, le=86400)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class WorkerSettings(ProcessSettings):
+    """Settings of `roundtrip worker`."""
+
+    table = "worker"
+
+    concurrency: int = Field(default=100, ge=1, le=10_000)
+    timeout_graceful_shutdown: float = Field(default=10.0, ge=0, le=86400)
+
+
+class ServeSettings(ProcessSettings):
+    """Settings of `roundtrip serve`."""
+
+    table = "serve"
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    workers: int = Field(default=1, ge=1, le=256)
     path: str = "/mcp"
     sessions: bool | None = None
     json_response: Literal["auto", "always", "never"] = "auto"
@@ -43,11 +64,8 @@ class ServeSettings(BaseModel):
     max_body: int = Field(default=4 * 2**20, ge=1024, le=2**30)
     timeout_request: float = Field(default=30.0, gt=0, le=86400)
     drain: float = Field(default=1.0, ge=0, le=600)
-    timeout_graceful_shutdown: float = Field(default=30.0, ge=0, le=86400)
     timeout_keep_alive: float = Field(default=75.0, gt=0, le=86400)
-    timeout_start: float = Field(default=60.0, gt=0, le=86400)
     access_log: bool = False
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("allowed_hosts", "allowed_origins", mode="before")
     @classmethod
@@ -101,10 +119,15 @@ class ServeSettings(BaseModel):
             return False
 
 
-def read_settings(arguments: Mapping[str, Any], *, file: Path | None) -> ServeSettings:
+_SettingsT = TypeVar("_SettingsT", bound=ProcessSettings)
+_TABLES: Final = (ServeSettings.table, WorkerSettings.table)
+
+
+def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file: Path | None) -> _SettingsT:
     """Read the settings from arguments, environment and file.
 
     Args:
+        kind: The model of the settings.
         arguments: Settings of the command line by name; None where absent.
         file: Settings file; None for `roundtrip.toml`, if it exists.
 
@@ -112,10 +135,10 @@ def read_settings(arguments: Mapping[str, Any], *, file: Path | None) -> ServeSe
         BadSettings: A setting is invalid.
     """
     path = file if file is not None else Path(DEFAULT_FILE)
-    listed: Mapping[str, Any] = _read_file(path) if file is not None or path.is_file() else {}
-    fields = ServeSettings.model_fields
+    listed: Mapping[str, Any] = _read_file(path, kind.table) if file is not None or path.is_file() else {}
+    fields = kind.model_fields
     if unknown := sorted(set(listed).difference(fields)):
-        raise BadSettings(f"{str(path)!r}: [{_TABLE}] has no {', '.join(unknown)}; it has {', '.join(fields)}")
+        raise BadSettings(f"{str(path)!r}: [{kind.table}] has no {', '.join(unknown)}; it has {', '.join(fields)}")
     values: dict[str, Any] = {**listed}
     places = {name: f"{str(path)!r}: {name}" for name in listed}
     for name in fields:
@@ -126,24 +149,24 @@ def read_settings(arguments: Mapping[str, Any], *, file: Path | None) -> ServeSe
         if value is not None:
             values[name], places[name] = value, f"--{_FLAGS.get(name, name).replace('_', '-')}"
     try:
-        return ServeSettings(**values)
+        return kind(**values)
     except ValidationError as error:
         mistakes = [(places[str(one["loc"][0])], one["msg"], one["input"]) for one in error.errors()]
         raise BadSettings("; ".join(f"{place}: {why}, not {value!r}" for place, why, value in mistakes)) from error
 
 
-def _read_file(path: Path) -> Mapping[str, Any]:
+def _read_file(path: Path, table: str) -> Mapping[str, Any]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadSettings(f"{str(path)!r} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise BadSettings(f"{str(path)!r} is not valid TOML: {error}") from error
-    if unknown := sorted(set(content).difference([_TABLE])):
+    if unknown := sorted(set(content).difference(_TABLES)):
         raise BadSettings(
-            f"{str(path)!r} has unknown tables or keys: {', '.join(unknown)}; settings belong under [{_TABLE}]"
+            f"{str(path)!r} has unknown tables or keys: {', '.join(unknown)}; settings belong under [{table}]"
         )
-    listed: object = content.get(_TABLE, {})
+    listed: object = content.get(table, {})
     if not isinstance(listed, dict):
-        raise BadSettings(f"{str(path)!r}: settings must be under [{_TABLE}]")
+        raise BadSettings(f"{str(path)!r}: settings must be under [{table}]")
     return cast("dict[str, Any]", listed)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import objection, objection_to_newcomer
 from roundtrip.serving.process import FAILED, IDENTITY, IDENTITY_FORMAT, READY, SERVE
-from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.settings import ProcessSettings
 
 __all__ = ["Supervisor", "WorkerFailed"]
 
@@ -57,15 +57,15 @@ class Supervisor:
     Args:
         command: Command of a worker, to which the descriptors of its channel and of the socket are appended.
         settings: Settings of the service.
-        listening: Socket from which the workers accept.
+        listening: Socket from which the workers accept; None if they accept nothing.
         on_ready: Called once all workers serve.
     """
 
     def __init__(
         self,
         command: Sequence[str],
-        settings: ServeSettings,
-        listening: socket.socket,
+        settings: ProcessSettings,
+        listening: socket.socket | None,
         *,
         on_ready: Callable[[Identity], None],
     ) -> None:
@@ -100,7 +100,8 @@ class Supervisor:
             stopped.cancel()
             await asyncio.gather(serving, stopped, return_exceptions=True)
             # The workers keep their own descriptors of it.
-            self._listening.close()
+            if self._listening is not None:
+                self._listening.close()
             in_time = all(await asyncio.gather(*(self._retire(one) for one in {*self._slots, *self._leaving})))
         return in_time
 
@@ -147,7 +148,8 @@ class Supervisor:
         with contextlib.ExitStack() as channel:
             try:
                 mine, its = map(channel.enter_context, socket.socketpair())
-                process = await self._spawned([its.fileno(), self._listening.fileno()])
+                shared = [its, *([self._listening] if self._listening is not None else [])]
+                process = await self._spawned([one.fileno() for one in shared])
             except OSError as error:
                 raise WorkerFailed(f"no worker can be started: {error.strerror}") from error
             its.close()

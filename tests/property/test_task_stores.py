@@ -49,7 +49,7 @@ class ModelStore:
         stored = self.entries.get(entry.call_id)
         if stored is None or stored.version != version:
             return False
-        if entry.is_final and self.clock() >= entry.expires:
+        if entry.is_over(self.clock()):
             del self.entries[entry.call_id]
         else:
             self.entries[entry.call_id] = entry.copy()
@@ -185,7 +185,7 @@ class PlayedStore:
 
 def _check_change(before: TaskEntry, after: TaskEntry) -> None:
     """Check that a write broke no promise."""
-    assert not before.is_final or after.state is before.state, "an ended task has changed"
+    assert not before.has_ended or after.state is before.state, "an ended task has changed"
     assert after.epoch in (before.epoch, before.epoch + 1)
     if after.epoch > before.epoch:
         assert before.holder == "" or before.state is not TaskState.RUNNING or before.due <= after.updated
@@ -294,7 +294,7 @@ async def _use(stage: Stage) -> None:
                 case 4:
 
                     def relabel(entry: TaskEntry, now: float) -> None:
-                        if not entry.is_final:
+                        if not entry.has_ended:
                             entry.labels = tuple(stage.rng.sample(["all", "red", "blue"], stage.rng.randrange(3)))
 
                     await change_task(store, call_id, relabel)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import Reach
 from roundtrip.ledger.tasks import HasTasks, TaskEntry, TaskStore, change_task
+from roundtrip.machine.journal import Journal, from_text, to_text
+from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server.tasks.content import TaskContent, TaskSeal
-from roundtrip.server.tasks.ids import TaskIds
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _STATUSES: Final[Mapping[TaskState, str]] = {
     TaskState.ASKING: "input_required",
     TaskState.COMPLETED: "completed",
     TaskState.FAILED: "failed",
+    TaskState.LOST: "failed",
     TaskState.CANCELLED: "cancelled",
 }
 _LOST_ERROR: Final = {
@@ -75,7 +77,7 @@ class TaskBook:
             )
         self.store: TaskStore = ledger.tasks
         self.seal = TaskSeal(None if is_private else protection.ledger_sealer, protection.hints)
-        self.ids = TaskIds(protection.ring)
+        self._pin_keys = protection.ring.derive(b"pin")
         # A store has more room than a token.
         self.journals = JournalCodec(
             Sealer(protection.ring, purpose=b"seal", entropy=parts.system.entropy),
@@ -120,11 +122,40 @@ class TaskBook:
         entry.advance(now)
         return None if now >= entry.expires else TaskView(entry, self.seal.read(entry.content, call_id))
 
+    def read_journal(self, content: TaskContent) -> Journal:
+        """Return the journal of a task.
+
+        Raises:
+            TokenRejected: It has a newer format.
+        """
+        return self.journals.read(from_text(content.journal))
+
+    def pinner_of(self, content: TaskContent) -> Pinner:
+        """Return what makes and checks the pins of a task."""
+        if not content.pin_keys:
+            return self.journals.pinner
+        return Pinner([*self._pin_keys, *map(from_text, content.pin_keys)])
+
+    def reseal(self, entry: TaskEntry) -> None:
+        """Seal a task with the newest key, so that the others can be dropped.
+
+        Raises:
+            ContentUnreadable: No key of this server opens it.
+        """
+        content = self.seal.read(entry.content, entry.call_id)
+        content.journal = to_text(self.journals.write(self.read_journal(content)))
+        former = [to_text(key) for key in self._pin_keys[1:]]
+        content.pin_keys += [key for key in former if key not in content.pin_keys]
+        entry.content = self.seal.write(content, entry.call_id)
+        notes = [self.seal.open(note, entry.call_id, "note") for note in entry.notes]
+        entry.notes = [self.seal.seal(note, entry.call_id, "note") for note in notes]
+        entry.rewrites_notes = bool(notes)
+
     async def answer(self, call_id: str, responses: Mapping[str, Any]) -> None:
         """Store answers to open questions of a task, and ignore others."""
 
         def answer(entry: TaskEntry, now: float) -> None:
-            if entry.is_final:
+            if entry.has_ended:
                 return
             content = self.seal.read(entry.content, call_id)
             known = [key for key in responses if key in content.questions]
@@ -145,7 +176,7 @@ class TaskBook:
         """Store a signal for a task. The first one of a name counts. Return False if there is no such task."""
 
         def signal(entry: TaskEntry, now: float) -> bool:
-            if entry.is_final:
+            if entry.has_ended:
                 return True
             content = self.seal.read(entry.content, call_id)
             if name not in content.signals:
@@ -175,7 +206,7 @@ class TaskBook:
             shown["inputRequests"] = content.questions
         elif entry.state is TaskState.COMPLETED:
             shown["result"] = content.result
-        elif entry.state is TaskState.FAILED:
+        elif entry.state in (TaskState.FAILED, TaskState.LOST):
             shown["error"] = content.error or _LOST_ERROR
         return shown
 
@@ -183,7 +214,7 @@ class TaskBook:
         """Return the part of a task that its creation shows, too."""
         entry, content = view
         shown: dict[str, Any] = {
-            "taskId": self.ids.of(entry.call_id),
+            "taskId": content.id_of(entry.call_id),
             "status": _STATUSES[entry.state],
             "createdAt": _iso(entry.created),
             "lastUpdatedAt": _iso(entry.updated),

@@ -52,8 +52,6 @@ class TaskClaim:
         self._book = book
         self._seen = SeenTask(entry, now, anyio.current_time)
         self.call_id = entry.call_id
-        self.task_id = book.ids.of(entry.call_id)
-        """The id by which the client knows the task."""
         self.expires = entry.expires
         """The end of the task's life, which no leg outlives."""
         self._owner = f"tool {entry.tool!r}"

@@ -13,7 +13,7 @@ from roundtrip.machine.journal import from_text, to_text
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.tokens.token import Sealer
 
-__all__ = ["ContentUnreadable", "Pause", "TaskContent", "TaskSeal"]
+__all__ = ["ContentUnreadable", "Pause", "TaskContent", "TaskSeal", "split_id"]
 
 _SEALED_PREFIX: Final = "s1."
 """The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""
@@ -34,6 +34,8 @@ class TaskContent:
     protocol: str
     """The protocol revision of the client."""
     principal: str | None
+    secret: str
+    """The part of the task's id that only its client knows: ids of calls are in logs and transcripts."""
     version: str | None
     """The version of the tool."""
     journal: str
@@ -59,6 +61,13 @@ class TaskContent:
     signals: dict[str, Any] = field(default_factory=dict[str, Any])
     waits: list[str] = field(default_factory=list[str])
     """The names of the signals that it waits for."""
+
+    pin_keys: list[str] = field(default_factory=list[str])
+    """Former keys of pins, as base64url, which rekeying has kept: the pins of answered questions need them."""
+
+    def id_of(self, call_id: str) -> str:
+        """Return the id by which the client knows the task."""
+        return f"{call_id}.{self.secret}"
 
     def pause(self, pause: Pause, entry: TaskEntry, now: float, *, delivered: Collection[str]) -> None:
         """Park the task at the questions, times and signals that a leg waits for.
@@ -109,6 +118,12 @@ class TaskContent:
 _FIELDS: Final = tuple(field.name for field in fields(TaskContent))
 
 
+def split_id(task_id: str) -> tuple[str, str]:
+    """Return the call of a task, and the secret part of its id."""
+    call_id, _, secret = task_id.rpartition(".")
+    return call_id, secret
+
+
 class Pause(NamedTuple):
     """What a leg of a task waits for when it ends."""
 
@@ -152,6 +167,15 @@ class TaskSeal:
             return text
         sealed = self._sealer.seal(text.encode("utf-8", "surrogatepass"), _bound(call_id, use))
         return f"{_SEALED_PREFIX}{self._hint}.{to_text(sealed)}"
+
+    def hint_of(self, stored: str) -> str:
+        """Return the public name of the key under which a text is sealed; empty for text that is not sealed."""
+        return stored.removeprefix(_SEALED_PREFIX).rpartition(".")[0] if stored.startswith(_SEALED_PREFIX) else ""
+
+    @property
+    def hint(self) -> str:
+        """Return the public name of the key that seals."""
+        return self._hint if self._sealer is not None else ""
 
     def open(self, stored: str, call_id: str, use: str) -> Any:
         """Return a stored value.

@@ -17,7 +17,7 @@ from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
-from roundtrip.machine.journal import Journal, from_text, to_text
+from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
@@ -85,6 +85,17 @@ class TaskEngine:
         self._worker = loop.create_task(self._work(), name="roundtrip: run tasks", context=Context())
         self._renewals = loop.create_task(self._renew(), name="roundtrip: renew leases of tasks", context=Context())
 
+    @property
+    def is_busy(self) -> bool:
+        """Return True while a leg runs."""
+        return bool(self._running or self._apart)
+
+    async def drain(self, seconds: float) -> None:
+        """Claim no more tasks, and wait for some seconds until the running legs have ended."""
+        self._worker.cancel()
+        if self._running or self._apart:
+            await asyncio.wait([*self._running.values(), *self._apart.values()], timeout=seconds)
+
     async def stop(self) -> None:
         """Give up all running tasks, so that other workers continue them."""
         self._stop_listening()
@@ -149,8 +160,8 @@ class TaskEngine:
         def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, float, TaskContent, Journal] | None:
             # Another worker may have the key, the tool, or a newer version of the format.
             content = self._book.seal.read(entry.content, call_id)
-            journal = self._book.journals.read(from_text(content.journal))
-            if not entry.is_final and not self._knows(entry.tool, content.version):
+            journal = self._book.read_journal(content)
+            if not entry.has_ended and not self._knows(entry.tool, content.version):
                 raise _NotHere
             return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else None
 
@@ -159,7 +170,9 @@ class TaskEngine:
             if claimed is not None:
                 entry, now, content, journal = claimed
                 claim = TaskClaim(self._book, entry, now)
-                await self._serve_leg(entry.tool, TaskLeg(content, journal, claim), claim)
+                await self._serve_leg(
+                    entry.tool, TaskLeg(content, journal, claim, self._book.pinner_of(content)), claim
+                )
         except _NotHere:
             self._skip(call_id)
         except (ContentUnreadable, TokenRejected):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -16,7 +18,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook, TaskView
-from roundtrip.server.tasks.content import ContentUnreadable
+from roundtrip.server.tasks.content import ContentUnreadable, split_id
 from roundtrip.server.tasks.listening import LISTEN, TaskListening, tasks_listened_for
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ __all__ = ["EXTENSION", "TaskMethods", "declares_tasks", "extension_missing", "r
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _HEADER_MISMATCH: Final = -32020
 _EXTENSION_MISSING: Final = -32021
-_MAX_ID_CHARS: Final = 256
+_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}", re.ASCII)
 
 
 def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:
@@ -113,17 +115,20 @@ class TaskMethods:
         Raises:
             MCPError: There is no such task, or it is another client's: the answers must be the same.
         """
-        call_id = await self._own(ctx, task_id)
-        if call_id is None:
+        view = await self._own(ctx, task_id)
+        if view is None:
             raise _unknown()
-        return call_id
+        return view.entry.call_id
 
-    async def _own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> str | None:
-        """Return the call of a task of this client; None if there is no such task, or if it is another client's."""
-        call_id = self._book().ids.call_of(task_id) if len(task_id) <= _MAX_ID_CHARS else None
-        view = await self._view(call_id) if call_id is not None else None
-        is_own = view is not None and view.content.principal == self._parts.protection.principal(ctx)
-        return call_id if is_own else None
+    async def _own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> TaskView | None:
+        """Return a task of this client; None if there is no such task, or if it is another client's."""
+        call_id, secret = split_id(task_id)
+        if not _ID.fullmatch(task_id):
+            return None
+        view = await self._view(call_id)
+        if view is None or not hmac.compare_digest(view.content.secret, secret):
+            return None
+        return view if view.content.principal == self._parts.protection.principal(ctx) else None
 
     async def _listen(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext, ids: Sequence[str]
@@ -135,7 +140,8 @@ class TaskMethods:
             found = [await self._own(ctx, task_id) for task_id in ids]
         except LedgerDown as error:
             raise _out_of_reach(error) from error
-        return await self._listening.serve(ctx, call_next, [call_id for call_id in found if call_id is not None])
+        own = {view.entry.call_id: task_id for view, task_id in zip(found, ids, strict=True) if view is not None}
+        return await self._listening.serve(ctx, call_next, own)
 
     async def _view(self, call_id: str) -> TaskView | None:
         try:

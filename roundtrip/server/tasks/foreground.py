@@ -51,7 +51,7 @@ class _LocalClaim(TaskClaim):
         """
         async with self._lock:
             entry = self.entry
-            if entry.is_final:
+            if entry.has_ended:
                 return None
             # All instances compare times with the clock of the store.
             existing, now = await self._book.store.load(self.call_id)
@@ -97,11 +97,11 @@ async def run_in_foreground(
     """
     entry.claim(engine.holder, system.time(), lease=lease_seconds())
     claim = _LocalClaim(book, entry, system)
-    work = engine.begin_apart(claim, TaskLeg(content, journal, claim), entry.tool)
+    work = engine.begin_apart(claim, TaskLeg(content, journal, claim, book.pinner_of(content)), entry.tool)
     try:
         await asyncio.wait([work], timeout=seconds)
         while True:
-            if not entry.is_final:
+            if not entry.has_ended:
                 try:
                     task = await claim.publish()
                 except LedgerDown as error:

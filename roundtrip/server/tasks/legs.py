@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from roundtrip.engine.leg import Authored, Limits, Suspended
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
+from roundtrip.machine.pins import Pinner
 from roundtrip.machine.table import State
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
 from roundtrip.server.requests import Incoming, RequestRecord
@@ -46,15 +47,16 @@ class TaskInfo:
 class TaskLeg:
     """One leg of a task, with everything that a request would have brought."""
 
-    def __init__(self, content: TaskContent, journal: Journal, claim: TaskClaim) -> None:
+    def __init__(self, content: TaskContent, journal: Journal, claim: TaskClaim, pinner: Pinner) -> None:
         self.content = content
         self.journal = journal
         self.claim = claim
+        self.pinner = pinner
         self.responses: Mapping[str, InputResponse | None] = {
             name: _parsed(answer) for name, answer in content.answers.items()
         }
         """The answers since it was last parked; None for a malformed one."""
-        self.info = TaskInfo(claim.task_id, claim.say)
+        self.info = TaskInfo(content.id_of(claim.call_id), claim.say)
         self.written: Journal | None = None
         """The journal with which the leg ends."""
 

@@ -67,16 +67,18 @@ class TaskListening:
         self._book = book
         self._hubs: dict[asyncio.AbstractEventLoop, _Hub] = {}
 
-    async def serve(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext, calls: list[str]) -> HandlerResult:
+    async def serve(
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext, tasks: Mapping[str, str]
+    ) -> HandlerResult:
         """Serve one stream.
 
         Args:
             ctx: The request.
             call_next: Serves the rest of the stream.
-            calls: The calls of the tasks, which belong to the client.
+            tasks: The ids of the tasks by their calls; all belong to the client.
         """
         book, loop = self._book(), asyncio.get_running_loop()
-        stream = _Stream(book, ctx, calls)
+        stream = _Stream(book, ctx, tasks)
         hub = self._hubs.get(loop)
         if hub is None:
             hub = self._hubs[loop] = _Hub()
@@ -97,20 +99,20 @@ class TaskListening:
 class _Stream:
     """One stream, with the tasks whose state it still has to send."""
 
-    def __init__(self, book: TaskBook, ctx: ServerRequestContext[Any, Any], calls: list[str]) -> None:
-        self.calls = calls
+    def __init__(self, book: TaskBook, ctx: ServerRequestContext[Any, Any], tasks: Mapping[str, str]) -> None:
+        self.calls = tasks.keys()
+        self._ids = list(tasks.values())
         self._book = book
         self._ctx = ctx
         self._sent: dict[str, dict[str, Any]] = {}
         # At first all: a task may have changed before the client began to listen.
-        self._changed: dict[str, None] = dict.fromkeys(calls)
+        self._changed: dict[str, None] = dict.fromkeys(tasks)
         self._bell = anyio.Event()
         self._is_acknowledged = anyio.Event()
 
     def context(self) -> ServerRequestContext[Any, Any]:
         """Return the request with a session that acknowledges the tasks."""
-        ids = [self._book.ids.of(call_id) for call_id in self.calls]
-        session = _AcknowledgingSession(self._ctx.session, ids, self._is_acknowledged)
+        session = _AcknowledgingSession(self._ctx.session, self._ids, self._is_acknowledged)
         return replace(self._ctx, session=cast("ServerSession", session))
 
     def changed(self, calls: Iterable[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.context import ServerRequestContext
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskService"]
 
+_SECRET_BYTES: Final = 16
 # Limited, as clients can cause them.
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -56,17 +59,34 @@ class TaskService:
 
     def start(self) -> None:
         """Run tasks on this event loop, while the server's lifespan is active here."""
+        if self._legs.runs_tasks:
+            self._start_engine()
+
+    def _start_engine(self, **options: int) -> TaskEngine | None:
         loop = asyncio.get_running_loop()
         if loop not in self._engines and self._legs.lifespans.get(loop):
-            self._engines[loop] = TaskEngine(
-                self.book, self._serve, self._legs.parts.system, knows=self._calls.has_task
-            )
+            system = self._legs.parts.system
+            self._engines[loop] = TaskEngine(self.book, self._serve, system, knows=self._calls.has_task, **options)
+        return self._engines.get(loop)
 
     async def stop(self) -> None:
         """Give up the tasks that run on this event loop."""
         engine = self._engines.pop(asyncio.get_running_loop(), None)
         if engine is not None:
             await engine.stop()
+
+    @asynccontextmanager
+    async def working(self, concurrency: int) -> AsyncGenerator[TaskEngine]:
+        """Run tasks on this event loop, inside the server's lifespan, also if the server leaves them to others.
+
+        Args:
+            concurrency: The number of tasks to run at once. Tasks that wait do not count.
+        """
+        await self.stop()
+        engine = self._start_engine(most=concurrency)
+        if engine is None:
+            raise RuntimeError("tasks can be run only during the server's lifespan")
+        yield engine
 
     async def create(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], record: RequestRecord
@@ -110,6 +130,7 @@ class TaskService:
             capabilities=capabilities.model_dump(by_alias=True, mode="json", exclude_none=True) if capabilities else {},
             protocol=ctx.protocol_version,
             principal=self._legs.parts.protection.principal(ctx),
+            secret=self._legs.parts.system.new_id(_SECRET_BYTES),
             version=function.version,
             journal=to_text(self.book.journals.write(journal)),
         )

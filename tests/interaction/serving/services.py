@@ -38,8 +38,13 @@ def environment(**variables: str) -> dict[str, str]:
 
 def refused(target: str, *flags: str, folder: Path, **variables: str) -> str:
     """Return the message of a `roundtrip serve` that does not start."""
+    return not_begun(words(target, *flags), folder=folder, **variables)
+
+
+def not_begun(command: list[str], *, folder: Path, **variables: str) -> str:
+    """Return the message of a command that does not start."""
     with (folder / "told").open("w+", encoding="utf-8") as told:
-        process = start(main, words(target, *flags), cwd=folder, env=environment(**variables), stderr=told.fileno())
+        process = start(main, command, cwd=folder, env=environment(**variables), stderr=told.fileno())
         try:
             code = process.wait(WAIT)
         finally:
@@ -61,12 +66,17 @@ def eventually(what: Callable[[], bool]) -> None:
 class Service:
     """A running `roundtrip serve`."""
 
+    announces = _SERVES
+
+    def words(self, target: str, *flags: str) -> list[str]:
+        return words(target, *flags)
+
     def __init__(self, target: str, *flags: str, folder: Path, **variables: str) -> None:
         self.folder = folder
         ours, theirs = os.pipe()
         self._stderr = open(ours, encoding="utf-8")  # noqa: SIM115 - `__exit__` closes it
         with open(theirs, "wb"):
-            self.process = self._start(words(target, *flags), environment(**variables), theirs)
+            self.process = self._start(self.words(target, *flags), environment(**variables), theirs)
         self.log: list[str] = []
         self._told: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -126,7 +136,7 @@ class Service:
 
     def _announced(self) -> str:
         while (line := self._told.get(timeout=WAIT)) is not None:
-            if (found := _SERVES.search(line)) is not None:
+            if (found := self.announces.search(line)) is not None:
                 return found[1]
         raise AssertionError("".join(self.log))
 

@@ -151,7 +151,7 @@ async def test_worker_whose_lease_has_ended_cannot_write(store: TaskStore, clock
 
 @pytest.mark.parametrize(
     ("runs_once", "has_begun", "state"),
-    [(False, True, TaskState.DUE), (True, False, TaskState.DUE), (True, True, TaskState.FAILED)],
+    [(False, True, TaskState.DUE), (True, False, TaskState.DUE), (True, True, TaskState.LOST)],
 )
 async def test_body_that_runs_once_is_lost_with_its_worker(
     store: TaskStore, clock: Clock, runs_once: bool, has_begun: bool, state: TaskState
@@ -174,7 +174,7 @@ async def test_task_that_ends_its_workers_is_given_up(store: TaskStore, clock: C
         assert await claimed(store, str(number)) is not None
         clock.advance(31)
     assert await claimed(store, "last") is None
-    assert (await loaded(store)).state is TaskState.FAILED
+    assert (await loaded(store)).state is TaskState.LOST
 
 
 async def test_stored_steps_and_orderly_stops_count_as_no_death(store: TaskStore, clock: Clock) -> None:
@@ -228,7 +228,7 @@ async def test_cancelled_task_cannot_be_finished(store: TaskStore, clock: Clock)
     current = await loaded(store)
     assert not current.is_held("one", worker.epoch)
     assert not current.apply(TaskEvent.FINISH, clock())
-    assert current.is_final
+    assert current.has_ended
 
 
 async def test_listeners_hear_of_each_change(store: TaskStore, clock: Clock) -> None:

@@ -21,11 +21,11 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(file: Path, m
     file.write_text('[serve]\nport = 1\nhost = "h"\nworkers = 3\nallowed_hosts = ["a", "b"]\n')
     monkeypatch.setenv("ROUNDTRIP_PORT", "2")
     monkeypatch.setenv("ROUNDTRIP_HOST", "other")
-    found = read_settings({"port": "4", "host": None}, file=None)
+    found = read_settings(ServeSettings, {"port": "4", "host": None}, file=None)
     assert (found.port, found.host, found.workers, found.path) == (4, "other", 3, "/mcp")
     assert found.allowed_hosts == ("a", "b")
     monkeypatch.setenv("ROUNDTRIP_ALLOWED_HOSTS", "c, d")
-    assert read_settings({}, file=None).allowed_hosts == ("c", "d")
+    assert read_settings(ServeSettings, {}, file=None).allowed_hosts == ("c", "d")
     assert ServeSettings.model_validate_json(found.model_dump_json()) == found
 
 
@@ -42,33 +42,33 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(file: Path, m
 def test_a_file_that_says_something_else_is_rejected_by_name(file: Path, content: str, told: str) -> None:
     file.write_text(content)
     with pytest.raises(BadSettings, match=told):
-        read_settings({}, file=None)
+        read_settings(ServeSettings, {}, file=None)
 
 
 def test_a_file_that_is_named_has_to_exist(file: Path) -> None:
     with pytest.raises(BadSettings, match="cannot be read"):
-        read_settings({}, file=file.parent / "other.toml")
+        read_settings(ServeSettings, {}, file=file.parent / "other.toml")
 
 
 def test_an_address_may_be_written_as_in_a_url(file: Path) -> None:
     del file
-    found = read_settings({"host": "[::1]"}, file=None)
+    found = read_settings(ServeSettings, {"host": "[::1]"}, file=None)
     assert (found.host, found.is_loopback) == ("::1", True)
 
 
 def test_a_path_begins_with_a_slash(file: Path) -> None:
     del file
     with pytest.raises(BadSettings, match="--path: a path must begin with '/', not 'mcp'"):
-        read_settings({"path": "mcp"}, file=None)
+        read_settings(ServeSettings, {"path": "mcp"}, file=None)
 
 
 def test_mistake_is_reported_at_its_place(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del file
     with pytest.raises(BadSettings, match="--json-response"):
-        read_settings({"json_response": "maybe"}, file=None)
+        read_settings(ServeSettings, {"json_response": "maybe"}, file=None)
     monkeypatch.setenv("ROUNDTRIP_WORKERS", "tcp://10.0.0.1:80")
     with pytest.raises(BadSettings, match="ROUNDTRIP_WORKERS"):
-        read_settings({}, file=None)
+        read_settings(ServeSettings, {}, file=None)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_mistake_is_reported_at_its_place(file: Path, monkeypatch: pytest.Monkey
 def test_a_name_that_no_request_can_match_is_rejected(file: Path, given: dict[str, object], told: str) -> None:
     del file
     with pytest.raises(BadSettings, match=told):
-        read_settings(given, file=None)
+        read_settings(ServeSettings, given, file=None)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -1,0 +1,210 @@
+"""`roundtrip tasks`: looking at stored tasks, and changing them."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip.cli import main
+from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.machine.tasks import TaskEvent
+from roundtrip.server.tasks.operations import TaskOperations
+from tests.forks import start
+from tests.hosts import ROOT
+from tests.interaction.serving.services import environment
+from tests.interaction.tasks import workshops
+from tests.interaction.tasks.peer import peers, text_of
+
+pytestmark = pytest.mark.anyio
+SHOPS = "tests.interaction.tasks.workshops"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("roundtrip.server.tasks.claim.LEASE_SECONDS", 1.0)
+
+
+def effects(folder: Path) -> list[str]:
+    return (folder / "effects").read_text().splitlines()
+
+
+async def run(*words: str, target: str = "shop") -> int:
+    """Run a command in a thread: it has an event loop of its own."""
+    action, *rest = words
+    return await anyio.to_thread.run_sync(main, ["tasks", action, f"{SHOPS}:{target}", *rest])
+
+
+async def test_tasks_are_listed_without_their_contents(capsys: pytest.CaptureFixture[str]) -> None:
+    async with peers(workshops.shop()) as (peer,):
+        asking = (await peer.call("build", secret="argument-4711"))["taskId"]
+        await peer.asked(asking, "size")
+        done = (await peer.call("build", secret="this"))["taskId"]
+        await peer.asked(done, "size")
+        await peer.answer(done, size=3)
+        await peer.until(done)
+        assert await run("ls") == 0
+        listed = capsys.readouterr().out
+        assert await run("ls", "--json", "--state", "asking") == 0
+        data = json.loads(capsys.readouterr().out)
+    lines = listed.splitlines()
+    assert lines[0].split() == ["call", "tool", "state", "created", "changed", "next"]
+    assert [line.split()[:3] for line in lines[1:]] == [
+        [done.split(".")[0], "build", "completed"],
+        [asking.split(".")[0], "build", "asking"],
+    ]
+    assert [(one["call_id"], one["state"]) for one in data] == [(asking.split(".")[0], "asking")]
+    assert "4711" not in listed
+
+
+async def test_task_is_shown_with_its_contents_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    async with peers(workshops.shop()) as (peer,):
+        task = (await peer.call("build", secret="argument-4711"))["taskId"]
+        await peer.asked(task, "size")
+        call_id = task.split(".")[0]
+        for text in (task, call_id, call_id[:6]):
+            assert await run("show", text) == 0
+            shown = capsys.readouterr().out
+            assert f"call               {call_id}" in shown
+            assert 'asks               ["size"]' in shown
+            assert 'steps              ["first"]' in shown
+            assert "4711" not in shown
+        assert await run("show", task, "--reveal", "--json") == 0
+        revealed = json.loads(capsys.readouterr().out)
+    assert revealed["arguments"] == {"secret": "argument-4711"}
+    assert revealed["questions"]["size"]["params"]["message"] == "How large is argument-4711?"
+    assert await run("show", "unknown") == 2
+    assert "no task, or several, begin with 'unknown'" in capsys.readouterr().err
+
+
+async def test_tasks_are_cancelled_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    async with peers(workshops.shop()) as (peer,):
+        task = (await peer.call("build", secret="this"))["taskId"]
+        await peer.asked(task, "size")
+        assert await run("cancel", task, "unknown") == 1
+        assert (await peer.get(task))["status"] == "cancelled"
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == f"{task.split('.')[0]}: cancelled"
+    assert out[1].startswith("unknown: no task")
+
+
+async def lost(server: Any, tool: str, peer: Any, **sent: Any) -> str:
+    """Return a task whose worker has died inside its body too often, or inside a body that runs once."""
+    handle = await peer.ask("tools/call", name=tool, arguments={}, **sent)
+    call_id = handle["taskId"].split(".")[0]
+    store = server.ledger.tasks
+
+    def lose(entry: TaskEntry, now: float) -> bool:
+        if not entry.claim("dead", now, lease=1):
+            return False
+        entry.has_begun = entry.runs_once
+        return entry.apply(TaskEvent.LOSE, now)
+
+    with anyio.fail_after(20):
+        while not await change_task(store, call_id, lose):  # noqa: ASYNC110 - the task may still be made
+            await anyio.sleep(0.01)
+    return handle["taskId"]
+
+
+async def test_lost_task_is_retried_behind_its_steps(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "0")
+    server = workshops.shop()
+    async with peers(server) as (peer,):
+        task = await lost(server, "hold", peer)
+        assert (await peer.get(task))["status"] == "failed"
+        assert await run("retry", task) == 0
+        assert capsys.readouterr().out == f"{task.split('.')[0]}: is due again\n"
+        assert await run("retry", task) == 1
+        assert "only lost tasks can be retried, and this one is due" in capsys.readouterr().out
+        (tmp_path / "go on").touch()
+        monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "1")
+        async with peers(workshops.shop()) as (second,):
+            assert text_of(await second.until(task)) == "done"
+
+
+async def test_body_that_runs_once_is_retried_only_on_request(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "0")
+    server = workshops.shop()
+    async with peers(server) as (peer,):
+        asked = await peer.call("pay")
+        task = await lost(server, "pay", peer, requestState=asked["requestState"])
+        assert await run("retry", task) == 1
+        assert "must not begin twice" in capsys.readouterr().out
+        assert await run("retry", "--even-once", task) == 0
+        (tmp_path / "go on").touch()
+        monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "1")
+        async with peers(workshops.shop()) as (second,):
+            assert text_of(await second.until(task)) == "paid"
+
+
+async def test_rekeyed_tasks_need_the_newest_key_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "0")
+    async with peers(workshops.old_shop()) as (peer,):
+        due = (await peer.call("build", secret="this"))["taskId"]
+    monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "1")
+    async with peers(workshops.old_shop()) as (peer,):
+        await peer.asked(due, "size")
+        asked = (await peer.call("ask_twice"))["taskId"]
+        await peer.asked(asked, "a")
+        await peer.answer(asked, a=1)
+        await peer.asked(asked, "b")
+        assert await run("rekey", target="shop") == 0
+        assert "2 encrypted with the newest key" in capsys.readouterr().out
+    assert await run("rekey", target="shop") == 0
+    assert ", 2 were already" in capsys.readouterr().out
+    # The client's id is still valid, and so are answers, although the key of their time is gone.
+    async with peers(workshops.new_shop()) as (peer,):
+        await peer.answer(due, size=3)
+        assert text_of(await peer.until(due)) == "first this 3"
+        await peer.answer(asked, b=2)
+        assert text_of(await peer.until(asked)) == "1 2 7"
+    assert effects(tmp_path) == ["first"]
+    assert await run("show", due, target="old_shop") == 1
+    assert await run("rekey", target="old_shop") == 1
+    assert "2 could not be read" in capsys.readouterr().out
+
+
+def _rekey_with_deaths(folder: Path) -> None:
+    command = ["tasks", "rekey", f"{SHOPS}:shop"]
+    given = environment(**{workshops.FOLDER: str(folder)})
+    for seconds in (0.2, 0.3, 0.4, None):
+        process = start(main, command, cwd=folder, env=given)
+        if seconds is None:
+            assert process.wait(60) == 0
+        else:
+            time.sleep(seconds)
+            process.kill()
+            process.wait(20)
+
+
+async def test_rekeying_may_be_killed_and_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "0")
+    number = 150
+    async with peers(workshops.old_shop()) as (peer,):
+        for _ in range(number):
+            await peer.call("build", secret="this")
+    await anyio.to_thread.run_sync(_rekey_with_deaths, tmp_path)
+    book = workshops.new_shop().task_service
+    assert book is not None
+    operations = TaskOperations(book.book)
+    entries = [entry async for entry in operations.scan()]
+    assert len(entries) == number
+    assert all(operations.is_readable(entry) for entry in entries)
+
+
+@pytest.mark.parametrize(("target", "said"), [("idle", "no tool that runs as a task"), ("forgetful", "in the memory")])
+async def test_server_without_stored_tasks_is_rejected(
+    target: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await run("ls", target=target) == 2
+    assert said in capsys.readouterr().err

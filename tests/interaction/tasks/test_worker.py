@@ -1,0 +1,172 @@
+"""`roundtrip worker`: tasks in processes that serve no requests."""
+
+import os
+import re
+import signal
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx
+import pytest
+
+from tests.interaction.serving.services import Service, eventually, not_begun
+from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, text_of
+from tests.interaction.tasks.workshops import FOLDER, REDIS
+from tests.redis_server import RedisServer, redis_server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+SHOPS = "tests.interaction.tasks.workshops"
+
+
+class Worker(Service):
+    """A running `roundtrip worker`."""
+
+    announces = re.compile(r"runs its tasks in (.*)")
+
+    def words(self, target: str, *flags: str) -> list[str]:
+        return ["worker", f"{SHOPS}:{target}", *flags]
+
+
+def worker(folder: Path, *flags: str, target: str = "shop", **variables: str) -> Worker:
+    return Worker(target, *flags, folder=folder, **{FOLDER: str(folder)}, **variables)
+
+
+@asynccontextmanager
+async def serving(folder: Path, target: str = "shop", **variables: str) -> AsyncGenerator[Peer]:
+    """Serve requests, and leave tasks to workers."""
+    given = {FOLDER: str(folder), "ROUNDTRIP_RUN_TASKS": "0", **variables}
+    with Service(f"{SHOPS}:{target}", folder=folder, **given) as service:
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+            yield Peer(http, service.url)
+
+
+def effects(folder: Path) -> list[str]:
+    path = folder / "effects"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+async def holding(folder: Path, times: int = 1) -> list[int]:
+    """Return the processes that hold the body, once it has been held so often."""
+
+    def holders() -> list[int]:
+        return [int(line.split()[-1]) for line in effects(folder) if line.startswith("held")]
+
+    with anyio.fail_after(WAIT_SECONDS):
+        while len(holders()) < times:  # noqa: ASYNC110 - another process writes it
+            await anyio.sleep(0.02)
+    return holders()
+
+
+async def test_tasks_run_in_workers_and_not_in_servers(tmp_path: Path) -> None:
+    async with serving(tmp_path) as peer:
+        task = (await peer.call("build", secret="this"))["taskId"]
+        await anyio.sleep(0.3)
+        assert effects(tmp_path) == []
+        assert (await peer.get(task))["status"] == "working"
+        with worker(tmp_path) as running:
+            await peer.asked(task, "size")
+            await peer.answer(task, size=3)
+            assert text_of(await peer.until(task)) == "first this 3"
+            running.signal(signal.SIGTERM)
+            assert running.ended() == 0
+    assert effects(tmp_path) == ["first"]
+
+
+async def test_running_leg_ends_before_its_worker(tmp_path: Path) -> None:
+    async with serving(tmp_path) as peer:
+        with worker(tmp_path) as running:
+            task = (await peer.call("hold"))["taskId"]
+            await holding(tmp_path)
+            running.signal(signal.SIGTERM)
+            late = (await peer.call("hold"))["taskId"]
+            await anyio.sleep(0.2)
+            (tmp_path / "go on").touch()
+            assert await anyio.to_thread.run_sync(running.ended) == 0
+            assert text_of(await peer.until(task)) == "done"
+        # The stopping worker has claimed nothing more.
+        assert len(effects(tmp_path)) == 2
+        with worker(tmp_path):
+            assert text_of(await peer.until(late)) == "done"
+
+
+@pytest.mark.parametrize("flags", [("--timeout-graceful-shutdown", "0.2"), ()])
+async def test_leg_that_is_given_up_goes_on_elsewhere_at_once(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    async with serving(tmp_path) as peer:
+        with worker(tmp_path, *flags) as first:
+            task = (await peer.call("hold"))["taskId"]
+            await holding(tmp_path)
+            first.signal(signal.SIGTERM)
+            if not flags:
+                # A repeated signal does not wait.
+                await anyio.sleep(0.2)
+                first.signal(signal.SIGTERM)
+            assert await anyio.to_thread.run_sync(first.ended) == 1
+        (tmp_path / "go on").touch()
+        with worker(tmp_path):
+            assert text_of(await peer.until(task)) == "done"
+    assert [line.split()[0] for line in effects(tmp_path)] == ["first", "held", "held"]
+
+
+async def test_killed_process_of_several_is_followed_and_replaced(tmp_path: Path) -> None:
+    async with serving(tmp_path) as peer:
+        with worker(tmp_path, "--workers", "2", "--concurrency", "1") as running:
+            tasks = [(await peer.call("hold"))["taskId"] for _ in range(2)]
+            victim = (await holding(tmp_path, 2))[0]
+            before = running.workers()
+            os.kill(victim, signal.SIGKILL)
+            await anyio.to_thread.run_sync(eventually, lambda: len(running.workers() - before) == 1)
+            await holding(tmp_path, 3)
+            (tmp_path / "go on").touch()
+            for task in tasks:
+                assert text_of(await peer.until(task)) == "done"
+            running.signal(signal.SIGINT)
+            assert await anyio.to_thread.run_sync(running.ended) == 0
+    assert effects(tmp_path).count("first") == 2
+
+
+async def test_processes_are_replaced_one_after_another(tmp_path: Path) -> None:
+    async with serving(tmp_path) as peer:
+        with worker(tmp_path, "--workers", "2", "--timeout-graceful-shutdown", "0.2") as running:
+            before = running.workers()
+            task = (await peer.call("hold"))["taskId"]
+            await holding(tmp_path)
+            running.signal(signal.SIGHUP)
+            await anyio.to_thread.run_sync(eventually, lambda: not running.workers() & before)
+            (tmp_path / "go on").touch()
+            assert text_of(await peer.until(task)) == "done"
+
+
+@pytest.fixture
+def redis() -> Generator[RedisServer]:
+    with redis_server() as server:
+        yield server
+
+
+async def test_worker_waits_for_a_store_that_is_down(tmp_path: Path, redis: RedisServer) -> None:
+    redis.kill()
+    variables = {REDIS: redis.url}
+    with worker(tmp_path, target="redis_shop", **variables) as running:
+        await anyio.to_thread.run_sync(eventually, lambda: any("cannot be run" in line for line in running.log))
+        redis.start()
+        async with serving(tmp_path, "redis_shop", **variables) as peer:
+            task = (await peer.call("build", secret="this"))["taskId"]
+            await peer.asked(task, "size")
+    assert sum("cannot be run" in line for line in running.log) == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [("idle", "no tool that runs as a task"), ("forgetful", "in the memory of the process"), ("none", "no attribute")],
+)
+def test_worker_that_could_do_nothing_does_not_start(tmp_path: Path, target: str, said: str) -> None:
+    message = not_begun(["worker", f"{SHOPS}:{target}"], folder=tmp_path, **{FOLDER: str(tmp_path)})
+    assert said in message
+
+
+def test_invalid_settings_of_a_worker_are_named(tmp_path: Path) -> None:
+    command: list[Any] = ["worker", f"{SHOPS}:shop", "--concurrency", "0"]
+    assert "--concurrency" in not_begun(command, folder=tmp_path, **{FOLDER: str(tmp_path)})

@@ -1,0 +1,84 @@
+"""Servers whose tasks are run by `roundtrip worker`; the environment says where they are stored."""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from roundtrip import Context, Server
+from roundtrip.ledger import RedisLedger, SqliteLedger
+from roundtrip.server.tasks import claim
+
+FOLDER: Final = "TASKS_FOLDER"
+REDIS: Final = "TASKS_REDIS"
+KEYS: Final = ["11" * 32, "22" * 32]
+
+
+def folder() -> Path:
+    return Path(os.environ[FOLDER])
+
+
+def noted(what: str) -> str:
+    """Write a line that survives the process."""
+    with (folder() / "effects").open("a") as file:
+        file.write(f"{what}\n")
+    return what
+
+
+def _server(ledger: Any, *, keys: list[str]) -> Server[Any]:
+    claim.LEASE_SECONDS = 1.0
+    server = Server[Any]("workshop", keys=[bytes.fromhex(key) for key in keys], ledger=ledger)
+
+    @server.tool(task=True)
+    async def build(secret: str, ctx: Context) -> str:
+        first = await ctx.step("first", lambda: noted("first"))
+        size = await ctx.ask("size", f"How large is {secret}?", int)
+        await ctx.sleep(0.01)
+        return f"{first} {secret} {size}"
+
+    @server.tool(task=True)
+    async def ask_twice(ctx: Context) -> str:
+        price = await ctx.step("price", lambda: 7)
+        return f"{await ctx.ask('a', 'A?', int)} {await ctx.ask('b', 'B?', int)} {price}"
+
+    @server.tool(task=True)
+    async def hold(ctx: Context) -> str:
+        await ctx.step("first", lambda: noted("first"))
+        noted(f"held by {os.getpid()}")
+        while not (folder() / "go on").exists():  # noqa: ASYNC110 - another process makes it
+            await anyio.sleep(0.02)
+        return "done"
+
+    @server.tool(task="required", exactly_once=True)
+    async def pay(ctx: Context) -> str:
+        noted("paid")
+        await anyio.sleep(0 if (folder() / "go on").exists() else 1000)
+        return "paid"
+
+    return server
+
+
+def shop() -> Server[Any]:
+    """Return a server with both keys, the newer one first."""
+    return _server(SqliteLedger(folder() / "tasks.db", durable=False), keys=KEYS)
+
+
+def old_shop() -> Server[Any]:
+    return _server(SqliteLedger(folder() / "tasks.db", durable=False), keys=KEYS[1:])
+
+
+def new_shop() -> Server[Any]:
+    return _server(SqliteLedger(folder() / "tasks.db", durable=False), keys=KEYS[:1])
+
+
+def redis_shop() -> Server[Any]:
+    return _server(RedisLedger(os.environ[REDIS], timeout=0.5), keys=KEYS)
+
+
+def forgetful() -> Server[Any]:
+    return _server(None, keys=KEYS)
+
+
+def idle() -> Server[Any]:
+    return Server[Any]("idle", keys=[bytes.fromhex(KEYS[0])], ledger=SqliteLedger(folder() / "tasks.db"))
