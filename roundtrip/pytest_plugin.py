@@ -37,7 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "roundtrip(eras='both', hostile=False, without=(), deploy=None, secrets=(), over='memory'): run the test on "
-        "these eras of the protocol ('retry', 'live' or 'both'), and under hostile networks (True for all, or a list)",
+        "these eras ('retry', 'live' or 'both'), as a task ('task'), or in all three lives ('all'); and "
+        "under hostile networks (True for all, or a list)",
     )
 
 

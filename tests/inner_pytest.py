@@ -4,6 +4,12 @@ from typing import Final
 
 import pytest
 
+from roundtrip import testing
+
+# A pytest inside forgets the modules that it is the first to import, and `testing` would keep names of them.
+for _name in testing.__all__:
+    getattr(testing, _name)
+
 __all__ = ["CINEMA", "QUIET", "run_pytest"]
 
 QUIET: Final = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")

@@ -106,7 +106,7 @@ class Stage:
                 list_roots="roots" in kinds,
             )
             tools = SamplingCapability(tools=SamplingToolsCapability()) if "sample" in kinds else None
-            client = Client(self._server, mode=Era.RETRY.value, sampling_capabilities=tools, **declared)
+            client = Client(self._server, mode=Era.RETRY.mode, sampling_capabilities=tools, **declared)
             self._clients[kinds] = await self._open.enter_async_context(client)
         return client
 

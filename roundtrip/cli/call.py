@@ -45,6 +45,10 @@ questions:
   "cancel"; for a model, {"text": "..."}. The live era has no keys on the wire: entries with a key and without a
   message are taken in order there. A page that a file accepts is shown, not opened.
 
+tasks:
+  If the call becomes a task, its status is shown as it changes, and its questions are asked as they come. The task
+  goes on if you leave; `--task ID` picks it up, and `--task ID --cancel` cancels it.
+
 headers:
   Keep secrets out of the command line: --header 'Authorization: Bearer ${TOKEN}', in single quotes, reads the
   value from the environment.
@@ -63,6 +67,9 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the tools, as without TOOL")
     parser.add_argument("--answers", metavar="FILE", help="answer from a JSON file, or from standard input (-)")
     parser.add_argument("--era", choices=_ERAS, default="auto", help="the era of the protocol; default: %(default)s")
+    parser.add_argument("--no-tasks", action="store_true", help="do not declare that the call may become a task")
+    parser.add_argument("--task", metavar="ID", help="go on with a task, without TOOL")
+    parser.add_argument("--cancel", action="store_true", help="cancel the task of --task")
     parser.add_argument("--step", action="store_true", help="wait before every round, and show the state of the call")
     parser.add_argument("--json", action="store_true", help="print the result, or the tools, as JSON")
     limit = "time limit for the server, not counting your time to answer; 0 for none"
@@ -98,6 +105,10 @@ def _call(arguments: Namespace) -> "ExitCode":
 
     if arguments.list and arguments.tool is not None:
         raise CallFailed("--list calls no tool; leave the tool out")
+    if arguments.task is not None and (arguments.tool is not None or arguments.list or arguments.no_tasks):
+        raise CallFailed("--task goes on with a call; leave the tool, --list and --no-tasks out")
+    if arguments.cancel and arguments.task is None:
+        raise CallFailed("--cancel needs the task to cancel; give it with --task")
     terminal = Terminal(listen=arguments.answers != "-")
     if arguments.step and not terminal.has_person:
         raise CallFailed("--step needs a terminal to wait at")
@@ -111,6 +122,9 @@ def _call(arguments: Namespace) -> "ExitCode":
         timeout=arguments.timeout or None,
         roots=[_root(path) for path in arguments.root],
         log_level=arguments.log_level,
+        has_tasks=not arguments.no_tasks,
+        task_id=arguments.task,
+        cancels=arguments.cancel,
     )
     done = anyio.run(carry_out, plan, terminal)
     if not isinstance(done, Called):

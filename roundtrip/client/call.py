@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, cast, get_args
 
 import anyio
+import httpx2
 from mcp.client import Client
 from mcp.client.session import IncomingMessage
 from mcp.shared.exceptions import MCPError
@@ -29,8 +30,17 @@ from pydantic import ValidationError
 
 from roundtrip.client.answers import DECLINED, AnswerFile, Answering, kind_of_question
 from roundtrip.client.failures import CallFailed, ExitCode, innermost, quiet
-from roundtrip.client.legs import Era, LegRequest, callbacks, drive, send, within
+from roundtrip.client.legs import Era, LegRequest, LegResult, TaskRound, callbacks, drive, send, within
 from roundtrip.client.targets import Target
+from roundtrip.client.tasks import (
+    RemoteTask,
+    TaskCancelled,
+    TaskRequests,
+    TasksExtension,
+    follow,
+    pause_of,
+    question_name,
+)
 from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import arguments_of, find_tool
 from roundtrip.safe_text import printable
@@ -45,6 +55,9 @@ _LOST: Final = ("Connection closed", "SSE stream ", "Reconnection failed")
 
 _MAX_PAGES: Final = 100
 _MAX_ROUNDS: Final = 100
+_LOST_SECONDS: Final = 60.0
+"""Time for which the server of a task may be out of reach."""
+_RECONNECT_SECONDS: Final = 1.0
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _MAX_PAUSE_SECONDS: Final = 0.25
 
@@ -63,6 +76,12 @@ class CallPlan:
     timeout: float | None = None
     roots: Sequence[Root] = ()
     log_level: LoggingLevel = "info"
+    has_tasks: bool = True
+    """True to declare the Tasks extension."""
+    task_id: str | None = None
+    """A task to go on with, in place of a new call."""
+    cancels: bool = False
+    """True to cancel that task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,38 +120,88 @@ class _Caller:
         self._failure: CallFailed | None = None
         """The failure of a callback, which would become an error response to the server if it were raised there."""
         self._asked = 0
+        self._names = set[str]()
+        """The names of the questions so far."""
+        self._task_leg: LegRequest | None = None
+        """The leg that goes on with the task, once the call is one."""
+        self._lost_at: float | None = None
+        """The time since which the server of the task is out of reach."""
+        self._status: tuple[str, str | None] | None = None
+        """The status and the message of the task that were shown last."""
         self._began = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
 
     async def carry_out(self) -> list[Tool] | Called:
-        try:
-            with quiet():
-                return await within(self._connected(), self._converse, scope=self._patience.limit())
-        except Exception as error:
-            raise self._failure or self._failed(innermost(error)) from error
+        while True:
+            try:
+                with quiet():
+                    return await within(self._connected(), self._converse, scope=self._patience.limit())
+            except Exception as error:
+                inner = innermost(error)
+                if self._failure is not None or not self._may_reconnect(inner):
+                    raise self._failure or self._failed(inner) from error
+            await anyio.sleep(_RECONNECT_SECONDS)
+
+    def _may_reconnect(self, error: Exception) -> bool:
+        """Return True if the call is a task, which a lost connection does not end."""
+        has_task = self._task_leg is not None and self._plan.target.url is not None
+        if not has_task or self._patience.is_over or not _is_of_connection(error):
+            return False
+        now = anyio.current_time()
+        if self._lost_at is None:
+            self._lost_at = now
+            self._terminal.say("the server is out of reach; trying again", style="yellow")
+        return now - self._lost_at < _LOST_SECONDS
 
     @asynccontextmanager
     async def _connected(self) -> AsyncGenerator[Client]:
         async with Client(
             self._plan.target.connect(self._terminal),
-            mode=self._plan.era.value,
+            mode=self._plan.era.mode,
             logging_callback=self._log,
             log_level=self._plan.log_level,
             message_handler=self._notice,
             cache=None,
+            extensions=[TasksExtension()] if self._plan.has_tasks else None,
             **callbacks(self._answer_live, list_roots=bool(self._plan.roots)),
         ) as client:
             yield client
 
     async def _converse(self, client: Client) -> list[Tool] | Called:
-        tools = await _all_tools(client)
-        if self._plan.tool is None:
-            return tools
-        leg = LegRequest(self._plan.tool, arguments_of(find_tool(tools, self._plan.tool), self._plan.arguments))
-        self._began = anyio.current_time()
-        send_leg = partial(send, client.session, progress=self._progress)
+        plan, session = self._plan, client.session
+        if (leg := self._task_leg) is None and plan.task_id is not None:
+            leg = LegRequest("", task_id=plan.task_id)
+            if plan.cancels:
+                await TaskRequests(session, plan.task_id).cancel()
+        if leg is None:
+            tools = await _all_tools(client)
+            if plan.tool is None:
+                return tools
+            leg = LegRequest(plan.tool, arguments_of(find_tool(tools, plan.tool), plan.arguments))
+        self._began = self._began or anyio.current_time()
+        send_tool_leg = partial(send, session, progress=self._progress)
+
+        async def send_leg(leg: LegRequest) -> LegResult:
+            if leg.task_id is not None:
+                self._task_leg = leg
+            return await follow(session, leg, send=send_tool_leg, seen=self._polled)
+
         result = await drive(leg, send=send_leg, answer=self._answer_round)
         return Called(cast("CallToolResult", result), self._answering.declined)
+
+    def _polled(self, task: RemoteTask) -> None:
+        """Show a change of the task; each answer of the server starts the clock again."""
+        self._patience.restart(pause_of(task))
+        self._lost_at = None
+        if self._task_leg is None:
+            self._task_leg = LegRequest("", task_id=task.task_id)
+        if self._status is None:
+            self._terminal.say(f"task {printable(task.task_id)}; --task picks it up later", style="dim")
+        shown = (task.status, task.status_message)
+        if shown != self._status:
+            self._status = shown
+            message = f": {printable(task.status_message)}" if task.status_message else ""
+            self._terminal.say(f"... {task.status.replace('_', ' ')}{message}", style="dim")
 
     async def _answer_round(self, asked: InputRequiredResult) -> Mapping[str, InputResponse]:
         requests = asked.input_requests or {}
@@ -149,7 +218,9 @@ class _Caller:
                 size = "none" if asked.request_state is None else f"{len(asked.request_state.encode())} bytes"
                 await self._hold(f"Round {self._asked}: asks {asks}; request state: {size}")
             for key, request in requests.items():
-                response = await self._answering.answer(request, key=key)
+                name = question_name(key, self._names) if isinstance(asked, TaskRound) else key
+                self._names.add(name)
+                response = await self._answering.answer(request, key=name)
                 if isinstance(response, ErrorData):
                     raise CallFailed(
                         f"the question {key!r} was declined; a client cannot report that for this kind of question, so "
@@ -212,10 +283,12 @@ class _Caller:
         match error:
             case CallFailed():
                 return error
+            case TaskCancelled():
+                return CallFailed("the task was cancelled", ExitCode.SERVER_ERROR)
             case TimeoutError() if self._patience.is_over:
                 text = f"the server did not answer within {self._plan.timeout:g} seconds; see --timeout"
                 return CallFailed(text, ending)
-            case MCPError(code=code) if code == REQUEST_TIMEOUT or (code == CONNECTION_CLOSED and _is_clients(error)):
+            case MCPError() if _is_of_connection(error):
                 text = f"the connection was lost: {error}"
             case MCPError():
                 text = f"the server answered with an error: {error} [{error.code}]"
@@ -242,6 +315,7 @@ class _Patience:
     @contextmanager
     def limit(self) -> Generator[None]:
         """Cancel a block when the time is over."""
+        self._scope = anyio.CancelScope()
         self._restart()
         with self._scope:
             yield
@@ -261,8 +335,13 @@ class _Patience:
     def end(self) -> None:
         self._scope.cancel()
 
-    def _restart(self) -> None:
-        self._scope.deadline = anyio.current_time() + self._seconds
+    def restart(self, pause: float) -> None:
+        """Start the clock again after a pause of some seconds, unless it is paused."""
+        if not self._pauses:
+            self._restart(pause)
+
+    def _restart(self, pause: float = 0.0) -> None:
+        self._scope.deadline = anyio.current_time() + pause + self._seconds
 
 
 async def _all_tools(client: Client) -> list[Tool]:
@@ -275,6 +354,13 @@ async def _all_tools(client: Client) -> list[Tool]:
         if cursor is None:
             return tools
     raise CallFailed(f"the server's list of tools does not end after {_MAX_PAGES} pages", ExitCode.SERVER_ERROR)
+
+
+def _is_of_connection(error: Exception) -> bool:
+    """Return True if the connection failed, and not the call."""
+    if isinstance(error, MCPError):
+        return error.code == REQUEST_TIMEOUT or (error.code == CONNECTION_CLOSED and _is_clients(error))
+    return isinstance(error, OSError | httpx2.TransportError)
 
 
 def _in_short(error: Exception) -> str:

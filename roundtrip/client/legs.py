@@ -36,6 +36,7 @@ from roundtrip.revisions import FIRST_OF_RETRY_ERA
 
 __all__ = [
     "ERAS",
+    "LIVES",
     "AnswerLive",
     "AnswerRound",
     "Asking",
@@ -45,6 +46,7 @@ __all__ = [
     "LegResult",
     "Method",
     "SendLeg",
+    "TaskRound",
     "asking",
     "callbacks",
     "drive",
@@ -64,6 +66,13 @@ ResultT = TypeVar("ResultT")
 Method = Literal["tools/call", "prompts/get", "resources/read"]
 """The requests that may ask questions (S1)."""
 
+
+class TaskRound(InputRequiredResult):
+    """Open questions of a task, as a round of its call."""
+
+    task_id: str
+
+
 FinalResult = CallToolResult | GetPromptResult | ReadResourceResult
 LegResult = FinalResult | InputRequiredResult
 
@@ -72,7 +81,7 @@ Asking = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequest
 
 
 class Era(Enum):
-    """An era of the protocol; the value is the `mode` of the SDK's client."""
+    """An era of the protocol, or a life of a call in it."""
 
     RETRY = FIRST_OF_RETRY_ERA
     """Questions are returned, and the client sends the request again with the answers."""
@@ -80,10 +89,19 @@ class Era(Enum):
     """Questions come over the open connection."""
     AUTO = "auto"
     """The newest era that the server speaks."""
+    TASK = "task"
+    """The retry era, with a client that can have tasks."""
+
+    @property
+    def mode(self) -> str:
+        """Return the `mode` of the SDK's client."""
+        return FIRST_OF_RETRY_ERA if self is Era.TASK else self.value
 
 
 ERAS: Final = (Era.RETRY, Era.LIVE)
 """Both eras."""
+LIVES: Final = (*ERAS, Era.TASK)
+"""The three lives of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +115,28 @@ class LegRequest:
     """Answers to the questions of the last round, by their names."""
     state: str | None = None
     """The request state that came with those questions."""
+    task_id: str | None = None
+    """The task that asked those questions, which gets the answers in place of a request to its tool."""
     method: Method = "tools/call"
     meta: Mapping[str, Any] | None = None
+
+    @property
+    def continues(self) -> bool:
+        """Return True if it goes on with a call."""
+        return self.state is not None or self.task_id is not None
+
+    def follows(self, asked: InputRequiredResult) -> bool:
+        """Return True if it goes on from a round."""
+        return (self.state, self.task_id) == _place_of(asked)
+
+    def answering(self, asked: InputRequiredResult, answers: Mapping[str, InputResponse] | None) -> "LegRequest":
+        """Return the next leg of the call, with the answers to a round."""
+        state, task_id = _place_of(asked)
+        return replace(self, answers=answers, state=state, task_id=task_id)
+
+
+def _place_of(asked: InputRequiredResult) -> tuple[str | None, str | None]:
+    return asked.request_state, asked.task_id if isinstance(asked, TaskRound) else None
 
 
 async def send(session: ClientSession, leg: LegRequest, *, progress: ProgressFnT | None = None) -> LegResult:
@@ -114,7 +152,9 @@ async def send(session: ClientSession, leg: LegRequest, *, progress: ProgressFnT
         return await session.get_prompt(leg.name, arguments, allow_input_required=True, **more)
     if leg.method == "resources/read":
         return await session.read_resource(leg.name, allow_input_required=True, **more)
-    result = await session.call_tool(leg.name, arguments, progress_callback=progress, allow_input_required=True, **more)
+    result = await session.call_tool(
+        leg.name, arguments, progress_callback=progress, allow_input_required=True, allow_claimed=True, **more
+    )
     return cast("CallToolResult | InputRequiredResult", result)
 
 
@@ -152,7 +192,7 @@ async def drive(
         if answers is None:
             break
         rounds += 1
-        leg = replace(leg, answers=answers if result.input_requests else None, state=result.request_state)
+        leg = leg.answering(result, answers if result.input_requests else None)
     return result
 
 

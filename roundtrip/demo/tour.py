@@ -102,7 +102,7 @@ class _Order:
         url = await anyio.to_thread.run_sync(instance.url, abandon_on_cancel=True)
         number = len(self.legs) + 1
         _say(f"\nLeg {number} is served by {instance.name} (pid {instance.pid})")
-        client = Client(url, mode=Era.RETRY.value, **callbacks(never_live, sample=False, list_roots=False))
+        client = Client(url, mode=Era.RETRY.mode, **callbacks(never_live, sample=False, list_roots=False))
         try:
             result = await within(
                 client, lambda client: send(client.session, leg), scope=anyio.fail_after(_LEG_SECONDS)

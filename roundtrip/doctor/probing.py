@@ -144,7 +144,7 @@ class _Observer:
         place = self._seen.places[number]
         try:
             place.revisions = await self._on(number, Era.AUTO, _revisions)
-            if Era.RETRY.value not in place.revisions:
+            if Era.RETRY.mode not in place.revisions:
                 raise _Failed(Trouble.OLD, ", ".join(place.revisions))
             await self._facts(number)
         except _Failed as failure:
@@ -311,7 +311,7 @@ class _Observer:
             async with self._carrier(number, statuses) as carrier:
                 client = Client(
                     streamable_http_client(self._seen.places[number].url, http_client=carrier),
-                    mode=era.value,
+                    mode=era.mode,
                     cache=None,
                     **callbacks(_agree_live, sample=False, list_roots=False),
                 )

@@ -12,9 +12,17 @@ if TYPE_CHECKING:
     from roundtrip.testing.leg_by_leg import LegByLeg
     from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
     from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
+    from roundtrip.testing.networks.fleet import TaskUnfinished
     from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Network, Route
+    from roundtrip.testing.networks.tasks import Abort, Kill, Outage
     from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, IGNORE, LEAVE, Answers, Reply
-    from roundtrip.testing.users import Unanswered, Unused, User, assert_same_on_both_eras
+    from roundtrip.testing.users import (
+        Unanswered,
+        Unused,
+        User,
+        assert_same_in_all_lives,
+        assert_same_on_both_eras,
+    )
     from roundtrip.testing.visits import PageUnfinished, Visit
 
 __all__ = [
@@ -23,6 +31,7 @@ __all__ = [
     "DECLINE",
     "IGNORE",
     "LEAVE",
+    "Abort",
     "Answers",
     "AskedQuestion",
     "Breach",
@@ -41,10 +50,12 @@ __all__ = [
     "Inapplicable",
     "Interleave",
     "Invent",
+    "Kill",
     "LegByLeg",
     "LegDelivery",
     "LegRequest",
     "Network",
+    "Outage",
     "PageUnfinished",
     "Path",
     "PathAction",
@@ -58,10 +69,12 @@ __all__ = [
     "Strip",
     "Swap",
     "Tamper",
+    "TaskUnfinished",
     "Unanswered",
     "Unused",
     "User",
     "Visit",
+    "assert_same_in_all_lives",
     "assert_same_on_both_eras",
     "paths",
     "served",
@@ -88,9 +101,17 @@ if not TYPE_CHECKING:
             "Tamper",
         ],
         "roundtrip.testing.networks.carrying": ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"],
+        "roundtrip.testing.networks.fleet": ["TaskUnfinished"],
+        "roundtrip.testing.networks.tasks": ["Abort", "Kill", "Outage"],
         "roundtrip.testing.networks.network": ["Breach", "Inapplicable", "LegDelivery", "Network", "Route"],
         "roundtrip.testing.scripts": ["ACCEPT", "CANCEL", "DECLINE", "IGNORE", "LEAVE", "Answers", "Reply"],
-        "roundtrip.testing.users": ["Unanswered", "Unused", "User", "assert_same_on_both_eras"],
+        "roundtrip.testing.users": [
+            "Unanswered",
+            "Unused",
+            "User",
+            "assert_same_in_all_lives",
+            "assert_same_on_both_eras",
+        ],
         "roundtrip.testing.visits": ["PageUnfinished", "Visit"],
     }
 

@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from roundtrip.client.legs import ERAS, Era
+from roundtrip.client.legs import ERAS, LIVES, Era
 from roundtrip.server.server import Server
 from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
 from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
 from roundtrip.testing.networks.fleet import Make
 from roundtrip.testing.networks.network import Network
+from roundtrip.testing.networks.tasks import Abort, Kill, Outage
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.recorder import Recorder
@@ -20,6 +21,7 @@ from roundtrip.trace.writing.recorder import Recorder
 __all__ = [
     "CHOSEN",
     "NETWORKS",
+    "TASK_NETWORKS",
     "Chosen",
     "Override",
     "Traces",
@@ -39,8 +41,11 @@ _CARRYING: Final = (Hop, Restart, Duplicate, partial(Duplicate, at_once=True), D
 _ATTACKS: Final = (Delay, Tamper, Swap, Strip, Invent, Garble, Interleave, Eavesdrop)
 NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make().name: make for make in (*_CARRYING, *_ATTACKS)}
 """The networks without arguments, by name; `Deploy` needs the other build."""
+TASK_NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make.name: make for make in (Kill, Outage, Abort)}
+"""Further networks, for tasks only."""
+_ALL_NETWORKS: Final = {**NETWORKS, **TASK_NETWORKS}
 
-_ERAS_BY_NAME: Final = {"retry": (Era.RETRY,), "live": (Era.LIVE,), "both": ERAS}
+_ERAS_BY_NAME: Final = {"retry": (Era.RETRY,), "live": (Era.LIVE,), "both": ERAS, "task": (Era.TASK,), "all": LIVES}
 _MARK_OPTIONS: Final = ("eras", "hostile", "without", "deploy", "secrets", "over")
 
 
@@ -109,15 +114,24 @@ def choices_for(
     if hostile is False and (without or deploy is not None or secrets):
         raise ValueError("without=, deploy= and secrets= need hostile=; add hostile=True, or remove them")
     choices = {era.name.lower(): UserDefaults(era, over=over) for era in chosen}
-    for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets):
-        name = name_of(stack)
-        alike = sum(one == name or one.startswith(f"{name}#") for one in choices)
-        choices[f"{name}#{alike + 1}" if alike else name] = UserDefaults(Era.RETRY, stack, over=over)
+    # In the live era there is no network between a question and its answer.
+    for era in (Era.RETRY, Era.TASK) if Era.TASK in chosen else (Era.RETRY,):
+        if era not in chosen and Era.TASK in chosen:
+            continue
+        for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets, of_tasks=era is Era.TASK):
+            name = name_of(stack) if era is Era.RETRY else f"task-{name_of(stack)}"
+            alike = sum(one == name or one.startswith(f"{name}#") for one in choices)
+            choices[f"{name}#{alike + 1}" if alike else name] = UserDefaults(era, stack, over=over)
     return choices
 
 
 def choose(
-    which: object, *, without: Iterable[str] = (), deploy: Make | None = None, secrets: str | Sequence[str] = ()
+    which: object,
+    *,
+    without: Iterable[str] = (),
+    deploy: Make | None = None,
+    secrets: str | Sequence[str] = (),
+    of_tasks: bool = False,
 ) -> list[Stack]:
     """Return the stacks of networks that a mark names.
 
@@ -126,6 +140,7 @@ def choose(
         without: Names of stacks to leave out; a stack's name joins those of its networks with `+`.
         deploy: Makes an instance of another build, which takes over in the middle of each call.
         secrets: Texts that must not be readable in any token.
+        of_tasks: Take the networks for tasks, too, if all are named.
     """
     if which is False or which is None:
         return []
@@ -134,7 +149,8 @@ def choose(
     if deploy is not None and not callable(deploy):
         raise ValueError("deploy= must be a function that makes an instance of the other build")
     if which is True:
-        which = [*NETWORKS, "deploy"] if deploy is not None else [*NETWORKS]
+        named = [*NETWORKS, *TASK_NETWORKS] if of_tasks else [*NETWORKS]
+        which = [*named, "deploy"] if deploy is not None else named
     if isinstance(which, str) or not isinstance(which, Iterable):
         raise ValueError("hostile= must be True, or a list of networks and their names")
     stacks = [_stack(one, deploy, secrets) for one in cast("Iterable[object]", which)]
@@ -166,7 +182,7 @@ def _network(part: object, deploy: Make | None, secrets: str | Sequence[str]) ->
         return Deploy(deploy)
     if isinstance(part, str):
         _require(part)
-        return Eavesdrop(secrets) if part == "eavesdrop" else NETWORKS[part]()
+        return Eavesdrop(secrets) if part == "eavesdrop" else _ALL_NETWORKS[part]()
     if isinstance(part, type):
         raise ValueError(f"{part.__name__} is a class; pass an instance of it: {part.__name__}(...)")
     if not hasattr(part, "carry") or not hasattr(part, "name"):
@@ -175,8 +191,8 @@ def _network(part: object, deploy: Make | None, secrets: str | Sequence[str]) ->
 
 
 def _require(name: str) -> None:
-    if name not in NETWORKS and name != "deploy":
-        raise ValueError(f"there is no network {name!r}; the networks are {', '.join(NETWORKS)} and deploy")
+    if name not in _ALL_NETWORKS and name != "deploy":
+        raise ValueError(f"there is no network {name!r}; the networks are {', '.join(_ALL_NETWORKS)} and deploy")
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class LegByLeg:
 
     async def send(self, leg: LegRequest) -> LegResult:
         """Send a leg of a tool call, a prompt or a resource."""
-        client = Client(cast("Any", next(self._instances)), mode=Era.RETRY.value, **self._options)
+        client = Client(cast("Any", next(self._instances)), mode=Era.RETRY.mode, **self._options)
         with acting_as(self._principal):
             result = await within(client, lambda client: send(client.session, leg))
         if isinstance(result, InputRequiredResult):

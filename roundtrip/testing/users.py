@@ -11,7 +11,8 @@ from mcp.server.auth.provider import AccessToken
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult, InputRequest, InputRequiredResult, InputResponse, ListRootsResult, Root
 
-from roundtrip.client.legs import ERAS, Era, LegRequest, LegResult, asking, callbacks, drive, within
+from roundtrip.client.legs import ERAS, LIVES, Era, LegRequest, LegResult, TaskRound, asking, callbacks, drive, within
+from roundtrip.client.tasks import question_name
 from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
@@ -35,13 +36,16 @@ from roundtrip.testing.scripts import (
 from roundtrip.testing.visits import PageUnfinished, VisitFn, VisitsBy, pay_visit
 from roundtrip.tracing import Tracer
 
-__all__ = ["Unanswered", "Unused", "User", "assert_same_on_both_eras"]
+__all__ = ["Unanswered", "Unused", "User", "assert_same_in_all_lives", "assert_same_on_both_eras"]
 
 # A failing test shows where the test failed, and no frame of this module.
 __tracebackhide__ = True
 
 _ELSEWHERE_FACTOR: Final = 5
 """Multiple of `patience=` for servers in other processes, whose page waits cannot be shortened."""
+
+_MAX_TASK_ROUNDS: Final = 100
+"""Rounds of a task after which its questions seem to have no end. Clients have no limit."""
 
 PageT = TypeVar("PageT", str, Matcher)
 
@@ -88,8 +92,10 @@ class User:
             `Visit` and plays the browser, or a list of them, one for each time the page is asked for. The user
             accepts the question, and goes on when the function returns.
         patience: Seconds within which `done=` must find a page finished after the user agreed to visit it. A server in
-            another process waits as long as its own `wait=`, and has five times as long to answer.
-        era: The era to speak; by default that of the test (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
+            another process waits as long as its own `wait=`, and has five times as long to answer. A task has five
+            times as long, too, until its status changes.
+        era: The era to speak, or `Era.TASK` for a client that can have tasks; by default that of the test
+            (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
         network: The networks that requests go through in the retry era, outermost first, or their names; by default
             those of the test's mark.
         over: The transport to server objects: in memory, or HTTP on a port of this machine; by default that of the
@@ -189,7 +195,7 @@ class User:
             visits=prepared(self._visits),
             roots=self._roots or (),
             patience=self._patience,
-            max_rounds=self._max_rounds,
+            max_rounds=self._max_rounds if self.era is not Era.TASK else _MAX_TASK_ROUNDS,
         )
 
         async def work(stack: AsyncExitStack) -> None:
@@ -228,6 +234,7 @@ class User:
             principal=self._principal,
             tracers=tracers if chosen.recorder is None else (*tracers, chosen.recorder),
             page_wait=self._patience,
+            task_patience=self._patience * _ELSEWHERE_FACTOR,
         )
         conversation.messages = fleet.messages
         await fleet.start()
@@ -293,7 +300,8 @@ class _UserCall:
             await self._legs(carry)
         if self.waiting.cancelled_caught and not self.conversation.left:
             patience = self.patience * _ELSEWHERE_FACTOR
-            waited = f"the server, in another process, has not answered for {patience:g} s since the user agreed"
+            where = "" if self.conversation.era is Era.TASK else ", in another process,"
+            waited = f"the server{where} has not answered for {patience:g} s since the user agreed"
             self.failure = self.failure or self._unfinished(waited)
 
     async def _legs(self, carry: Carry) -> None:
@@ -343,7 +351,8 @@ class _UserCall:
         self.conversation.tokens.append(asked.request_state)
         answers: dict[str, InputResponse] = {}
         for key, request in (asked.input_requests or {}).items():
-            answer = await self._answer(AskedQuestion(key, asking(request)))
+            name = question_name(key, self.conversation.keys) if isinstance(asked, TaskRound) else key
+            answer = await self._answer(AskedQuestion(name, asking(request)))
             if answer is not None:
                 answers[key] = answer
             elif self.failure is not None:
@@ -403,7 +412,7 @@ class _UserCall:
         if visit is not None:
             await pay_visit(visit, question, server=self.fleet.at)
             agreed.visits, agreed.since = agreed.visits + 1, anyio.current_time()
-        if not listed and not isinstance(self.fleet.at, Server):
+        if not listed and (self.conversation.era is Era.TASK or not isinstance(self.fleet.at, Server)):
             self.waiting.deadline = anyio.current_time() + self.patience * _ELSEWHERE_FACTOR
         return ElicitResult(action="accept") if reply is None else reply
 
@@ -428,19 +437,42 @@ async def assert_same_on_both_eras(
     Raises:
         AssertionError: They differ.
     """
-    retry, live = [
-        await User(server, answers, visits=visits, era=era, roots=roots).call(tool, arguments) for era in ERAS
-    ]
-    pairs: dict[str, tuple[Any, Any]] = {
-        "results": (retry.returned, live.returned),
-        "questions": (retry.asked, live.asked),
-        "contents of questions": (
-            [question.shown for question in retry.questions],
-            [question.shown for question in live.questions],
-        ),
-        "states": (retry.states, live.states),
-    }
-    for name, (one, other) in pairs.items():
-        if one != other:
-            raise AssertionError(f"the {name} differ\n  retry era: {one}\n  live era:  {other}")
-    return retry
+    users = {era: User(server, answers, visits=visits, era=era, roots=roots) for era in ERAS}
+    return await _require_same(users, tool, arguments)
+
+
+async def assert_same_in_all_lives(
+    server: Target,
+    tool: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    answers: AnswersBy[MatcherT] | None = None,
+    visits: VisitsBy[PageT] | None = None,
+    roots: Sequence[Root] | None = None,
+) -> Conversation:
+    """Make a call in each era, and as a task, and compare as `assert_same_on_both_eras`.
+
+    Raises:
+        AssertionError: They differ.
+    """
+    users = {life: User(server, answers, visits=visits, era=life, roots=roots) for life in LIVES}
+    return await _require_same(users, tool, arguments)
+
+
+async def _require_same(users: Mapping[Era, User], tool: str, arguments: Mapping[str, Any] | None) -> Conversation:
+    first, *others = [await user.call(tool, arguments) for user in users.values()]
+    for other in others:
+        pairs: dict[str, tuple[Any, Any]] = {
+            "results": (first.returned, other.returned),
+            "questions": (first.asked, other.asked),
+            "contents of questions": (
+                [question.shown for question in first.questions],
+                [question.shown for question in other.questions],
+            ),
+            "states": (first.states, other.states),
+        }
+        for name, (one, another) in pairs.items():
+            if one != another:
+                lives = f"{first.era.name.lower()}: {one}\n  {other.era.name.lower()}: {another}"
+                raise AssertionError(f"the {name} differ\n  {lives}")
+    return first

@@ -206,6 +206,12 @@ class TaskEngine:
         work.add_done_callback(partial(_ended, self._apart, call_id))
         return work
 
+    def abandon(self, call_id: str) -> None:
+        """End the running leg of a task without a word to the store, as if this process had died."""
+        claim = self._claims.get(call_id)
+        if claim is not None:
+            claim.lose_lease()
+
     async def _serve_leg(self, tool: str, leg: TaskLeg, claim: TaskClaim) -> None:
         """Serve a leg, and store how it ended."""
         self._claims[claim.call_id] = claim

@@ -75,6 +75,11 @@ class TaskService:
         if engine is not None:
             await engine.stop()
 
+    def abandon(self, call_id: str) -> None:
+        """End the running leg of a task as if its process had died, for tests."""
+        for engine in self._engines.values():
+            engine.abandon(call_id)
+
     @asynccontextmanager
     async def working(self, concurrency: int) -> AsyncGenerator[TaskEngine]:
         """Run tasks on this event loop, inside the server's lifespan, also if the server leaves them to others.

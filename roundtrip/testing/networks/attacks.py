@@ -5,11 +5,13 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 import anyio
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
     ElicitRequest,
@@ -84,26 +86,36 @@ class Delay:
 
 
 class Tamper:
-    """A network that also changes every token in a dozen ways. The server must reject all with the same error."""
+    """A network that also changes every token, and every task's id, in a dozen ways.
+
+    The server must reject all with the same error.
+    """
 
     name = "tamper"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send changed copies of the token, and then the leg."""
+        """Send changed copies of the token or of the task's id, and then the leg."""
+        changed: list[tuple[str, LegRequest]] = []
         if leg.state is not None:
-            told: dict[str, str] = {}
-            for what, state in _tampered(leg.state):
-                delivery = await route.aside(replace(leg, state=state))
-                _require_rejection(delivery, f"a token with {what} arrived")
-                told.setdefault(delivery.told, what)
-            if len(told) > 1:
-                texts = "; ".join(f"with {what}: {answer}" for answer, what in told.items())
-                raise Breach(f"bad tokens get different errors, which help an attacker to choose the next try: {texts}")
+            changed = [(f"a token with {what}", replace(leg, state=state)) for what, state in _tampered(leg.state)]
+        elif leg.task_id is not None:
+            changed = [(f"a task's id with {what}", replace(leg, task_id=id)) for what, id in _tampered(leg.task_id)]
+        told: dict[str, str] = {}
+        for what, copy in changed:
+            delivery = await route.aside(copy)
+            _require_rejection(delivery, f"{what} arrived")
+            told.setdefault(delivery.told, what)
+        if len(told) > 1:
+            texts = "; ".join(f"{what}: {answer}" for answer, what in told.items())
+            raise Breach(f"bad tokens get different errors, which help an attacker to choose the next try: {texts}")
         return await route.onward(leg)
 
 
 class Swap:
-    """A network that also delivers every token with another request: other arguments, another tool, another user."""
+    """A network that also delivers every token with another request: other arguments, another tool, another user.
+
+    Tasks are read, answered and cancelled by another user.
+    """
 
     name = "swap"
 
@@ -128,7 +140,32 @@ class Swap:
                 with acting_as("roundtrip.testing: another user"):
                     delivery = await route.aside(leg)
                 _require_rejection(delivery, "a user's token arrived from another user")
+        if leg.task_id is not None and route.fleet.is_in_memory:
+            await self._as_another_user(route, leg.task_id, leg.answers or {})
         return await route.onward(leg)
+
+    async def _as_another_user(self, route: Route, task_id: str, answers: Mapping[str, InputResponse]) -> None:
+        own, foreign = route.fleet.requests_to(task_id), route.fleet.requests_to(f"{_flip(task_id[0])}{task_id[1:]}")
+        with acting_as("roundtrip.testing: another user"):
+            for what, mine, unknown in (
+                ("read", own.get, foreign.get),
+                ("answered", partial(own.update, answers), partial(foreign.update, answers)),
+                ("cancelled", own.cancel, foreign.cancel),
+            ):
+                errors = [await _error_of(mine), await _error_of(unknown)]
+                if errors[0] is None or errors[0] != errors[1]:
+                    raise Breach(
+                        f"a user's task was {what} by another user, and answered with {errors[0] or 'a result'}, where "
+                        f"an unknown task is answered with {errors[1] or 'a result'}"
+                    )
+
+
+async def _error_of(request: Callable[[], Awaitable[object]]) -> str | None:
+    try:
+        await request()
+    except MCPError as error:
+        return f"the error {error.code} {error.error.message!r}"
+    return None
 
 
 class Strip:
@@ -153,7 +190,7 @@ class Strip:
         if delivery.asks is None or not asked <= leg.answers.keys():
             return delivery
         answers = {key: leg.answers[key] for key in leg.answers if key in asked}
-        again = await route.onward(replace(leg, state=delivery.asks.request_state, answers=answers))
+        again = await route.onward(leg.answering(delivery.asks, answers))
         # The server rightly repeats questions whose answers were invalid.
         forgotten = (asked & answers.keys()) - {lost} - again.keys
         if forgotten and not again.is_rejected:
@@ -184,7 +221,8 @@ class Invent:
             delivery = await route.aside(replace(past[0].leg, answers=known))
             what = f"answers to {_names(known)} came without a token, where {_names(past[0].keys)} should be asked"
             _require_no_trust(delivery, past[0].keys, what)
-            early = leg.answers.keys() - past[-2].keys if len(past) > 1 else None
+            # A task takes an answer to an open question at any time.
+            early = leg.answers.keys() - past[-2].keys if len(past) > 1 and leg.task_id is None else None
             if early:
                 before = past[-1].leg
                 answers = {**{key: leg.answers[key] for key in sorted(early)}, **(before.answers or {})}
@@ -210,10 +248,34 @@ class Garble:
         """Send invalid answers, and then the leg."""
         before = route.before(leg)
         asks = before.asks if before is not None else None
-        for key, request in ((asks.input_requests if asks is not None else None) or {}).items():
+        requests = (asks.input_requests if asks is not None else None) or {}
+        if leg.task_id is not None:
+            return await self._to_task(leg, route, requests)
+        for key, request in requests.items():
             for what, garbage in _garbage(request):
                 delivery = await route.aside(replace(leg, answers={**(leg.answers or {}), key: garbage}))
                 _require_no_trust(delivery, [key], f"the answer to {key!r} came as {what}")
+        return await route.onward(leg)
+
+    async def _to_task(self, leg: LegRequest, route: Route, requests: Mapping[str, InputRequest]) -> LegDelivery:
+        """Send one invalid answer, which the task must ask for again under a new key, and then the leg."""
+        for key, request in requests.items():
+            honest = (leg.answers or {}).get(key)
+            garbled = next(_garbage(request), None)
+            if honest is None or garbled is None or (isinstance(honest, ElicitResult) and honest.action != "accept"):
+                continue
+            what, garbage = garbled
+            delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), key: garbage}))
+            _require_no_trust(delivery, (), f"the answer to {key!r} came as {what}")
+            if delivery.asks is None:
+                return delivery
+            again = [one for one in delivery.keys if one not in requests and one.startswith(key.partition("#")[0])]
+            if key in delivery.keys or len(again) != 1:
+                raise Breach(
+                    f"the answer to {key!r} came as {what}; the task must ask again under a key of its own, and asks "
+                    f"{_names(sorted(delivery.keys))}"
+                )
+            return await route.onward(leg.answering(delivery.asks, {again[0]: honest}))
         return await route.onward(leg)
 
 
@@ -242,7 +304,7 @@ class Interleave:
                 if other.asks is None:
                     break
                 answers = _other_answers(other.asks.input_requests or {}, one.answers or {})
-                other = await route.aside(replace(one, state=other.asks.request_state, answers=answers))
+                other = await route.aside(one.answering(other.asks, answers))
         return await route.onward(leg)
 
 

@@ -32,7 +32,7 @@ class _Moving:
         """Change the instance, and send the leg."""
         await self._move(leg, route)
         delivery = await route.onward(leg)
-        if delivery.leg.state is not None and delivery.error is not None:
+        if delivery.leg.continues and delivery.error is not None:
             raise Breach(f"{self._where} did not go on with the call: {delivery.told}; {self._hint}")
         return delivery
 
@@ -71,7 +71,7 @@ class Rotate(_Moving):
 
     async def _move(self, leg: LegRequest, route: Route) -> None:
         past = route.history(leg)
-        if past or leg.state is None:
+        if past or not leg.continues:
             rotation, phase = divmod(len(past), 3)
             old, new = (KEYS[(rotation + one) % len(KEYS)] for one in (0, 1))
             keys = ((old, new), (new, old), (new,))[phase]
@@ -97,7 +97,7 @@ class Deploy(_Moving):
         past = len(route.history(leg))
         if past and (past % 2 or not self._rolling):
             await route.fleet.deploy(self._make)
-        elif past or leg.state is None:
+        elif past or not leg.continues:
             await route.fleet.start()
 
 
@@ -171,7 +171,8 @@ class Reorder:
             late = await route.onward(before.leg)
             if late.crashed:
                 raise Breach(f"a leg arrived once more, late, and was answered with {late.told}")
-            if late.done is not None:
+            # A task goes on meanwhile, and the late leg gets its result.
+            if late.done is not None and late.task_id is None:
                 raise Breach(f"a leg that had been answered with a question arrived late, and then ended: {late.told}")
         return delivery
 

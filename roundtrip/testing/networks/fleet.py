@@ -7,11 +7,13 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, TypeGuard, cast
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.client import Client
+from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
@@ -22,7 +24,8 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 
-from roundtrip.client.legs import Era, LegRequest, send
+from roundtrip.client.legs import Era, LegRequest, LegResult, send
+from roundtrip.client.tasks import RemoteTask, TaskRequests, TasksExtension, follow
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Watch
 from roundtrip.server.failures import tool_failure
@@ -40,6 +43,7 @@ __all__ = [
     "Make",
     "NetworkFleet",
     "Target",
+    "TaskUnfinished",
     "Transport",
     "acting_as",
     "ignore",
@@ -60,7 +64,20 @@ Target = Instance | Make | Sequence[Instance]
 KEYS: Final = tuple(f"roundtrip.testing: key {number}, which everybody knows".encode() for number in range(8))
 """Keys for instances that are made with `keys=`, in the order of a rotation."""
 
+_POLL_SECONDS: Final = 0.01
+
 _SENDING: ContextVar[LegDelivery | None] = ContextVar("roundtrip_sending", default=None)
+
+
+class TaskUnfinished(AssertionError):
+    """A task neither asks nor ends."""
+
+    def __init__(self, task: RemoteTask, seconds: float) -> None:
+        super().__init__(
+            f"the task has been {task.status!r} for {seconds:g} s without a change. If it sleeps or waits for a "
+            "signal, let the test advance the fixture `clock` or call server.signal(...) while the call runs; else "
+            "give User a higher patience="
+        )
 
 
 class Instances:
@@ -153,11 +170,15 @@ class NetworkFleet:
     """The authenticated user, if there is one."""
     tracers: Sequence[Tracer] = ()
     page_wait: float = math.inf
+    task_patience: float = math.inf
+    """Seconds for which a task may show no change."""
     messages: list[Message] = field(default_factory=list[Message])
     """The JSON-RPC messages, if the fleet keeps them."""
     _clients: list[tuple[Instance, Client]] = field(default_factory=list[tuple[Instance, Client]])
     _open: list[LegDelivery] = field(default_factory=list[LegDelivery])
     _deployed: dict[Make, Instance] = field(default_factory=dict[Make, Instance])
+    _task_steps: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
+    """The transitions of workers that no delivery has yet, by the calls of this fleet."""
     _at: Instance | None = None
     _group: TaskGroup | None = None
     _closing: anyio.Event = field(default_factory=anyio.Event)
@@ -214,7 +235,7 @@ class NetworkFleet:
         self._open.append(delivery)
         reset = _SENDING.set(delivery)
         try:
-            delivery.result = await send(self._client.session, leg)
+            delivery.result = await (self._follow(delivery) if self.era is Era.TASK else send(self.session, leg))
         except MCPError as error:
             delivery.error = error
         except Exception as error:  # noqa: BLE001  # the server sent a response that the client cannot parse
@@ -222,15 +243,46 @@ class NetworkFleet:
         finally:
             _SENDING.reset(reset)
             self._open.remove(delivery)
+            if delivery.steps is not None and (of_workers := self._task_steps.get(_call_of(delivery))):
+                delivery.steps += of_workers
+                of_workers.clear()
         return delivery
+
+    async def _follow(self, delivery: LegDelivery) -> LegResult:
+        """Send a leg, and poll the task that its call is, or becomes, until it asks or ends."""
+        changed_at = anyio.current_time()
+        shown: tuple[str, str | None] | None = None
+        delivery.task_id = delivery.leg.task_id
+
+        def seen(task: RemoteTask) -> None:
+            nonlocal changed_at, shown
+            delivery.task_id = task.task_id
+            now, before = anyio.current_time(), shown
+            shown = (task.status, task.status_message)
+            if shown != before:
+                changed_at = now
+            elif now - changed_at > self.task_patience:
+                raise TaskUnfinished(task, self.task_patience)
+
+        session = self.session
+        return await follow(session, delivery.leg, send=partial(send, session), seen=seen, pace=_POLL_SECONDS)
+
+    def has_task(self, call_id: str) -> bool:
+        """Return True if a call is one of this fleet's, and may be a task."""
+        return call_id in self._task_steps
+
+    def requests_to(self, task_id: str) -> TaskRequests:
+        """Return requests to a task, for the current instance."""
+        return TaskRequests(self.session, task_id)
 
     async def tools(self) -> dict[str, Mapping[str, Any]]:
         """Return the input schemas of the current instance's tools, by name."""
-        return {tool.name: tool.input_schema for tool in (await self._client.list_tools()).tools}
+        return {tool.name: tool.input_schema for tool in (await self.session.list_tools()).tools}
 
     @property
-    def _client(self) -> Client:
-        return next(client for instance, client in self._clients if instance is self.at)
+    def session(self) -> ClientSession:
+        """Return the session with the current instance."""
+        return next(client for instance, client in self._clients if instance is self.at).session
 
     async def _hold(self, instance: Instance, *, task_status: TaskStatus[Client]) -> None:
         async with AsyncExitStack() as stack:
@@ -245,35 +297,52 @@ class NetworkFleet:
                 if not isinstance(target, str):
                     raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
                 target = Tap(streamable_http_client(target), keep=self.messages)
-            client = Client(target, mode=self.era.value, cache=None, **self.callbacks)
+            extensions = [TasksExtension()] if self.era is Era.TASK else None
+            client = Client(target, mode=self.era.mode, cache=None, extensions=extensions, **self.callbacks)
             task_status.started(await stack.enter_async_context(client))
             await self._closing.wait()
 
     def begin(self, beginning: Beginning) -> Watch:
         """Watch the leg of a delivery, but not the calls within it."""
+        if beginning.era == "task":
+            return self._watch_worker(beginning)
         delivery = _SENDING.get()
         if delivery is None or delivery not in self._open:
             # Over HTTP, servers run in another context. Concurrent legs are copies of each other.
             delivery = next((one for one in self._open if one.steps == []), None)
         if beginning.within is not None or delivery is None or delivery.steps is None:
             return ignore
-        steps, noted = delivery.steps, delivery
+        if self.era is Era.TASK:
+            delivery.call_id = beginning.call_id
+            self._task_steps.setdefault(beginning.call_id, [])
+        return partial(self._note, delivery, delivery.steps)
 
-        def watch(fact: object) -> None:
-            if isinstance(fact, Transition):
-                steps.append(fact)
-                self.listen(fact)
-            elif isinstance(fact, BodyBegan):
-                noted.bodies += 1
-            elif isinstance(fact, Raised) and is_crash(fact.error):
-                noted.crash = fact.error
-            elif isinstance(fact, Wrote):
-                noted.computed = [computed.value for computed in fact.journal.computed.values()]
+    def _watch_worker(self, beginning: Beginning) -> Watch:
+        """Watch a leg that a worker serves for a task of this fleet."""
+        steps = self._task_steps.get(beginning.call_id)
+        if steps is None or beginning.within is not None:
+            return ignore
+        following = next((one for one in self._open if _call_of(one) == beginning.call_id), LegDelivery(LegRequest("")))
+        return partial(self._note, following, steps)
 
-        return watch
+    def _note(self, delivery: LegDelivery, steps: list[Transition], fact: object) -> None:
+        if isinstance(fact, Transition):
+            steps.append(fact)
+            self.listen(fact)
+        elif isinstance(fact, BodyBegan):
+            delivery.bodies += 1
+        elif isinstance(fact, Raised) and is_crash(fact.error):
+            delivery.crash = fact.error
+        elif isinstance(fact, Wrote):
+            delivery.computed = [computed.value for computed in fact.journal.computed.values()]
 
     def reject(self, rejection: TokenRejection) -> None:
         """Do nothing: the client receives an error."""
+
+
+def _call_of(delivery: LegDelivery) -> str:
+    """Return the call of a delivery to a server of roundtrip, if it is known."""
+    return delivery.call_id or (delivery.leg.task_id or "").rpartition(".")[0]
 
 
 def is_crash(error: BaseException) -> bool:

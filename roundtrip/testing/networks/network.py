@@ -53,6 +53,10 @@ class LegDelivery:
     """The unexpected exception that ended the leg, if the server reports facts."""
     computed: list[Any] = field(default_factory=list[Any])
     """Computed values that the token must hide, if the server reports facts."""
+    call_id: str = ""
+    """The call, if it may become a task of a server that reports facts."""
+    task_id: str | None = None
+    """The task that the call is, or became with this leg."""
 
     @property
     def asks(self) -> InputRequiredResult | None:
@@ -154,9 +158,9 @@ class Route:
         history: list[LegDelivery] = []
         # Backwards, as a server may issue the same token twice.
         for earlier in reversed(self.carried):
-            if leg.state is None and leg.answers is None:
+            if not leg.continues and leg.answers is None:
                 break
-            if earlier.asks is not None and earlier.asks.request_state == leg.state:
+            if earlier.asks is not None and leg.follows(earlier.asks):
                 history.insert(0, earlier)
                 leg = earlier.leg
         return history

@@ -48,12 +48,12 @@ class Ended:
 
 
 @contextmanager
-def served(factory: Factory) -> Generator[str]:
+def served(factory: Factory, *, port: int | None = None) -> Generator[str]:
     """Serve a factory's server over streamable HTTP from this process, and yield its URL."""
     server = uvicorn.Server(
         uvicorn.Config(factory().streamable_http_app(), log_config=None, ws="none", timeout_graceful_shutdown=1)
     )
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port or 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -126,7 +126,7 @@ async def test_another_booking():
 
 
 MISTAKES = {
-    'hostile=["hopp"]': ": there is no network 'hopp'; the networks are hop, restart, *, eavesdrop and deploy",
+    'hostile=["hopp"]': ": there is no network 'hopp'; the networks are hop, restart, *, abort and deploy",
     'hostile=True, without=["hopp"]': ": there is no network 'hopp'; the networks are hop, *",
     'hostile=True, without="hop"': ": without= must be a list of names: [[]'hop'[]]",
     'hostile="hop"': ": hostile= must be True, or a list of networks and their names",
@@ -136,7 +136,7 @@ MISTAKES = {
     "hostile=True, deploy='make'": ": deploy= must be a function that makes an instance of the other build",
     "hostil=True": ": it has no option hostil; its options are eras, hostile, without, deploy, secrets, over",
     "over='pigeon'": ": over= must be 'memory' or 'http', got 'pigeon'",
-    'eras="stone age"': ": eras= must be one of 'retry', 'live', 'both', got 'stone age'",
+    'eras="stone age"': ": eras= must be one of 'retry', 'live', 'both', 'task', 'all', got 'stone age'",
     '"retry", ["hop"]': " takes only the eras by position",
     "deploy=make": ": without=, deploy= and secrets= need hostile=; add hostile=True",
     'secrets=["4711"]': ": without=, deploy= and secrets= need hostile=; add hostile=True",

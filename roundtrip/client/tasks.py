@@ -1,0 +1,205 @@
+"""Follow calls that became tasks: a client's side of the Tasks extension.
+
+A task goes on like a call of the retry era: its open questions come back as a round, and the answers to them are the
+next leg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar, cast
+
+import anyio
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, InputRequests, Request, RequestParams, Result
+from pydantic import BaseModel, Field, TypeAdapter
+
+from roundtrip.client.legs import FinalResult, LegRequest, LegResult, TaskRound
+
+__all__ = [
+    "EXTENSION",
+    "RemoteTask",
+    "TaskCancelled",
+    "TaskRequests",
+    "TasksExtension",
+    "follow",
+    "pause_of",
+    "question_name",
+]
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+_REQUESTS: Final[TypeAdapter[InputRequests]] = TypeAdapter(InputRequests)
+_MIN_POLL_SECONDS: Final = 0.05
+_MAX_POLL_SECONDS: Final = 60.0
+
+Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
+_ResultT = TypeVar("_ResultT", bound=BaseModel)
+
+
+class TaskCancelled(Exception):
+    """The task was cancelled, by this client or by an operator of the server."""
+
+
+class _Handle(Result):
+    """Task as `tools/call` returns it."""
+
+    result_type: Literal["task"] = Field(alias="resultType")
+    task_id: str = Field(alias="taskId")
+
+
+class RemoteTask(Result):
+    """Task as `tasks/get` returns it."""
+
+    task_id: str = Field(alias="taskId")
+    status: Status
+    status_message: str | None = Field(default=None, alias="statusMessage")
+    poll_interval_ms: int | None = Field(default=None, alias="pollIntervalMs")
+    input_requests: dict[str, Any] | None = Field(default=None, alias="inputRequests")
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+class _Acknowledged(BaseModel):
+    """Empty result of `tasks/update` and `tasks/cancel`."""
+
+
+class _TaskParams(RequestParams):
+    task_id: str = Field(alias="taskId")
+
+
+class _UpdateParams(_TaskParams):
+    input_responses: dict[str, Any] = Field(alias="inputResponses")
+
+
+class _Get(Request[_TaskParams, Literal["tasks/get"]]):
+    method: Literal["tasks/get"] = "tasks/get"
+    name_param = "taskId"
+
+
+class _Update(Request[_UpdateParams, Literal["tasks/update"]]):
+    method: Literal["tasks/update"] = "tasks/update"
+    name_param = "taskId"
+
+
+class _Cancel(Request[_TaskParams, Literal["tasks/cancel"]]):
+    method: Literal["tasks/cancel"] = "tasks/cancel"
+    name_param = "taskId"
+
+
+class TasksExtension(ClientExtension):
+    """The extension, for `Client(extensions=[TasksExtension()])`."""
+
+    identifier = EXTENSION
+
+    def claims(self) -> Sequence[ResultClaim[Any]]:
+        """Accept handles as results of `tools/call`."""
+        return [ResultClaim(result_type="task", model=_Handle, resolve=_resolve)]
+
+
+async def _resolve(handle: Result, context: ClaimContext) -> CallToolResult:
+    raise AssertionError("calls that may become tasks are sent by `follow`")
+
+
+class TaskRequests:
+    """Requests of one session to one task.
+
+    Args:
+        session: The session.
+        task_id: The task.
+    """
+
+    def __init__(self, session: ClientSession, task_id: str) -> None:
+        self._session = session
+        self.task_id = task_id
+
+    async def get(self) -> RemoteTask:
+        """Return the task as it is now."""
+        return await self._send(_Get(params=_TaskParams(taskId=self.task_id)), RemoteTask)
+
+    async def update(self, answers: Mapping[str, Any]) -> None:
+        """Send answers to open questions."""
+        plain = {
+            key: answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+            if isinstance(answer, BaseModel)
+            else answer
+            for key, answer in answers.items()
+        }
+        await self._send(_Update(params=_UpdateParams(taskId=self.task_id, inputResponses=plain)), _Acknowledged)
+
+    async def cancel(self) -> None:
+        """Cancel the task."""
+        await self._send(_Cancel(params=_TaskParams(taskId=self.task_id)), _Acknowledged)
+
+    async def _send(self, request: Request[Any, Any], result: type[_ResultT]) -> _ResultT:
+        return await self._session.send_request(cast("Any", request), cast("Any", result))
+
+
+async def follow(
+    session: ClientSession,
+    leg: LegRequest,
+    *,
+    send: Callable[[LegRequest], Awaitable[LegResult | Result]],
+    seen: Callable[[RemoteTask], None],
+    pace: float | None = None,
+) -> LegResult:
+    """Send one leg, and follow the task that its call is, or becomes, until it asks or ends.
+
+    Args:
+        session: The session.
+        leg: The leg. If it goes on with a task, its answers are sent to the task.
+        send: Sends a leg that is not a task's, and may return a handle.
+        seen: Gets the task at each poll.
+        pace: Seconds between two polls; by default as the server wishes.
+
+    Returns:
+        The result; or the open questions, as a `TaskRound`.
+
+    Raises:
+        TaskCancelled: The task was cancelled.
+        MCPError: The task failed, or the server answered with an error.
+    """
+    task_id = leg.task_id
+    if task_id is None:
+        first = await send(leg)
+        if not isinstance(first, _Handle):
+            return cast("LegResult", first)
+        task_id = first.task_id
+    requests = TaskRequests(session, task_id)
+    if leg.task_id is not None and leg.answers:
+        await requests.update(leg.answers)
+    while True:
+        task = await requests.get()
+        seen(task)
+        if (end := _end_of(task)) is not None:
+            return end
+        await anyio.sleep(pause_of(task) if pace is None else pace)
+
+
+def question_name(key: str, before: Container[str | None]) -> str:
+    """Return the name of a task's question. One that was asked before comes back under another key, as `seat#2`."""
+    name, _, number = key.rpartition("#")
+    return name if number.isdecimal() and name in before else key
+
+
+def _end_of(task: RemoteTask) -> FinalResult | TaskRound | None:
+    """Return the result of a task, or its open questions; None while it works."""
+    match task.status:
+        case "completed":
+            return CallToolResult.model_validate(task.result or {})
+        case "failed":
+            error = task.error or {}
+            raise MCPError(code=error.get("code", 0), message=error.get("message", ""), data=error.get("data"))
+        case "cancelled":
+            raise TaskCancelled("the task was cancelled")
+        case "input_required" if task.input_requests:
+            return TaskRound(input_requests=_REQUESTS.validate_python(task.input_requests), task_id=task.task_id)
+        case _:
+            return None
+
+
+def pause_of(task: RemoteTask) -> float:
+    """Return the seconds until the next poll that the server wishes."""
+    wanted = (task.poll_interval_ms or 1000) / 1000
+    return min(max(wanted, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)

@@ -1,0 +1,216 @@
+"""Networks for tasks: their workers die, their store fails, and they are cancelled."""
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import anyio
+from mcp.shared.exceptions import MCPError
+
+from roundtrip.client.legs import Era, LegRequest
+from roundtrip.client.tasks import RemoteTask, TaskRequests
+from roundtrip.errors import CallTakenOver
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.tasks import TaskEntry, TaskStore
+from roundtrip.machine.tasks import ENDED, TaskState
+from roundtrip.server.server import Server
+from roundtrip.server.tasks.service import TaskService
+from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Route
+
+__all__ = ["Abort", "Kill", "Outage"]
+
+# A failing test shows its own frames only.
+__tracebackhide__ = True
+
+_TRY_AGAIN: Final = "try again later"
+_SETTLE_SECONDS: Final = 10.0
+_PAUSE_SECONDS: Final = 0.01
+
+
+class Kill:
+    """A network whose workers die before and after each write to the store of tasks. Others must continue.
+
+    A step that was not stored runs again. Tasks that must not begin twice are left alone once their bodies run.
+    """
+
+    name = "kill"
+
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
+        """Send the leg, while workers die."""
+        _tampered_store(route, _DeadlyStore)
+        return await route.onward(leg)
+
+
+class Outage:
+    """A network on which the store of tasks fails once for each leg, and the client sends the leg again."""
+
+    name = "outage"
+
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
+        """Send the leg while the store fails, and again."""
+        store = _tampered_store(route, _FailingStore)
+        store.is_down = True
+        try:
+            failed = await route.onward(leg)
+        finally:
+            store.is_down = False
+        if failed.error is None:
+            return failed
+        if _TRY_AGAIN not in failed.error.error.message:
+            raise Breach(f"the store of tasks failed, and a leg was answered with {failed.told}")
+        return await route.onward(leg)
+
+
+class Abort:
+    """A network that plays another call of the same tool, and cancels its task while its answers arrive.
+
+    The task must end once, as cancelled or with its result, and the user's own must go on.
+    """
+
+    name = "abort"
+
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
+        """Cancel the task of another call, and send the leg."""
+        _require_task_life(route)
+        if leg.task_id is not None:
+            other = None
+            for one in [one.leg for one in route.history(leg)]:
+                if other is not None and other.asks is None:
+                    break
+                other = await route.aside(
+                    one if other is None or other.asks is None else one.answering(other.asks, one.answers)
+                )
+            if other is not None and other.asks is not None and other.task_id is not None:
+                await self._cancel(route.fleet.requests_to(other.task_id), leg)
+        return await route.onward(leg)
+
+    async def _cancel(self, requests: TaskRequests, leg: LegRequest) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_quietly, lambda: requests.update(leg.answers or {}))
+            group.start_soon(_quietly, requests.cancel)
+        first = await _ended(requests)
+        again = await requests.get()
+        if again.status != first.status or again.result != first.result:
+            raise Breach(f"a task ended as {first.status}, and later as {again.status}")
+
+
+async def _quietly(request: Callable[[], Any]) -> None:
+    try:
+        await request()
+    except MCPError as error:
+        raise Breach(f"a task was answered and cancelled at once, and the server answered {error}") from error
+
+
+async def _ended(requests: TaskRequests) -> RemoteTask:
+    with anyio.move_on_after(_SETTLE_SECONDS):
+        while True:
+            task = await requests.get()
+            if task.status in ("completed", "failed", "cancelled"):
+                return task
+            await anyio.sleep(_PAUSE_SECONDS)
+    raise Breach(f"a task was cancelled, and {_SETTLE_SECONDS:g} s later it has not ended")
+
+
+def _require_task_life(route: Route) -> None:
+    if route.fleet.era is not Era.TASK:
+        raise Inapplicable("this network is for tasks: @pytest.mark.roundtrip(eras='task'), or User(era=Era.TASK)")
+
+
+class _FaultyStore:
+    """Store of tasks that fails on purpose, for the calls of one route.
+
+    Args:
+        inner: The store.
+        route: The route.
+        service: The tasks of the server.
+    """
+
+    def __init__(self, inner: TaskStore, route: Route, service: TaskService) -> None:
+        self.inner = inner
+        self.service = service
+        self._route = route
+
+    def concerns(self, call_id: str) -> bool:
+        """Return True if the fault is for this call."""
+        return self._route.fleet.has_task(call_id)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class _FailingStore(_FaultyStore):
+    is_down = False
+
+    async def add(self, entry: TaskEntry) -> bool:
+        self._fail(entry.call_id)
+        return await self.inner.add(entry)
+
+    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+        self._fail(call_id)
+        return await self.inner.load(call_id)
+
+    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+        self._fail(entry.call_id)
+        return await self.inner.save(entry, version=version)
+
+    def _fail(self, call_id: str) -> None:
+        if self.is_down and self.concerns(call_id):
+            raise LedgerDown("roundtrip.testing: the store of tasks is down")
+
+
+class _DeadlyStore(_FaultyStore):
+    _writes = 0
+
+    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+        is_deadly = self.concerns(entry.call_id) and await self._ends_work(entry)
+        if is_deadly:
+            self._writes += 1
+        if is_deadly and self._writes % 2:
+            await self._die(entry.call_id)
+        saved = await self.inner.save(entry, version=version)
+        if is_deadly and saved:
+            await self._die(entry.call_id)
+        return saved
+
+    async def _ends_work(self, entry: TaskEntry) -> bool:
+        """Return True if a worker writes the result of a step, or the end of a leg."""
+        stored, _ = await self.inner.load(entry.call_id)
+        if stored is None or stored.state is not TaskState.RUNNING or stored.epoch != entry.epoch:
+            return False
+        if stored.runs_once and stored.has_begun:
+            return False
+        return len(entry.notes) > len(stored.notes) or entry.state in (TaskState.ASKING, TaskState.WAITING, *ENDED)
+
+    async def _die(self, call_id: str) -> None:
+        """End the worker, and its lease."""
+        self.service.abandon(call_id)
+        entry, now = await self.inner.load(call_id)
+        if entry is not None and entry.state is TaskState.RUNNING:
+            version, entry.due = entry.version, now
+            entry.version += 1
+            await self.inner.save(entry, version=version)
+        raise CallTakenOver("roundtrip.testing: the worker died")
+
+
+def _tampered_store(route: Route, kind: type[Any]) -> Any:
+    """Return the faulty store of a route at the current instance."""
+    _require_task_life(route)
+    instance = route.fleet.at
+    service = instance.task_service if isinstance(instance, Server) else None
+    if service is None:
+        raise Inapplicable("the store of tasks can fail for roundtrip's servers in this process only")
+    stores: dict[int, Any] = route.notes.setdefault("stores", {})
+    store = stores.get(id(service))
+    if store is None:
+        store = stores[id(service)] = kind(service.book.store, route, service)
+        service.book.store = cast("TaskStore", store)
+        route.fleet.stack.callback(_remove, service, store)
+    return store
+
+
+def _remove(service: TaskService, store: _FaultyStore) -> None:
+    """Take a faulty store out of the chain of those that users of one server have put in front of each other."""
+    holder: Any = service.book
+    name = "store"
+    while (current := getattr(holder, name)) is not store:
+        holder, name = current, "inner"
+    setattr(holder, name, store.inner)

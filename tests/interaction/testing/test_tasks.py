@@ -1,0 +1,215 @@
+"""Users whose calls become tasks, and hostile networks for tasks."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip.ledger import MemoryLedger
+from roundtrip.server.tasks import extension
+from roundtrip.server.tasks.book import TaskBook
+from roundtrip.server.tasks.content import TaskContent
+from roundtrip.testing import (
+    Breach,
+    Clock,
+    Era,
+    Inapplicable,
+    TaskUnfinished,
+    User,
+    assert_same_in_all_lives,
+)
+
+pytestmark = pytest.mark.anyio
+
+RAN: Counter[str] = Counter()
+LEDGER = MemoryLedger()
+REPLIES: dict[str, Any] = {
+    "confirm:order": {},
+    "how_many": 3,
+    "seat": 4,
+    "gift": True,
+    "all": {"seat": 4, "gift": True},
+}
+
+
+def how_many() -> Elicit[int]:
+    return Elicit("How many?", int)
+
+
+def count(name: str) -> int:
+    RAN[name] += 1
+    return RAN[name]
+
+
+def make_shop(keys: Sequence[bytes]) -> Server[Any]:
+    server = Server[Any]("shop", keys=keys, ledger=LEDGER)
+
+    @server.tool(task=True, confirm="Order {title}?")
+    async def order(title: str, copies: Annotated[int, Resolve(how_many)], ctx: Context) -> str:
+        """Order books."""
+        await ctx.step("first", count, "first")
+        seat = await ctx.ask("seat", "Which seat?", int)
+        await ctx.step("second", count, "second")
+        gift = await ctx.ask("gift", "A gift?", bool)
+        await ctx.review("all", "Right?", of=["seat", "gift"])
+        await ctx.step("third", count, "third")
+        return f"{copies} of {title}, seat {seat}, {gift}"
+
+    @server.tool(task=True)
+    async def other(ctx: Context) -> str:
+        return str(await ctx.ask("seat", "Which other seat?", int))
+
+    return server
+
+
+@pytest.mark.roundtrip(eras="all", hostile=True)
+async def test_tool_survives_every_network_in_every_life() -> None:
+    call = await User(make_shop, REPLIES, principal="ann").call("order", title="Ulysses")
+    assert call.text == "3 of Ulysses, seat 4, True"
+    assert set(call.keys) == set(REPLIES)
+
+
+async def test_states_and_questions_are_the_same_in_all_lives() -> None:
+    call = await assert_same_in_all_lives(make_shop, "order", {"title": "Ulysses"}, answers=REPLIES)
+    assert call.text == "3 of Ulysses, seat 4, True"
+
+
+async def test_question_asked_again_keeps_its_name() -> None:
+    answers = {**REPLIES, "seat": ["no number", 4]}
+    call = await User(make_shop, answers, era=Era.TASK).call("order", title="Ulysses")
+    assert call.keys.count("seat") == 2
+    assert call.text == "3 of Ulysses, seat 4, True"
+
+
+async def test_stored_step_does_not_run_again_when_workers_die() -> None:
+    RAN.clear()
+    call = await User(make_shop, REPLIES, era=Era.TASK, network="kill").call("order", title="Ulysses")
+    assert call.text == "3 of Ulysses, seat 4, True"
+    # A worker may die between a step and its write, and then only once.
+    assert all(1 <= RAN[name] <= 2 for name in ("first", "second", "third"))
+    assert sum(RAN.values()) > 3
+
+
+async def test_steps_run_once_without_deaths() -> None:
+    RAN.clear()
+    await User(make_shop, REPLIES, era=Era.TASK, network=["duplicate", "outage"]).call("order", title="Ulysses")
+    assert set(RAN.values()) == {1}
+
+
+async def test_task_that_waits_is_reported() -> None:
+    server = Server[Any]("shop")
+
+    @server.tool(task="required")
+    async def wait(ctx: Context) -> str:
+        return await ctx.wait_for("payment")
+
+    with pytest.raises(TaskUnfinished, match=r"'working' for 0\.5 s without a change"):
+        await User(server, era=Era.TASK, patience=0.1).call("wait")
+
+
+async def test_sleeping_task_wakes_when_the_clock_advances(clock: Clock) -> None:
+    server = Server[Any]("shop")
+    began = anyio.Event()
+
+    @server.tool(task="required")
+    async def sleep(ctx: Context) -> str:
+        began.set()
+        await ctx.sleep(86400)
+        return "awake"
+
+    moved = anyio.Event()
+
+    async def advance() -> None:
+        await began.wait()
+        clock.advance(seconds=86401)
+        moved.set()
+
+    user, text = User(server, era=Era.TASK), ""
+    async with anyio.create_task_group() as group:
+        group.start_soon(advance)
+        text += (await user.call("sleep")).text
+    assert moved.is_set()
+    assert text == "awake"
+
+
+async def test_signal_reaches_a_waiting_task() -> None:
+    server = Server[Any]("shop")
+    begun: list[str] = []
+    began = anyio.Event()
+
+    @server.tool(task="required")
+    async def pay(ctx: Context) -> str:
+        begun.append(ctx.call.id)
+        began.set()
+        return f"paid {await ctx.wait_for('payment')}"
+
+    async def signal() -> None:
+        await began.wait()
+        assert await server.signal(begun[0], "payment", 5)
+
+    text = ""
+    async with anyio.create_task_group() as group:
+        group.start_soon(signal)
+        text += (await User(server, era=Era.TASK).call("pay")).text
+    assert text == "paid 5"
+
+
+async def test_tool_for_tasks_only_needs_the_life() -> None:
+    server = Server[Any]("shop")
+
+    @server.tool(task="required")
+    async def work() -> str:
+        return "done"
+
+    with pytest.raises(MCPError) as failed:
+        await User(server, era=Era.RETRY).call("work")
+    assert failed.value.code == -32021
+    assert (await User(server, era=Era.TASK).call("work")).text == "done"
+
+
+@pytest.mark.parametrize("network", ["kill", "outage", "abort"])
+async def test_networks_of_tasks_do_not_fit_another_life(network: str) -> None:
+    with pytest.raises(Inapplicable, match="for tasks"):
+        await User(make_shop, REPLIES, era=Era.RETRY, network=network).call("order", title="Ulysses")
+
+
+def reuse_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fresh_key(content: TaskContent, name: str) -> str:
+        return name
+
+    monkeypatch.setattr(TaskContent, "fresh_key", fresh_key)
+
+
+def forget_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def cancel(self: TaskBook, call_id: str) -> bool:
+        return True
+
+    monkeypatch.setattr(TaskBook, "cancel", cancel)
+
+
+def tell_strangers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    find: Any = vars(extension.TaskMethods)["_find"]
+
+    async def find_or_tell(methods: Any, ctx: Any, task_id: str) -> str:
+        view = await vars(extension.TaskMethods)["_view"](methods, task_id.rpartition(".")[0])
+        try:
+            return await find(methods, ctx, task_id)
+        except MCPError:
+            raise MCPError(code=-32602, message="Task not found" if view is None else "Not yours") from None
+
+    monkeypatch.setattr(extension.TaskMethods, "_find", find_or_tell)
+
+
+@pytest.mark.parametrize(
+    ("fault", "network"), [(reuse_keys, "garble"), (tell_strangers_apart, "swap"), (forget_cancellation, "abort")]
+)
+async def test_faulty_server_breaks_a_rule(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None], network: str
+) -> None:
+    fault(monkeypatch)
+    with pytest.raises(Breach):
+        await User(make_shop, REPLIES, era=Era.TASK, network=network, principal="ann").call("order", title="Ulysses")
