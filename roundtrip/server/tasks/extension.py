@@ -137,10 +137,10 @@ class TaskMethods:
         if not declares_tasks(ctx):
             raise extension_missing()
         try:
-            found = [await self._own(ctx, task_id) for task_id in ids]
+            # Without their contents, which would be kept for as long as the stream lives.
+            own = {split_id(task_id)[0]: task_id for task_id in ids if await self._own(ctx, task_id) is not None}
         except LedgerDown as error:
             raise _out_of_reach(error) from error
-        own = {view.entry.call_id: task_id for view, task_id in zip(found, ids, strict=True) if view is not None}
         return await self._listening.serve(ctx, call_next, own)
 
     async def _view(self, call_id: str) -> TaskView | None:
