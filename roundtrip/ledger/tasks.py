@@ -93,12 +93,20 @@ class TaskEntry:
         self.state, self.updated = target, now
         return True
 
-    def advance(self, now: float) -> bool:
-        """Apply the events of time. Return True if it has changed."""
+    def advance(self, now: float, *, writer: tuple[str, int] | None = None) -> bool:
+        """Apply the events of time. Return True if it has changed.
+
+        Args:
+            now: The time.
+            writer: The holder and the epoch of the worker that changes it, if one does. Its own lease does not lapse:
+                no other worker has claimed the task.
+        """
         if self.state in TASK_MACHINE.final or now < min(self.due, self.expires):
             return False
         if now >= self.expires:
             return self.apply(TaskEvent.EXPIRE, now)
+        if writer is not None and self.is_held(*writer):
+            return False
         if self.state is TaskState.RUNNING:
             is_lost = (self.runs_once and self.has_begun) or self.tries >= MAX_TRIES
             return self.apply(TaskEvent.LOSE if is_lost else TaskEvent.LAPSE, now)
@@ -281,7 +289,12 @@ class SeenTask:
 
 
 async def change_task(
-    store: TaskStore, call_id: str, work: Callable[[TaskEntry, float], T], *, seen: SeenTask | None = None
+    store: TaskStore,
+    call_id: str,
+    work: Callable[[TaskEntry, float], T],
+    *,
+    seen: SeenTask | None = None,
+    writer: tuple[str, int] | None = None,
 ) -> T | None:
     """Change a task, and return what `work` returns; None if there is no such task.
 
@@ -291,6 +304,7 @@ async def change_task(
         work: Changes the entry that it gets, as it is at the time that it gets. It runs again if another process was
             faster, and may raise.
         seen: The task as the caller has last seen it, which is tried first, and brought up to date.
+        writer: The holder and the epoch of the worker that changes it; see `TaskEntry.advance`.
 
     Raises:
         LedgerDown: The store cannot be used, or too many processes change the task.
@@ -302,7 +316,7 @@ async def change_task(
         if seen is not None and attempt:
             seen.saw(entry, now)
         before = entry.copy()
-        entry.advance(now)
+        entry.advance(now, writer=writer)
         is_over = entry.is_over(now)
         result = None if is_over else work(entry, now)
         if entry == before and not entry.rewrites_notes and not is_over:

@@ -20,7 +20,7 @@ _SEALED_PREFIX: Final = "s1."
 
 
 class ContentUnreadable(Exception):
-    """No key of this server opens the content of a task."""
+    """No key of this server opens the content of a task, or a newer build has written it."""
 
 
 @dataclass(slots=True)
@@ -104,6 +104,12 @@ class TaskContent:
         if (late and not shown) or any(name in self.signals for name in pause.signals):
             entry.apply(TaskEvent.WAKE, now)
 
+    def take_signals(self, signals: Mapping[str, Any], entry: TaskEntry, now: float) -> None:
+        """Store signals. Of each name the first one counts."""
+        self.signals = {**signals, **self.signals}
+        if any(name in signals for name in self.waits):
+            entry.apply(TaskEvent.WAKE, now)
+
     def fresh_key(self, name: str) -> str:
         """Return a key on the wire for a question that was never used in this task."""
         key, number = name, 1
@@ -116,6 +122,7 @@ class TaskContent:
 
 # The values are JSON already, so they need no copies.
 _FIELDS: Final = tuple(field.name for field in fields(TaskContent))
+_FIELD_NAMES: Final = frozenset(_FIELDS)
 
 
 def split_id(task_id: str) -> tuple[str, str]:
@@ -156,9 +163,12 @@ class TaskSeal:
         """Return a stored content.
 
         Raises:
-            ContentUnreadable: No key of this server opens it.
+            ContentUnreadable: No key of this server opens it, or it has fields that this build does not know.
         """
-        return TaskContent(**self.open(stored, call_id, "content"))
+        fields = self.open(stored, call_id, "content")
+        if not fields.keys() <= _FIELD_NAMES:
+            raise ContentUnreadable
+        return TaskContent(**fields)
 
     def seal(self, value: Any, call_id: str, use: str) -> str:
         """Return the stored form of a JSON value, for one use in one call."""

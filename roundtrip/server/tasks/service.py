@@ -102,7 +102,7 @@ class TaskService:
         # As long as a token of the call lives, its request may be repeated, and must find the task.
         least = journal.end + journal.recover + SKEW - self._legs.parts.system.time() if once is not None else 0.0
         content = self._content(function, ctx, journal)
-        entry = self.book.entry(
+        entry = await self.book.entry(
             journal.call_id,
             function.name,
             content,
@@ -147,8 +147,7 @@ class TaskService:
             return known
         from roundtrip.server.tasks.foreground import run_in_foreground  # few tools are tasks after some seconds
 
-        system = self._legs.parts.system
-        return await run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds, system=system)
+        return await run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
 
     async def _serve(self, tool: str, leg: TaskLeg) -> Finished | Suspended | Authored:
         """Serve a leg of a task, as if a client had sent it."""
