@@ -52,6 +52,8 @@ class TaskEntry:
     """The results of steps since it was last parked."""
     labels: tuple[str, ...] = ()
     """Opaque words, without spaces, by which it can be found until it ends."""
+    account: str | None = field(default=None, compare=False)
+    """The owner of a new task; see `MemoryLedger`. Stores with much room do not keep it."""
     stored_notes: int = field(default=0, compare=False)
     """The number of notes that the store has in the version that was read, so that it needs only further ones."""
     rewrites_notes: bool = field(default=False, compare=False)

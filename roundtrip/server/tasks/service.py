@@ -109,6 +109,8 @@ class TaskService:
             ttl=max(mode.ttl, least),
             runs_once=once is not None and once.on_unknown == "fail",
         )
+        principal = content.principal
+        entry.account = f"tool {function.name}" if principal is None else f"caller {principal}"
         try:
             end = await self._run_first(entry, content, journal, mode.after, is_repeatable=record.journal is not None)
             view = end if end is not None else await self.book.add(entry, content)
