@@ -13,7 +13,7 @@ from roundtrip.ledger.tasks import HasTasks, TaskEntry, TaskStore, change_task
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
-from roundtrip.server.tasks.content import TaskContent, TaskSeal
+from roundtrip.server.tasks.content import TaskContent, TaskSeal, is_call_id
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
@@ -201,7 +201,8 @@ class TaskBook:
                 entry.content = self.seal.write(content, call_id)
             return True
 
-        return await change_task(self.store, call_id, signal) or False
+        # The id may come from outside.
+        return (is_call_id(call_id) and await change_task(self.store, call_id, signal)) or False
 
     async def cancel(self, call_id: str) -> bool:
         """Cancel a task, unless it has ended. Return False if there is no such task."""

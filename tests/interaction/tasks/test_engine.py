@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from roundtrip import Context, Server, after
-from roundtrip.ledger import LedgerDown, MemoryLedger, RedisLedger
+from roundtrip import Context, ElicitUrl, Server, after
+from roundtrip.ledger import LedgerDown, MemoryLedger, RedisLedger, SqliteLedger
 from roundtrip.ledger.memory_tasks import MemoryTasks
 from roundtrip.ledger.redis_tasks import RedisTasks
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.server.tasks import claim, engine, service
+from roundtrip.server import tool_calls
+from roundtrip.server.tasks import claim, engine, legs, service
 from roundtrip.server.tasks.content import ContentUnreadable
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.operations import TaskOperations
@@ -257,3 +259,49 @@ async def test_task_of_a_newer_build_is_left_to_it(caplog: pytest.LogCaptureFixt
                 tasks.book.seal.read(entry.content, entry.call_id)
             error = (await peer.send("tasks/get", taskId=handle["taskId"]))["error"]
         assert error["message"] == "Task not found"
+
+
+async def test_page_that_is_not_finished_is_looked_at_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legs, "_PAGE_SECONDS", 0.005)
+    shop, pauses = Shop(), list[float]()
+    save = MemoryTasks.save
+
+    async def watched(tasks: MemoryTasks, entry: TaskEntry, *, version: int) -> bool:
+        if entry.state is TaskState.WAITING:
+            pauses.append(entry.due - entry.updated)
+        return await save(tasks, entry, version=version)
+
+    monkeypatch.setattr(MemoryTasks, "save", watched)
+
+    @shop.server.tool(task=True)
+    async def visit(ctx: Context) -> str:
+        return str(await ctx.ask("page", ElicitUrl("Pay", "https://pay.example", done=lambda: len(pauses) > 8 or None)))
+
+    async with peers(shop.server) as (peer,):
+        task_id = (await peer.call("visit"))["taskId"]
+        await peer.asked(task_id, "page")
+        await peer.ask("tasks/update", taskId=task_id, inputResponses={"page": {"action": "accept"}})
+        await peer.until(task_id)
+    assert pauses == sorted(pauses)
+    assert pauses[-1] > 2 * pauses[0]
+
+
+@pytest.mark.parametrize("call_id", ["", "no\0where", "\udcff", "x" * 10_000])
+async def test_signal_for_an_impossible_call_finds_nothing(call_id: str, tmp_path: Path) -> None:
+    shop = Shop(SqliteLedger(tmp_path / "tasks.db", durable=False))
+    assert not await shop.server.signal(call_id, "payment")
+
+
+async def test_signal_that_is_too_deep_is_rejected() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="the payload must be JSON"):
+        await Shop().server.signal("call", "payment", deep)
+
+
+async def test_calls_are_never_tasks_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_calls, "is_on_asyncio", lambda: False)
+    async with peers(Shop().server) as (peer,):
+        assert text_of({"result": await peer.call("nothing")}) == "done"
+        assert (await peer.send("tools/call", name="pay", arguments={}))["error"]["code"] == -32021
