@@ -19,7 +19,7 @@ from roundtrip.ledger.tasks import SeenTask, TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.content import TaskContent
+from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 
 __all__ = ["END_SECONDS", "TaskClaim", "lease_seconds"]
 
@@ -184,7 +184,8 @@ class TaskClaim:
             patience: Seconds for which a store that cannot be used is tried, if they are more than those of the lease.
 
         Raises:
-            CallTakenOver: The lease is lost, or the store cannot be used: then a worker goes on behind what is stored.
+            CallTakenOver: The lease is lost, or the task cannot be read or written: then another worker goes on behind
+                what is stored.
         """
         began = anyio.current_time()
 
@@ -205,6 +206,13 @@ class TaskClaim:
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             try:
                 return await self._change_once(work)
+            except ContentUnreadable:
+                _LOG.warning(
+                    "a task of %s is now sealed with a key that this server does not have, and goes on elsewhere; give "
+                    "all workers the new key before `roundtrip tasks rekey`",
+                    self._owner,
+                )
+                return False
             except LedgerDown as error:
                 _LOG.warning("a worker cannot write a task of %s, and tries again: %s", self._owner, error)
                 left = ends - anyio.current_time()

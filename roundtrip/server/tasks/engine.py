@@ -207,9 +207,6 @@ class TaskEngine:
         self._skip(call_id)
         if isinstance(error, LedgerDown):
             logger.error("a task of call %s goes on when its lease has ended: %s", call_id, error)
-        elif isinstance(error, ContentUnreadable):
-            message = "a task of call %s was written with a key that this server does not have, and goes on elsewhere"
-            logger.error(message, call_id)
         else:
             logger.error("a worker of tasks failed; another one continues the task", exc_info=error)
 

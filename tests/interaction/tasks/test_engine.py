@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from roundtrip import Context, ElicitUrl, Server, after
+from roundtrip.errors import CallTakenOver
 from roundtrip.ledger import LedgerDown, MemoryLedger, RedisLedger, SqliteLedger
 from roundtrip.ledger.memory_tasks import MemoryTasks
 from roundtrip.ledger.redis_tasks import RedisTasks
@@ -284,6 +285,44 @@ async def test_page_that_is_not_finished_is_looked_at_less_and_less_often(monkey
         await peer.until(task_id)
     assert pauses == sorted(pauses)
     assert pauses[-1] > 2 * pauses[0]
+
+
+async def test_worker_without_the_new_key_leaves_its_task_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "LEASE_SECONDS", 0.5)
+    began, go_on, seen = anyio.Event(), anyio.Event(), list[Exception]()
+
+    def shop(*keys: bytes) -> Server[Any]:
+        server = Server[Any]("shop", keys=keys, ledger=SqliteLedger(tmp_path / "tasks.db", durable=False))
+
+        @server.tool(task=True)
+        async def work(ctx: Context) -> str:
+            began.set()
+            await go_on.wait()
+            try:
+                await ctx.task.status("working")
+            except Exception as error:
+                seen.append(error)
+                raise
+            return keys[0].decode()[0]
+
+        return server
+
+    old, new = shop(KEY), shop(b"n" * 32, KEY)
+    async with peers(old) as (peer,):
+        task_id = (await peer.call("work"))["taskId"]
+        with anyio.fail_after(WAIT_SECONDS):
+            await began.wait()
+        async with peers(new) as (second,):
+            tasks = new.task_service
+            assert tasks is not None
+            operations = TaskOperations(tasks.book)
+            async for entry in operations.scan():
+                assert await operations.renew_key(entry)
+            go_on.set()
+            assert text_of(await second.until(task_id)) == "n"
+    assert [type(error) for error in seen] == [CallTakenOver]
 
 
 @pytest.mark.parametrize("call_id", ["", "no\0where", "\udcff", "x" * 10_000])
