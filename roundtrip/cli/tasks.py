@@ -68,7 +68,7 @@ def _configure_action(action: ArgumentParser, name: str) -> None:
     elif name == "show":
         action.add_argument("call", **call)
         action.add_argument(
-            "--reveal", action="store_true", help="also print arguments, questions, answers and results"
+            "--reveal", action="store_true", help="also print arguments, questions, answers, messages and results"
         )
     elif name in ("cancel", "retry"):
         action.add_argument("calls", nargs="+", **call)
@@ -103,6 +103,8 @@ def _run(arguments: Namespace) -> int:
 async def _list(shelf: _Shelf, arguments: Namespace) -> int:
     from roundtrip.cli.trace.terminal import Column, Screen
 
+    if arguments.limit < 1:
+        raise CommandFailed(f"--limit must be at least 1, got {arguments.limit}")
     states = [TaskState(state) for state in arguments.state or ()]
     found = await shelf.book.store.list(limit=arguments.limit, states=states)
     if arguments.json:
@@ -168,11 +170,11 @@ async def _show(shelf: _Shelf, arguments: Namespace) -> int:
         "asks": list(content.questions),
         "waits for": content.waits,
         "steps": [*(name for name in journal.computed if not name.startswith("~")), *steps],
-        "status message": content.message,
     }
     if arguments.reveal:
         shown |= {
             "principal": content.principal,
+            "status message": content.message,
             "arguments": content.arguments,
             "questions": content.questions,
             "answers": content.answers,
@@ -208,7 +210,7 @@ def _print(shown: dict[str, Any], arguments: Namespace) -> None:
 
 
 async def _cancel(shelf: _Shelf, arguments: Namespace) -> int:
-    return await _each(shelf, arguments, lambda call_id: shelf.book.cancel(call_id), "cancelled")
+    return await _each(shelf, arguments, shelf.operations.cancel, "cancelled")
 
 
 async def _retry(shelf: _Shelf, arguments: Namespace) -> int:
@@ -217,16 +219,17 @@ async def _retry(shelf: _Shelf, arguments: Namespace) -> int:
 
 
 async def _each(shelf: _Shelf, arguments: Namespace, work: Callable[[str], Awaitable[Any]], done: str) -> int:
-    from roundtrip.server.tasks.operations import NotRetried
+    from roundtrip.safe_text import printable
+    from roundtrip.server.tasks.operations import TaskNotChanged
 
     failed = 0
     for text in arguments.calls:
         try:
             call_id = await _found(shelf, text)
             await work(call_id)
-        except (CommandFailed, NotRetried) as error:
+        except (CommandFailed, TaskNotChanged) as error:
             failed += 1
-            print(f"{text}: {error}")
+            print(f"{printable(text)}: {error}")
         else:
             print(f"{call_id}: {done}")
     return 1 if failed else 0

@@ -24,13 +24,15 @@ class MemoryTasks:
     Args:
         clock: Returns the seconds since the epoch.
         max_bytes: The approximate limit of its size. A full store takes no new tasks, as clients decide how many there
-            are and may leave them.
+            are and may leave them. An account gets no new one while its tasks are as large as the free room, so that
+            others find some.
     """
 
     def __init__(self, clock: Callable[[], float], *, max_bytes: int) -> None:
         self._clock = clock
         self._max_bytes = max_bytes
         self._bytes = 0
+        self._account_bytes: dict[str, int] = {}
         self._lock = threading.Lock()
         self._entries: dict[str, TaskEntry] = {}
         self._times: list[tuple[float, str]] = []
@@ -44,11 +46,7 @@ class MemoryTasks:
         with self._lock:
             if entry.call_id in self._entries:
                 return False
-            if self._bytes >= self._max_bytes:
-                raise LedgerDown(
-                    f"the ledger in memory is full, with {len(self._entries)} tasks of about {self._bytes} bytes; give "
-                    "the server a SqliteLedger, its tools a shorter task_ttl, or MemoryLedger(max_bytes=...) more room"
-                )
+            self._require_room(entry.account)
             self._put(entry)
         self._listeners.announce(entry.call_id)
         return True
@@ -67,7 +65,7 @@ class MemoryTasks:
                 return False
             if entry.is_over(self._clock()):
                 self._label(entry.call_id, ())
-                self._bytes -= _size_of(self._entries.pop(entry.call_id))
+                self._resize(stored.account, -_size_of(self._entries.pop(entry.call_id)))
             else:
                 self._put(entry)
         self._listeners.announce(entry.call_id)
@@ -122,13 +120,33 @@ class MemoryTasks:
 
     def _put(self, entry: TaskEntry) -> None:
         before = self._entries.get(entry.call_id)
-        self._bytes += _size_of(entry) - (_size_of(before) if before is not None else 0)
+        self._resize(entry.account, _size_of(entry) - (_size_of(before) if before is not None else 0))
         self._label(entry.call_id, entry.labels)
         self._entries[entry.call_id] = entry.copy()
         heapq.heappush(self._times, (entry.due, entry.call_id))
         if len(self._times) > _MAX_STALE + 2 * len(self._entries):
             self._times = [(one.due, one.call_id) for one in self._entries.values()]
             heapq.heapify(self._times)
+
+    def _require_room(self, account: str | None) -> None:
+        fix = "give the server a SqliteLedger, its tools a shorter task_ttl, or MemoryLedger(max_bytes=...) more room"
+        if self._bytes >= self._max_bytes:
+            raise LedgerDown(
+                f"the ledger in memory is full, with {len(self._entries)} tasks of about {self._bytes} bytes; {fix}"
+            )
+        held = self._account_bytes.get(account, 0) if account is not None else 0
+        if held >= self._max_bytes - self._bytes:
+            raise LedgerDown(
+                "the ledger in memory has no more room for the tasks of one caller (or of one tool, if its callers are "
+                f"not authenticated), which hold about {held} of {self._max_bytes} bytes; the rest is for others; {fix}"
+            )
+
+    def _resize(self, account: str | None, change: int) -> None:
+        self._bytes += change
+        if account is not None:
+            held = self._account_bytes[account] = self._account_bytes.get(account, 0) + change
+            if not held:
+                del self._account_bytes[account]
 
     def _label(self, call_id: str, labels: Sequence[str]) -> None:
         before = self._entries.get(call_id)

@@ -52,6 +52,8 @@ class TaskEntry:
     """The results of steps since it was last parked."""
     labels: tuple[str, ...] = ()
     """Opaque words, without spaces, by which it can be found until it ends."""
+    account: str | None = field(default=None, compare=False)
+    """The owner of a new task; see `MemoryLedger`. Stores with much room do not keep it."""
     stored_notes: int = field(default=0, compare=False)
     """The number of notes that the store has in the version that was read, so that it needs only further ones."""
     rewrites_notes: bool = field(default=False, compare=False)
@@ -93,12 +95,20 @@ class TaskEntry:
         self.state, self.updated = target, now
         return True
 
-    def advance(self, now: float) -> bool:
-        """Apply the events of time. Return True if it has changed."""
+    def advance(self, now: float, *, writer: tuple[str, int] | None = None) -> bool:
+        """Apply the events of time. Return True if it has changed.
+
+        Args:
+            now: The time.
+            writer: The holder and the epoch of the worker that changes it, if one does. Its own lease does not lapse:
+                no other worker has claimed the task.
+        """
         if self.state in TASK_MACHINE.final or now < min(self.due, self.expires):
             return False
         if now >= self.expires:
             return self.apply(TaskEvent.EXPIRE, now)
+        if writer is not None and self.is_held(*writer):
+            return False
         if self.state is TaskState.RUNNING:
             is_lost = (self.runs_once and self.has_begun) or self.tries >= MAX_TRIES
             return self.apply(TaskEvent.LOSE if is_lost else TaskEvent.LAPSE, now)
@@ -281,7 +291,12 @@ class SeenTask:
 
 
 async def change_task(
-    store: TaskStore, call_id: str, work: Callable[[TaskEntry, float], T], *, seen: SeenTask | None = None
+    store: TaskStore,
+    call_id: str,
+    work: Callable[[TaskEntry, float], T],
+    *,
+    seen: SeenTask | None = None,
+    writer: tuple[str, int] | None = None,
 ) -> T | None:
     """Change a task, and return what `work` returns; None if there is no such task.
 
@@ -291,6 +306,7 @@ async def change_task(
         work: Changes the entry that it gets, as it is at the time that it gets. It runs again if another process was
             faster, and may raise.
         seen: The task as the caller has last seen it, which is tried first, and brought up to date.
+        writer: The holder and the epoch of the worker that changes it; see `TaskEntry.advance`.
 
     Raises:
         LedgerDown: The store cannot be used, or too many processes change the task.
@@ -302,7 +318,7 @@ async def change_task(
         if seen is not None and attempt:
             seen.saw(entry, now)
         before = entry.copy()
-        entry.advance(now)
+        entry.advance(now, writer=writer)
         is_over = entry.is_over(now)
         result = None if is_over else work(entry, now)
         if entry == before and not entry.rewrites_notes and not is_over:

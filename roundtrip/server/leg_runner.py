@@ -306,9 +306,11 @@ class _ServedLeg:
         runner, function, journal, threads = self.runner, self.function, self.journal, self.threads
         once, opened, task = function.once, self.opened, self.task
         responses = self.incoming.responses if journal is not None else None
-        limits, claim = function.limits, None
+        limits, claim, clock = function.limits, None, runner.parts.system.time
         if task is not None:
-            responses, limits, claim = task.responses, task.limits(runner.parts.system.time()), task.claim
+            # Its times are those of the store.
+            claim, clock = task.claim, task.claim.clock
+            responses, limits = task.responses, task.limits(clock())
         elif once is not None and self.claims:
             claim = self.claim(once)
         may_run_twice = task is not None or self.hands_over
@@ -318,7 +320,7 @@ class _ServedLeg:
             client=RequestClient(self.wire),
             born=self.born,
             end=self.end,
-            clock=runner.parts.system.time,
+            clock=clock,
             limits=limits,
             write=self.write,
             plan_for=function.plan_for,

@@ -33,6 +33,7 @@ from starlette.requests import Request
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.errors import RejectionReason
 from roundtrip.revisions import is_retry_era
+from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.leg_runner import LegRunner
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import Incoming, RequestRecord, read_forms, token_rejection
@@ -121,7 +122,7 @@ class ToolCalls:
         if tasks is not None and record is not None:
             from roundtrip.server.tasks.extension import declares_tasks  # few servers have tasks
 
-            record.may_become_task = declares_tasks(ctx)
+            record.may_become_task = is_on_asyncio() and declares_tasks(ctx)
         end = await self._serve_caught(name, params.get("arguments") or {}, incoming)
         if isinstance(end, HandedOver) and tasks is not None and record is not None:
             function = self._tools.registered_as(name, _version_of(record)).function

@@ -258,7 +258,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             raise RuntimeError("server.signal(...) needs a tool that runs as a task: @server.tool(task=True)")
         try:
             plain = json.loads(json.dumps(payload))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"server.signal(..., {name!r}): the payload must be JSON: {error}") from None
         return await tasks.book.signal(call_id, name, plain)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.ledger.contract import Reach
+from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import HasTasks, TaskEntry, TaskStore, change_task
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
-from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.server.tasks.content import TaskContent, TaskSeal
+from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
+from roundtrip.server.tasks.content import TaskContent, TaskSeal, is_call_id
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class TaskBook:
             )
         self.store: TaskStore = ledger.tasks
         self.seal = TaskSeal(None if is_private else protection.ledger_sealer, protection.hints)
+        self._ahead: float | None = None
+        """Seconds by which the clock of the store is ahead of this process's; None until it was read."""
         self._pin_keys = protection.ring.derive(b"pin")
         # A store has more room than a token.
         self.journals = JournalCodec(
@@ -85,9 +88,21 @@ class TaskBook:
             max_bytes=_MAX_JOURNAL_BYTES,
         )
 
-    def entry(self, call_id: str, tool: str, content: TaskContent, *, ttl: float, runs_once: bool) -> TaskEntry:
+    def clock(self) -> float:
+        """Return the time of the store's clock, with which all instances compare times, as far as it is known here."""
+        return self._parts.system.time() + (self._ahead or 0.0)
+
+    def saw_time(self, now: float) -> None:
+        """Note the time that the store's clock shows."""
+        self._ahead = now - self._parts.system.time()
+
+    async def entry(self, call_id: str, tool: str, content: TaskContent, *, ttl: float, runs_once: bool) -> TaskEntry:
         """Return a new task, which is not stored yet."""
-        now = self._parts.system.time()
+        if self._ahead is None:
+            # A store that is down matters only when the task has to be stored.
+            with suppress(LedgerDown):
+                self.saw_time((await self.store.load(call_id))[1])
+        now = self.clock()
         return TaskEntry(
             call_id,
             tool,
@@ -117,6 +132,7 @@ class TaskBook:
             ContentUnreadable: No key of this server opens it.
         """
         entry, now = await self.store.load(call_id)
+        self.saw_time(now)
         if entry is None:
             return None
         entry.advance(now)
@@ -176,17 +192,17 @@ class TaskBook:
         """Store a signal for a task. The first one of a name counts. Return False if there is no such task."""
 
         def signal(entry: TaskEntry, now: float) -> bool:
-            if entry.has_ended:
+            # A lost task keeps it: an operator may let a worker continue.
+            if entry.state in TASK_MACHINE.final:
                 return True
             content = self.seal.read(entry.content, call_id)
             if name not in content.signals:
-                content.signals[name] = payload
+                content.take_signals({name: payload}, entry, now)
                 entry.content = self.seal.write(content, call_id)
-                if name in content.waits:
-                    entry.apply(TaskEvent.WAKE, now)
             return True
 
-        return await change_task(self.store, call_id, signal) or False
+        # The id may come from outside.
+        return (is_call_id(call_id) and await change_task(self.store, call_id, signal)) or False
 
     async def cancel(self, call_id: str) -> bool:
         """Cancel a task, unless it has ended. Return False if there is no such task."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import Context
 from functools import partial
+from itertools import chain, repeat
 from typing import Any, Final
 
 import anyio
@@ -16,18 +17,23 @@ from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import SeenTask, TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
+from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.content import TaskContent
+from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 
-__all__ = ["TaskClaim", "lease_seconds"]
+__all__ = ["END_SECONDS", "TaskClaim", "lease_seconds"]
 
 logger = logging.getLogger("roundtrip")
+# Limited, as a store that is down is tried again and again by each leg.
+_LOG: Final = LimitedLog(logger)
 
 # Not `Final`: read at each use, as tests set shorter times.
 LEASE_SECONDS = 30.0
 """Time after which a silent worker counts as dead. A worker renews three times as often."""
-_PAUSES: Final = (0.1, 0.5, 2.0, 5.0, 10.0)
-"""Pauses between attempts to write to a store that cannot be used."""
+_PAUSES: Final = (0.1, 0.5, 1.0, 2.0)
+"""Pauses between attempts to write to a store that cannot be used; the last one comes again and again."""
+END_SECONDS: Final = 600.0
+"""Time for which a worker tries to store how a leg has ended, even after its lease: no other worker knows it."""
 _LOOK_SECONDS: Final = 0.05
 """Time between an announcement and the look that it causes."""
 _MESSAGE_SECONDS: Final = 0.5
@@ -51,6 +57,7 @@ class TaskClaim:
     def __init__(self, book: TaskBook, entry: TaskEntry, now: float) -> None:
         self._book = book
         self._seen = SeenTask(entry, now, anyio.current_time)
+        self._ahead = now - anyio.current_time()
         self.call_id = entry.call_id
         self.expires = entry.expires
         """The end of the task's life, which no leg outlives."""
@@ -70,6 +77,10 @@ class TaskClaim:
         """The last status message of this leg."""
         self.is_taken_over = False
         """True if another worker has the task, or if it was cancelled."""
+
+    def clock(self) -> float:
+        """Return the time of the store's clock, which was not earlier when the task was found to be due."""
+        return anyio.current_time() + self._ahead
 
     async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
         """Begin the leg; the worker has the lease already."""
@@ -140,9 +151,19 @@ class TaskClaim:
         await self.say(self.message or "")
 
     async def write_content(
-        self, event: TaskEvent | None, work: Callable[[TaskContent, TaskEntry, float], None]
+        self,
+        event: TaskEvent | None,
+        work: Callable[[TaskContent, TaskEntry, float], None],
+        *,
+        patience: float = 0.0,
     ) -> None:
-        """Apply an event of the worker, if one is given, and change the content, with the status message."""
+        """Apply an event of the worker, if one is given, and change the content, with the status message.
+
+        Args:
+            event: The event.
+            work: Changes the content.
+            patience: As for `write`.
+        """
 
         def write(entry: TaskEntry, now: float) -> None:
             content = self._book.seal.read(entry.content, self.call_id)
@@ -153,13 +174,18 @@ class TaskClaim:
             work(content, entry, now)
             entry.content = self._book.seal.write(content, self.call_id)
 
-        await self.write(write)
+        await self.write(write, patience=patience)
 
-    async def write(self, work: Callable[[TaskEntry, float], None]) -> None:
-        """Change the task as the holder of the lease.
+    async def write(self, work: Callable[[TaskEntry, float], None], *, patience: float = 0.0) -> None:
+        """Change the task as the holder of the lease; also after its end, if no other worker has claimed the task.
+
+        Args:
+            work: Changes the task.
+            patience: Seconds for which a store that cannot be used is tried, if they are more than those of the lease.
 
         Raises:
-            CallTakenOver: The lease is lost, or the store cannot be used: then a worker goes on behind what is stored.
+            CallTakenOver: The lease is lost, or the task cannot be read or written: then another worker goes on behind
+                what is stored.
         """
         began = anyio.current_time()
 
@@ -169,22 +195,30 @@ class TaskClaim:
             work(entry, now)
             return True
 
-        if self.is_taken_over or not await self._changed(fenced):
+        if self.is_taken_over or not await self._changed(fenced, patience):
             self.lose_lease()
             raise CallTakenOver(self._owner)
         self._confirmed_at = began
 
-    async def _changed(self, work: Callable[[TaskEntry, float], bool]) -> bool:
-        """Change the task, and try again while the lease holds if the store cannot be used; return True on success."""
-        ends = self._confirmed_at + LEASE_SECONDS
-        for pause in _PAUSES:
+    async def _changed(self, work: Callable[[TaskEntry, float], bool], patience: float) -> bool:
+        """Change the task, and try again for a while if the store cannot be used; return True on success."""
+        ends = max(self._confirmed_at + LEASE_SECONDS, anyio.current_time() + patience)
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             try:
                 return await self._change_once(work)
+            except ContentUnreadable:
+                _LOG.warning(
+                    "a task of %s is now sealed with a key that this server does not have, and goes on elsewhere; give "
+                    "all workers the new key before `roundtrip tasks rekey`",
+                    self._owner,
+                )
+                return False
             except LedgerDown as error:
-                logger.error("a worker cannot write a task of %s: %s", self._owner, error)
-                if anyio.current_time() + pause >= ends:
+                _LOG.warning("a worker cannot write a task of %s, and tries again: %s", self._owner, error)
+                left = ends - anyio.current_time()
+                if left <= 0:
                     break
-                await anyio.sleep(pause)
+                await anyio.sleep(min(pause, left))
         return False
 
     async def give_up(self) -> None:
@@ -201,7 +235,8 @@ class TaskClaim:
             logger.error("a worker could not release a task of %s: %s", self._owner, error)
 
     async def _change_once(self, work: Callable[[TaskEntry, float], bool]) -> bool:
-        return await change_task(self._book.store, self.call_id, work, seen=self._seen) or False
+        writer = self._holder, self._epoch
+        return await change_task(self._book.store, self.call_id, work, seen=self._seen, writer=writer) or False
 
     def look_soon(self) -> None:
         """Look soon if the lease is still held, in an asyncio task of its own, and end the leg otherwise.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
@@ -13,14 +14,16 @@ from roundtrip.machine.journal import from_text, to_text
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.tokens.token import Sealer
 
-__all__ = ["ContentUnreadable", "Pause", "TaskContent", "TaskSeal", "split_id"]
+__all__ = ["ContentUnreadable", "Pause", "TaskContent", "TaskSeal", "is_call_id", "split_id"]
 
 _SEALED_PREFIX: Final = "s1."
 """The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""
 
+_CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
+
 
 class ContentUnreadable(Exception):
-    """No key of this server opens the content of a task."""
+    """No key of this server opens the content of a task, or a newer build has written it."""
 
 
 @dataclass(slots=True)
@@ -62,6 +65,8 @@ class TaskContent:
     waits: list[str] = field(default_factory=list[str])
     """The names of the signals that it waits for."""
 
+    looks: int = 0
+    """The number of times in a row that legs have looked at a page that the user is visiting."""
     pin_keys: list[str] = field(default_factory=list[str])
     """Former keys of pins, as base64url, which rekeying has kept: the pins of answered questions need them."""
 
@@ -98,10 +103,16 @@ class TaskContent:
         self.questions, self.names, self.pins = shown, names, pins
         self.answers = late
         self.answered = {name: self.answered[name] for name in late}
-        self.waits = list(pause.signals)
+        self.waits, self.looks = list(pause.signals), pause.looks
         entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=pause.until)
         # Everything may have come before the leg ended.
         if (late and not shown) or any(name in self.signals for name in pause.signals):
+            entry.apply(TaskEvent.WAKE, now)
+
+    def take_signals(self, signals: Mapping[str, Any], entry: TaskEntry, now: float) -> None:
+        """Store signals. Of each name the first one counts."""
+        self.signals = {**signals, **self.signals}
+        if any(name in signals for name in self.waits):
             entry.apply(TaskEvent.WAKE, now)
 
     def fresh_key(self, name: str) -> str:
@@ -116,12 +127,18 @@ class TaskContent:
 
 # The values are JSON already, so they need no copies.
 _FIELDS: Final = tuple(field.name for field in fields(TaskContent))
+_FIELD_NAMES: Final = frozenset(_FIELDS)
 
 
 def split_id(task_id: str) -> tuple[str, str]:
     """Return the call of a task, and the secret part of its id."""
     call_id, _, secret = task_id.rpartition(".")
     return call_id, secret
+
+
+def is_call_id(text: str) -> bool:
+    """Return True if a text can be the id of a call. Some stores cannot even look for other texts."""
+    return _CALL_ID.fullmatch(text) is not None
 
 
 class Pause(NamedTuple):
@@ -134,6 +151,8 @@ class Pause(NamedTuple):
     until: float | None
     """The time at which the task goes on by itself."""
     signals: Sequence[str]
+    looks: int = 0
+    """The number of times in a row that legs have looked at a page."""
 
 
 class TaskSeal:
@@ -156,9 +175,12 @@ class TaskSeal:
         """Return a stored content.
 
         Raises:
-            ContentUnreadable: No key of this server opens it.
+            ContentUnreadable: No key of this server opens it, or it has fields that this build does not know.
         """
-        return TaskContent(**self.open(stored, call_id, "content"))
+        fields = self.open(stored, call_id, "content")
+        if not fields.keys() <= _FIELD_NAMES:
+            raise ContentUnreadable
+        return TaskContent(**fields)
 
     def seal(self, value: Any, call_id: str, use: str) -> str:
         """Return the stored form of a JSON value, for one use in one call."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -21,7 +21,7 @@ from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
+from roundtrip.server.tasks.claim import END_SECONDS, TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.legs import TaskLeg
 from roundtrip.system import System
@@ -29,11 +29,15 @@ from roundtrip.system import System
 __all__ = ["ServeTask", "TaskEngine"]
 
 logger = logging.getLogger("roundtrip")
-_UNREADABLE_LOG: Final = LimitedLog(logger)
+# Limited, as each due task causes them again and again.
+_LOG: Final = LimitedLog(logger)
 
 _SWEEP_SECONDS: Final = 1.0
 """Time between two looks at what is due, in case an announcement was lost; up to twice as long, at random."""
 _SKIP_SECONDS: Final = 10.0
+"""Time for which a worker leaves a task alone that it cannot run."""
+_PAUSE_SECONDS: Final = 1.0
+"""Time for which a worker leaves a task alone that it could not claim, although it is due."""
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _STOP_SECONDS: Final = 10.0
@@ -132,9 +136,9 @@ class TaskEngine:
                         known = isinstance(error, LedgerDown)
                         message = "tasks cannot be run, and this is not logged again until they can: %s"
                         logger.error(message, error, exc_info=None if known else error)
-                for call_id in due:
-                    if not {call_id} & (self._running.keys() | self._apart.keys() | self._skipped.keys()):
-                        self._begin(call_id)
+                taken = self._running.keys() | self._apart.keys() | self._skipped.keys()
+                for call_id in [call_id for call_id in due if call_id not in taken][:free]:
+                    self._begin(call_id)
                 if following is not None:
                     wait = min(wait, max(0.0, following))
             with suppress(TimeoutError):
@@ -145,7 +149,7 @@ class TaskEngine:
             self._run(call_id), name=f"roundtrip: task of call {call_id}", context=Context()
         )
         self._running[call_id] = task
-        task.add_done_callback(partial(_ended, self._running, call_id))
+        task.add_done_callback(partial(self._ended, self._running, call_id))
         task.add_done_callback(lambda _: self._bell.set())
 
     async def _renew(self) -> None:
@@ -157,39 +161,54 @@ class TaskEngine:
     async def _run(self, call_id: str) -> None:
         """Claim a task, and serve one leg of it."""
 
-        def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, float, TaskContent, Journal] | None:
+        def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, float, TaskContent, Journal] | Literal[False]:
             # Another worker may have the key, the tool, or a newer version of the format.
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
             if not entry.has_ended and not self._knows(entry.tool, content.version):
                 raise _NotHere
-            return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else None
+            return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else False
 
         try:
             claimed = await change_task(self._book.store, call_id, claim_it)
-            if claimed is not None:
-                entry, now, content, journal = claimed
-                claim = TaskClaim(self._book, entry, now)
-                await self._serve_leg(
-                    entry.tool, TaskLeg(content, journal, claim, self._book.pinner_of(content)), claim
-                )
         except _NotHere:
             self._skip(call_id)
         except (ContentUnreadable, TokenRejected):
             self._skip(call_id)
-            _UNREADABLE_LOG.warning(
-                "the store has a task of call %s that this server cannot read; give all workers the same keys",
-                call_id,
-            )
-        except CallTakenOver:
-            # Cancelled, or continued by another worker, as the leg ended.
-            return
+            message = "the store has a task of call %s that this server cannot read; give all workers one set of keys"
+            _LOG.warning(message, call_id)
         except LedgerDown as error:
-            logger.error("a task of call %s goes on when its lease has ended: %s", call_id, error)
+            # A store that cannot be written may well be read: then the task stays due.
+            self._skip(call_id, _PAUSE_SECONDS)
+            _LOG.warning("a task of call %s cannot be run now: %s", call_id, error)
+        else:
+            if claimed:
+                entry, now, content, journal = claimed
+                self._book.saw_time(now)
+                claim = TaskClaim(self._book, entry, now)
+                await self._serve_leg(
+                    entry.tool, TaskLeg(content, journal, claim, self._book.pinner_of(content)), claim
+                )
+            elif claimed is None:
+                # It was forgotten. A store may have lost it, and still name it as due.
+                self._skip(call_id, _PAUSE_SECONDS)
 
-    def _skip(self, call_id: str) -> None:
-        """Leave a task to other workers for a while."""
-        self._skipped[call_id] = self._system.monotonic() + _SKIP_SECONDS
+    def _skip(self, call_id: str, seconds: float = _SKIP_SECONDS) -> None:
+        """Leave a task alone for a while: it may stay due, and would be begun again at once."""
+        self._skipped[call_id] = self._system.monotonic() + seconds
+
+    def _ended(self, legs: dict[str, asyncio.Task[None]], call_id: str, leg: asyncio.Task[None]) -> None:
+        """Forget a leg that has ended, and log an error of the engine itself."""
+        del legs[call_id]
+        error = None if leg.cancelled() else leg.exception()
+        # Cancelled, or continued by another worker, as the leg ended.
+        if error is None or isinstance(error, CallTakenOver):
+            return
+        self._skip(call_id)
+        if isinstance(error, LedgerDown):
+            logger.error("a task of call %s goes on when its lease has ended: %s", call_id, error)
+        else:
+            logger.error("a worker of tasks failed; another one continues the task", exc_info=error)
 
     @property
     def has_room_apart(self) -> bool:
@@ -203,7 +222,7 @@ class TaskEngine:
             self._serve_leg(tool, leg, claim), name=f"roundtrip: call {call_id}", context=Context()
         )
         self._apart[call_id] = work
-        work.add_done_callback(partial(_ended, self._apart, call_id))
+        work.add_done_callback(partial(self._ended, self._apart, call_id))
         return work
 
     def abandon(self, call_id: str) -> None:
@@ -240,19 +259,13 @@ class TaskEngine:
         if leg.written is None:
             raise BodyMistake("a leg of a task has no journal")
         journal = to_text(self._book.journals.write(leg.written))
-        pause = leg.pause(end, journal, self._system.time())
+        pause = leg.pause(end, journal, claim.clock())
         delivered = frozenset(leg.content.answers)
         await claim.write_content(
-            None, lambda content, entry, now: content.pause(pause, entry, now, delivered=delivered)
+            None,
+            lambda content, entry, now: content.pause(pause, entry, now, delivered=delivered),
+            patience=END_SECONDS,
         )
-
-
-def _ended(legs: dict[str, asyncio.Task[None]], call_id: str, leg: asyncio.Task[None]) -> None:
-    """Forget a leg that has ended, and log an error of the engine itself."""
-    del legs[call_id]
-    error = None if leg.cancelled() else leg.exception()
-    if error is not None and not isinstance(error, CallTakenOver):
-        logger.error("a worker of tasks failed; another one continues the task", exc_info=error)
 
 
 async def _finish(claim: TaskClaim, result: dict[str, Any]) -> None:
@@ -260,7 +273,7 @@ async def _finish(claim: TaskClaim, result: dict[str, Any]) -> None:
         content.result = result
         entry.notes.clear()
 
-    await claim.write_content(TaskEvent.FINISH, finish)
+    await claim.write_content(TaskEvent.FINISH, finish, patience=END_SECONDS)
 
 
 async def _fail(claim: TaskClaim, error: MCPError) -> None:
@@ -269,4 +282,4 @@ async def _fail(claim: TaskClaim, error: MCPError) -> None:
         content.message = content.message or error.error.message
         entry.notes.clear()
 
-    await claim.write_content(TaskEvent.FAIL, fail)
+    await claim.write_content(TaskEvent.FAIL, fail, patience=END_SECONDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import logging
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,7 +17,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook, TaskView
-from roundtrip.server.tasks.content import ContentUnreadable, split_id
+from roundtrip.server.tasks.content import ContentUnreadable, is_call_id, split_id
 from roundtrip.server.tasks.listening import LISTEN, TaskListening, tasks_listened_for
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ __all__ = ["EXTENSION", "TaskMethods", "declares_tasks", "extension_missing", "r
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _HEADER_MISMATCH: Final = -32020
 _EXTENSION_MISSING: Final = -32021
-_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}", re.ASCII)
 
 
 def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:
@@ -123,7 +121,8 @@ class TaskMethods:
     async def _own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> TaskView | None:
         """Return a task of this client; None if there is no such task, or if it is another client's."""
         call_id, secret = split_id(task_id)
-        if not _ID.fullmatch(task_id):
+        # Of other texts the secrets cannot be compared.
+        if not is_call_id(call_id) or not secret.isascii():
             return None
         view = await self._view(call_id)
         if view is None or not hmac.compare_digest(view.content.secret, secret):
@@ -137,10 +136,10 @@ class TaskMethods:
         if not declares_tasks(ctx):
             raise extension_missing()
         try:
-            found = [await self._own(ctx, task_id) for task_id in ids]
+            # Without their contents, which would be kept for as long as the stream lives.
+            own = {split_id(task_id)[0]: task_id for task_id in ids if await self._own(ctx, task_id) is not None}
         except LedgerDown as error:
             raise _out_of_reach(error) from error
-        own = {view.entry.call_id: task_id for view, task_id in zip(found, ids, strict=True) if view is not None}
         return await self._listening.serve(ctx, call_next, own)
 
     async def _view(self, call_id: str) -> TaskView | None:

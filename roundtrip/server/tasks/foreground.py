@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, Final
 
 import anyio
@@ -24,7 +25,6 @@ from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.legs import TaskLeg
-from roundtrip.system import System
 
 __all__ = ["run_in_foreground"]
 
@@ -36,11 +36,10 @@ _RETRY_SECONDS: Final = 1.0
 class _LocalClaim(TaskClaim):
     """Lease on a call that is not stored yet."""
 
-    def __init__(self, book: TaskBook, entry: TaskEntry, system: System) -> None:
-        super().__init__(book, entry, system.time())
+    def __init__(self, book: TaskBook, entry: TaskEntry, now: float) -> None:
+        super().__init__(book, entry, now)
         self.entry = entry
         self.is_local = True
-        self._system = system
         self._lock = asyncio.Lock()
 
     async def publish(self) -> TaskView | None:
@@ -55,8 +54,12 @@ class _LocalClaim(TaskClaim):
                 return None
             # All instances compare times with the clock of the store.
             existing, now = await self._book.store.load(self.call_id)
-            entry.shift(now - self._system.time())
-            if existing is None and await self._book.store.add(entry):
+            entry.shift(now - self.clock())
+            if existing is None:
+                is_stored = await self._book.store.add(entry)
+            else:
+                is_stored = existing.is_held(self._holder, self._epoch) and await self._replace(existing, now)
+            if is_stored:
                 self.is_local = False
                 entry.stored_notes = len(entry.notes)
                 self._seen.saw(entry, now)
@@ -65,10 +68,19 @@ class _LocalClaim(TaskClaim):
         self.lose_lease()
         return await self._book.view(self.call_id)
 
+    async def _replace(self, stored: TaskEntry, now: float) -> bool:
+        """Write the call over the task that an earlier attempt has stored, although its answer was lost."""
+        entry, seal = self.entry, self._book.seal
+        content = seal.read(entry.content, self.call_id)
+        content.take_signals(seal.read(stored.content, self.call_id).signals, entry, now)
+        entry.content = seal.write(content, self.call_id)
+        entry.version, entry.stored_notes = stored.version + 1, stored.stored_notes
+        return await self._book.store.save(entry, version=stored.version)
+
     async def _change_once(self, work: Callable[[TaskEntry, float], bool]) -> bool:
         async with self._lock:
             if self.is_local:
-                return work(self.entry, self._system.time())
+                return work(self.entry, self.clock())
         return await super()._change_once(work)
 
     async def _look(self) -> None:
@@ -84,7 +96,6 @@ async def run_in_foreground(
     journal: Journal,
     *,
     seconds: float,
-    system: System,
 ) -> dict[str, Any] | TaskView:
     """Run a body for some seconds, and return its result; or the task of its call, if it needs more time or an answer.
 
@@ -95,15 +106,19 @@ async def run_in_foreground(
         MCPError: The tool raised a protocol error.
         LedgerDown: The call must wait, and the store cannot be used.
     """
-    entry.claim(engine.holder, system.time(), lease=lease_seconds())
-    claim = _LocalClaim(book, entry, system)
+    now = book.clock()
+    entry.claim(engine.holder, now, lease=lease_seconds())
+    claim = _LocalClaim(book, entry, now)
     work = engine.begin_apart(claim, TaskLeg(content, journal, claim, book.pinner_of(content)), entry.tool)
+    publishing: asyncio.Task[TaskView | None] | None = None
     try:
         await asyncio.wait([work], timeout=seconds)
         while True:
             if not entry.has_ended:
+                # Not ended with the request: the store may have the task already.
+                publishing = asyncio.get_running_loop().create_task(claim.publish(), context=Context())
                 try:
-                    task = await claim.publish()
+                    task = await asyncio.shield(publishing)
                 except LedgerDown as error:
                     if work.done():
                         raise
@@ -115,9 +130,18 @@ async def run_in_foreground(
             await asyncio.wait([work])
             return _result_of(book.seal.read(entry.content, entry.call_id))
     except anyio.get_cancelled_exc_class():
-        # The client left, and has no handle.
-        work.cancel()
+        # The client left.
+        if publishing is None or publishing.done():
+            _end_unless_stored(claim, work)
+        else:
+            publishing.add_done_callback(lambda _: _end_unless_stored(claim, work))
         raise
+
+
+def _end_unless_stored(claim: _LocalClaim, work: asyncio.Task[None]) -> None:
+    """End a body whose call is not a task, and whose client has left."""
+    if claim.is_local:
+        work.cancel()
 
 
 def _result_of(content: TaskContent) -> dict[str, Any]:

@@ -27,7 +27,11 @@ from roundtrip.server.tasks.content import Pause, TaskContent
 __all__ = ["TaskInfo", "TaskLeg", "incoming_of"]
 
 _PAGE_SECONDS: Final = 2.0
-"""Time between two looks at a page that a user is visiting."""
+"""Time until the first look at a page that a user is visiting."""
+_PAGE_GROWTH: Final = 1.1
+"""Growth of that time with each look, as users may never come back. So a look comes about 10 % later than it could."""
+_MAX_PAGE_SECONDS: Final = 60.0
+_MAX_LOOKS: Final = 100
 _ANSWER: Final[TypeAdapter[InputResponse]] = TypeAdapter(InputResponse)
 
 
@@ -81,12 +85,15 @@ class TaskLeg:
             now: The time.
         """
         questions: dict[str, tuple[Any, str]] = {}
+        is_visiting, looks = False, self.content.looks
+        look = now + min(_PAGE_SECONDS * _PAGE_GROWTH ** min(looks, _MAX_LOOKS), _MAX_PAGE_SECONDS)
         times: list[float] = []
         signals: list[str] = []
         if isinstance(end, Suspended):
             for name, waiting in end.questions.items():
                 if _is_visited(waiting):
-                    times.append(now + _PAGE_SECONDS)
+                    is_visiting = True
+                    times.append(look)
                 else:
                     questions[name] = waiting.sent(), waiting.asked.pin.hex()
             times += [wait.until for wait in end.waits if wait.until is not None]
@@ -95,8 +102,9 @@ class TaskLeg:
             for name, request in (end.result.input_requests or {}).items():
                 questions[name] = request.model_dump(by_alias=True, mode="json", exclude_none=True), ""
             if not questions:
-                times.append(now + _PAGE_SECONDS)
-        return Pause(journal, questions, min(times, default=None), signals)
+                is_visiting = True
+                times.append(look)
+        return Pause(journal, questions, min(times, default=None), signals, looks + 1 if is_visiting else 0)
 
 
 def _is_visited(waiting: PendingQuestion) -> bool:

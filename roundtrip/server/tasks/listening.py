@@ -7,6 +7,8 @@ acknowledgement, and a second asyncio task sends the notifications on the same s
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +33,7 @@ LISTEN: Final = "subscriptions/listen"
 _MAX_TASKS: Final = 256
 """Tasks that one stream may listen for."""
 _RETRY_SECONDS: Final = 1.0
+_DIGEST_BYTES: Final = 16
 
 # Limited, as clients can cause them.
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
@@ -104,7 +107,8 @@ class _Stream:
         self._ids = list(tasks.values())
         self._book = book
         self._ctx = ctx
-        self._sent: dict[str, dict[str, Any]] = {}
+        self._sent: dict[str, bytes] = {}
+        """The digests of the states that were sent last: a state may have a large result."""
         # At first all: a task may have changed before the client began to listen.
         self._changed: dict[str, None] = dict.fromkeys(tasks)
         self._bell = anyio.Event()
@@ -149,10 +153,11 @@ class _Stream:
             return
         shown = self._book.describe(view)
         # Workers renew leases, and store steps: clients see neither.
-        visible = {name: value for name, value in shown.items() if name != "lastUpdatedAt"}
-        if self._sent.get(call_id) == visible:
+        visible = json.dumps({name: value for name, value in shown.items() if name != "lastUpdatedAt"})
+        digest = hashlib.blake2b(visible.encode(), digest_size=_DIGEST_BYTES).digest()
+        if self._sent.get(call_id) == digest:
             return
-        self._sent[call_id] = visible
+        self._sent[call_id] = digest
         notification = _TaskNotification(params={**shown, "_meta": {SUBSCRIPTION_ID_META_KEY: self._ctx.request_id}})
         await self._ctx.session.send_notification(cast("Any", notification), related_request_id=self._ctx.request_id)
 

@@ -8,18 +8,18 @@ from typing import Final, NamedTuple
 
 from roundtrip.errors import RoundtripError
 from roundtrip.ledger.tasks import TaskEntry, change_task
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.content import ContentUnreadable, split_id
+from roundtrip.server.tasks.content import ContentUnreadable, is_call_id, split_id
 
-__all__ = ["Backlog", "NotRetried", "TaskOperations"]
+__all__ = ["Backlog", "TaskNotChanged", "TaskOperations"]
 
 _PAGE: Final = 200
 _OVERDUE_SECONDS: Final = 60.0
 
 
-class NotRetried(RoundtripError):
-    """A task cannot be retried; the text says why, and what to do."""
+class TaskNotChanged(RoundtripError):
+    """An operator cannot change a task so; the text says why, and what to do."""
 
 
 class Backlog(NamedTuple):
@@ -42,12 +42,29 @@ class TaskOperations:
     async def find(self, text: str) -> str | None:
         """Return the call that a text names: as the id of a call or of its task, or as the unique start of one."""
         call_id, _ = split_id(text) if "." in text else (text, "")
+        if not is_call_id(call_id):
+            return None
         entry, _ = await self._book.store.load(call_id)
         if entry is not None:
             return call_id
         following = await self._book.store.scan(after=call_id, limit=2)
         fits = [entry.call_id for entry in following if entry.call_id.startswith(call_id)]
         return fits[0] if len(fits) == 1 else None
+
+    async def cancel(self, call_id: str) -> None:
+        """Cancel a task.
+
+        Raises:
+            TaskNotChanged: There is no such task, or it has ended.
+            LedgerDown: The store cannot be used.
+        """
+
+        def cancel(entry: TaskEntry, now: float) -> str:
+            return "" if entry.apply(TaskEvent.CANCEL, now) else f"it has ended already, and is {entry.state.value}"
+
+        why = await change_task(self._book.store, call_id, cancel)
+        if why is None or why:
+            raise TaskNotChanged(why or "there is no such task; `roundtrip tasks ls` lists them")
 
     async def retry(self, call_id: str, *, even_once: bool) -> None:
         """Let a worker continue a lost task behind its stored steps.
@@ -57,7 +74,7 @@ class TaskOperations:
             even_once: True to let a body begin again that must not begin twice.
 
         Raises:
-            NotRetried: There is no such task, it is not lost, or its body must not begin twice.
+            TaskNotChanged: There is no such task, it is not lost, or its body must not begin twice.
             LedgerDown: The store cannot be used.
         """
 
@@ -70,9 +87,9 @@ class TaskOperations:
 
         before, _ = await self._book.store.load(call_id)
         if before is None:
-            raise NotRetried("there is no such task; `roundtrip tasks ls` lists them")
+            raise TaskNotChanged("there is no such task; `roundtrip tasks ls` lists them")
         if (why := await change_task(self._book.store, call_id, retry)) is not None:
-            raise NotRetried(why)
+            raise TaskNotChanged(why)
 
     async def scan(self) -> AsyncGenerator[TaskEntry]:
         """Yield all tasks, in the order of their calls."""

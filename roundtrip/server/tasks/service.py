@@ -107,13 +107,15 @@ class TaskService:
         # As long as a token of the call lives, its request may be repeated, and must find the task.
         least = journal.end + journal.recover + SKEW - self._legs.parts.system.time() if once is not None else 0.0
         content = self._content(function, ctx, journal)
-        entry = self.book.entry(
+        entry = await self.book.entry(
             journal.call_id,
             function.name,
             content,
             ttl=max(mode.ttl, least),
             runs_once=once is not None and once.on_unknown == "fail",
         )
+        principal = content.principal
+        entry.account = f"tool {function.name}" if principal is None else f"caller {principal}"
         try:
             end = await self._run_first(entry, content, journal, mode.after, is_repeatable=record.journal is not None)
             view = end if end is not None else await self.book.add(entry, content)
@@ -152,8 +154,7 @@ class TaskService:
             return known
         from roundtrip.server.tasks.foreground import run_in_foreground  # few tools are tasks after some seconds
 
-        system = self._legs.parts.system
-        return await run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds, system=system)
+        return await run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
 
     async def _serve(self, tool: str, leg: TaskLeg) -> Finished | Suspended | Authored:
         """Serve a leg of a task, as if a client had sent it."""

@@ -14,6 +14,7 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, Server, ToolError, Transition, after
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.ledger.memory_tasks import MemoryTasks
+from roundtrip.machine.tasks import TaskState
 from roundtrip.server.tasks import foreground, service
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.testing import Era, User
@@ -252,6 +253,64 @@ async def test_store_that_is_down_delays_the_task_and_loses_nothing(monkeypatch:
         error = (await peer.send("tools/call", name="asks", arguments={}))["error"]
         assert "try again later" in error["message"]
     assert shop.log.count("slow") == 2
+
+
+async def test_call_whose_store_lost_the_answer_stays_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has the task, but its answer was lost. So the next attempt finds the call's own task."""
+    monkeypatch.setattr(foreground, "_RETRY_SECONDS", 0.02)
+    shop, calls = Shop(), list[str]()
+    add = MemoryTasks.add
+
+    async def forgetful(self: MemoryTasks, entry: Any) -> bool:
+        await add(self, entry)
+        calls.append(entry.call_id)
+        # A webhook that knows the call.
+        assert await shop.server.signal(entry.call_id, "payment", 7)
+        raise LedgerDown("no answer")
+
+    monkeypatch.setattr(MemoryTasks, "add", forgetful)
+
+    @shop.server.tool(task=after(SHORT))
+    async def pay(ctx: Context) -> str:
+        shop.log.append("began")
+        first = await ctx.step("first", lambda: shop.log.append("first") or 1)
+        await shop.go_on.wait()
+        return f"{first}, {await ctx.wait_for('payment')}"
+
+    async with peers(shop.server) as (peer,):
+        handle = await peer.call("pay")
+        shop.go_on.set()
+        assert text_of(await peer.until(handle["taskId"])) == "1, 7"
+    # The second leg begins when the body waits for the signal.
+    assert (shop.log, len(calls)) == (["began", "first", "began"], 1)
+
+
+async def test_client_that_leaves_while_its_call_is_stored_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop, stored, go_on = Shop(), anyio.Event(), anyio.Event()
+    add = MemoryTasks.add
+
+    async def slow_add(self: MemoryTasks, entry: Any) -> bool:
+        is_added = await add(self, entry)
+        stored.set()
+        await go_on.wait()
+        return is_added
+
+    monkeypatch.setattr(MemoryTasks, "add", slow_add)
+    async with peers(shop.server) as (peer,):
+        async with anyio.create_task_group() as group:
+            group.start_soon(peer.call, "slow")
+            await stored.wait()
+            group.cancel_scope.cancel()
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+            # Answered by the same process, which has heard before that the other client left.
+            await Peer(http, peer.url).send("tasks/get", taskId="unknown")
+            go_on.set()
+            shop.go_on.set()
+            with anyio.fail_after(WAIT_SECONDS):
+                while (await shop.ledger.tasks.list(limit=1))[0].state is not TaskState.COMPLETED:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+    assert shop.log.count("slow") == 1
+    assert "cancelled" not in shop.log
 
 
 async def test_server_that_stops_hands_its_calls_to_others(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ async def test_task_is_shown_with_its_contents_only_on_request(capsys: pytest.Ca
             assert "4711" not in shown
         assert await run("show", task, "--reveal", "--json") == 0
         revealed = json.loads(capsys.readouterr().out)
+    assert revealed["status message"] == "building argument-4711 (1)"
     assert revealed["arguments"] == {"secret": "argument-4711"}
     assert revealed["questions"]["size"]["params"]["message"] == "How large is argument-4711?"
     assert await run("show", "unknown") == 2
@@ -85,11 +86,17 @@ async def test_tasks_are_cancelled_one_by_one(capsys: pytest.CaptureFixture[str]
     async with peers(workshops.shop()) as (peer,):
         task = (await peer.call("build", secret="this"))["taskId"]
         await peer.asked(task, "size")
-        assert await run("cancel", task, "unknown") == 1
+        assert await run("cancel", task, "unknown", "\udcff", task) == 1
         assert (await peer.get(task))["status"] == "cancelled"
     out = capsys.readouterr().out.splitlines()
     assert out[0] == f"{task.split('.')[0]}: cancelled"
     assert out[1].startswith("unknown: no task")
+    assert out[-1] == f"{task}: it has ended already, and is cancelled"
+
+
+async def test_invalid_limit_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await run("ls", "--limit", "0") == 2
+    assert "--limit must be at least 1, got 0" in capsys.readouterr().err
 
 
 async def lost(server: Any, tool: str, peer: Any, **sent: Any) -> str:

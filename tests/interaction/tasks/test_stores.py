@@ -198,6 +198,17 @@ async def test_full_memory_takes_no_new_tasks(clock: Clock) -> None:
     assert await store.add(entry_of(clock, "b"))
 
 
+async def test_one_caller_cannot_fill_memory(clock: Clock) -> None:
+    store = MemoryLedger(max_bytes=20_000, system=System(time=clock)).tasks
+    await store.add(entry_of(clock, content="x" * 10_000, account="one"))
+    with pytest.raises(LedgerDown, match="the rest is for others"):
+        await store.add(entry_of(clock, "b", account="one"))
+    assert await store.add(entry_of(clock, "c", account="other"))
+    clock.advance(1001)
+    await change_task(store, "a", lambda entry, now: None)
+    assert await store.add(entry_of(clock, "b", account="one"))
+
+
 async def test_due_tasks_come_in_order_and_tell_the_next_time(store: TaskStore, clock: Clock) -> None:
     now = clock()
     for call_id, after in (("b", 20), ("a", 10), ("c", 30)):

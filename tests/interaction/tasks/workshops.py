@@ -32,6 +32,7 @@ def _server(ledger: Any, *, keys: list[str]) -> Server[Any]:
 
     @server.tool(task=True)
     async def build(secret: str, ctx: Context) -> str:
+        await ctx.report_progress(1, message=f"building {secret}")
         first = await ctx.step("first", lambda: noted("first"))
         size = await ctx.ask("size", f"How large is {secret}?", int)
         await ctx.sleep(0.01)

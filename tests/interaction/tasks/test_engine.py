@@ -1,0 +1,346 @@
+"""Workers whose store fails in part, whose clock is wrong, or whose task another build has written."""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Context, ElicitUrl, Server, after
+from roundtrip.errors import CallTakenOver
+from roundtrip.ledger import LedgerDown, MemoryLedger, RedisLedger, SqliteLedger
+from roundtrip.ledger.memory_tasks import MemoryTasks
+from roundtrip.ledger.redis_tasks import RedisTasks
+from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.server import tool_calls
+from roundtrip.server.tasks import claim, engine, legs, service
+from roundtrip.server.tasks.content import ContentUnreadable
+from roundtrip.server.tasks.engine import TaskEngine
+from roundtrip.server.tasks.operations import TaskOperations
+from roundtrip.system import SYSTEM, System
+from roundtrip.testing import Clock
+from tests.interaction.tasks.peer import WAIT_SECONDS, peers, text_of
+from tests.redis_server import RedisServer, redis_server
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_SWEEP_SECONDS", 0.02)
+
+
+@pytest.fixture
+def redis() -> Generator[RedisServer]:
+    with redis_server() as server:
+        yield server
+
+
+class Shop:
+    """Server that counts its bodies."""
+
+    def __init__(self, ledger: Any = None, **options: Any) -> None:
+        self.ledger = ledger or MemoryLedger()
+        self.server = server = Server[Any]("shop", keys=[KEY], ledger=self.ledger, **options)
+        self.bodies = Counter[str]()
+        self.calls: list[str] = []
+        self.running = self.most = 0
+        self.go_on = anyio.Event()
+
+        @server.tool(task=True, task_ttl=30)
+        async def nothing() -> str:
+            self.bodies["nothing"] += 1
+            return "done"
+
+        @server.tool(task=True)
+        async def nap(ctx: Context) -> str:
+            self.bodies["nap"] += 1
+            await ctx.sleep(0.05)
+            return "rested"
+
+        @server.tool(task=after(60))
+        async def doze(ctx: Context) -> str:
+            self.bodies["doze"] += 1
+            await ctx.sleep(0.05)
+            return "rested"
+
+        @server.tool(task=True)
+        async def slow() -> str:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await anyio.sleep(0.05)
+            self.running -= 1
+            self.bodies["slow"] += 1
+            return "done"
+
+        @server.tool(task="required", exactly_once=True)
+        async def pay(ctx: Context) -> str:
+            self.bodies["pay"] += 1
+            await self.go_on.wait()
+            return "paid"
+
+        @server.tool(task=True)
+        async def waits(ctx: Context) -> str:
+            self.calls.append(ctx.call.id)
+            if len(self.calls) == 1:
+                await anyio.sleep_forever()
+            return str(await ctx.wait_for("payment", timeout=5))
+
+
+class Looks:
+    """Counts the looks of workers at what is due, and lets a test wait for some."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, store: type[MemoryTasks] | type[RedisTasks]) -> None:
+        self.count = 0
+        due: Any = store.due
+
+        async def counted(tasks: Any, limit: int) -> Any:
+            self.count += 1
+            return await due(tasks, limit)
+
+        monkeypatch.setattr(store, "due", counted)
+
+    async def more(self, number: int) -> None:
+        ends = self.count + number
+        with anyio.fail_after(WAIT_SECONDS):
+            while self.count < ends:  # noqa: ASYNC110 - workers look by themselves
+                await anyio.sleep(0.01)
+
+
+async def test_task_that_cannot_be_claimed_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store can often be read when it cannot be written: a worker must not try, and log, without a pause."""
+    clock, tries = Clock(), 0
+    save = MemoryTasks.save
+
+    async def read_only(tasks: MemoryTasks, entry: TaskEntry, *, version: int) -> bool:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise LedgerDown("read-only")
+        return await save(tasks, entry, version=version)
+
+    monkeypatch.setattr(MemoryTasks, "save", read_only)
+    looks = Looks(monkeypatch, MemoryTasks)
+    shop = Shop(system=System(monotonic=clock))
+    async with peers(shop.server) as (peer,):
+        task_id = (await peer.call("nothing"))["taskId"]
+        for number in (1, 2):
+            await looks.more(4)
+            assert tries == number
+            clock.advance(2)
+        assert text_of(await peer.until(task_id)) == "done"
+
+
+async def test_task_that_its_store_has_lost_is_left_alone(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, loads = Clock(), Counter[str]()
+    looks = Looks(monkeypatch, RedisTasks)
+    load = RedisTasks.load
+
+    async def counted(tasks: RedisTasks, call_id: str) -> Any:
+        loads[call_id] += 1
+        return await load(tasks, call_id)
+
+    monkeypatch.setattr(RedisTasks, "load", counted)
+    redis.command("zadd", "shop:{tasks}:due", "0", "lost")
+    shop = Shop(RedisLedger(redis.url, prefix="shop"), system=System(monotonic=clock))
+    async with peers(shop.server) as (peer,):
+        assert text_of(await peer.until((await peer.call("nothing"))["taskId"])) == "done"
+        await looks.more(4)
+        assert loads["lost"] == 1
+        clock.advance(2)
+        await looks.more(2)
+        assert loads["lost"] == 2
+
+
+async def test_worker_begins_no_more_tasks_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "TaskEngine", partial(TaskEngine, most=1))
+    ledger, looks = MemoryLedger(), Looks(monkeypatch, MemoryTasks)
+    shop, other = Shop(ledger), Server[Any]("shop", keys=[KEY], ledger=ledger, run_tasks=False)
+
+    @other.tool(task=True)
+    async def elsewhere() -> str:
+        return ""
+
+    async with peers(shop.server, other) as (peer, second):
+        unknown = [(await second.call("elsewhere"))["taskId"] for _ in range(5)]
+        await looks.more(6)
+        # The worker knows them as tasks that it cannot run, and they are due no more.
+        for task_id in unknown:
+            await second.ask("tasks/cancel", taskId=task_id)
+        first = (await peer.call("slow"))["taskId"]
+        ended, _ = await ledger.tasks.load(first.partition(".")[0])
+        await peer.until(first)
+        assert ended is not None
+        for name in ("a", "b", "c"):
+            # At once: storing them in memory does not let the worker look in between.
+            await ledger.tasks.add(replace(ended, call_id=name, state=TaskState.DUE, due=0.0))
+        with anyio.fail_after(WAIT_SECONDS):
+            while shop.bodies["slow"] < 4:  # noqa: ASYNC110 - a worker runs them
+                await anyio.sleep(0.01)
+    assert shop.most == 1
+
+
+@pytest.mark.parametrize("seconds", [-3600, -0.3, 3600])
+async def test_clock_of_the_store_counts(seconds: float) -> None:
+    """An instance whose clock is wrong neither keeps a task waiting nor runs it again and again."""
+    shop = Shop(system=System(time=lambda: SYSTEM.time() + seconds))
+    async with peers(shop.server) as (peer,):
+        for tool, text in (("nothing", "done"), ("nap", "rested"), ("doze", "rested")):
+            assert text_of(await peer.until((await peer.call(tool))["taskId"])) == text
+    assert shop.bodies == {"nothing": 1, "nap": 2, "doze": 2}
+
+
+async def test_result_survives_an_outage_that_is_longer_than_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "LEASE_SECONDS", 0.3)
+    save, failures = MemoryTasks.save, 0
+
+    async def flaky(tasks: MemoryTasks, entry: TaskEntry, *, version: int) -> bool:
+        nonlocal failures
+        if shop.go_on.is_set() and failures < 4:
+            failures += 1
+            raise LedgerDown("away")
+        return await save(tasks, entry, version=version)
+
+    monkeypatch.setattr(MemoryTasks, "save", flaky)
+    shop = Shop()
+    async with peers(shop.server) as (peer,):
+        first = await peer.call("pay")
+        handle = await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"])
+        with anyio.fail_after(WAIT_SECONDS):
+            while not shop.bodies:  # noqa: ASYNC110 - a worker begins it
+                await anyio.sleep(0.01)
+        shop.go_on.set()
+        assert text_of(await peer.until(handle["taskId"])) == "paid"
+    assert (failures, shop.bodies["pay"]) == (4, 1)
+
+
+async def test_signal_for_a_lost_task_is_kept() -> None:
+    shop = Shop()
+    store = shop.ledger.tasks
+    async with peers(shop.server) as (peer,):
+        handle = await peer.call("waits")
+        with anyio.fail_after(WAIT_SECONDS):
+            while not shop.calls:  # noqa: ASYNC110 - a worker begins it
+                await anyio.sleep(0.01)
+        (call_id,) = shop.calls
+        await change_task(store, call_id, lambda entry, now: entry.apply(TaskEvent.LOSE, now))
+        assert await shop.server.signal(call_id, "payment", 7)
+        tasks = shop.server.task_service
+        assert tasks is not None
+        await TaskOperations(tasks.book).retry(call_id, even_once=False)
+        assert text_of(await peer.until(handle["taskId"])) == "7"
+
+
+async def test_task_of_a_newer_build_is_left_to_it(caplog: pytest.LogCaptureFixture) -> None:
+    shop = Shop()
+
+    def renew(entry: TaskEntry, now: float) -> None:
+        entry.content = json.dumps({**json.loads(entry.content), "priority": 3})
+
+    async with peers(shop.server) as (peer,):
+        handle = await peer.call("waits")
+        with anyio.fail_after(WAIT_SECONDS):
+            while not shop.calls:  # noqa: ASYNC110 - a worker begins it
+                await anyio.sleep(0.01)
+        tasks = shop.server.task_service
+        assert tasks is not None
+        with caplog.at_level(logging.WARNING, "roundtrip"):
+            await change_task(shop.ledger.tasks, shop.calls[0], renew)
+            entry, _ = await shop.ledger.tasks.load(shop.calls[0])
+            assert entry is not None
+            with pytest.raises(ContentUnreadable):
+                tasks.book.seal.read(entry.content, entry.call_id)
+            error = (await peer.send("tasks/get", taskId=handle["taskId"]))["error"]
+        assert error["message"] == "Task not found"
+
+
+async def test_page_that_is_not_finished_is_looked_at_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legs, "_PAGE_SECONDS", 0.005)
+    shop, pauses = Shop(), list[float]()
+    save = MemoryTasks.save
+
+    async def watched(tasks: MemoryTasks, entry: TaskEntry, *, version: int) -> bool:
+        if entry.state is TaskState.WAITING:
+            pauses.append(entry.due - entry.updated)
+        return await save(tasks, entry, version=version)
+
+    monkeypatch.setattr(MemoryTasks, "save", watched)
+
+    @shop.server.tool(task=True)
+    async def visit(ctx: Context) -> str:
+        return str(await ctx.ask("page", ElicitUrl("Pay", "https://pay.example", done=lambda: len(pauses) > 8 or None)))
+
+    async with peers(shop.server) as (peer,):
+        task_id = (await peer.call("visit"))["taskId"]
+        await peer.asked(task_id, "page")
+        await peer.ask("tasks/update", taskId=task_id, inputResponses={"page": {"action": "accept"}})
+        await peer.until(task_id)
+    assert pauses == sorted(pauses)
+    assert pauses[-1] > 2 * pauses[0]
+
+
+async def test_worker_without_the_new_key_leaves_its_task_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "LEASE_SECONDS", 0.5)
+    began, go_on, seen = anyio.Event(), anyio.Event(), list[Exception]()
+
+    def shop(*keys: bytes) -> Server[Any]:
+        server = Server[Any]("shop", keys=keys, ledger=SqliteLedger(tmp_path / "tasks.db", durable=False))
+
+        @server.tool(task=True)
+        async def work(ctx: Context) -> str:
+            began.set()
+            await go_on.wait()
+            try:
+                await ctx.task.status("working")
+            except Exception as error:
+                seen.append(error)
+                raise
+            return keys[0].decode()[0]
+
+        return server
+
+    old, new = shop(KEY), shop(b"n" * 32, KEY)
+    async with peers(old) as (peer,):
+        task_id = (await peer.call("work"))["taskId"]
+        with anyio.fail_after(WAIT_SECONDS):
+            await began.wait()
+        async with peers(new) as (second,):
+            tasks = new.task_service
+            assert tasks is not None
+            operations = TaskOperations(tasks.book)
+            async for entry in operations.scan():
+                assert await operations.renew_key(entry)
+            go_on.set()
+            assert text_of(await second.until(task_id)) == "n"
+    assert [type(error) for error in seen] == [CallTakenOver]
+
+
+@pytest.mark.parametrize("call_id", ["", "no\0where", "\udcff", "x" * 10_000])
+async def test_signal_for_an_impossible_call_finds_nothing(call_id: str, tmp_path: Path) -> None:
+    shop = Shop(SqliteLedger(tmp_path / "tasks.db", durable=False))
+    assert not await shop.server.signal(call_id, "payment")
+
+
+async def test_signal_that_is_too_deep_is_rejected() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="the payload must be JSON"):
+        await Shop().server.signal("call", "payment", deep)
+
+
+async def test_calls_are_never_tasks_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_calls, "is_on_asyncio", lambda: False)
+    async with peers(Shop().server) as (peer,):
+        assert text_of({"result": await peer.call("nothing")}) == "done"
+        assert (await peer.send("tools/call", name="pay", arguments={}))["error"]["code"] == -32021
