@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from roundtrip.server.media import Audio, File, Image
     from roundtrip.server.requests import get_access_token, get_context, get_http_headers, get_request
     from roundtrip.server.server import Server
-    from roundtrip.server.tools.options import after, tool
+    from roundtrip.server.tools.options import tool
+    from roundtrip.server.tools.task_mode import after
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.trace.writing.recorder import Recorder
     from roundtrip.trace.writing.telemetry import Telemetry
@@ -85,7 +86,8 @@ if not TYPE_CHECKING:
         "roundtrip.server.context": ["Context"],
         "roundtrip.server.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
         "roundtrip.server.server": ["Server"],
-        "roundtrip.server.tools.options": ["after", "tool"],
+        "roundtrip.server.tools.options": ["tool"],
+        "roundtrip.server.tools.task_mode": ["after"],
         "roundtrip.tokens.tickets": ["Ticket"],
     }
 

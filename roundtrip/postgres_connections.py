@@ -59,7 +59,7 @@ class PostgresConnections:
         self._limit = int(options.pop("max_size", _MAX_CONNECTIONS))
         self._options = options
         self._tables: list[str] = []
-        self._own: RunVar[_LoopConnections] = RunVar(f"roundtrip_postgres_{id(self)}")
+        self._own: RunVar[_LoopPool] = RunVar(f"roundtrip_postgres_{id(self)}")
 
     def need(self, tables: str) -> None:
         """Add statements that create tables, if they are not there. They run before the next statement."""
@@ -109,11 +109,11 @@ class PostgresConnections:
         if own is not None:
             own.close()
 
-    def _loop_connections(self) -> _LoopConnections:
+    def _loop_connections(self) -> _LoopPool:
         try:
             own = self._own.get()
         except LookupError:
-            own = _LoopConnections(self._limit)
+            own = _LoopPool(self._limit)
             self._own.set(own)
         own.close_with_loop()
         return own
@@ -157,7 +157,7 @@ class PostgresConnections:
             own.idle.append(connection)
             return rows
 
-    async def _connection(self, own: _LoopConnections) -> Any:
+    async def _connection(self, own: _LoopPool) -> Any:
         """Return a connection to a database that has the tables."""
         while own.idle:
             connection = own.idle.pop()
@@ -183,7 +183,7 @@ class PostgresConnections:
                 await connection.execute(f"CREATE SCHEMA {self.schema}")
             await connection.execute(tables.replace("{s}", self.schema))
 
-    async def _listening(self, own: _LoopConnections, channel: str, heard: Any, ended: Any) -> Any:
+    async def _listening(self, own: _LoopPool, channel: str, heard: Any, ended: Any) -> Any:
         connection = await self._asyncpg.connect(self._dsn, **self._options)
         own.listening.add(connection)
         connection.add_termination_listener(ended)
@@ -199,7 +199,7 @@ class PostgresConnections:
             raise PostgresDown(str(error) or type(error).__name__) from error
 
 
-class _LoopConnections:
+class _LoopPool:
     """Connections of one event loop."""
 
     def __init__(self, limit: int) -> None:

@@ -32,7 +32,8 @@ from roundtrip.server.threads import LegThreads, Pace
 if TYPE_CHECKING:
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
-    from roundtrip.server.tools.options import OncePolicy, TaskMode
+    from roundtrip.server.tools.options import OncePolicy
+    from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.tracing import ServedFunction
 
 __all__ = ["AskingFunction", "FunctionSignature", "Kind", "Planned", "check_timeout", "read_signature"]

@@ -68,7 +68,7 @@ class TaskListening:
 
     def __init__(self, book: Callable[[], TaskBook]) -> None:
         self._book = book
-        self._hubs: dict[asyncio.AbstractEventLoop, _Hub] = {}
+        self._hubs: dict[asyncio.AbstractEventLoop, _TaskListeners] = {}
 
     async def serve(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext, tasks: Mapping[str, str]
@@ -81,10 +81,10 @@ class TaskListening:
             tasks: The ids of the tasks by their calls; all belong to the client.
         """
         book, loop = self._book(), asyncio.get_running_loop()
-        stream = _Stream(book, ctx, tasks)
+        stream = _TaskStream(book, ctx, tasks)
         hub = self._hubs.get(loop)
         if hub is None:
-            hub = self._hubs[loop] = _Hub()
+            hub = self._hubs[loop] = _TaskListeners()
             hub.stop = book.store.listen(hub.changed)
         hub.add(stream)
         # Not in a task group, which would wrap the errors of the SDK's handler.
@@ -99,7 +99,7 @@ class TaskListening:
                 self._hubs.pop(loop, None)
 
 
-class _Stream:
+class _TaskStream:
     """One stream, with the tasks whose state it still has to send."""
 
     def __init__(self, book: TaskBook, ctx: ServerRequestContext[Any, Any], tasks: Mapping[str, str]) -> None:
@@ -162,20 +162,20 @@ class _Stream:
         await self._ctx.session.send_notification(cast("Any", notification), related_request_id=self._ctx.request_id)
 
 
-class _Hub:
+class _TaskListeners:
     """Streams of one event loop."""
 
     def __init__(self) -> None:
-        self.streams: set[_Stream] = set()
+        self.streams: set[_TaskStream] = set()
         self.stop: Callable[[], None] = lambda: None
-        self._by_call: dict[str, set[_Stream]] = {}
+        self._by_call: dict[str, set[_TaskStream]] = {}
 
-    def add(self, stream: _Stream) -> None:
+    def add(self, stream: _TaskStream) -> None:
         self.streams.add(stream)
         for call_id in stream.calls:
             self._by_call.setdefault(call_id, set()).add(stream)
 
-    def remove(self, stream: _Stream) -> None:
+    def remove(self, stream: _TaskStream) -> None:
         self.streams.discard(stream)
         for call_id in stream.calls:
             self._by_call[call_id].discard(stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
 
 from mcp_types import Icon, ToolAnnotations
 from typing_extensions import Unpack
@@ -12,15 +12,15 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.server.visibility import Enabled
 
+if TYPE_CHECKING:
+    from roundtrip.server.tools.task_mode import After
+
 __all__ = [
-    "After",
     "OnUnknown",
     "OncePolicy",
-    "TaskMode",
     "ToolDetails",
     "ToolOptions",
     "ToolSpec",
-    "after",
     "spec_from",
     "spec_of",
     "tool",
@@ -40,67 +40,6 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 
 OnUnknown = Literal["fail", "rerun"]
-
-TASK_TTL_SECONDS: Final = 7 * 24 * 3600.0
-_MAX_TASK_TTL_SECONDS: Final = 366 * 24 * 3600.0
-_MAX_AFTER_SECONDS: Final = 24 * 3600.0
-
-
-class After(NamedTuple):
-    """Seconds after which a call becomes a task; see `after`."""
-
-    seconds: float
-
-
-def after(seconds: float) -> After:
-    """Return the value of `task=` for a tool whose calls become tasks if their body still runs after some seconds.
-
-    A body that waits for an answer, a time or a signal makes its call a task at once. Clients that cannot have tasks
-    get a usual call.
-
-    Raises:
-        ValueError: The seconds are not a number between 0 and a day.
-    """
-    given: Any = seconds
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    if not is_number or not 0 < seconds <= _MAX_AFTER_SECONDS:
-        raise ValueError(f"after(seconds) must be more than 0 and at most a day, got {seconds!r}")
-    return After(float(seconds))
-
-
-class TaskMode(NamedTuple):
-    """Options of a tool that runs as a task."""
-
-    is_required: bool
-    ttl: float
-    after: float | None = None
-    """Seconds for which the request waits for the body; None if the call becomes a task before its body begins."""
-
-    @classmethod
-    def of(cls, spec: ToolSpec, *, tool: str) -> TaskMode | None:
-        """Return the mode of a tool; None if it never runs as a task.
-
-        Raises:
-            InvalidSignature: An option is invalid.
-        """
-        given = spec.task
-        if not isinstance(given, After) and given not in (None, False, True, "required"):
-            raise InvalidSignature(
-                f"tool {tool!r}: task must be True, False, 'required' or after(seconds), got {given!r}"
-            )
-        if given not in (None, False, "required") and spec.exactly_once:
-            raise InvalidSignature(
-                f"tool {tool!r}: exactly_once= needs task='required', got task={given!r}: a repeated request could run "
-                "the body once as a task and once as a usual call"
-            )
-        ttl: Any = TASK_TTL_SECONDS if spec.task_ttl is None else spec.task_ttl
-        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= _MAX_TASK_TTL_SECONDS:
-            raise InvalidSignature(
-                f"tool {tool!r}: task_ttl must be a number of seconds, more than 0 and at most a year, got {ttl!r}"
-            )
-        if not given:
-            return None
-        return cls(given == "required", float(ttl), given.seconds if isinstance(given, After) else None)
 
 
 class OncePolicy(NamedTuple):

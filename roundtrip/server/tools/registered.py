@@ -21,12 +21,13 @@ from roundtrip.resolvers.signatures import display_name, given_by_partials, hint
 from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader
 from roundtrip.server.tools.descriptions import describe
-from roundtrip.server.tools.options import OncePolicy, OnUnknown, TaskMode, ToolSpec, spec_of, version_text
+from roundtrip.server.tools.options import OncePolicy, OnUnknown, ToolSpec, spec_of, version_text
 from roundtrip.server.tools.results import results_for, returned_type
 from roundtrip.server.tools.schemas import inlined, input_checker, with_descriptions
 from roundtrip.server.visibility import Component, read_enabled
 
 if TYPE_CHECKING:
+    from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.server.tools.confirmation import ToolConfirmation
     from roundtrip.server.visibility_gates import VisibilityGate
 
@@ -168,7 +169,7 @@ def register(
             if spec.exactly_once
             else None,
             inline=bool(spec.inline),
-            task=TaskMode.of(spec, tool=name),
+            task=_task_mode(spec, name),
         ),
         arguments=arguments,
         visibility_gate=visibility_gate,
@@ -337,3 +338,11 @@ def _confirmation_of(spec: ToolSpec, *, tool: str, arguments: ArgumentReader) ->
     from roundtrip.server.tools.confirmation import ToolConfirmation  # most tools have none
 
     return ToolConfirmation.of(spec.confirm, tool=tool, arguments=arguments.names)
+
+
+def _task_mode(spec: ToolSpec, tool: str) -> TaskMode | None:
+    if spec.task is None and spec.task_ttl is None:
+        return None
+    from roundtrip.server.tools.task_mode import TaskMode  # most tools have none
+
+    return TaskMode.of(spec, tool=tool)
