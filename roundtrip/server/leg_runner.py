@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-import json
 import logging
 import math
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
@@ -21,7 +18,7 @@ from mcp_types import INTERNAL_ERROR
 
 from roundtrip.engine.leg import Authored, Declined, Finished, HandedOver, Leg, LegEnd, PlainBody, Suspended
 from roundtrip.engine.silent_body import serve_silent_body
-from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
+from roundtrip.errors import ChannelMissing, RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
@@ -31,7 +28,6 @@ from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.parts import Parts
 from roundtrip.server.requests import (
     NO_EMPTY_ROUNDS,
-    SKEW,
     Incoming,
     RequestClient,
     RequestRecord,
@@ -48,7 +44,7 @@ if TYPE_CHECKING:
     from roundtrip.engine.body import Body
     from roundtrip.questions.markers import Marker
     from roundtrip.server.context import Context
-    from roundtrip.server.exactly_once import LedgerClaim
+    from roundtrip.server.ledger_use import LedgerUse
     from roundtrip.server.leg_facts import LegFacts
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tools.options import OncePolicy
@@ -66,8 +62,6 @@ _MANY_ROUNDS: Final = (
     "%s asks in round %d of one call, and clients on %s stop after round %d; ask in fewer rounds: several "
     "questions at once with ctx.ask_all or resolvers that do not need each other, or one form with more fields"
 )
-
-_DIGEST_BYTES: Final = 9
 
 
 def result_of(end: Finished | Suspended | Authored | HandedOver) -> Any:
@@ -312,7 +306,7 @@ class _ServedLeg:
             claim, clock = task.claim, task.claim.clock
             responses, limits = task.responses, task.limits(clock())
         elif once is not None and self.claims:
-            claim = self.claim(once)
+            claim = self.ledger_use().claim(once)
         may_run_twice = task is not None or self.hands_over
         return Leg(
             call=self.call,
@@ -439,68 +433,19 @@ class _ServedLeg:
             "%s runs in call %s, which exactly_once does not cover: %s", self.function.owner, self.call.id, why
         )
 
-    def claim(self, once: OncePolicy) -> LedgerClaim:
-        """Return a claim on the call, for a body that must run once."""
-        parts = self.runner.parts
-        ledger = parts.effects.ledger
-        from roundtrip.ledger.contract import Reach  # most tools may run again
-        from roundtrip.server.exactly_once import LedgerClaim
+    def ledger_use(self) -> LedgerUse:
+        """Return the leg's use of the ledger."""
+        from roundtrip.server.ledger_use import LedgerUse  # most tools may run again, and few questions have guesses
 
-        claim = LedgerClaim(
-            ledger, self.call.id, self.function.name, self._keep(), once.on_unknown, system=parts.system
-        )
-        if ledger.reach > Reach.PROCESS:
-            # Values that never leave this process need no seal, and only its memory is scarce.
-            claim.sealer = parts.protection.ledger_sealer
-        else:
-            claim.account = self._account()
-        return claim
-
-    def _keep(self) -> float:
-        """Return the seconds after which no leg of the call can arrive."""
-        journal, limits = self.journal, self.function.limits
-        if journal is None:
-            return limits.max_age + limits.recover
-        # The build that began the call, perhaps another one, chose how long its tokens live.
-        return max(0.0, journal.end - self.runner.parts.system.time()) + journal.recover
-
-    def _account(self) -> str:
-        principal = self.principal()
-        return f"tool {self.function.name}" if principal is None else f"caller {principal}"
+        return LedgerUse(self.runner, self.function, self.call.id, self.journal, self.principal())
 
     async def count_guess(self, key: str, answer: Any, guesses: int) -> bool:
         """Count an answer to a question of the call; return False if it is one too many.
 
-        After a rotation of keys, a repeated answer may be counted again. No count is lost.
-
         Raises:
             GuessUncounted: The ledger could not count the answer.
         """
-        from roundtrip.ledger.contract import LedgerDown, Reach  # few questions have guesses
-
-        counted = json.dumps([self.call.id, key, answer], sort_keys=True).encode()
-        item = hmac.digest(self.runner.parts.protection.guess_key or b"", counted, "sha256").hex()
-        question = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
-        ledger, owner = self.runner.parts.effects.ledger, self.function.owner
-        if ledger.reach is Reach.PROCESS and self.runner.warns_of_guesses:
-            self.runner.warns_of_guesses = False
-            logger.warning(
-                "%s has a question with guesses=, and other processes with the same keys may count guesses apart; give "
-                "all processes one ledger= (a SqliteLedger or a RedisLedger), or pass ledger=MemoryLedger() if this is "
-                "the only process",
-                owner,
-            )
-        try:
-            return await ledger.count(
-                f"{self.call.id}/guesses/{question}",
-                item,
-                most=guesses,
-                keep=self._keep() + SKEW,
-                account=self._account(),
-            )
-        except LedgerDown as error:
-            logger.error("%s", error)
-            raise GuessUncounted(owner) from error
+        return await self.ledger_use().count_guess(key, answer, guesses)
 
     # Reports to tracers and the log.
 

@@ -27,8 +27,8 @@ from roundtrip.server.tools.schemas import inlined, input_checker, with_descript
 from roundtrip.server.visibility import Component, read_enabled
 
 if TYPE_CHECKING:
-    from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.server.tools.confirmation import ToolConfirmation
+    from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.server.visibility_gates import VisibilityGate
 
 __all__ = ["RegisteredTool", "ToolDefaults", "register"]
