@@ -21,6 +21,7 @@ __all__ = [
     "ProbedInstance",
     "Reached",
     "Said",
+    "TaskFacts",
     "Trouble",
 ]
 
@@ -31,6 +32,27 @@ _MAX_WORKERS: Final = 1024
 
 _Word = Annotated[str, StringConstraints(max_length=_MAX_WORD_CHARS)]
 _Id = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
+
+
+class TaskFacts(BaseModel):
+    """The report of an instance on its store of tasks."""
+
+    model_config = ConfigDict(frozen=True)
+
+    down: bool = False
+    """True if the store did not answer."""
+    states: Annotated[dict[_Word, int], Field(max_length=20)] = {}
+    """The number of tasks in each state."""
+    keys: Annotated[dict[_Word, int], Field(max_length=200)] = {}
+    """The number of tasks under each key, by its hint; "" for tasks that are not encrypted."""
+    own_keys: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
+    """The hints of the keys with which the instance reads tasks, the one that encrypts first."""
+    overdue: Annotated[int, Field(ge=0)] = 0
+    """The number of tasks that have been due for a minute."""
+    is_whole: bool = True
+    """False if the store has more tasks than were counted."""
+    runs: bool
+    """True if the instance runs tasks."""
 
 
 class Facts(BaseModel):
@@ -55,6 +77,8 @@ class Facts(BaseModel):
     ledger: _Word
     reach: Literal["process", "machine", "fleet"]
     exactly_once: bool
+    tasks: TaskFacts | None = None
+    """None if no tool runs as a task."""
     caller: _Word | None
     """A digest of the principal that the instance sees in the doctor's requests."""
     transport: _Word | None = None
@@ -63,6 +87,11 @@ class Facts(BaseModel):
     """An id that all workers of one `roundtrip serve` share."""
     workers: Annotated[int, Field(ge=1, le=_MAX_WORKERS)] | None = None
     """The number of those workers."""
+
+    @property
+    def needs_ledger(self) -> bool:
+        """Return True if instances must share a ledger."""
+        return self.exactly_once or self.tasks is not None
 
 
 class Said(Facts):

@@ -7,7 +7,17 @@ from itertools import combinations
 from statistics import median
 from typing import Final, TypeVar
 
-from roundtrip.doctor.facts import Facts, Live, Look, Observed, ProbedCall, ProbedInstance, Reached, Trouble
+from roundtrip.doctor.facts import (
+    Facts,
+    Live,
+    Look,
+    Observed,
+    ProbedCall,
+    ProbedInstance,
+    Reached,
+    TaskFacts,
+    Trouble,
+)
 from roundtrip.safe_text import build_text
 from roundtrip.server.requests import SKEW
 
@@ -63,6 +73,7 @@ def findings_of(seen: Observed) -> list[Finding]:
         ("clock", _clocks),
         ("build", _builds),
         ("ledger", _ledgers),
+        ("tasks", _tasks),
         ("calls", _journeys),
         ("older clients", _older_clients),
     )
@@ -274,23 +285,25 @@ def builds_text(facts: Facts) -> str:
 
 
 def _ledgers(seen: Observed) -> Iterator[_Found]:
-    users = [instance for instance in seen.instances.values() if instance.facts.exactly_once]
+    users = [instance for instance in seen.instances.values() if instance.facts.needs_ledger]
     if not users:
         if seen.instances:
-            yield Level.OK, "no tool runs exactly once, so no ledger is needed"
+            yield Level.OK, "no tool runs exactly once or as a task, so no ledger is needed"
         return
     by_look = {look: [one.facts for one in users if one.look is look] for look in (Look.DOWN, Look.ABSENT, None)}
     down, absent, unsure = by_look.values()
     if down:
         text = f"{_labels(seen, down)}: the ledger does not answer"
-        advice = "Its log names the ledger and the error. Until then, tools that run exactly once do not run."
+        advice = (
+            "Its log names the ledger and the error. Until then, tools that run exactly once, and tasks, do not run."
+        )
         yield Level.PROBLEM, text, advice
     if len(users) == 1:
         return
     if absent:
         text = (
             f"{_labels(seen, absent)}: a mark that {seen.label(seen.marker)} sets in its ledger is not there, so a "
-            "tool that must run exactly once may run twice"
+            "tool that must run exactly once may run twice, and tasks are not found"
         )
         yield Level.PROBLEM, text, _ledger_advice(users)
     if unsure:
@@ -312,6 +325,50 @@ def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
     if "machine" in reaches:
         return "Give all the same file; several machines need a RedisLedger or a PostgresLedger."
     return "Give all the same address, database and prefix, and no address of a replica."
+
+
+def _tasks(seen: Observed) -> Iterator[_Found]:
+    having = [(facts, tasks) for facts in _facts(seen) if (tasks := facts.tasks) is not None]
+    if not having:
+        return
+    problems = [*_unread_tasks(seen, having), *_stuck_tasks(having)]
+    yield from problems
+    # Instances that share a store report the same tasks.
+    tasks = max((tasks for _, tasks in having), key=lambda tasks: sum(tasks.states.values()))
+    states = ", ".join(f"{number} {state}" for state, number in sorted(tasks.states.items())) or "none"
+    first = "" if tasks.is_whole else "the first of them: "
+    keys = ", ".join(f"{number} with {key}" for key, number in sorted(tasks.keys.items()) if key)
+    text = f"{first}{states}" + (f"; encrypted: {keys}" if keys else "")
+    old = sorted({key for _, each in having for key in each.keys if key in each.own_keys[1:]})
+    if old:
+        advice = "Before you remove a former key: `roundtrip tasks rekey MODULE:SERVER`."
+        yield Level.NOTE, f"{text}; former keys are in use: {', '.join(old)}", advice
+    elif not problems:
+        yield Level.OK, text
+
+
+def _unread_tasks(seen: Observed, having: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Found]:
+    for facts, tasks in having:
+        unread = {key: number for key, number in tasks.keys.items() if key and key not in tasks.own_keys}
+        if unread:
+            text = (
+                f"{seen.label(facts.instance)} cannot read {sum(unread.values())} tasks, which are encrypted with "
+                f"{', '.join(sorted(unread))}"
+            )
+            advice = "Add the key to its keys=, or run `roundtrip tasks rekey MODULE:SERVER` where it is known."
+            yield Level.PROBLEM, text, advice
+
+
+def _stuck_tasks(having: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Found]:
+    overdue = max(tasks.overdue for _, tasks in having)
+    if overdue:
+        who = "" if any(tasks.runs for _, tasks in having) else ", and no instance that was met runs tasks"
+        text = f"{overdue} tasks have been due for more than a minute{who}"
+        yield Level.PROBLEM, text, "Run `roundtrip worker MODULE:SERVER`, or leave run_tasks= on. See its log."
+    lost = max(tasks.states.get("lost", 0) for _, tasks in having)
+    if lost:
+        advice = "Look at them with `roundtrip tasks ls MODULE:SERVER --state lost`, and see `roundtrip tasks retry`."
+        yield Level.NOTE, f"{lost} tasks are lost, because their workers died", advice
 
 
 def _journeys(seen: Observed) -> Iterator[_Found]:

@@ -25,7 +25,7 @@ def as_lines(seen: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
         places = ", ".join(seen.places[number].url for number in sorted(instance.places))
         yield 0, ((f"{seen.label(facts.instance)}  {facts.name}", "bold"), f" at {places} (instance {facts.instance})")
         keys = ", ".join(facts.keys) if facts.keys else "of its own codec"
-        once = "" if facts.exactly_once else " (not needed)"
+        once = "" if facts.needs_ledger else " (not needed)"
         yield 4, (f"keys {keys}; audience {facts.audience}; {builds_text(facts)}; ledger {facts.ledger}{once}",)
         clock = f"clock {instance.offset:+.1f} s (give or take {instance.uncertainty:.1f})"
         revisions = ", ".join(seen.places[min(instance.places)].revisions)

@@ -18,7 +18,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.server.context import Context
+from roundtrip.server.leg_runner import LegRunner
 from roundtrip.server.parts import Parts
+from roundtrip.server.tasks.service import TaskService
 from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import ToolRegistry
@@ -34,6 +36,8 @@ _BUILD: Final = "1"
 
 _QUESTION: Final = "understood"
 _MARK: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_BACKLOG_SECONDS: Final = 10.0
+_MAX_TASKS: Final = 2000
 _MARK_SECONDS: Final = 60.0
 _MAX_MARKS: Final = 32
 """Marks of this process that the ledger may hold at one time."""
@@ -96,9 +100,17 @@ class Probe:
     """Probe of one server."""
 
     def __init__(
-        self, parts: Parts, tools: ToolRegistry, *, identity: Callable[[], Identity], defaults: ToolDefaults
+        self,
+        parts: Parts,
+        tools: ToolRegistry,
+        *,
+        legs: LegRunner,
+        identity: Callable[[], Identity],
+        defaults: ToolDefaults,
     ) -> None:
         self._identity = identity
+        self._legs = legs
+        """Has the tasks of the server, once there is a tool that runs as a task."""
         self._tools = tools
         self._system = parts.system
         self._protection = parts.protection
@@ -110,6 +122,8 @@ class Probe:
         self._pid = -1
         self._instance = ""
         self._marked: deque[float] = deque()
+        self._backlog: tuple[float, dict[str, Any]] | None = None
+        """The report on the store of tasks, and its time: reading the store takes long."""
         plain = ToolDefaults(defaults.limits, build=_BUILD)
         self.tool = register(self._run, ToolSpec(name=PROBE_TOOL), defaults=plain)
 
@@ -158,13 +172,33 @@ class Probe:
             facts["transport"] = self.transport
         if self.fellows is not None:
             facts["group"], facts["workers"] = self.fellows
-        if identity.exactly_once and claim:
+        tasks = self._legs.tasks
+        if tasks is not None:
+            facts["tasks"] = await self._tasks(tasks)
+        needs_ledger = identity.exactly_once or tasks is not None
+        if needs_ledger and claim:
             facts["mark"], facts["marked"] = await self._mark()
-        if identity.exactly_once and look:
+        if needs_ledger and look:
             facts["saw"], facts["looked"] = await self._look(look)
         # Read the clock last: the ledger may be slow, and doctor compares this time with that of the answer.
         facts["clock"] = self._system.time()
         return facts
+
+    async def _tasks(self, tasks: TaskService) -> dict[str, Any]:
+        """Return how many tasks are in which state, and under which keys; nothing of a single task."""
+        now = self._system.monotonic()
+        if self._backlog is None or now - self._backlog[0] > _BACKLOG_SECONDS:
+            from roundtrip.server.tasks.operations import TaskOperations  # few servers have tasks
+
+            try:
+                backlog = await TaskOperations(tasks.book).backlog(limit=_MAX_TASKS)
+            except LedgerDown as error:
+                logger.warning("the probe found the store of tasks down: %s", error)
+                told: dict[str, Any] = {"down": True}
+            else:
+                told = {**backlog._asdict(), "own_keys": tasks.book.seal.hints}
+            self._backlog = now, told
+        return {**self._backlog[1], "runs": self._legs.runs_tasks}
 
     def _digests(self) -> dict[str, str]:
         """Return a digest of each tool; tools that some clients do not see share one, which hides their names."""

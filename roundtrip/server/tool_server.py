@@ -367,7 +367,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             return None
         from roundtrip.server.probe import Probe
 
-        return Probe(self._parts, self._tools, identity=self.identity, defaults=self._defaults)
+        return Probe(self._parts, self._tools, legs=self._legs, identity=self.identity, defaults=self._defaults)
 
     def tell_transport(self, transport: str) -> None:
         """Tell the log and the probe which way requests over HTTP on 2026-07-28 take, and why."""

@@ -166,6 +166,8 @@ class TaskSeal:
     def __init__(self, sealer: Sealer | None, hints: tuple[str, ...]) -> None:
         self._sealer = sealer
         self._hint = hints[0] if hints else ""
+        self.hints = hints if sealer is not None else ()
+        """The public names of the keys that open tasks, the one that seals first."""
 
     def write(self, content: TaskContent, call_id: str) -> str:
         """Return the stored form of a content."""

@@ -226,6 +226,6 @@ REFUSED: dict[str, tuple[Make, str]] = {
     ),
     "a task of an unknown kind": (
         lambda s: s.tool(task=cast("Any", "soon"))(add),
-        "task must be True, False or 'required'",
+        "task must be True, False, 'required' or after",
     ),
 }

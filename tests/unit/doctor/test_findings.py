@@ -207,3 +207,48 @@ def test_stopping_rule_is_printed() -> None:
         place.quiet = quiet
     ok = next(finding for finding in findings_of(observed) if finding.topic == "instances")
     assert (ok.level, ok.text) == (Level.OK, "2 were met, and at each address the last 8 requests met no other")
+
+
+def tasks(**given: Any) -> dict[str, Any]:
+    return {"own_keys": ["new", "old"], "runs": True, **given}
+
+
+def test_tasks_are_counted_by_state_and_key() -> None:
+    found = only("tasks", seen(facts(1, tasks=tasks(states={"asking": 3, "due": 1}, keys={"new": 4}))))
+    assert (found.level, found.text) == (Level.OK, "3 asking, 1 due; encrypted: 4 with new")
+
+
+def test_former_keys_of_tasks_are_noted() -> None:
+    found = only("tasks", seen(facts(1, tasks=tasks(states={"due": 2}, keys={"new": 1, "old": 1}))))
+    assert (found.level, "former keys are in use: old" in found.text) == (Level.NOTE, True)
+    assert "rekey" in found.advice
+
+
+def test_unknown_keys_of_tasks_are_a_problem_of_the_instance() -> None:
+    stored = {"states": {"due": 3}, "keys": {"new": 1, "newest": 2}}
+    found = of(
+        "tasks",
+        seen(facts(1, tasks=tasks(**stored)), facts(2, tasks={**tasks(**stored), "own_keys": ["newest", "new"]})),
+    )
+    assert next((one.level, one.text) for one in found) == (
+        Level.PROBLEM,
+        "#1 cannot read 2 tasks, which are encrypted with newest",
+    )
+    assert all("#2 cannot" not in one.text for one in found)
+
+
+def test_overdue_and_lost_tasks_are_found() -> None:
+    overdue, lost = of("tasks", seen(facts(1, tasks=tasks(states={"due": 2, "lost": 1}, overdue=2, runs=False))))
+    assert (overdue.level, overdue.text) == (
+        Level.PROBLEM,
+        "2 tasks have been due for more than a minute, and no instance that was met runs tasks",
+    )
+    assert (lost.level, lost.text) == (Level.NOTE, "1 tasks are lost, because their workers died")
+
+
+def test_instances_with_tasks_must_share_a_ledger() -> None:
+    one, other = facts(1, tasks=tasks()), facts(2, tasks=tasks())
+    observed = seen(one, other, marker=one.instance)
+    observed.instances[one.instance].look = Look.SEEN
+    observed.instances[other.instance].look = Look.ABSENT
+    assert only("ledger", observed).level is Level.PROBLEM
