@@ -184,6 +184,7 @@ def listening(port: int) -> socket.socket:
     """Return a socket on a port that the fleet holds; until an instance listens, connections are refused."""
     door = socket.socket()
     door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     door.bind(("127.0.0.1", port))
     door.listen(512)
     return door
