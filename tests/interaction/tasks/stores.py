@@ -1,5 +1,6 @@
 """Stores of tasks on every kind of ledger, with a clock that tests turn."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -101,15 +102,16 @@ def _turn_redis(connections: RedisConnections, clock: Clock) -> None:
 def _turn_postgres(connections: PostgresConnections, clock: Clock) -> None:
     """Let statements read the time of a test's clock, which is set before each of them."""
     fetch = connections.fetch
-    is_turned = False
+    is_turned, lock = False, asyncio.Lock()
 
     async def turned(statement: str, *values: Any) -> Any:
         nonlocal is_turned
-        if not is_turned:
-            is_turned = True
-            await fetch("SELECT 1")
-            for part in _SQL_CLOCK.split(";\n")[:3]:
-                await fetch(part)
+        async with lock:
+            if not is_turned:
+                await fetch("SELECT 1")
+                for part in _SQL_CLOCK.split(";\n")[:3]:
+                    await fetch(part)
+                is_turned = True
         await fetch("UPDATE {s}.turned SET seconds = $1", clock())
         return await fetch(statement, *values)
 
