@@ -1,4 +1,4 @@
-"""Servers with tasks that run in processes of their own; the environment says which files they share."""
+"""Servers with tasks that run in processes of their own; the environment says which folder and store they share."""
 
 import os
 from pathlib import Path
@@ -7,11 +7,12 @@ from typing import Any, Final
 import anyio
 
 from roundtrip import Context, Server, after
-from roundtrip.ledger import SqliteLedger
 from roundtrip.server.tasks import claim
+from tests.interaction.tasks.stores import ledger_at
 
 LEASE_SECONDS: Final = 1.0
 FOLDER: Final = "TASKS_FOLDER"
+PLACE: Final = "TASKS_PLACE"
 
 
 def folder() -> Path:
@@ -28,7 +29,7 @@ def noted(what: str) -> str:
 def shop() -> Server[Any]:
     """Return a server whose bodies stop once, where a test kills them, until a file exists."""
     claim.LEASE_SECONDS = LEASE_SECONDS
-    server = Server[Any]("shop", keys=[b"k" * 32], ledger=SqliteLedger(folder() / "tasks.db"))
+    server = Server[Any]("shop", keys=[b"k" * 32], ledger=ledger_at(os.environ[PLACE]))
 
     async def stop_here() -> None:
         noted("stopped")

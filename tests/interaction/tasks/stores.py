@@ -17,6 +17,8 @@ from tests.postgres_server import PostgresServer, postgres_server
 from tests.redis_server import RedisServer, redis_server
 
 KINDS: Final = ("memory", "sqlite", "redis", "postgres")
+SHARED: Final = KINDS[1:]
+"""The kinds that several processes can share."""
 AnyLedger = MemoryLedger | SqliteLedger | RedisLedger | PostgresLedger
 
 _NAMES: Final = itertools.count()
@@ -41,6 +43,31 @@ class Servers:
     @cached_property
     def postgres(self) -> PostgresServer:
         return self._stack.enter_context(postgres_server())
+
+
+def place_of(kind: str, started: Servers, folder: Path) -> str:
+    """Return a new place for a ledger, as `ledger_at` reads it in any process."""
+    name = f"s{next(_NAMES)}"
+    match kind:
+        case "sqlite":
+            return f"sqlite {folder / 'tasks.db'}"
+        case "redis":
+            return f"redis {started.redis.url} {name}"
+        case _:
+            return f"postgres {started.postgres.url} {name}"
+
+
+def ledger_at(place: str, **options: Any) -> AnyLedger:
+    """Return a ledger at a place."""
+    match place.split(" "):
+        case ["sqlite", path]:
+            return SqliteLedger(path)
+        case ["redis", url, name]:
+            return RedisLedger(url, prefix=name, **options)
+        case ["postgres", dsn, name]:
+            return PostgresLedger(dsn, schema=name, **options)
+        case _:
+            raise ValueError(f"{place!r} is no place of a ledger")
 
 
 @contextmanager
