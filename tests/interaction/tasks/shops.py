@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from mcp.server.context import ServerRequestContext
+from starlette.requests import Request
 
 from roundtrip import Context, Server, after
 from roundtrip.server.tasks import claim
@@ -13,6 +15,7 @@ from tests.interaction.tasks.stores import ledger_at
 LEASE_SECONDS: Final = 1.0
 FOLDER: Final = "TASKS_FOLDER"
 PLACE: Final = "TASKS_PLACE"
+USER: Final = "x-user"
 
 
 def folder() -> Path:
@@ -26,10 +29,17 @@ def noted(what: str) -> str:
     return what
 
 
+def _user(context: ServerRequestContext[Any, Any]) -> str | None:
+    """Return the user that a header names, as if a proxy had authenticated it."""
+    request = context.request
+    return request.headers.get(USER) if isinstance(request, Request) else None
+
+
 def shop() -> Server[Any]:
     """Return a server whose bodies stop once, where a test kills them, until a file exists."""
     claim.LEASE_SECONDS = LEASE_SECONDS
-    server = Server[Any]("shop", keys=[b"k" * 32], ledger=ledger_at(os.environ[PLACE]))
+    ledger = ledger_at(os.environ[PLACE])
+    server = Server[Any]("shop", keys=[b"k" * 32], ledger=ledger, principal=_user)
 
     async def stop_here() -> None:
         noted("stopped")
@@ -64,5 +74,9 @@ def shop() -> Server[Any]:
         price = await ctx.step("price", lambda: f"price of {secret}")
         answer = await ctx.ask("word", "Which word?", str)
         return f"{secret} {price} {answer}"
+
+    @server.tool(task=True, task_ttl=1)
+    async def forget(secret: str, ctx: Context) -> str:
+        return f"{secret} {await ctx.ask('word', 'Which word?', str)}"
 
     return server
