@@ -29,6 +29,7 @@ _AIMS: Final = 20.0
 """Seconds for which a worker is looked for that is where it should die."""
 _MISCHIEF: Final = 0.1
 _PATIENCE: Final = 300.0
+_KILLS_PER_PAUSE: Final = 8
 _SHOWN: Final = 30
 """Lines of evidence for each task that went wrong."""
 
@@ -94,7 +95,7 @@ async def attack_tasks(plan: Plan, site: Worksite) -> Report:
     report.seconds = time.monotonic() - began
     report.wrong += await site.stop()
     steps.read()
-    judge = _Judge(report, service.book, steps.lines, attack.dead)
+    judge = _Judge(report, service.book, steps.lines, attack.dead | attack.paused)
     await judge.judge(orders.ended, site)
     await server.ledger.aclose()
     return report
@@ -123,7 +124,10 @@ class _Orders:
 
 
 class _Attack:
-    """Deaths, evenly over all orders: of instances, and of workers inside a step, while they store one, or anywhere."""
+    """Deaths, evenly over all orders: of instances, and of workers inside a step, while they store one, or anywhere.
+
+    A few workers are paused for longer than their leases, and go on.
+    """
 
     def __init__(self, plan: Plan, site: Worksite, steps: _Steps, orders: _Orders) -> None:
         self._plan = plan
@@ -132,6 +136,7 @@ class _Attack:
         self._orders = orders
         self._chance = random.Random(plan.seed + 2)
         self.dead: set[int] = set()
+        self.paused: set[int] = set()
         self.counted: dict[str, int] = defaultdict(int)
 
     async def run(self) -> None:
@@ -139,15 +144,32 @@ class _Attack:
         moments = sorted(chance.sample(range(self._plan.calls), self._plan.kills))
         aims = ["an instance", "inside a step", "inside a step", "storing a step", "a worker", "inside a step"]
         async with anyio.create_task_group() as restarting:
+            restarting.start_soon(self._pause)
             for turn, moment in enumerate(moments):
-                await until(
-                    lambda moment=moment: self._orders.begun > moment or self._orders.done,
-                    "tasks go on",
-                    seconds=_PATIENCE,
-                )
+                await self._reach(moment)
                 victim = await self._victim(aims[turn % len(aims)])
                 self.dead.add(victim.kill())
                 restarting.start_soon(self._restart, victim, chance.uniform(0, _DOWN))
+
+    async def _pause(self) -> None:
+        """Pause workers inside a step until another one has their tasks, and let them go on."""
+        if self._site.terms.kind == "sqlite":
+            # One that is paused while it writes keeps the file locked, and others lose their leases, too.
+            return
+        chance = random.Random(self._plan.seed + 3)
+        for moment in sorted(chance.sample(range(self._plan.calls), self._plan.kills // _KILLS_PER_PAUSE)):
+            await self._reach(moment)
+            worker = await self._inside("inside a step")
+            if worker is None or worker.pid is None:
+                continue
+            self.paused.add(worker.pid)
+            self.counted["paused inside a step for longer than a lease"] += 1
+            await anyio.sleep(1.5 * float(self._site.terms.lease))
+            worker.signal(signal.SIGCONT)
+
+    async def _reach(self, moment: int) -> None:
+        """Wait until so many tasks have begun."""
+        await until(lambda: self._orders.begun > moment or self._orders.done, "tasks go on", seconds=_PATIENCE)
 
     async def _victim(self, aim: str) -> Instance | WorkerProcess:
         members: Sequence[Instance | WorkerProcess] = (
@@ -168,7 +190,7 @@ class _Attack:
         while time.monotonic() < ends and not self._orders.done:
             for worker in self._chance.sample(self._site.workers, len(self._site.workers)):
                 self._steps.read()
-                if worker.pid is None or not self._steps.of(worker.pid, where):
+                if worker.pid is None or worker.pid in self.paused or not self._steps.of(worker.pid, where):
                     continue
                 # It may go on before the kill, so look again when it cannot.
                 worker.signal(signal.SIGSTOP)
@@ -187,10 +209,10 @@ class _Attack:
 class _Judge:
     """Comparison of clients, the diary of all runs, and the store."""
 
-    def __init__(self, report: Report, book: TaskBook, lines: Sequence[Line], dead: set[int]) -> None:
+    def __init__(self, report: Report, book: TaskBook, lines: Sequence[Line], lost: set[int]) -> None:
         self._report = report
         self._book = book
-        self._dead = dead
+        self._lost = lost
         self._lines: dict[int, list[Line]] = defaultdict(list)
         for line in lines:
             self._lines[line.number].append(line)
@@ -264,9 +286,9 @@ class _Judge:
         if not runs or runs[-1].receipt != receipt:
             wrong.append(f"ran step {step} {len(runs)} times, and not last for {receipt}")
         for run in runs[:-1]:
-            self._report.counted["steps that ran again, as their worker died before they were stored"] += 1
-            if run.pid not in self._dead:
-                wrong.append(f"ran step {step} again, although worker {run.pid} lived")
+            self._report.counted["steps that ran again, as their worker was lost before they were stored"] += 1
+            if run.pid not in self._lost:
+                wrong.append(f"ran step {step} again, although worker {run.pid} lived and had its lease")
         return wrong
 
 

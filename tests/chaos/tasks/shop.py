@@ -96,6 +96,9 @@ class Diary:
         with self._path.open("rb") as file:
             file.seek(self._read)
             for line in file:
+                if not line.endswith(b"\n"):
+                    # It is being written.
+                    return
                 self._read += len(line)
                 what, pid, number, step, receipt = line.decode().split()
                 yield Line(what, int(pid), int(number), step, receipt)
