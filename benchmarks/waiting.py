@@ -1,8 +1,9 @@
 """Measure a worker among many waiting tasks: `python -m benchmarks.waiting`.
 
 It fills stores on SQLite, Redis and PostgreSQL with few and with many tasks that wait for days, and starts a server in
-a process of its own on each. It prints the memory of the server, and the time of a poll of one task, as ratios of many
-to few. The servers of the stores are its own, on loopback, where their programs are found.
+a process of its own on each. It prints the memory of the server, and the time of a poll of one task, among many and as
+ratios of many to few. The exit code is 1 if many cost more than they may. The servers of the stores are its own, on
+loopback, where their programs are found.
 """
 
 import argparse
@@ -33,6 +34,8 @@ _FEW: Final = 100
 _DAYS: Final = 3 * 24 * 3600.0
 _SETTLE_SECONDS: Final = 3.0
 _AT_ONCE: Final = 64
+_MEMORY_LIMIT: Final = 1.05
+_POLL_LIMIT: Final = 1.5
 AnyLedger = SqliteLedger | RedisLedger | PostgresLedger
 
 
@@ -146,15 +149,19 @@ def main() -> int:
     if options.serve:
         asyncio.run(_serve_and_tell(*options.serve))
         return 0
-    print(f"{'':10} {'memory':>10} {'poll':>10}   ({options.tasks} waiting tasks to {_FEW})")
+    print(f"{'':10} {'memory, MiB':>12} {'ratio':>6} {'poll, ms':>10} {'ratio':>6}   ({options.tasks} to {_FEW} tasks)")
+    missed = False
     with _places(options.only) as places:
         for kind, few, many in places:
             for where, number in ((few, _FEW), (many, options.tasks)):
                 asyncio.run(_fill(_ledger(kind, where), number))
-            memory = _memory(kind, many) / _memory(kind, few)
+            memory = _memory(kind, many)
+            growth = memory / _memory(kind, few)
             polls = asyncio.run(_polls([_ledger(kind, few), _ledger(kind, many)], rounds=options.polls))
-            print(f"{kind:10} {memory:10.2f} {polls[1] / polls[0]:10.2f}", flush=True)
-    return 0
+            slower = polls[1] / polls[0]
+            print(f"{kind:10} {memory / 1024:12.1f} {growth:6.2f} {polls[1] * 1000:10.2f} {slower:6.2f}", flush=True)
+            missed = missed or growth > _MEMORY_LIMIT or slower > _POLL_LIMIT
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

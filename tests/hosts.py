@@ -39,6 +39,17 @@ def _url_of(listening: socket.socket) -> str:
     return f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
 
 
+def listening() -> socket.socket:
+    """Listen on a free port of this machine, without delays of what is sent.
+
+    asyncio switches them off only for sockets of its own. The second part of a response would wait some 40 ms for the
+    acknowledgment of the first.
+    """
+    door = socket.create_server(("127.0.0.1", 0))
+    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return door
+
+
 def name_of(factory: Factory) -> str:
     """Return the name under which another process imports a factory."""
     return f"{factory.__module__}:{factory.__qualname__}"
@@ -54,11 +65,11 @@ def stdio(factory: Factory) -> StdioServerParameters:
 async def hosted(app: ASGIApp, *, lifespan: Literal["auto", "on", "off"] = "auto") -> AsyncGenerator[str]:
     """Serve an application on this event loop, and yield its address without a path."""
     host = _Host(uvicorn.Config(app, log_config=None, ws="none", lifespan=lifespan, timeout_graceful_shutdown=5))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with listening() as door:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(functools.partial(host.serve, sockets=[listening]))
+            tasks.start_soon(functools.partial(host.serve, sockets=[door]))
             try:
-                yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+                yield f"http://127.0.0.1:{door.getsockname()[1]}"
             finally:
                 host.should_exit = True
 
@@ -85,7 +96,7 @@ class HttpProcess:
     """A server in its own process, which can be killed, and started again on the same port as another build."""
 
     def __init__(self) -> None:
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = listening()
         self._process: Started | None = None
         self.url = _url_of(self._listening)
 

@@ -21,7 +21,7 @@ _INITDB: Final = shutil.which("initdb", path=_PROGRAMS)
 _POSTGRES: Final = shutil.which("postgres", path=_PROGRAMS)
 _PSQL: Final = shutil.which("psql", path=_PROGRAMS)
 _WAIT: Final = 30.0
-_OPTIONS: Final = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "listen_addresses=")
+_OPTIONS: Final = ("fsync=off", "full_page_writes=off", "listen_addresses=")
 
 
 def is_installed() -> bool:
@@ -32,8 +32,9 @@ def is_installed() -> bool:
 class PostgresServer:
     """Server on a socket file, which tests can end and start again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool) -> None:
         self._folder = folder
+        self._durable = durable
         self._process: subprocess.Popen[bytes] | None = None
         # PostgreSQL does not run as root.
         self._user = _other_user() if os.geteuid() == 0 else None
@@ -64,7 +65,8 @@ class PostgresServer:
         )
 
     def start(self) -> None:
-        options = [word for option in _OPTIONS for word in ("-c", option)]
+        commit = f"synchronous_commit={'on' if self._durable else 'off'}"
+        options = [word for option in (*_OPTIONS, commit) for word in ("-c", option)]
         command = [str(_POSTGRES), "-D", str(self._folder / "data"), "-k", str(self._folder), *options]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, user=self._user, cwd="/")
@@ -93,10 +95,15 @@ def _other_user() -> str:
 
 
 @contextmanager
-def postgres_server() -> Generator[PostgresServer]:
+def postgres_server(*, durable: bool = False) -> Generator[PostgresServer]:
+    """Run a server.
+
+    Args:
+        durable: Let what was committed survive `PostgresServer.kill`.
+    """
     # A socket's path must be short, shorter than pytest's own folders are.
     with TemporaryDirectory(prefix="rt") as folder:
-        server = PostgresServer(Path(folder))
+        server = PostgresServer(Path(folder), durable=durable)
         server.create()
         server.start()
         try:

@@ -35,6 +35,8 @@ async def served(server: MCPServer[Any] | LowLevelServer[Any], **options: Any) -
     host = Host(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
     # Listen before serving, so that a client may connect at once.
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        # As `roundtrip serve` does: otherwise each response waits some 40 ms for an acknowledgment.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         async with anyio.create_task_group() as group:
             group.start_soon(functools.partial(host.serve, sockets=[listening]))
             try:

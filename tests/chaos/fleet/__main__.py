@@ -18,12 +18,6 @@ async def _attacked(target: Fleet, plan: Plan) -> Report:
     return await attack(plan, target)
 
 
-def _written(report: Report) -> str:
-    lines = [f"{report.plan.calls} calls, seed {report.plan.seed}, {report.seconds:.0f} s"]
-    lines += [f"{count:>7}  {what}" for what, count in sorted(report.counted.items())]
-    return "\n".join([*lines, f"{len(report.wrong):>7}  wrong", *report.wrong])
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.fleet", description=__doc__)
     parser.add_argument("--calls", type=int, default=1000)
@@ -36,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lease = ["--lease", str(options.lease)] if options.lease is not None else []
     with fleet(INSTANCES, *lease) as target:
         report = anyio.run(_attacked, target, Plan(options.calls, options.kills, options.seed))
-    print(_written(report))
+    print(report.text())
     return 1 if report.wrong else 0
 
 

@@ -45,6 +45,12 @@ class Report:
     wrong: list[str] = field(default_factory=list[str])
     """Whatever must not have happened."""
 
+    def text(self) -> str:
+        """Return the report as lines, the seed in the first."""
+        lines = [f"{self.plan.calls} calls, seed {self.plan.seed}, {self.seconds:.0f} s"]
+        lines += [f"{count:>7}  {what}" for what, count in sorted(self.counted.items())]
+        return "\n".join([*lines, f"{len(self.wrong):>7}  wrong", *self.wrong])
+
 
 async def attack(plan: Plan, target: Fleet) -> Report:
     """Play all calls to their ends while instances are killed, and judge each call."""

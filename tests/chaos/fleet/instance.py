@@ -23,7 +23,7 @@ from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import Ledger, RedisLedger, SqliteLedger
 from roundtrip.server import exactly_once
 
-__all__ = ["BODIES", "KEYS", "PREFIX", "SLOWEST", "done_key", "ids_key", "opened"]
+__all__ = ["BODIES", "KEYS", "PREFIX", "SLOWEST", "done_key", "ids_key", "listening", "opened"]
 
 KEYS: Final = {"old": b"the old key of a whole fleet of tills", "new": b"the new key of a whole fleet of tills"}
 SLOWEST: Final = 0.3
@@ -180,13 +180,14 @@ def _app(options: argparse.Namespace) -> Starlette:
     return Starlette(routes=[route for app in apps for route in app.routes], lifespan=lifespan)
 
 
-def _listening(port: int) -> socket.socket:
+def listening(port: int) -> socket.socket:
     """Return a socket on a port that the fleet holds; until an instance listens, connections are refused."""
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    listening.bind(("127.0.0.1", port))
-    listening.listen(512)
-    return listening
+    door = socket.socket()
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    door.bind(("127.0.0.1", port))
+    door.listen(512)
+    return door
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -205,4 +206,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         true_time = time.time
         time.time = lambda: true_time() + options.skew
     config = uvicorn.Config(_app(options), log_config=None, ws="none", timeout_graceful_shutdown=5)
-    uvicorn.Server(config).run(sockets=[_listening(options.port)])
+    uvicorn.Server(config).run(sockets=[listening(options.port)])

@@ -19,10 +19,10 @@ from tests.hosts import WAIT
 from tests.nginx_server import nginx
 from tests.redis_server import redis_server
 
-__all__ = ["Fleet", "Instance", "fleet", "until"]
+__all__ = ["RETRIES", "Fleet", "Instance", "fleet", "until"]
 
 # nginx sends a request whose instance died to another one, although that may run its body a second time.
-_RETRIES: Final = (
+RETRIES: Final = (
     "proxy_next_upstream error timeout non_idempotent http_502; add_header X-Upstreams $upstream_addr always;"
 )
 
@@ -31,10 +31,16 @@ _STARTS: Final = 60.0
 
 
 class Instance:
-    """A process on a port of its own; while it is down, its port refuses connections."""
+    """A process on a port of its own; while it is down, its port refuses connections.
 
-    def __init__(self, *options: str) -> None:
+    Args:
+        *options: Its command line, behind `--port`.
+        target: The program; by default a till.
+    """
+
+    def __init__(self, *options: str, target: Callable[[Sequence[str]], None] = program.main) -> None:
         self._options = options
+        self._target = target
         self._held = socket.socket()
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._held.bind(("127.0.0.1", 0))
@@ -57,7 +63,7 @@ class Instance:
     def start(self, *options: str) -> None:
         """Start it, with more options than its usual ones."""
         arguments = ["--port", str(self.port), *self._options, *options]
-        self._process = FORKS.Process(target=program.main, args=(arguments,), daemon=True)
+        self._process = FORKS.Process(target=self._target, args=(arguments,), daemon=True)
         self._process.start()
 
     def kill(self) -> int:
@@ -134,7 +140,7 @@ def fleet(size: int, *options: str, skews: Sequence[float] = (0.0,)) -> Generato
             stack.callback(instance.close)
             instances.append(instance)
             instance.start()
-        url = stack.enter_context(nginx([instance.address for instance in instances], extra=_RETRIES))
+        url = stack.enter_context(nginx([instance.address for instance in instances], extra=RETRIES))
         yield Fleet(url, instances, redis)
 
 

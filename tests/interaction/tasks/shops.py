@@ -1,17 +1,21 @@
-"""Servers with tasks that run in processes of their own; the environment says which files they share."""
+"""Servers with tasks that run in processes of their own; the environment says which folder and store they share."""
 
 import os
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from mcp.server.context import ServerRequestContext
+from starlette.requests import Request
 
 from roundtrip import Context, Server, after
-from roundtrip.ledger import SqliteLedger
 from roundtrip.server.tasks import claim
+from tests.interaction.tasks.stores import ledger_at
 
 LEASE_SECONDS: Final = 1.0
 FOLDER: Final = "TASKS_FOLDER"
+PLACE: Final = "TASKS_PLACE"
+USER: Final = "x-user"
 
 
 def folder() -> Path:
@@ -25,10 +29,17 @@ def noted(what: str) -> str:
     return what
 
 
+def _user(context: ServerRequestContext[Any, Any]) -> str | None:
+    """Return the user that a header names, as if a proxy had authenticated it."""
+    request = context.request
+    return request.headers.get(USER) if isinstance(request, Request) else None
+
+
 def shop() -> Server[Any]:
     """Return a server whose bodies stop once, where a test kills them, until a file exists."""
     claim.LEASE_SECONDS = LEASE_SECONDS
-    server = Server[Any]("shop", keys=[b"k" * 32], ledger=SqliteLedger(folder() / "tasks.db"))
+    ledger = ledger_at(os.environ[PLACE])
+    server = Server[Any]("shop", keys=[b"k" * 32], ledger=ledger, principal=_user)
 
     async def stop_here() -> None:
         noted("stopped")
@@ -63,5 +74,9 @@ def shop() -> Server[Any]:
         price = await ctx.step("price", lambda: f"price of {secret}")
         answer = await ctx.ask("word", "Which word?", str)
         return f"{secret} {price} {answer}"
+
+    @server.tool(task=True, task_ttl=1)
+    async def forget(secret: str, ctx: Context) -> str:
+        return f"{secret} {await ctx.ask('word', 'Which word?', str)}"
 
     return server

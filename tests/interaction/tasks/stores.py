@@ -1,5 +1,6 @@
 """Stores of tasks on every kind of ledger, with a clock that tests turn."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -16,6 +17,8 @@ from tests.postgres_server import PostgresServer, postgres_server
 from tests.redis_server import RedisServer, redis_server
 
 KINDS: Final = ("memory", "sqlite", "redis", "postgres")
+SHARED: Final = KINDS[1:]
+"""The kinds that several processes can share."""
 AnyLedger = MemoryLedger | SqliteLedger | RedisLedger | PostgresLedger
 
 _NAMES: Final = itertools.count()
@@ -40,6 +43,31 @@ class Servers:
     @cached_property
     def postgres(self) -> PostgresServer:
         return self._stack.enter_context(postgres_server())
+
+
+def place_of(kind: str, started: Servers, folder: Path) -> str:
+    """Return a new place for a ledger, as `ledger_at` reads it in any process."""
+    name = f"s{next(_NAMES)}"
+    match kind:
+        case "sqlite":
+            return f"sqlite {folder / 'tasks.db'}"
+        case "redis":
+            return f"redis {started.redis.url} {name}"
+        case _:
+            return f"postgres {started.postgres.url} {name}"
+
+
+def ledger_at(place: str, **options: Any) -> AnyLedger:
+    """Return a ledger at a place."""
+    match place.split(" "):
+        case ["sqlite", path]:
+            return SqliteLedger(path)
+        case ["redis", url, name]:
+            return RedisLedger(url, prefix=name, **options)
+        case ["postgres", dsn, name]:
+            return PostgresLedger(dsn, schema=name, **options)
+        case _:
+            raise ValueError(f"{place!r} is no place of a ledger")
 
 
 @contextmanager
@@ -101,15 +129,16 @@ def _turn_redis(connections: RedisConnections, clock: Clock) -> None:
 def _turn_postgres(connections: PostgresConnections, clock: Clock) -> None:
     """Let statements read the time of a test's clock, which is set before each of them."""
     fetch = connections.fetch
-    is_turned = False
+    is_turned, lock = False, asyncio.Lock()
 
     async def turned(statement: str, *values: Any) -> Any:
         nonlocal is_turned
-        if not is_turned:
-            is_turned = True
-            await fetch("SELECT 1")
-            for part in _SQL_CLOCK.split(";\n")[:3]:
-                await fetch(part)
+        async with lock:
+            if not is_turned:
+                await fetch("SELECT 1")
+                for part in _SQL_CLOCK.split(";\n")[:3]:
+                    await fetch(part)
+                is_turned = True
         await fetch("UPDATE {s}.turned SET seconds = $1", clock())
         return await fetch(statement, *values)
 

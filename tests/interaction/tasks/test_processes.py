@@ -1,5 +1,7 @@
 """Tasks of servers in processes of their own, which are killed."""
 
+import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,26 @@ import pytest
 from tests.hosts import HttpProcess
 from tests.interaction.tasks import shops
 from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, text_of
+from tests.interaction.tasks.stores import SHARED, Servers, place_of, servers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
+@pytest.fixture(scope="module")
+def started() -> Generator[Servers]:
+    with servers() as running:
+        yield running
+
+
+@pytest.fixture(params=SHARED)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture
-def instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def instances(kind: str, started: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv(shops.FOLDER, str(tmp_path))
+    monkeypatch.setenv(shops.PLACE, place_of(kind, started, tmp_path))
     with HttpProcess() as one, HttpProcess() as two:
         yield one, two
 
@@ -32,8 +47,18 @@ def effects(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def at_rest(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in folder.glob("tasks.db*"))
+def at_rest(kind: str, started: Servers, folder: Path) -> bytes:
+    """Return everything that a store has."""
+    match kind:
+        case "sqlite":
+            return b"".join(path.read_bytes() for path in folder.glob("tasks.db*"))
+        case "redis":
+            log = Path(started.redis.command("config", "get", "dir").splitlines()[-1], "appendonlydir")
+            return b"".join(path.read_bytes() for path in log.iterdir())
+        case _:
+            schema = os.environ[shops.PLACE].split(" ")[2]
+            tables = [f"SELECT t::text FROM {schema}.{table} AS t" for table in ("tasks", "task_labels", "entries")]
+            return started.postgres.command(" UNION ALL ".join(tables)).encode()
 
 
 async def test_killed_worker_is_followed_behind_its_stored_steps(instances: Any, tmp_path: Path) -> None:
@@ -68,7 +93,9 @@ async def test_killed_worker_leaves_a_body_that_runs_once_unknown(instances: Any
     assert effects(tmp_path) == ["began", "stopped"]
 
 
-async def test_nothing_of_a_task_is_readable_at_rest(instances: Any, tmp_path: Path) -> None:
+async def test_nothing_of_a_task_is_readable_at_rest(
+    kind: str, instances: Any, started: Servers, tmp_path: Path
+) -> None:
     one, two = instances
     one.start(shops.shop)
     async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
@@ -80,7 +107,7 @@ async def test_nothing_of_a_task_is_readable_at_rest(instances: Any, tmp_path: P
         one.kill()
         two.start(shops.shop)
         assert "argument-4711" in text_of(await Peer(http, two.url).get(task))
-    stored = at_rest(tmp_path)
+    stored = at_rest(kind, started, tmp_path)
     assert task.split(".")[0].encode() in stored
     for secret in (b"4711", b"0815", b"price of", b"Which word", task.split(".")[1].encode()):
         assert secret not in stored
