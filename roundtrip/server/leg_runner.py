@@ -380,7 +380,8 @@ class _ServedLeg:
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
         """Return a ticket for a page, bound to the user; None if the user is unknown."""
         protection = self.runner.parts.protection
-        principal = None if unbound else protection.user(self.wire) if self.task is None else self.principal()
+        user = protection.user(self.wire) if self.task is None else self.task.content.user
+        principal = None if unbound else user
         # A rehearsal has no authenticated user, and shows the ticket to no user.
         if principal is None and not unbound and self.runner.parts.effects.rehearsal is None:
             return None

@@ -11,10 +11,10 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.server.auth.provider import AccessToken
 
 from roundtrip import Recorder, Server
-from roundtrip.ledger import Ledger, MemoryLedger, RedisLedger, SqliteLedger
+from roundtrip.ledger import Ledger, MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.system import System
 from roundtrip.testing import Conversation, Eavesdrop, Era, Hop, Network, User
-from roundtrip.testing.chosen import NETWORKS
+from roundtrip.testing.chosen import NETWORKS, TASK_NETWORKS
 from roundtrip.testing.networks.fleet import KEYS
 from tests.combinations.agency import Agency
 from tests.combinations.features import FEATURES, Feature, compose
@@ -49,7 +49,8 @@ class Environment:
 
     row: Row
     folder: Path
-    redis: Callable[[], str]
+    server_of: Callable[[str], str]
+    """Returns the address of a Redis or of a PostgreSQL."""
     agency: Agency = field(default_factory=Agency)
     _ledger: Ledger | None = None
 
@@ -69,6 +70,11 @@ class Environment:
         return self.folder / "calls.jsonl"
 
     @property
+    def name(self) -> str:
+        """Return a name that no other environment has."""
+        return f"{self.folder.parent.name}_{self.folder.name}"[-40:].lower()
+
+    @property
     def ledger(self) -> Ledger:
         """Return the ledger that all instances share."""
         if self._ledger is None:
@@ -79,7 +85,9 @@ class Environment:
                 if kind == "memory"
                 else SqliteLedger(self.folder / "calls.db")
                 if kind == "sqlite"
-                else RedisLedger(self.redis(), prefix=self.folder.name)
+                else RedisLedger(self.server_of(kind), prefix=self.name)
+                if kind == "redis"
+                else PostgresLedger(self.server_of(kind), schema=self.name)
             )
         return self._ledger
 
@@ -99,7 +107,7 @@ class Environment:
         server = Server[Any](
             "agency", keys=list(keys), ledger=self.ledger, mask_error_details=self.row.errors == "masked", **options
         )
-        register(server, self.row.kind, self.agency, self.features)
+        register(server, self.row.kind, self.agency, self.features, task=self.row.task)
         return server
 
     def user(self, *, era: Era | None = None, network: Sequence[Network | str] = ()) -> User:
@@ -138,7 +146,7 @@ class Environment:
         if self.row.network == "eavesdrop":
             through.append(Eavesdrop(self.agency.secrets))
         elif self.row.network != HONEST:
-            through.append(NETWORKS[self.row.network]())
+            through.append({**NETWORKS, **TASK_NETWORKS}[self.row.network]())
         return through
 
     async def call(self, user: User, *, nights: Any = _NIGHTS) -> Conversation:
@@ -164,9 +172,9 @@ def _is_ada(request: object) -> str:
     return "ada"
 
 
-def register(server: Server[Any], kind: str, agency: Agency, features: Sequence[Feature]) -> None:
+def register(server: Server[Any], kind: str, agency: Agency, features: Sequence[Feature], *, task: Any = None) -> None:
     """Register a booking with some features."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {} if task is None else {"task": task}
     for feature in features:
         options |= feature.options
     book = compose(agency, features)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mcp_types import CallToolResult, ElicitRequestURLParams, GetPromptResult, ReadResourceResult
 
 from roundtrip.cli import main
+from roundtrip.client.legs import LIVES
 from roundtrip.testing import Conversation, Era
 from roundtrip.testing.clocks import Clock
 from roundtrip.trace.reading.calls import TracedCall
@@ -138,30 +139,36 @@ def unchanged_code_is_compatible(played: Played) -> None:
 
 
 async def both_eras_return_the_same(environment: Environment) -> None:
-    """Require the same result, questions and states of the same call on both eras."""
-    if environment.row.over == "stdio":
+    """Require the same result, questions and states of the same call on both eras, and as a task."""
+    row = environment.row
+    if row.over == "stdio":
         return
-    retry, live = [await environment.call(environment.user(era=era)) for era in (Era.RETRY, Era.LIVE)]
+    # A tool that must run once is a task in this row, and nothing else.
+    eras = [Era.RETRY, Era.LIVE] if row.task is None else [Era.TASK] if row.is_exactly_once else [*LIVES]
+    first, *others = [await environment.call(environment.user(era=era)) for era in eras]
     told = {"results": result_of, "questions": _messages, "forms": _shown, "states": _states}
     if "exactly_once" in environment.row.features:
         # The retry era has an empty round more where nothing is asked before the body.
         del told["states"]
-    for what, of in told.items():
-        assert of(retry) == of(live), f"{what} differ:\n  retry: {of(retry)}\n  live:  {of(live)}"
+    for other in others:
+        for what, of in told.items():
+            one, another = of(first), of(other)
+            assert one == another, f"{what} differ:\n  {first.era}: {one}\n  {other.era}:  {another}"
 
 
 async def a_second_instance_continues_it(environment: Environment) -> None:
     """Require that a call succeeds if each leg is on a new instance, as after a restart."""
     if environment.row.over == "stdio":
         return
-    call = await environment.call(environment.user(era=Era.RETRY, network=["restart"]))
+    era = Era.RETRY if environment.row.task is None else Era.TASK
+    call = await environment.call(environment.user(era=era, network=["restart"]))
     assert result_of(call).startswith("3 nights")
 
 
 async def a_late_duplicate_in_a_rollout_runs_nothing(environment: Environment) -> None:
     """Require that a build with a shorter `max_age` keeps the results of another build's calls as long as that one."""
     row = environment.row
-    if row.over != "memory" or row.ledger == "redis" or not row.is_exactly_once:
+    if row.over != "memory" or row.ledger in ("redis", "postgres") or not row.is_exactly_once or row.task is not None:
         return
     with Clock().set() as clock:
         rollout = Rollout(partial(environment.make, ttl=SHORT, max_age=SHORT), clock)

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 import covertable
 
 from roundtrip.testing import Era
-from roundtrip.testing.chosen import NETWORKS
+from roundtrip.testing.chosen import NETWORKS, TASK_NETWORKS
 from tests.combinations.features import FEATURES
 
 __all__ = ["Row", "rows"]
@@ -29,7 +29,7 @@ class Row:
     era: Era
     over: Literal["memory", "http", "stdio"]
     instances: Literal["one", "several"]
-    ledger: Literal["memory", "sqlite", "redis"]
+    ledger: Literal["memory", "sqlite", "redis", "postgres"]
     subject: Literal["nobody", "client", "ada"]
     trace: Literal["off", "hidden", "all"]
     errors: Literal["shown", "masked"]
@@ -43,7 +43,12 @@ class Row:
 
     @property
     def is_exactly_once(self) -> bool:
-        return "exactly_once" in self.features and self.era is Era.RETRY
+        return "exactly_once" in self.features and self.era is not Era.LIVE
+
+    @property
+    def task(self) -> Literal[True, "required"] | None:
+        """Return the option `task=` of the tool."""
+        return None if self.era is not Era.TASK else "required" if self.is_exactly_once else True
 
     @property
     def is_honest(self) -> bool:
@@ -52,14 +57,14 @@ class Row:
 
 _ENVIRONMENT: Final[dict[str, list[Any]]] = {
     "kind": ["tool", "prompt", "template"],
-    "era": ["retry", "live"],
+    "era": ["retry", "live", "task"],
     "over": ["memory", "http", "stdio"],
     "instances": ["one", "several"],
-    "ledger": ["memory", "sqlite", "redis"],
+    "ledger": ["memory", "sqlite", "redis", "postgres"],
     "subject": ["nobody", "client", "ada"],
     "trace": ["all", "hidden", "off"],
     "errors": ["shown", "masked"],
-    "network": [HONEST, *NETWORKS],
+    "network": [HONEST, *NETWORKS, *TASK_NETWORKS],
 }
 
 
@@ -92,10 +97,16 @@ def _is(name: str, value: Any) -> dict[str, Any]:
     return {"operator": "eq", "left": name, "value": value}
 
 
+def _is_not(name: str, value: Any) -> dict[str, Any]:
+    return {"operator": "ne", "left": name, "value": value}
+
+
 _PLAIN: Final = [_is(name, False) for name in OF_TOOLS]
 _CONSTRAINTS: Final = [
     # Requests of the live era are not delivered twice, nor to another instance, and cannot be attacked leg by leg.
     _where("era", "live", _is("network", HONEST), _is("instances", "one")),
+    _where("era", "task", _is("kind", "tool"), _is_not("over", "stdio")),
+    *(_where("network", name, _is("era", "task")) for name in TASK_NETWORKS),
     _where("kind", "prompt", *_PLAIN),
     _where("kind", "template", *_PLAIN),
     # Over HTTP the servers here know their caller, and in memory they are shown an access token.

@@ -14,6 +14,7 @@ import pytest
 from tests.combinations.environment import Environment, Played, play
 from tests.combinations.invariants import INVARIANTS, LATER
 from tests.combinations.rows import Row, rows
+from tests.postgres_server import PostgresServer, postgres_server
 from tests.redis_server import RedisServer, redis_server
 
 NIGHTLY: Final = 8
@@ -39,13 +40,19 @@ def redis() -> Generator[RedisServer]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Generator[PostgresServer]:
+    with postgres_server() as server:
+        yield server
+
+
 def test_every_promise_holds(row: Row, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     broken: list[str] = []
 
     def environment(name: str) -> Environment:
         folder = tmp_path / name
         folder.mkdir()
-        return Environment(row, folder, lambda: request.getfixturevalue("redis").url)
+        return Environment(row, folder, lambda name: request.getfixturevalue(name).url)
 
     async def playing() -> Played:
         made = environment("played")

@@ -137,6 +137,7 @@ class TaskService:
             capabilities=capabilities.model_dump(by_alias=True, mode="json", exclude_none=True) if capabilities else {},
             protocol=ctx.protocol_version,
             principal=self._legs.parts.protection.principal(ctx),
+            user=self._legs.parts.protection.user(ctx),
             secret=self._legs.parts.system.new_id(_SECRET_BYTES),
             version=function.version,
             journal=to_text(self.book.journals.write(journal)),

@@ -259,17 +259,23 @@ class Garble:
 
     async def _to_task(self, leg: LegRequest, route: Route, requests: Mapping[str, InputRequest]) -> LegDelivery:
         """Send one invalid answer, which the task must ask for again under a new key, and then the leg."""
+        garbled_before: set[str] = route.notes.setdefault("garbled", set())
         for key, request in requests.items():
+            name = key.partition("#")[0]
+            if name in garbled_before:
+                # An invalid answer of the user's own may follow, and attempts are limited.
+                continue
             honest = (leg.answers or {}).get(key)
             garbled = next(_garbage(request), None)
             if honest is None or garbled is None or (isinstance(honest, ElicitResult) and honest.action != "accept"):
                 continue
+            garbled_before.add(name)
             what, garbage = garbled
             delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), key: garbage}))
             _require_no_trust(delivery, (), f"the answer to {key!r} came as {what}")
             if delivery.asks is None:
                 return delivery
-            again = [one for one in delivery.keys if one not in requests and one.startswith(key.partition("#")[0])]
+            again = [one for one in delivery.keys if one not in requests and one.startswith(name)]
             if key in delivery.keys or len(again) != 1:
                 raise Breach(
                     f"the answer to {key!r} came as {what}; the task must ask again under a key of its own, and asks "

@@ -63,7 +63,10 @@ class Restart(_Moving):
 
 
 class Rotate(_Moving):
-    """A network that rotates keys in three phases, one per leg: `[old, new]`, `[new, old]`, `[new]`, and so on."""
+    """A network that rotates keys in three phases, one per leg: `[old, new]`, `[new, old]`, `[new]`, and so on.
+
+    A task's keys stay, as they must until `roundtrip tasks rekey`.
+    """
 
     name = "rotate"
     _where = "a server whose keys were rotated"
@@ -75,6 +78,9 @@ class Rotate(_Moving):
             rotation, phase = divmod(len(past), 3)
             old, new = (KEYS[(rotation + one) % len(KEYS)] for one in (0, 1))
             keys = ((old, new), (new, old), (new,))[phase]
+            if leg.task_id is not None:
+                # A key must stay while tasks are encrypted with it.
+                keys = tuple(reversed(KEYS[: rotation + 2]))
             await route.fleet.go_to(route.fleet.instances.make("other keys", keys=keys))
 
 

@@ -200,6 +200,7 @@ class TracedCall:
     def chain(self) -> list[Serving]:
         """Return one serving of each leg: if there were several, the one that the client continued with.
 
+        The leg with which the call became a task has two: the request, and the serving by a worker.
         The last serving counts, as the response to an earlier one may have been lost. An earlier one counts if the
         last was answered by the ledger, lacked the answers that the other brought, or failed before its body.
         """
@@ -209,7 +210,9 @@ class TracedCall:
         chain: list[Serving] = []
         for leg in sorted(by_leg, reverse=True):
             before = chain[-1].started_at if chain else None
-            chain.append(_counting(by_leg[leg], before=before))
+            counting = _counting(by_leg[leg], before=before)
+            handed = [one for one in by_leg[leg] if one.is_handed and one is not counting]
+            chain += [counting, *handed[-1:]]
         return chain[::-1]
 
     @property
