@@ -5,7 +5,7 @@ A marker that nothing would read is rejected, as a client could fill its paramet
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import NoneType
 from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin
 
@@ -31,6 +31,7 @@ __all__ = [
     "asking_arms",
     "check_asking",
     "elicited",
+    "filled_foreign",
     "find_resolved",
     "is_page",
     "marker_of",
@@ -43,17 +44,50 @@ __all__ = [
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
 """Pairs of types: a value of the first fits an annotation of the second, although it is not a subclass."""
 
-_FOREIGN_MODULES: Final = ("docket", "uncalled_for")
+_FOREIGN_PACKAGES: Final = ("docket", "uncalled_for")
+_FILLED_FOREIGN: Final = frozenset(("Timeout", "Retry", "ExponentialRetry", "Progress", "TaskKey", "TaskLogger"))
+"""The dependencies of Docket that the server fills, in the parameters of tools themselves."""
+_NOT_DOCKETS: Final = "Docket only delivers the call, and does not run it; use ctx.call and ctx.task of a Context"
+_NO_LIMIT: Final = "Docket sees no arguments; limit the legs of a worker with its --concurrency"
+_NO_SCHEDULE: Final = "a call runs once; call the tool from a scheduler instead"
 _FOREIGN_CURES: Final = {
-    "Timeout": "there are no background tasks yet: leave it out and write @server.tool(timeout=seconds)",
-    "Depends": "import Depends from roundtrip",
+    "CallArgument": "name the parameter as the argument of the tool",
+    "ConcurrencyLimit": _NO_LIMIT,
+    "Cooldown": _NO_LIMIT,
+    "Cron": _NO_SCHEDULE,
     "CurrentContext": "annotate the parameter with roundtrip's Context",
+    "CurrentDocket": _NOT_DOCKETS,
+    "CurrentExecution": _NOT_DOCKETS,
+    "CurrentWorker": _NOT_DOCKETS,
+    "Debounce": _NO_LIMIT,
+    "Depends": "import Depends from roundtrip",
+    "Logged": "roundtrip logs no arguments; leave it out",
+    "Perpetual": _NO_SCHEDULE,
+    "RateLimit": _NO_LIMIT,
+    "Shared": "yield the value from the lifespan of the server",
+    "TaskArgument": "name the parameter as the argument of the tool",
 }
-_NO_TASKS: Final = "there are no background tasks yet: leave it out"
 
 
-def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[str, tuple[Marker, bool]]:
+def filled_foreign(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return the dependencies of Docket that the server fills, by the parameters of a tool's function."""
+    given = given_by_partials(fn)
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(fn).parameters.items()
+        if name not in given and _is_filled_foreign(parameter.default)
+    }
+
+
+def find_resolved(
+    fn: Callable[..., Any], *, owner: str | None = None, besides: Collection[str] = ()
+) -> dict[str, tuple[Marker, bool]]:
     """Return the parameters of a function that a `Resolve` or a `Dependency` fills.
+
+    Args:
+        fn: The function.
+        owner: The registered item, for error messages.
+        besides: Parameters that are filled in another way.
 
     Raises:
         InvalidSignature: A marker is written where it would be ignored.
@@ -62,6 +96,8 @@ def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[s
     given = given_by_partials(fn)
     found: dict[str, tuple[Marker, bool]] = {}
     for name, parameter in inspect.signature(fn).parameters.items():
+        if name in besides:
+            continue
         marker, filled = read_marker(parameter, hints.get(name), function=fn, owner=owner)
         if marker is not None and name not in given:
             found[name] = (marker, wants_outcome(filled))
@@ -106,17 +142,40 @@ def _kind_of(marker: Any) -> str:
     return "Depends" if isinstance(marker, Dependency) else "Resolve"
 
 
+def _is_filled_foreign(default: Any) -> bool:
+    # Neither a class without parentheses, nor an author's own subclass.
+    is_dockets = type(default).__module__.partition(".")[0] == "docket"
+    return is_dockets and _foreign_name(default) in _FILLED_FOREIGN
+
+
+def _foreign_name(given: Any) -> str | None:
+    """Return the name of a dependency of Docket's or FastMCP's, or of a class of them; None for anything else."""
+    kind = _class_of(given)
+    # Known by where its classes come from: Docket need not be installed, and is not imported.
+    if any(one.__module__.partition(".")[0] in _FOREIGN_PACKAGES for one in kind.__mro__):
+        return kind.__name__.lstrip("_")
+    return None
+
+
+def _class_of(given: Any) -> type[Any]:
+    return cast("type[Any]", given if isinstance(given, type) else type(given))
+
+
 def _check_not_foreign(default: Any, extras: tuple[Any, ...], subject: str) -> None:
     """Reject a dependency of Docket's or FastMCP's."""
     for given in (default, *extras):
-        # Known by where its classes come from: Docket need not be installed, and is not imported.
-        if not any(kind.__module__.partition(".")[0] in _FOREIGN_MODULES for kind in type(given).__mro__):
+        name = _foreign_name(given)
+        if name is None:
             continue
-        name = type(given).__name__.lstrip("_")
-        library = "FastMCP" if type(given).__module__.startswith("fastmcp.") else "Docket"
+        library = "FastMCP" if _class_of(given).__module__.startswith("fastmcp.") else "Docket"
+        cure = _FOREIGN_CURES.get(name, "leave it out")
+        if library == "FastMCP" and name == "Progress":
+            cure = "import Progress from docket"
+        elif name in _FILLED_FOREIGN:
+            cure = f"it is filled only as the default of a tool's own parameter: {name.lower()}: {name} = {name}(...)"
         raise InvalidSignature(
-            f"{subject} must not have a dependency of {library}'s, got {name}(...), which roundtrip does not fill; "
-            f"{_FOREIGN_CURES.get(name, _NO_TASKS)}"
+            f"{subject} must not have a dependency of {library}'s, got {name}(...), which roundtrip does not fill "
+            f"here; {cure}"
         )
 
 

@@ -278,7 +278,7 @@ class _ServedLeg:
                 self.seeds, self.origin = self.record.seeds, self.record.origin
         self.threads = LegThreads(
             function.owner,
-            leaves=function.timeout is not None,
+            leaves=function.timeout is not None or (function.docket is not None and function.docket.leaves_threads),
             home=function.plan.home,
             pace=function.pace,
             exit_pace=function.exit_pace,
@@ -358,7 +358,15 @@ class _ServedLeg:
         rehearsal = self.runner.parts.effects.rehearsal
         if rehearsal is not None:
             rehearsal.stop(self.function.owner, outermost=self.record is not None)
-        return await self.function.run(self.arguments, filled, context, self.threads)
+        function = self.function
+        if function.docket is None:
+            return await function.run(self.arguments, filled, context, self.threads)
+        from roundtrip.server.tasks.docket_parameters import DocketRun
+
+        run = DocketRun(self.call, self.task, self.wire.session if self.wire is not None else None)
+        return await function.docket.run(
+            run, lambda values: function.run(self.arguments, {**filled, **values}, context, self.threads)
+        )
 
     def plain_body(self) -> PlainBody | None:
         """Return the body, if it may run in one go with plain resolvers. A server that rehearses runs none."""

@@ -61,6 +61,8 @@ class TaskContent:
     signals: dict[str, Any] = field(default_factory=dict[str, Any])
     waits: list[str] = field(default_factory=list[str])
     """The names of the signals that it waits for."""
+    attempt: int = 1
+    """The number of the next attempt at the body, which `Retry` counts."""
 
     pin_keys: list[str] = field(default_factory=list[str])
     """Former keys of pins, as base64url, which rekeying has kept: the pins of answered questions need them."""
@@ -99,6 +101,7 @@ class TaskContent:
         self.answers = late
         self.answered = {name: self.answered[name] for name in late}
         self.waits = list(pause.signals)
+        self.attempt = pause.attempt
         entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=pause.until)
         # Everything may have come before the leg ended.
         if (late and not shown) or any(name in self.signals for name in pause.signals):
@@ -134,6 +137,8 @@ class Pause(NamedTuple):
     until: float | None
     """The time at which the task goes on by itself."""
     signals: Sequence[str]
+    attempt: int = 1
+    """The number of the next attempt at the body."""
 
 
 class TaskSeal:

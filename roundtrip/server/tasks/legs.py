@@ -59,6 +59,8 @@ class TaskLeg:
         self.info = TaskInfo(content.id_of(claim.call_id), claim.say)
         self.written: Journal | None = None
         """The journal with which the leg ends."""
+        self.retry_seconds: float | None = None
+        """The time after which its body, which has failed, is tried again."""
 
     def limits(self, now: float) -> Limits:
         """Return the time limits of the leg: those of tokens do not count."""
@@ -96,7 +98,11 @@ class TaskLeg:
                 questions[name] = request.model_dump(by_alias=True, mode="json", exclude_none=True), ""
             if not questions:
                 times.append(now + _PAGE_SECONDS)
-        return Pause(journal, questions, min(times, default=None), signals)
+        attempt = 1
+        if self.retry_seconds is not None:
+            times.append(now + self.retry_seconds)
+            attempt = self.content.attempt + 1
+        return Pause(journal, questions, min(times, default=None), signals, attempt)
 
 
 def _is_visited(waiting: PendingQuestion) -> bool:
