@@ -45,38 +45,21 @@ _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
 """Pairs of types: a value of the first fits an annotation of the second, although it is not a subclass."""
 
 _FOREIGN_PACKAGES: Final = ("docket", "uncalled_for")
-_FILLED_FOREIGN: Final = frozenset(("Timeout", "Retry", "ExponentialRetry", "Progress", "TaskKey", "TaskLogger"))
-"""The dependencies of Docket that the server fills, in the parameters of tools themselves."""
-_NOT_DOCKETS: Final = "Docket only delivers the call, and does not run it; use ctx.call and ctx.task of a Context"
-_NO_LIMIT: Final = "Docket sees no arguments; limit the legs of a worker with its --concurrency"
-_NO_SCHEDULE: Final = "a call runs once; call the tool from a scheduler instead"
-_FOREIGN_CURES: Final = {
-    "CallArgument": "name the parameter as the argument of the tool",
-    "ConcurrencyLimit": _NO_LIMIT,
-    "Cooldown": _NO_LIMIT,
-    "Cron": _NO_SCHEDULE,
-    "CurrentContext": "annotate the parameter with roundtrip's Context",
-    "CurrentDocket": _NOT_DOCKETS,
-    "CurrentExecution": _NOT_DOCKETS,
-    "CurrentWorker": _NOT_DOCKETS,
-    "Debounce": _NO_LIMIT,
-    "Depends": "import Depends from roundtrip",
-    "Logged": "roundtrip logs no arguments; leave it out",
-    "Perpetual": _NO_SCHEDULE,
-    "RateLimit": _NO_LIMIT,
-    "Shared": "yield the value from the lifespan of the server",
-    "TaskArgument": "name the parameter as the argument of the tool",
-}
 
 
 def filled_foreign(fn: Callable[..., Any]) -> dict[str, Any]:
     """Return the dependencies of Docket that the server fills, by the parameters of a tool's function."""
     given = given_by_partials(fn)
-    return {
+    found = {
         name: parameter.default
         for name, parameter in inspect.signature(fn).parameters.items()
-        if name not in given and _is_filled_foreign(parameter.default)
+        if name not in given and _is_foreign(parameter.default)
     }
+    if found:
+        from roundtrip.resolvers.foreign import is_filled  # few tools have any
+
+        return {name: default for name, default in found.items() if is_filled(default)}
+    return found
 
 
 def find_resolved(
@@ -142,41 +125,20 @@ def _kind_of(marker: Any) -> str:
     return "Depends" if isinstance(marker, Dependency) else "Resolve"
 
 
-def _is_filled_foreign(default: Any) -> bool:
-    # Neither a class without parentheses, nor an author's own subclass.
-    is_dockets = type(default).__module__.partition(".")[0] == "docket"
-    return is_dockets and _foreign_name(default) in _FILLED_FOREIGN
-
-
-def _foreign_name(given: Any) -> str | None:
-    """Return the name of a dependency of Docket's or FastMCP's, or of a class of them; None for anything else."""
-    kind = _class_of(given)
+def _is_foreign(given: Any) -> bool:
+    """Return True for a dependency of Docket's or FastMCP's, or a class of them."""
+    kind = cast("type[Any]", given if isinstance(given, type) else type(given))
     # Known by where its classes come from: Docket need not be installed, and is not imported.
-    if any(one.__module__.partition(".")[0] in _FOREIGN_PACKAGES for one in kind.__mro__):
-        return kind.__name__.lstrip("_")
-    return None
-
-
-def _class_of(given: Any) -> type[Any]:
-    return cast("type[Any]", given if isinstance(given, type) else type(given))
+    return any(base.__module__.partition(".")[0] in _FOREIGN_PACKAGES for base in kind.__mro__)
 
 
 def _check_not_foreign(default: Any, extras: tuple[Any, ...], subject: str) -> None:
     """Reject a dependency of Docket's or FastMCP's."""
     for given in (default, *extras):
-        name = _foreign_name(given)
-        if name is None:
-            continue
-        library = "FastMCP" if _class_of(given).__module__.startswith("fastmcp.") else "Docket"
-        cure = _FOREIGN_CURES.get(name, "leave it out")
-        if library == "FastMCP" and name == "Progress":
-            cure = "import Progress from docket"
-        elif name in _FILLED_FOREIGN:
-            cure = f"it is filled only as the default of a tool's own parameter: {name.lower()}: {name} = {name}(...)"
-        raise InvalidSignature(
-            f"{subject} must not have a dependency of {library}'s, got {name}(...), which roundtrip does not fill "
-            f"here; {cure}"
-        )
+        if _is_foreign(given):
+            from roundtrip.resolvers.foreign import rejection  # for mistakes only
+
+            raise rejection(given, subject)
 
 
 def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple[Any, ...], subject: str) -> None:
