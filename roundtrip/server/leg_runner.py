@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from roundtrip.server.context import Context
     from roundtrip.server.exactly_once import LedgerClaim
     from roundtrip.server.leg_facts import LegFacts
+    from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tools.options import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
@@ -99,6 +100,8 @@ class LegRunner:
         """The tasks of the server, once it has a tool that runs as a task."""
         self.runs_tasks = True
         """False if other processes run the tasks of the store."""
+        self.task_engine: DistributedEngine | None = None
+        """Delivers tasks to workers, in place of each worker's look at the store."""
         self._page_waits: list[float] = []
         self.facts_of: Callable[..., LegFacts] | None = None
         self.page_wait = math.inf
