@@ -275,7 +275,9 @@ class _Sender:
     async def _look_at(self, calls: Sequence[str]) -> None:
         """Let time pass for tasks, which makes some of them due, and send those again whose message was lost."""
         is_more = False
-        for call_id in calls:
+        # From a random place, as other processes look at the same tasks.
+        start = int.from_bytes(self._system.entropy(2)) % max(1, len(calls))
+        for call_id in [*calls[start:], *calls[:start]]:
             entry, now = await self._store.load(call_id)
             if entry is None:
                 continue

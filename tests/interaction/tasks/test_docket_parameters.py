@@ -14,7 +14,7 @@ from docket.dependencies import ForcedRetry
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from roundtrip import Context, InvalidSignature, Server, ToolError
+from roundtrip import Context, InvalidSignature, Server, ToolError, after
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
@@ -218,6 +218,20 @@ async def test_every_failure_of_an_attempt_is_tried_again(kind: str) -> None:
         # The leg before the question is not counted.
         expected = "[1, 1, 2] True" if kind == "asks" else "[1, 2] None"
         assert text_of(await peer.until(task)) == expected
+
+
+async def test_call_whose_first_attempt_fails_becomes_a_task() -> None:
+    server = Server[Any]("shop", keys=[KEY])
+
+    @server.tool(task=after(20))
+    async def work(retry: Retry = Retry(attempts=2)) -> str:
+        if retry.attempt == 1:
+            raise ConnectionError("the other side is down")
+        return f"attempt {retry.attempt}"
+
+    async with peers(server) as (peer,):
+        handle = await peer.call("work")
+        assert text_of(await peer.until(handle["taskId"])) == "attempt 2"
 
 
 async def test_request_for_another_attempt_fails_a_usual_call() -> None:
