@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from roundtrip.server.media import Audio, File, Image
     from roundtrip.server.requests import get_access_token, get_context, get_http_headers, get_request
     from roundtrip.server.server import Server
+    from roundtrip.server.tasks.docket_engine import DocketEngine
     from roundtrip.server.tools.options import tool
     from roundtrip.server.tools.task_mode import after
     from roundtrip.tokens.tickets import Ticket
@@ -35,6 +36,7 @@ __all__ = [
     "Context",
     "DeclinedElicitation",
     "Depends",
+    "DocketEngine",
     "Elicit",
     "ElicitUrl",
     "ElicitationResult",
@@ -86,6 +88,7 @@ if not TYPE_CHECKING:
         "roundtrip.server.context": ["Context"],
         "roundtrip.server.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
         "roundtrip.server.server": ["Server"],
+        "roundtrip.server.tasks.docket_engine": ["DocketEngine"],
         "roundtrip.server.tools.options": ["tool"],
         "roundtrip.server.tools.task_mode": ["after"],
         "roundtrip.tokens.tickets": ["Ticket"],

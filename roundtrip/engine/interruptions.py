@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from roundtrip.resolvers.cancellation import cancel_requests
 
 __all__ = [
     "CancellationShield",
+    "LegClock",
     "Revision",
     "Suspension",
     "cancel_after",
@@ -121,13 +122,19 @@ class CancellationShield:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Clock:
+class LegClock:
     """Time that one leg has left. It starts again from the whole timeout after each pause."""
 
     scope: anyio.CancelScope
     seconds: float
-    outer: "_Clock | None"
+    outer: "LegClock | None"
     pauses: int = 0
+    restarted: Callable[[], None] = lambda: None
+
+    def extend(self, seconds: float) -> None:
+        """Give the work more time, unless its time is over. During a pause it has no effect."""
+        if not self.pauses and not self.scope.cancel_called:
+            cancel_after(self.scope, self.scope.deadline - anyio.current_time() + seconds)
 
     def pause(self) -> None:
         """Stop this clock, and those of the legs that called this one."""
@@ -141,11 +148,12 @@ class _Clock:
         self.pauses -= 1
         if not self.pauses:
             cancel_after(self.scope, self.seconds)
+            self.restarted()
         if self.outer is not None:
             self.outer.resume()
 
 
-_CLOCK: ContextVar[_Clock | None] = ContextVar("roundtrip_clock", default=None)
+_CLOCK: ContextVar[LegClock | None] = ContextVar("roundtrip_clock", default=None)
 
 
 def cancel_after(scope: anyio.CancelScope, seconds: float) -> None:
@@ -171,11 +179,18 @@ def clock_paused() -> Generator[None]:
         clock.resume()
 
 
-async def with_timeout(seconds: float, work: Awaitable[T]) -> T:
+async def with_timeout(
+    seconds: float, work: Awaitable[T], *, begun: Callable[[LegClock], None] = lambda clock: None
+) -> T:
     """Await the work of a leg, for some seconds at most.
 
     Work that exceeds its time has timed out, even if it catches the cancellation. A cancellation from outside is not a
     timeout.
+
+    Args:
+        seconds: The time.
+        work: The work.
+        begun: Receives the clock, before the work begins.
 
     Raises:
         ToolTimedOut: The work was not done in time. An exception of the work is the cause.
@@ -183,10 +198,12 @@ async def with_timeout(seconds: float, work: Awaitable[T]) -> T:
     crash: Exception | None = None
     requests = cancel_requests()
     scope = anyio.CancelScope()
-    before = _CLOCK.set(_Clock(scope, seconds, _CLOCK.get()))
+    clock = LegClock(scope, seconds, _CLOCK.get())
+    before = _CLOCK.set(clock)
     try:
         with scope:
             cancel_after(scope, seconds)
+            begun(clock)
             result = await work
             if not scope.cancel_called:
                 return result

@@ -5,7 +5,7 @@ A marker that nothing would read is rejected, as a client could fill its paramet
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import NoneType
 from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin
 
@@ -31,6 +31,7 @@ __all__ = [
     "asking_arms",
     "check_asking",
     "elicited",
+    "filled_foreign",
     "find_resolved",
     "is_page",
     "marker_of",
@@ -43,17 +44,28 @@ __all__ = [
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
 """Pairs of types: a value of the first fits an annotation of the second, although it is not a subclass."""
 
-_FOREIGN_MODULES: Final = ("docket", "uncalled_for")
-_FOREIGN_CURES: Final = {
-    "Timeout": "there are no background tasks yet: leave it out and write @server.tool(timeout=seconds)",
-    "Depends": "import Depends from roundtrip",
-    "CurrentContext": "annotate the parameter with roundtrip's Context",
-}
-_NO_TASKS: Final = "there are no background tasks yet: leave it out"
+_FOREIGN_PACKAGES: Final = ("docket", "uncalled_for")
 
 
-def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[str, tuple[Marker, bool]]:
-    """Return the parameters of a function that a `Resolve` or a `Dependency` fills.
+def filled_foreign(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return the dependencies of Docket that the server fills, by the parameters of a tool's function."""
+    given = given_by_partials(fn)
+    found = {
+        name: parameter.default
+        for name, parameter in inspect.signature(fn).parameters.items()
+        if name not in given and _is_foreign(parameter.default)
+    }
+    if found:
+        from roundtrip.resolvers.foreign import is_filled  # few tools have any
+
+        return {name: default for name, default in found.items() if is_filled(default)}
+    return found
+
+
+def find_resolved(
+    fn: Callable[..., Any], *, owner: str | None = None, besides: Collection[str] = ()
+) -> dict[str, tuple[Marker, bool]]:
+    """Return the parameters of a function that a `Resolve` or a `Dependency` fills, without those in `besides`.
 
     Raises:
         InvalidSignature: A marker is written where it would be ignored.
@@ -62,6 +74,8 @@ def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[s
     given = given_by_partials(fn)
     found: dict[str, tuple[Marker, bool]] = {}
     for name, parameter in inspect.signature(fn).parameters.items():
+        if name in besides:
+            continue
         marker, filled = read_marker(parameter, hints.get(name), function=fn, owner=owner)
         if marker is not None and name not in given:
             found[name] = (marker, wants_outcome(filled))
@@ -106,18 +120,20 @@ def _kind_of(marker: Any) -> str:
     return "Depends" if isinstance(marker, Dependency) else "Resolve"
 
 
+def _is_foreign(given: Any) -> bool:
+    """Return True for a dependency of Docket's or FastMCP's, or a class of them."""
+    kind = cast("type[Any]", given if isinstance(given, type) else type(given))
+    # Known by where its classes come from: Docket need not be installed, and is not imported.
+    return any(base.__module__.partition(".")[0] in _FOREIGN_PACKAGES for base in kind.__mro__)
+
+
 def _check_not_foreign(default: Any, extras: tuple[Any, ...], subject: str) -> None:
     """Reject a dependency of Docket's or FastMCP's."""
     for given in (default, *extras):
-        # Known by where its classes come from: Docket need not be installed, and is not imported.
-        if not any(kind.__module__.partition(".")[0] in _FOREIGN_MODULES for kind in type(given).__mro__):
-            continue
-        name = type(given).__name__.lstrip("_")
-        library = "FastMCP" if type(given).__module__.startswith("fastmcp.") else "Docket"
-        raise InvalidSignature(
-            f"{subject} must not have a dependency of {library}'s, got {name}(...), which roundtrip does not fill; "
-            f"{_FOREIGN_CURES.get(name, _NO_TASKS)}"
-        )
+        if _is_foreign(given):
+            from roundtrip.resolvers.foreign import rejection  # for mistakes only
+
+            raise rejection(given, subject)
 
 
 def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple[Any, ...], subject: str) -> None:

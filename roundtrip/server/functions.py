@@ -14,7 +14,7 @@ from mcp_types import InputRequiredResult
 from roundtrip.engine.leg import DONE, Limits, PlainBody
 from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
-from roundtrip.resolvers.annotations import find_resolved
+from roundtrip.resolvers.annotations import filled_foreign, find_resolved
 from roundtrip.resolvers.markers import Marker, SdkResolve, check_inline
 from roundtrip.resolvers.plan import EMPTY, Plan
 from roundtrip.resolvers.signatures import (
@@ -31,6 +31,7 @@ from roundtrip.server.threads import LegThreads, Pace
 
 if TYPE_CHECKING:
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters
+    from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
     from roundtrip.server.tools.options import OncePolicy
     from roundtrip.server.tools.task_mode import TaskMode
@@ -78,6 +79,8 @@ class FunctionSignature(NamedTuple):
     contexts: tuple[str, ...]
     unpassed: frozenset[str] = frozenset()
     """The names in `resolved` that are not parameters: their functions run, and their values are dropped."""
+    docket: Mapping[str, Any] = {}
+    """The dependencies of Docket that fill parameters."""
 
     @property
     def owner(self) -> str:
@@ -87,7 +90,7 @@ class FunctionSignature(NamedTuple):
     @property
     def hidden(self) -> tuple[str, ...]:
         """Return the parameters that no client sees."""
-        return (*self.contexts, *self.resolved)
+        return (*self.contexts, *self.resolved, *self.docket)
 
 
 def check_timeout(timeout: float | None, *, owner: str) -> None:
@@ -118,7 +121,8 @@ def read_signature(
         InvalidSignature: A marker would be ignored, or the function asks in two ways.
     """
     owner = f"{kind} {name!r}"
-    resolved = find_resolved(fn, owner=owner)
+    docket = filled_foreign(fn) if kind == "tool" else {}
+    resolved = find_resolved(fn, owner=owner, besides=docket)
     if any(isinstance(marker, SdkResolve) for marker, _ in resolved.values()) and returns_input_required(fn):
         raise InvalidSignature(
             f"{owner} combines Resolve(...) parameters with a returned InputRequiredResult: the questions of a call "
@@ -126,9 +130,9 @@ def read_signature(
         )
     unpassed = {f"dependencies[{number}]": (marker, False) for number, marker in enumerate(dependencies)}
     hints = hints_of(fn)
-    filled = {"return", *resolved, *given_by_partials(fn)}
+    filled = {"return", *resolved, *docket, *given_by_partials(fn)}
     contexts = tuple(name for name, hint in hints.items() if name not in filled and _is_context(hint))
-    return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed))
+    return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed), docket)
 
 
 def _plan(fn: Callable[..., Any] | None, *, resolved: ResolvedParameters, **options: Any) -> Plan:
@@ -155,6 +159,7 @@ class AskingFunction:
         once: The author's policy, if its body must run once.
         inline: True to run a plain function on the event loop.
         task: The way in which it runs as a task; None if it never does.
+        docket: Fills its parameters with dependencies of Docket, if it has any.
 
     Raises:
         InvalidSignature: A graph of resolvers cannot work, or an `async def` is inline.
@@ -175,6 +180,7 @@ class AskingFunction:
         once: OncePolicy | None = None,
         inline: bool = False,
         task: TaskMode | None = None,
+        docket: DocketParameters | None = None,
     ) -> None:
         check_timeout(timeout, owner=signature.owner)
         if inline:
@@ -190,6 +196,7 @@ class AskingFunction:
         self.confirmation = confirmation
         self.once = once
         self.task: TaskMode | None = task
+        self.docket: DocketParameters | None = docket
         self.planned = Planned(
             lambda replacements: _plan(
                 fn,
@@ -274,7 +281,7 @@ class AskingFunction:
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
         """Return the body of a call, if it may run in one go with plain resolvers."""
-        if self._is_async or self._is_inline or self.contexts:
+        if self._is_async or self._is_inline or self.contexts or self.docket is not None:
             return None
         return PlainBody(functools.partial(self._in_one_go, arguments), self._finish)
 

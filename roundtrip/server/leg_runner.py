@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from roundtrip.server.context import Context
     from roundtrip.server.ledger_use import LedgerUse
     from roundtrip.server.leg_facts import LegFacts
+    from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tools.options import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
@@ -93,6 +94,8 @@ class LegRunner:
         """The tasks of the server, once it has a tool that runs as a task."""
         self.runs_tasks = True
         """False if other processes run the tasks of the store."""
+        self.task_engine: DistributedEngine | None = None
+        """Delivers tasks to workers, in place of each worker's look at the store."""
         self._page_waits: list[float] = []
         self.facts_of: Callable[..., LegFacts] | None = None
         self.page_wait = math.inf
@@ -272,7 +275,7 @@ class _ServedLeg:
                 self.seeds, self.origin = self.record.seeds, self.record.origin
         self.threads = LegThreads(
             function.owner,
-            leaves=function.timeout is not None,
+            leaves=function.timeout is not None or (function.docket is not None and function.docket.leaves_threads),
             home=function.plan.home,
             pace=function.pace,
             exit_pace=function.exit_pace,
@@ -354,7 +357,15 @@ class _ServedLeg:
         rehearsal = self.runner.parts.effects.rehearsal
         if rehearsal is not None:
             rehearsal.stop(self.function.owner, outermost=self.record is not None)
-        return await self.function.run(self.arguments, filled, context, self.threads)
+        function = self.function
+        if function.docket is None:
+            return await function.run(self.arguments, filled, context, self.threads)
+        from roundtrip.server.tasks.docket_parameters import DocketRun
+
+        run = DocketRun(self.call, self.task, self.wire.session if self.wire is not None else None)
+        return await function.docket.run(
+            run, lambda values: function.run(self.arguments, {**filled, **values}, context, self.threads)
+        )
 
     def plain_body(self) -> PlainBody | None:
         """Return the body, if it may run in one go with plain resolvers. A server that rehearses runs none."""

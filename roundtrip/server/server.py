@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from roundtrip.ledger.contract import Ledger
     from roundtrip.server.connections import HttpOptions, SseOptions
+    from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.trace.writing.tracers import Trace
     from roundtrip.tracing import Tracer
@@ -125,6 +126,7 @@ class Server(ToolServer[LifespanResultT]):
             variable ROUNDTRIP_PROBE says; without it, False.
         run_tasks: False to leave the tasks of the store to other processes: to `roundtrip worker`, or to servers that
             run them. By default as the environment variable ROUNDTRIP_RUN_TASKS says; without it, True.
+        task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker looks at the store.
         fast_lane: False to serve requests of 2026-07-28 over HTTP by the SDK's transport, which is slower and sends the
             same. By default as the environment variable ROUNDTRIP_FAST_LANE says; without it, True.
         max_token_bytes: A longer token is neither made nor accepted.
@@ -173,6 +175,7 @@ class Server(ToolServer[LifespanResultT]):
         no_empty_rounds: Iterable[str] = (),
         probe: bool | None = None,
         run_tasks: bool | None = None,
+        task_engine: DistributedEngine | None = None,
         fast_lane: bool | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
@@ -235,6 +238,7 @@ class Server(ToolServer[LifespanResultT]):
             },
         )
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
+        self._legs.task_engine = task_engine
         self._legs.runs_tasks = is_on(run_tasks, RUN_TASKS_VARIABLE, environment=os.environ, default=True)
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE

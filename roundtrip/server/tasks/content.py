@@ -66,6 +66,8 @@ class TaskContent:
     signals: dict[str, Any] = field(default_factory=dict[str, Any])
     waits: list[str] = field(default_factory=list[str])
     """The names of the signals that it waits for."""
+    attempt: int = 1
+    """The number of the next attempt at the body, which `Retry` counts."""
 
     looks: int = 0
     """The number of times in a row that legs have looked at a page that the user is visiting."""
@@ -106,6 +108,7 @@ class TaskContent:
         self.answers = late
         self.answered = {name: self.answered[name] for name in late}
         self.waits, self.looks = list(pause.signals), pause.looks
+        self.attempt = pause.attempt
         entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=pause.until)
         # Everything may have come before the leg ended.
         if (late and not shown) or any(name in self.signals for name in pause.signals):
@@ -155,6 +158,8 @@ class Pause(NamedTuple):
     signals: Sequence[str]
     looks: int = 0
     """The number of times in a row that legs have looked at a page."""
+    attempt: int = 1
+    """The number of the next attempt at the body."""
 
 
 class TaskSeal:

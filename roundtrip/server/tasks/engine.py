@@ -1,14 +1,17 @@
-"""Run the tasks of a store: claim what is due, serve a leg of it, and store how the leg ended."""
+"""Run the tasks of a store: claim what is due, serve a leg of it, and store how the leg ended.
+
+A `TaskDelivery` says which tasks are due. By default that is a `Sweep` of the store; a `DistributedEngine` has its own.
+Claiming, serving and storing are the same.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -16,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.ledger.tasks import TaskEntry, TaskStore, change_task
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.limited_logs import LimitedLog
@@ -24,16 +27,15 @@ from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import END_SECONDS, TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.legs import TaskLeg
+from roundtrip.server.tasks.sweep import Sweep
 from roundtrip.system import System
 
-__all__ = ["ServeTask", "TaskEngine"]
+__all__ = ["DistributedEngine", "ServeTask", "TaskDelivery", "TaskEngine"]
 
 logger = logging.getLogger("roundtrip")
 # Limited, as each due task causes them again and again.
 _LOG: Final = LimitedLog(logger)
 
-_SWEEP_SECONDS: Final = 1.0
-"""Time between two looks at what is due, in case an announcement was lost; up to twice as long, at random."""
 _SKIP_SECONDS: Final = 10.0
 """Time for which a worker leaves a task alone that it cannot run."""
 _PAUSE_SECONDS: Final = 1.0
@@ -41,9 +43,62 @@ _PAUSE_SECONDS: Final = 1.0
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _STOP_SECONDS: Final = 10.0
+_ENDING_SECONDS: Final = 1.0
+"""Time in which a leg ends that has stored its end."""
 
 ServeTask = Callable[[str, TaskLeg], Awaitable["Finished | Suspended | Authored"]]
 """Serves a leg of a tool's task. An error of the tool is a result; it raises `MCPError` for a protocol error."""
+
+
+class TaskDelivery(Protocol):
+    """Source of the tasks of one event loop that are due."""
+
+    def look_soon(self) -> None:
+        """Note that the store has changed, or that the engine has room."""
+        ...
+
+    def skip(self, call_id: str, seconds: float) -> None:
+        """Leave a task to other workers for some seconds."""
+        ...
+
+    def pause(self) -> None:
+        """Deliver no more tasks."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; the engine has no running legs."""
+        ...
+
+
+@runtime_checkable
+class DistributedEngine(Protocol):
+    """Engine that delivers the tasks of a server to workers anywhere, in place of each worker's sweep."""
+
+    def bind(self, worked_by: Callable[[], Any], store: TaskStore, system: System) -> TaskStore:
+        """Bind it to a server, and return the store through which the server must change its tasks.
+
+        Args:
+            worked_by: Returns a context manager that runs the server in a worker of the engine's own, and yields the
+                server's `TaskEngine`.
+            store: The tasks.
+            system: The clocks and randomness.
+
+        Raises:
+            InvalidSignature: It belongs to another server.
+        """
+        ...
+
+    def start(self) -> None:
+        """Watch over the tasks that are due, on this event loop."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop that."""
+        ...
+
+    def deliver(self, engine: TaskEngine) -> TaskDelivery:
+        """Return the delivery of tasks to the engine of this event loop."""
+        ...
 
 
 class _NotHere(Exception):
@@ -59,6 +114,7 @@ class TaskEngine:
         knows: Returns True if a tool of this name and version is served here.
         system: The clocks, ids and randomness.
         most: The number of tasks to run at once. Tasks that wait do not count.
+        deliver: Makes the delivery; None for a sweep of the store.
     """
 
     def __init__(
@@ -69,25 +125,27 @@ class TaskEngine:
         *,
         knows: Callable[[str, str | None], bool],
         most: int = _MAX_RUNNING,
+        deliver: Callable[[TaskEngine], TaskDelivery] | None = None,
     ) -> None:
         self._book = book
         self._serve = serve
         self._knows = knows
-        self._skipped: dict[str, float] = {}
-        """Tasks that this worker leaves to others, until a time."""
         self._system = system
-        self._most = most
+        self.most = most
         self.holder = system.entropy(_HOLDER_BYTES).hex()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._apart: dict[str, asyncio.Task[None]] = {}
         """The legs that requests have begun; see `begin_apart`."""
         self._claims: dict[str, TaskClaim] = {}
-        self._bell = asyncio.Event()
-        self._is_down = False
+        self._is_draining = False
         self._stop_listening = book.store.listen(self._changed)
-        loop = asyncio.get_running_loop()
-        self._worker = loop.create_task(self._work(), name="roundtrip: run tasks", context=Context())
-        self._renewals = loop.create_task(self._renew(), name="roundtrip: renew leases of tasks", context=Context())
+        self._delivery: TaskDelivery = self._sweep() if deliver is None else deliver(self)
+        self._renewals = asyncio.get_running_loop().create_task(
+            self._renew(), name="roundtrip: renew leases of tasks", context=Context()
+        )
+
+    def _sweep(self) -> Sweep:
+        return Sweep(self._book.store, self._begin_all, self._system, room=lambda: self.most - len(self._running))
 
     @property
     def is_busy(self) -> bool:
@@ -96,18 +154,22 @@ class TaskEngine:
 
     async def drain(self, seconds: float) -> None:
         """Claim no more tasks, and wait for some seconds until the running legs have ended."""
-        self._worker.cancel()
+        self._is_draining = True
+        self._delivery.pause()
         if self._running or self._apart:
             await asyncio.wait([*self._running.values(), *self._apart.values()], timeout=seconds)
 
     async def stop(self) -> None:
         """Give up all running tasks, so that other workers continue them."""
+        self._is_draining = True
+        self._delivery.pause()
         self._stop_listening()
-        running = [self._worker, self._renewals, *self._running.values(), *self._apart.values()]
+        running = [self._renewals, *self._running.values(), *self._apart.values()]
         for task in running:
             task.cancel()
         with anyio.move_on_after(_STOP_SECONDS, shield=True):
             await asyncio.wait(running)
+        await self._delivery.close()
 
     def _changed(self, call_id: str | None) -> None:
         """Look at what is due, and at a running task that another process may have cancelled."""
@@ -115,42 +177,41 @@ class TaskEngine:
         for claim in list(found):
             if claim is not None:
                 claim.look_soon()
-        self._bell.set()
+        self._delivery.look_soon()
 
-    async def _work(self) -> None:
-        while True:
-            self._bell.clear()
-            # At random, so that workers do not look at once.
-            wait = _SWEEP_SECONDS * (1 + self._system.entropy(1)[0] / 256)
-            free = self._most - len(self._running)
-            if free > 0:
-                try:
-                    now = self._system.monotonic()
-                    self._skipped = {call_id: until for call_id, until in self._skipped.items() if until > now}
-                    due, following = await self._book.store.due(free + len(self._skipped))
-                    self._is_down = False
-                except Exception as error:
-                    due, following = [], None
-                    if not self._is_down:
-                        self._is_down = True
-                        known = isinstance(error, LedgerDown)
-                        message = "tasks cannot be run, and this is not logged again until they can: %s"
-                        logger.error(message, error, exc_info=None if known else error)
-                taken = self._running.keys() | self._apart.keys() | self._skipped.keys()
-                for call_id in [call_id for call_id in due if call_id not in taken][:free]:
-                    self._begin(call_id)
-                if following is not None:
-                    wait = min(wait, max(0.0, following))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._bell.wait(), wait)
+    async def run(self, call_id: str) -> None:
+        """Run a leg of a task that is due, and return when it has ended; return at once if the task is not due.
 
-    def _begin(self, call_id: str) -> None:
+        A cancellation gives the task up.
+        """
+        before = self._running.get(call_id) or self._apart.get(call_id)
+        if before is not None:
+            # It may have stored its end, which made the task due again.
+            await asyncio.wait([before], timeout=_ENDING_SECONDS)
+        if self._is_draining or call_id in self._running or call_id in self._apart:
+            return
+        leg = self._begin(call_id)
+        try:
+            await asyncio.wait([leg])
+        finally:
+            if not leg.done():
+                leg.cancel()
+                with anyio.move_on_after(_STOP_SECONDS, shield=True):
+                    await asyncio.wait([leg])
+
+    async def _begin_all(self, due: Sequence[str]) -> None:
+        for call_id in due:
+            if call_id not in self._running and call_id not in self._apart:
+                self._begin(call_id)
+
+    def _begin(self, call_id: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(
-            self._run(call_id), name=f"roundtrip: task of call {call_id}", context=Context()
+            self._claim_and_serve(call_id), name=f"roundtrip: task of call {call_id}", context=Context()
         )
         self._running[call_id] = task
         task.add_done_callback(partial(self._ended, self._running, call_id))
-        task.add_done_callback(lambda _: self._bell.set())
+        task.add_done_callback(lambda _: self._delivery.look_soon())
+        return task
 
     async def _renew(self) -> None:
         while True:
@@ -158,7 +219,7 @@ class TaskEngine:
             for claim in list(self._claims.values()):
                 claim.renew_soon()
 
-    async def _run(self, call_id: str) -> None:
+    async def _claim_and_serve(self, call_id: str) -> None:
         """Claim a task, and serve one leg of it."""
 
         def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, float, TaskContent, Journal] | Literal[False]:
@@ -172,14 +233,14 @@ class TaskEngine:
         try:
             claimed = await change_task(self._book.store, call_id, claim_it)
         except _NotHere:
-            self._skip(call_id)
+            self._delivery.skip(call_id, _SKIP_SECONDS)
         except (ContentUnreadable, TokenRejected):
-            self._skip(call_id)
+            self._delivery.skip(call_id, _SKIP_SECONDS)
             message = "the store has a task of call %s that this server cannot read; give all workers one set of keys"
             _LOG.warning(message, call_id)
         except LedgerDown as error:
             # A store that cannot be written may well be read: then the task stays due.
-            self._skip(call_id, _PAUSE_SECONDS)
+            self._delivery.skip(call_id, _PAUSE_SECONDS)
             _LOG.warning("a task of call %s cannot be run now: %s", call_id, error)
         else:
             if claimed:
@@ -191,11 +252,7 @@ class TaskEngine:
                 )
             elif claimed is None:
                 # It was forgotten. A store may have lost it, and still name it as due.
-                self._skip(call_id, _PAUSE_SECONDS)
-
-    def _skip(self, call_id: str, seconds: float = _SKIP_SECONDS) -> None:
-        """Leave a task alone for a while: it may stay due, and would be begun again at once."""
-        self._skipped[call_id] = self._system.monotonic() + seconds
+                self._delivery.skip(call_id, _PAUSE_SECONDS)
 
     def _ended(self, legs: dict[str, asyncio.Task[None]], call_id: str, leg: asyncio.Task[None]) -> None:
         """Forget a leg that has ended, and log an error of the engine itself."""
@@ -204,7 +261,7 @@ class TaskEngine:
         # Cancelled, or continued by another worker, as the leg ended.
         if error is None or isinstance(error, CallTakenOver):
             return
-        self._skip(call_id)
+        self._delivery.skip(call_id, _SKIP_SECONDS)
         if isinstance(error, LedgerDown):
             logger.error("a task of call %s goes on when its lease has ended: %s", call_id, error)
         else:
@@ -213,7 +270,7 @@ class TaskEngine:
     @property
     def has_room_apart(self) -> bool:
         """Return True if a request may begin a leg."""
-        return len(self._apart) < self._most
+        return len(self._apart) < self.most
 
     def begin_apart(self, claim: TaskClaim, leg: TaskLeg, tool: str) -> asyncio.Task[None]:
         """Begin a leg for a request, which has taken a lease for this worker."""

@@ -63,6 +63,8 @@ class TaskLeg:
         self.info = TaskInfo(content.id_of(claim.call_id), claim.say)
         self.written: Journal | None = None
         """The journal with which the leg ends."""
+        self.retry_seconds: float | None = None
+        """The time after which its body, which has failed, is tried again."""
 
     def limits(self, now: float) -> Limits:
         """Return the time limits of the leg: those of tokens do not count."""
@@ -104,7 +106,12 @@ class TaskLeg:
             if not questions:
                 is_visiting = True
                 times.append(look)
-        return Pause(journal, questions, min(times, default=None), signals, looks + 1 if is_visiting else 0)
+        attempt = 1
+        if self.retry_seconds is not None:
+            times.append(now + self.retry_seconds)
+            attempt = self.content.attempt + 1
+        until = min(times, default=None)
+        return Pause(journal, questions, until, signals, looks=looks + 1 if is_visiting else 0, attempt=attempt)
 
 
 def _is_visited(waiting: PendingQuestion) -> bool:

@@ -13,14 +13,15 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ClientCapabilities
 
 from roundtrip.engine.leg import Authored, Finished, Suspended
-from roundtrip.ledger.contract import LedgerDown
+from roundtrip.errors import InvalidSignature
+from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.requests import REQUEST, SKEW, RequestRecord, offer, take_back
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
-from roundtrip.server.tasks.engine import TaskEngine
+from roundtrip.server.tasks.engine import DistributedEngine, TaskEngine
 from roundtrip.server.tasks.extension import EXTENSION, TaskMethods
 from roundtrip.server.tasks.legs import TaskLeg, incoming_of
 
@@ -44,12 +45,19 @@ class TaskService:
         server: The server, which from now on has the extension.
         legs: Serves legs, and knows the event loops on which the server runs.
         calls: Serves calls of tools.
+
+    Raises:
+        InvalidSignature: The ledger cannot store tasks, or the distributed engine cannot serve it.
     """
 
     def __init__(self, server: HookedServer[Any], legs: LegRunner, calls: ToolCalls) -> None:
         self._legs = legs
         self._calls = calls
+        self._server = server
         self.book = TaskBook(legs.parts)
+        self._distributed = legs.task_engine
+        if self._distributed is not None:
+            self._bind(self._distributed)
         self._engines: dict[asyncio.AbstractEventLoop, TaskEngine] = {}
         server.advertise(EXTENSION)
         methods = TaskMethods(lambda: self.book, legs.parts, calls.stamp)
@@ -57,15 +65,39 @@ class TaskService:
         place = server.middleware.index(calls) if calls in server.middleware else len(server.middleware)
         server.middleware.insert(place, methods)
 
+    def _bind(self, distributed: DistributedEngine) -> None:
+        effects = self._legs.parts.effects
+        if effects.ledger.reach is Reach.PROCESS:
+            raise InvalidSignature(
+                f"task_engine={type(distributed).__name__}(...) needs a ledger that its workers reach, got "
+                f"{type(effects.ledger).__name__}; give the server a RedisLedger or a PostgresLedger"
+            )
+        self.book.store = distributed.bind(self._worked_by_others, self.book.store, self._legs.parts.system)
+
+    @asynccontextmanager
+    async def _worked_by_others(self) -> AsyncGenerator[TaskEngine]:
+        """Run the server in a worker of a distributed engine's own, which calls `TaskEngine.run`."""
+        self._legs.runs_tasks = False
+        async with self._server.own_lifespan():
+            engine = self._start_engine(deliver=_NoDelivery)
+            if engine is None:
+                raise RuntimeError("tasks can be run only during the server's lifespan")
+            yield engine
+
     def start(self) -> None:
         """Run tasks on this event loop, while the server's lifespan is active here."""
+        if self._distributed is not None and self._legs.lifespans.get(asyncio.get_running_loop()):
+            self._distributed.start()
         if self._legs.runs_tasks:
             self._start_engine()
 
-    def _start_engine(self, **options: int) -> TaskEngine | None:
+    def _start_engine(self, **options: Any) -> TaskEngine | None:
         loop = asyncio.get_running_loop()
         if loop not in self._engines and self._legs.lifespans.get(loop):
             system = self._legs.parts.system
+            if self._distributed is not None:
+                self._distributed.start()
+                options = {"deliver": self._distributed.deliver, **options}
             self._engines[loop] = TaskEngine(self.book, self._serve, system, knows=self._calls.has_task, **options)
         return self._engines.get(loop)
 
@@ -74,6 +106,8 @@ class TaskService:
         engine = self._engines.pop(asyncio.get_running_loop(), None)
         if engine is not None:
             await engine.stop()
+        if self._distributed is not None:
+            await self._distributed.stop()
 
     def abandon(self, call_id: str) -> None:
         """End the running leg of a task as if its process had died, for tests."""
@@ -172,3 +206,22 @@ class TaskService:
             if offered is not None:
                 take_back(offered)
             REQUEST.reset(served)
+
+
+class _NoDelivery:
+    """TaskDelivery of an engine whose `run` is called from outside."""
+
+    def __init__(self, engine: TaskEngine) -> None:
+        del engine
+
+    def look_soon(self) -> None:
+        """Do nothing."""
+
+    def skip(self, call_id: str, seconds: float) -> None:
+        """Do nothing."""
+
+    def pause(self) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""

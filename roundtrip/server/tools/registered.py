@@ -27,6 +27,7 @@ from roundtrip.server.tools.schemas import inlined, input_checker, with_descript
 from roundtrip.server.visibility import Component, read_enabled
 
 if TYPE_CHECKING:
+    from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
     from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.server.visibility_gates import VisibilityGate
@@ -170,6 +171,7 @@ def register(
             else None,
             inline=bool(spec.inline),
             task=_task_mode(spec, name),
+            docket=_docket_of(signature, spec),
         ),
         arguments=arguments,
         visibility_gate=visibility_gate,
@@ -330,6 +332,14 @@ def _limits_of(spec: ToolSpec, general: Limits, *, tool: str) -> Limits:
         raise ValueError(f"tool {tool!r}: {error}") from error
     except TypeError as error:
         raise TypeError(f"tool {tool!r}: ttl=, max_age= and recover= take numbers of seconds") from error
+
+
+def _docket_of(signature: FunctionSignature, spec: ToolSpec) -> DocketParameters | None:
+    if not signature.docket:
+        return None
+    from roundtrip.server.tasks.docket_parameters import DocketParameters  # few tools have any
+
+    return DocketParameters.of(signature, has_task=bool(spec.task), runs_once=bool(spec.exactly_once))
 
 
 def _confirmation_of(spec: ToolSpec, *, tool: str, arguments: ArgumentReader) -> ToolConfirmation | None:

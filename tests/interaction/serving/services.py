@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from roundtrip.cli import main
@@ -86,7 +86,7 @@ class Service:
     def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "Started | subprocess.Popen[bytes]":
         return start(main, command, cwd=self.folder, env=env, stderr=stderr)
 
-    def __enter__(self) -> "Service":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

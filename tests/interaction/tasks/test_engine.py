@@ -20,7 +20,7 @@ from roundtrip.ledger.redis_tasks import RedisTasks
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server import tool_calls
-from roundtrip.server.tasks import claim, engine, legs, service
+from roundtrip.server.tasks import claim, engine, legs, service, sweep
 from roundtrip.server.tasks.content import ContentUnreadable
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.operations import TaskOperations
@@ -35,7 +35,7 @@ KEY = b"k" * 32
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_SWEEP_SECONDS", 0.02)
+    monkeypatch.setattr(sweep, "_SWEEP_SECONDS", 0.02)
 
 
 @pytest.fixture

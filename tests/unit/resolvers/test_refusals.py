@@ -3,15 +3,17 @@
 import inspect
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Annotated, Any, Union, cast
 
+import docket
 import pytest
 from fastmcp.dependencies import CurrentContext
 from fastmcp.dependencies import Depends as FastMcpDepends
+from fastmcp.dependencies import Progress as FastMcpProgress
 from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
 from pydantic import BaseModel
-from uncalled_for import Dependency
 
 from roundtrip import Depends, Elicit, InvalidSignature, ListRoots, Resolve, Sample
 from roundtrip.resolvers.annotations import find_resolved
@@ -299,21 +301,30 @@ def test_values_with_json_form_may_be_fixed() -> None:
         assert plan_of(order).may_carry_secrets
 
 
-class Timeout(Dependency[Any]):
-    """Copy of Docket's class, which need not be installed."""
-
-    async def __aenter__(self) -> None: ...
+class OwnTimeout(docket.Timeout):
+    """Subclass of an author's own."""
 
 
-Timeout.__module__ = "docket.dependencies._timeout"
+MINUTE = timedelta(minutes=1)
 
 
 @pytest.mark.parametrize(
     ("default", "named", "cure"),
     [
-        (Timeout(), "Docket's, got Timeout(...)", "write @server.tool(timeout=seconds)"),
+        (docket.Timeout(MINUTE), "Docket's, got Timeout(...)", "own parameter: timeout: Timeout = Timeout(...)"),
+        (docket.Timeout, "Docket's, got Timeout(...)", "own parameter: timeout: Timeout = Timeout(...)"),
+        (docket.TaskKey(), "Docket's, got TaskKey(...)", "own parameter: taskkey: TaskKey = TaskKey(...)"),
+        (OwnTimeout(MINUTE), "Docket's, got OwnTimeout(...)", "leave it out"),
+        (docket.CurrentExecution(), "Docket's, got CurrentExecution(...)", "use ctx.call and ctx.task of a Context"),
+        (docket.ConcurrencyLimit("isbn", 1), "Docket's, got ConcurrencyLimit(...)", "with its --concurrency"),
+        (docket.Perpetual(), "Docket's, got Perpetual(...)", "call the tool from a scheduler instead"),
+        (docket.TaskArgument("isbn"), "Docket's, got TaskArgument(...)", "as the argument of the tool"),
+        (docket.Logged(), "Docket's, got Logged(...)", "logs no arguments; leave it out"),
+        (docket.Logged, "Docket's, got Logged(...)", "logs no arguments; leave it out"),
+        (docket.Depends(number), "Docket's, got Depends(...)", "import Depends from roundtrip"),
         (FastMcpDepends(number), "Docket's, got Depends(...)", "import Depends from roundtrip"),
         (CurrentContext(), "FastMCP's, got CurrentContext(...)", "annotate the parameter with roundtrip's Context"),
+        (FastMcpProgress(), "FastMCP's, got Progress(...)", "import Progress from docket"),
     ],
 )
 def test_a_dependency_of_another_library_is_rejected_with_its_cure(default: Any, named: str, cure: str) -> None:

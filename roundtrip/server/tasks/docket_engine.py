@@ -1,0 +1,372 @@
+"""Run the tasks of a server with Docket, a distributed engine on Redis.
+
+Docket delivers legs, and the server's store stays the truth. A write that makes a task due adds a message with the id
+of its call to Docket's stream, and the worker that reads it claims the task in the store. A message that is lost, late
+or doubled does no harm: a sweep sends tasks again that stay due, and only one claim succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import Context
+from datetime import timedelta
+from typing import Any, ClassVar, Final
+
+from roundtrip.errors import InvalidSignature, RoundtripError
+from roundtrip.ledger.tasks import TaskEntry, TaskStore, change_task
+from roundtrip.machine.tasks import TaskState
+from roundtrip.server.tasks.engine import TaskDelivery, TaskEngine
+from roundtrip.server.tasks.sweep import Sweep
+from roundtrip.system import System
+
+try:
+    from docket import Docket, Worker
+    from docket.dependencies import Dependency
+    from docket.execution import Disposition
+except ImportError as error:
+    raise ImportError("DocketEngine needs Docket: pip install 'roundtrip[docket]'") from error
+
+__all__ = ["DocketEngine"]
+
+logger = logging.getLogger("roundtrip")
+
+_FUNCTION: Final = "roundtrip_leg"
+"""The one function that Docket knows. Its workers drop messages for functions that they do not know."""
+_BATCH: Final = 200
+_LOST_SECONDS: Final = 3.0
+"""Time after which the message for a task that is still due counts as lost. If it is not, Docket drops the second."""
+_AGAIN_SECONDS: Final = 10.0
+_SPREAD_SECONDS: Final = 0.25
+_SEND_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 2.0
+_DRAIN_SECONDS: Final = 10.0
+"""Time for which a stopping worker of Docket's command line lets legs end."""
+
+TaskFunction = Callable[..., Awaitable[None]]
+WorkedBy = Callable[[], AbstractAsyncContextManager[TaskEngine]]
+
+
+class DocketEngine:
+    """Engine that delivers a server's tasks to workers by Docket, for fleets: `Server(task_engine=DocketEngine(url))`.
+
+    The server's ledger still stores the tasks, and all workers must reach it. Docket gets ids of calls, and nothing
+    else. Whoever can write to its Redis can run any code in all processes that use it, because Docket unpickles what it
+    reads there.
+
+    Args:
+        url: The Redis of Docket, such as `redis://redis.internal:6379/1`.
+        name: The name of the docket. Servers with different ledgers need different names.
+        redelivery: Seconds after which Docket delivers a leg again whose worker died.
+        **options: Further options of `docket.Docket`, such as `credential_provider`.
+
+    Raises:
+        ImportError: Docket is not installed.
+        ValueError: The URL is `memory://`, which no other process could reach, or `redelivery` is not positive.
+
+    Example:
+        ```python
+        engine = DocketEngine("redis://redis.internal:6379/1", name="shop")
+        server = Server("shop", keys=keys, ledger=RedisLedger("redis://redis.internal:6379/0"), task_engine=engine)
+        tasks = engine.tasks  # docket worker --tasks shop:tasks --docket shop --url redis://redis.internal:6379/1
+        ```
+    """
+
+    def __init__(self, url: str, *, name: str = "roundtrip", redelivery: float = 20.0, **options: Any) -> None:
+        if url.startswith("memory:"):
+            raise ValueError(
+                f"url must be that of a Redis, got {url!r}: no other process or event loop could reach it; leave out "
+                "task_engine= to run tasks in the processes of the server"
+            )
+        if not redelivery > 0:
+            raise ValueError(f"redelivery must be a number of seconds greater than 0, got {redelivery!r}")
+        self.url = url
+        self.name = name
+        self._redelivery = timedelta(seconds=redelivery)
+        # Nothing reads Docket's own records of legs that have ended.
+        self._options: dict[str, Any] = {"execution_ttl": timedelta(0), **options}
+        self._binding: tuple[WorkedBy, TaskStore, System] | None = None
+        self._senders: dict[asyncio.AbstractEventLoop, _Sender] = {}
+
+    @property
+    def tasks(self) -> tuple[TaskFunction, ...]:
+        """Return the collection of functions for Docket's own command line: `docket worker --tasks MODULE:NAME`."""
+        return (_function_for_docket(self),)
+
+    def open(self) -> Docket:
+        """Return Docket's connection, to be entered on an event loop."""
+        return Docket(name=self.name, url=self.url, **self._options)
+
+    def bind(self, worked_by: WorkedBy, store: TaskStore, system: System) -> TaskStore:
+        """Implement `DistributedEngine.bind`."""
+        if self._binding is not None:
+            raise InvalidSignature("a DocketEngine belongs to one server; give each server one of its own")
+        self._binding = worked_by, _SendingTasks(store, self._wrote), system
+        return self._binding[1]
+
+    def start(self) -> None:
+        """Implement `DistributedEngine.start`."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._senders and self._binding is not None:
+            _, store, system = self._binding
+            self._senders[loop] = _Sender(self, store, system)
+
+    async def stop(self) -> None:
+        """Implement `DistributedEngine.stop`."""
+        sender = self._senders.pop(asyncio.get_running_loop(), None)
+        if sender is not None:
+            await sender.stop()
+
+    def _wrote(self, entry: TaskEntry) -> None:
+        """Tell the sender of this event loop of a write. Without one, a sweep elsewhere finds the task."""
+        sender = self._senders.get(asyncio.get_running_loop())
+        if sender is not None:
+            sender.wrote(entry)
+
+    def deliver(self, engine: TaskEngine) -> TaskDelivery:
+        """Implement `DistributedEngine.deliver`."""
+        return _Receiver(self, engine)
+
+    def worker(self, docket: Docket, engine: TaskEngine) -> Worker:
+        """Return a worker of Docket in this process."""
+        # Workers of one process must not share a name.
+        name = f"{socket.gethostname()}#{os.getpid()}#{engine.holder[:8]}"
+        return Worker(docket, name=name, concurrency=engine.most, redelivery_timeout=self._redelivery)
+
+    @asynccontextmanager
+    async def serve_docket(self, docket: Docket) -> AsyncGenerator[TaskEngine]:
+        """Run the server in a worker that Docket's own command line has started.
+
+        Raises:
+            RoundtripError: The worker reads another docket, or the server has no tasks.
+        """
+        if docket.name != self.name:
+            raise RoundtripError(f"the worker must read the docket {self.name!r}, got {docket.name!r}; use --docket")
+        if self._binding is None:
+            raise RoundtripError("no server with a tool that runs as a task has this DocketEngine as its task_engine=")
+        async with self._binding[0]() as engine:
+            try:
+                yield engine
+            finally:
+                # Docket would wait without a limit. A second signal ends this wait.
+                await engine.drain(_DRAIN_SECONDS)
+
+
+def _function_for_docket(engine: DocketEngine) -> TaskFunction:
+    """Return the function that a worker of Docket's command line runs; with it the server starts and stops."""
+
+    class Legs(Dependency[TaskEngine]):
+        """Server in the worker."""
+
+        running: ClassVar[TaskEngine | None] = None
+
+        async def __aenter__(self) -> TaskEngine:
+            if Legs.running is None:
+                raise RoundtripError("the worker is not running")
+            return Legs.running
+
+        @classmethod
+        @asynccontextmanager
+        async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None]:
+            """Surround the work of a worker, as Docket asks it of its dependencies."""
+            del worker
+            async with engine.serve_docket(docket) as cls.running:
+                yield
+
+    found: Any = Legs()
+
+    async def roundtrip_leg(call_id: str, legs: TaskEngine = found) -> None:
+        await legs.run(call_id)
+
+    return roundtrip_leg
+
+
+class _SendingTasks:
+    """Task store that reports each write of this process, so that a task which becomes due is sent to Docket."""
+
+    def __init__(self, store: TaskStore, wrote: Callable[[TaskEntry], None]) -> None:
+        self._store = store
+        self._wrote = wrote
+        self.load = store.load
+        self.due = store.due
+        self.list = store.list
+        self.labelled = store.labelled
+        self.scan = store.scan
+        self.listen = store.listen
+
+    async def add(self, entry: TaskEntry) -> bool:
+        """Implement `TaskStore.add`."""
+        if not await self._store.add(entry):
+            return False
+        self._wrote(entry)
+        return True
+
+    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+        """Implement `TaskStore.save`."""
+        if not await self._store.save(entry, version=version):
+            return False
+        self._wrote(entry)
+        return True
+
+
+class _Outages:
+    """Log of the times in which Docket's Redis cannot be used: one line for each."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._is_down = False
+
+    def over(self) -> None:
+        """Note that it can be used."""
+        self._is_down = False
+
+    def note(self, error: Exception) -> None:
+        """Note that it cannot be used."""
+        if not self._is_down:
+            self._is_down = True
+            logger.error(
+                "Docket cannot %s, and this is not logged again until it can: %s: %s",
+                self._what,
+                type(error).__name__,
+                error,
+            )
+
+
+class _Sender:
+    """Sends the tasks that are due to Docket, and those again that stay due; one for each event loop."""
+
+    def __init__(self, engine: DocketEngine, store: TaskStore, system: System) -> None:
+        self._engine = engine
+        self._store = store
+        self._system = system
+        self._due: dict[str, int] = {}
+        """The epochs of the tasks to send, by their calls."""
+        self._bell = asyncio.Event()
+        self._is_stopping = False
+        self._outages = _Outages("be sent tasks")
+        self._sweep = Sweep(store, self._look_at, system, room=lambda: _BATCH, spread=_SPREAD_SECONDS)
+        self._work = asyncio.get_running_loop().create_task(
+            self._send_forever(), name="roundtrip: send due tasks to Docket", context=Context()
+        )
+
+    def wrote(self, entry: TaskEntry) -> None:
+        """Send a task that is due, and look again at one that waits when its time is over."""
+        if entry.state is TaskState.DUE:
+            self._due[entry.call_id] = entry.epoch
+            self._bell.set()
+        elif entry.state is TaskState.WAITING:
+            self._sweep.expect(entry.call_id, entry.due - entry.updated)
+
+    async def stop(self) -> None:
+        """Send what is due, and stop."""
+        self._sweep.pause()
+        self._is_stopping = True
+        self._bell.set()
+        await asyncio.wait([self._work], timeout=_STOP_SECONDS)
+        self._work.cancel()
+        await asyncio.wait([self._work])
+        await self._sweep.close()
+
+    async def _look_at(self, calls: Sequence[str]) -> None:
+        """Let time pass for tasks, which makes some of them due, and send those again whose message was lost."""
+        is_more = False
+        # From a random place, as other processes look at the same tasks.
+        start = int.from_bytes(self._system.entropy(2)) % max(1, len(calls))
+        for call_id in [*calls[start:], *calls[:start]]:
+            entry, now = await self._store.load(call_id)
+            if entry is None:
+                continue
+            if entry.state is not TaskState.DUE:
+                # By the write that makes it due, it is sent: one process succeeds.
+                await change_task(self._store, call_id, lambda entry, now: None)
+                is_more = True
+            elif now - entry.due >= _LOST_SECONDS:
+                self.wrote(entry)
+                self._sweep.skip(call_id, _AGAIN_SECONDS)
+            else:
+                self._sweep.skip(call_id, _LOST_SECONDS)
+        if is_more and len(calls) >= _BATCH:
+            self._sweep.look_soon()
+
+    async def _send_forever(self) -> None:
+        while not self._is_stopping:
+            try:
+                async with self._engine.open() as docket:
+                    docket.register(_placeholder, [_FUNCTION])
+                    while self._due or not self._is_stopping:
+                        await self._bell.wait()
+                        self._bell.clear()
+                        await self._send_due(docket)
+            except Exception as error:  # noqa: BLE001 - whatever it is, tasks must be sent later
+                self._outages.note(error)
+                await self._system.sleep(_RETRY_SECONDS)
+
+    async def _send_due(self, docket: Docket) -> None:
+        due, self._due = self._due, {}
+        # A message of an earlier leg may still be running under its own key.
+        calls = [docket.call(_FUNCTION, key=f"{call_id}.{epoch}")(call_id) for call_id, epoch in due.items()]
+        if not calls:
+            return
+        async with asyncio.timeout(_SEND_SECONDS):
+            sent = await docket.add_many(calls)
+        failed = next((one.schedule_exception for one in sent if one.disposition is Disposition.FAILED), None)
+        if isinstance(failed, Exception):
+            raise failed
+        self._outages.over()
+
+
+async def _placeholder(call_id: str) -> None:
+    """Stand for the function of the workers, which has the same name."""
+
+
+class _Receiver:
+    """TaskDelivery of tasks to the engine of this event loop, by a worker of Docket in this process."""
+
+    def __init__(self, docket_engine: DocketEngine, engine: TaskEngine) -> None:
+        self._docket_engine = docket_engine
+        self._engine = engine
+        self._is_paused = False
+        self._outages = _Outages("deliver tasks")
+        self._work = asyncio.get_running_loop().create_task(
+            self._work_forever(), name="roundtrip: receive tasks from Docket", context=Context()
+        )
+
+    def look_soon(self) -> None:
+        """Do nothing: Docket delivers each task."""
+
+    def skip(self, call_id: str, seconds: float) -> None:
+        """Do nothing: the task is sent again later, and another worker may receive it."""
+
+    def pause(self) -> None:
+        """Implement `TaskDelivery.pause`. The worker of Docket waits for the legs that run."""
+        if not self._is_paused:
+            self._is_paused = True
+            self._work.cancel()
+
+    async def close(self) -> None:
+        """Implement `TaskDelivery.close`."""
+        self.pause()
+        _, late = await asyncio.wait([self._work], timeout=_STOP_SECONDS)
+        if late:
+            self._work.cancel()
+            await asyncio.wait([self._work], timeout=_STOP_SECONDS)
+
+    async def _work_forever(self) -> None:
+        async def roundtrip_leg(call_id: str) -> None:
+            await self._engine.run(call_id)
+
+        while not self._is_paused:
+            try:
+                async with self._docket_engine.open() as docket:
+                    docket.register(roundtrip_leg)
+                    async with self._docket_engine.worker(docket, self._engine) as worker:
+                        self._outages.over()
+                        await worker.run_forever()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the worker must begin again
+                self._outages.note(error)
+                await asyncio.sleep(_RETRY_SECONDS)

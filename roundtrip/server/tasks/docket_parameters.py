@@ -1,0 +1,237 @@
+"""Fill the parameters of a tool that have a dependency of Docket: `Timeout`, `Retry`, `Progress` and others.
+
+Docket does not run the body, so they act on a leg: `Timeout` limits its work, a failed attempt with `Retry` ends it and
+another leg tries again, and `Progress` becomes the status message. This module imports Docket, and so only a tool that
+has such a parameter imports it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+
+import anyio
+from docket.dependencies import Progress, Retry, Timeout, current_execution
+
+from roundtrip.engine.interruptions import LegClock, Suspension, verdict_on, with_timeout
+from roundtrip.errors import BodyMistake, InvalidSignature, RoundtripError, ToolTimedOut
+from roundtrip.machine.call import Call
+from roundtrip.resolvers.signatures import is_async
+
+if TYPE_CHECKING:
+    from docket import Execution
+    from mcp.server.session import ServerSession
+
+    from roundtrip.server.functions import FunctionSignature
+    from roundtrip.server.tasks.legs import TaskLeg
+
+__all__ = ["DocketParameters", "DocketRun"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger("roundtrip")
+
+_TOTAL: Final = 100
+"""The total of progress until the body sets one, as in Docket."""
+
+
+class DocketRun(NamedTuple):
+    """One run of a body with dependencies of Docket."""
+
+    call: Call
+    task: TaskLeg | None
+    session: ServerSession | None
+    """The channel to the client, or in a task to its status message; None for a call from the author's own code."""
+
+
+class _LegTimeout(Timeout):
+    """Docket's `Timeout` for the body of one leg."""
+
+    _clock: LegClock | None = None
+
+    def begin(self, clock: LegClock) -> None:
+        """Begin with the clock that limits the body."""
+        self._clock, clock.restarted = clock, self.start
+        self.start()
+
+    def extend(self, by: timedelta | None = None) -> None:
+        """Add some time, by default as much as it had at first."""
+        added = self.base if by is None else by
+        if self._clock is not None:
+            try:
+                self._clock.extend(added.total_seconds())
+            except anyio.NoEventLoopError as error:
+                raise BodyMistake("timeout.extend() must be called in the body itself, and not in a thread") from error
+        super().extend(added)
+
+
+class _LegProgress(Progress):
+    """Docket's `Progress` for one leg, which begins again with each leg."""
+
+    def __init__(self, run: DocketRun) -> None:
+        super().__init__()
+        self._run = run
+        self._count = 0
+        self._goal = _TOTAL
+        self._text: str | None = None
+        self._has_numbers = False
+        self._notified = 0
+
+    @property
+    def current(self) -> int:
+        """Return the number of units done."""
+        return self._count
+
+    @property
+    def total(self) -> int:
+        """Return the number of all units."""
+        return self._goal
+
+    @property
+    def message(self) -> str | None:
+        """Return the message."""
+        return self._text
+
+    async def set_total(self, total: int) -> None:
+        """Set the number of all units."""
+        if total < 1:
+            raise ValueError(f"total must be at least 1, got {total}")
+        self._goal, self._has_numbers = total, True
+        await self._report()
+
+    async def increment(self, amount: int = 1) -> None:
+        """Count units that are done."""
+        if amount < 1:
+            raise ValueError(f"amount must be at least 1, got {amount}")
+        self._count, self._has_numbers = self._count + amount, True
+        await self._report()
+
+    async def set_message(self, message: str | None) -> None:
+        """Set the message."""
+        self._text = message
+        await self._report()
+
+    async def _report(self) -> None:
+        if self._run.task is not None and not self._has_numbers:
+            await self._run.task.info.status(self._text or "")
+        elif self._run.session is not None and (self._run.task is not None or self._count > self._notified):
+            # In a notification of progress, the number must be larger than in the one before.
+            self._notified = self._count
+            await self._run.session.report_progress(self._count, self._goal, self._text)
+
+
+@dataclass(frozen=True, slots=True)
+class DocketParameters:
+    """Parameters of a tool that have a dependency of Docket."""
+
+    tool: str
+    """The name of the tool."""
+    given: dict[str, Any]
+    """The dependencies, by their parameters."""
+
+    @classmethod
+    def of(cls, signature: FunctionSignature, *, has_task: bool, runs_once: bool) -> DocketParameters:
+        """Read the parameters of a tool.
+
+        Raises:
+            InvalidSignature: A dependency cannot work in this tool.
+        """
+        owner, given = signature.owner, dict(signature.docket)
+        timeouts = [name for name, value in given.items() if isinstance(value, Timeout)]
+        retries = [name for name, value in given.items() if isinstance(value, Retry)]
+        for kind, names in (("Timeout", timeouts), ("Retry", retries)):
+            if len(names) > 1:
+                raise InvalidSignature(
+                    f"{owner} must have one {kind}, got {names[0]!r} and {names[1]!r}; leave one out"
+                )
+        if retries and runs_once:
+            raise InvalidSignature(
+                f"{owner} must not have both Retry and exactly_once=: each attempt begins the body again; leave one out"
+            )
+        if retries and not has_task:
+            raise InvalidSignature(
+                f"{owner} has Retry, and only a task is tried again; add task=True, or leave Retry out"
+            )
+        waiting = next((name for name, value in given.items() if isinstance(value, Timeout | Progress)), None)
+        if waiting is not None and not is_async(signature.fn):
+            kind = type(given[waiting]).__name__
+            raise InvalidSignature(f"{owner} has {kind}, which needs a coroutine function; write async def")
+        return cls(signature.name, given)
+
+    @property
+    def leaves_threads(self) -> bool:
+        """Return True if a leg whose time is over leaves its threads behind. Another attempt must not overlap them."""
+        return _first(Timeout, self.given) is not None and _first(Retry, self.given) is None
+
+    async def run(self, run: DocketRun, body: Callable[[dict[str, Any]], Awaitable[Any]]) -> Any:
+        """Run a body with the values of the parameters.
+
+        Args:
+            run: The call, and its client or task.
+            body: Runs the body.
+
+        Raises:
+            ToolTimedOut: The body took too long.
+            Suspension: The body has failed, and will be tried again.
+            Exception: The body has failed.
+        """
+        attempt = run.task.content.attempt if run.task is not None else 1
+        values = {name: await self._value(dependency, run, attempt) for name, dependency in self.given.items()}
+        timeout = _first(_LegTimeout, values)
+        work = body(values)
+        if timeout is not None:
+            work = with_timeout(timeout.base.total_seconds(), work, begun=timeout.begin)
+        try:
+            return await work
+        except (Exception, BaseExceptionGroup) as raised:
+            retry = _first(Retry, values)
+            if run.task is None or retry is None or not _is_tried_again(verdict_on(raised), retry):
+                raise
+            run.task.retry_seconds = max(0.0, retry.delay.total_seconds())
+            logger.warning(
+                "tool %r failed in attempt %d of %s of call %s, and is tried again in %g seconds",
+                self.tool,
+                attempt,
+                retry.attempts or "any number",
+                run.call.id,
+                run.task.retry_seconds,
+                exc_info=raised,
+            )
+        raise Suspension
+
+    async def _value(self, given: Any, run: DocketRun, attempt: int) -> Any:
+        """Return the value of one parameter."""
+        if isinstance(given, Timeout):
+            return _LegTimeout(given.base)
+        if isinstance(given, Progress):
+            return _LegProgress(run)
+        if isinstance(given, Retry):
+            # It reads nothing but the number of the attempt, and so calculates its delay.
+            token = current_execution.set(cast("Execution", SimpleNamespace(attempt=attempt)))
+            try:
+                return await given.__aenter__()
+            finally:
+                current_execution.reset(token)
+        if type(given).__name__ == "_TaskKey":
+            return run.call.id
+        return logging.LoggerAdapter(
+            logging.getLogger(f"docket.task.{self.tool}"),
+            {"docket.task": self.tool, "docket.key": run.call.id, "docket.attempt": attempt},
+        )
+
+
+def _first(kind: type[T], values: Mapping[str, Any]) -> T | None:
+    return next((value for value in values.values() if isinstance(value, kind)), None)
+
+
+def _is_tried_again(failure: BaseException, retry: Retry) -> bool:
+    """Return True if a body that has failed is tried again."""
+    is_own = isinstance(failure, RoundtripError) and not isinstance(failure, ToolTimedOut)
+    # Neither a user who declines nor a mistake of the author's ends differently the next time.
+    if not isinstance(failure, Exception) or is_own:
+        return False
+    return retry.attempts is None or retry.attempt < retry.attempts

@@ -1,0 +1,110 @@
+"""Look at the tasks of a store that are due, every one to two seconds, or as soon as something has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from contextvars import Context
+from typing import Final
+
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.tasks import TaskStore
+from roundtrip.system import System
+
+__all__ = ["Sweep"]
+
+logger = logging.getLogger("roundtrip")
+
+_SWEEP_SECONDS: Final = 1.0
+"""Time between two looks at what is due, in case an announcement was lost; up to twice as long, at random."""
+_MAX_SKIPPED: Final = 5_000
+
+
+class Sweep:
+    """Asyncio task of one event loop that hands over the calls of the tasks that are due.
+
+    Args:
+        store: The tasks.
+        hand_over: Receives the calls, the longest due first.
+        system: The clocks and randomness.
+        room: Returns the number of calls that it may hand over.
+        spread: Seconds, at most, that it lets pass after a task is due, at random, so that several sweeps do not all
+            look at the same moment.
+    """
+
+    def __init__(
+        self,
+        store: TaskStore,
+        hand_over: Callable[[Sequence[str]], Awaitable[None]],
+        system: System,
+        *,
+        room: Callable[[], int],
+        spread: float = 0.0,
+    ) -> None:
+        self._store = store
+        self._hand_over = hand_over
+        self._system = system
+        self._room = room
+        self._spread = spread
+        self._skipped: dict[str, float] = {}
+        self._bell = asyncio.Event()
+        self._is_down = False
+        self._work = asyncio.get_running_loop().create_task(
+            self._look_forever(), name="roundtrip: look at due tasks", context=Context()
+        )
+
+    def look_soon(self) -> None:
+        """Look at once."""
+        self._bell.set()
+
+    def skip(self, call_id: str, seconds: float) -> None:
+        """Do not hand over a call for some seconds."""
+        self._skipped[call_id] = self._system.monotonic() + seconds
+
+    def expect(self, call_id: str, seconds: float) -> None:
+        """Look when a call is due, which is in some seconds."""
+        self._skipped.pop(call_id, None)
+        # Later ones are found by the next look.
+        if seconds < 2 * _SWEEP_SECONDS:
+            asyncio.get_running_loop().call_later(max(0.0, seconds), self.look_soon, context=Context())
+
+    def pause(self) -> None:
+        """Hand over no more calls."""
+        self._work.cancel()
+
+    async def close(self) -> None:
+        """End the asyncio task."""
+        self._work.cancel()
+        await asyncio.wait([self._work])
+
+    async def _look_forever(self) -> None:
+        while True:
+            self._bell.clear()
+            # At random, so that workers do not look at once.
+            share = self._system.entropy(1)[0] / 256
+            wait = _SWEEP_SECONDS * (1 + share)
+            if (room := self._room()) > 0:
+                following = await self._look(room)
+                if following is not None:
+                    wait = min(wait, max(0.0, following) + share * self._spread)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._bell.wait(), wait)
+
+    async def _look(self, room: int) -> float | None:
+        """Hand over what is due, and return the seconds until the next task is."""
+        now = self._system.monotonic()
+        self._skipped = {call_id: until for call_id, until in self._skipped.items() if until > now}
+        try:
+            due, following = await self._store.due(room + min(len(self._skipped), _MAX_SKIPPED))
+            await self._hand_over([call_id for call_id in due if call_id not in self._skipped][:room])
+        except Exception as error:
+            if not self._is_down:
+                self._is_down = True
+                known = isinstance(error, LedgerDown)
+                message = "tasks cannot be run, and this is not logged again until they can: %s"
+                logger.error(message, error, exc_info=None if known else error)
+            return None
+        self._is_down = False
+        return following
