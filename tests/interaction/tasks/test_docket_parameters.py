@@ -149,7 +149,7 @@ async def test_failed_attempt_waits_without_a_worker_and_keeps_its_steps() -> No
     async with peers(trials.server) as (peer,):
         task = (await peer.call("work"))["taskId"]
         for attempt in (1, 2):
-            assert await trials.parked(task, attempt) == pytest.approx(7200)
+            assert await trials.parked(task, attempt) == pytest.approx(7200, abs=1)
             assert (await trials.entry(task)).holder == ""
             trials.clock.advance(7201)
         assert text_of(await peer.until(task)) == "step 1, attempt 3"
@@ -166,7 +166,7 @@ async def test_exponential_delays_are_those_of_docket() -> None:
             delays.append(await trials.parked(task, attempt))
             trials.clock.advance(10801)
         assert text_of(await peer.until(task)) == "step 1, attempt 5"
-    assert delays == pytest.approx([3600, 7200, 10800, 10800])
+    assert delays == pytest.approx([3600, 7200, 10800, 10800], abs=1)
 
 
 async def test_last_attempt_ends_the_task_with_its_error(caplog: pytest.LogCaptureFixture) -> None:

@@ -20,7 +20,7 @@ from roundtrip.ledger.redis_tasks import RedisTasks
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server import tool_calls
-from roundtrip.server.tasks import claim, engine, legs, service, sweep
+from roundtrip.server.tasks import claim, legs, service, sweep
 from roundtrip.server.tasks.content import ContentUnreadable
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.operations import TaskOperations
