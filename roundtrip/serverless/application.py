@@ -40,6 +40,7 @@ _IMPORTED_BY_LEGS: Final = (
     "roundtrip.engine.leg_run",
     "roundtrip.server.drive",
     "roundtrip.server.exactly_once",
+    "roundtrip.server.ledger_use",
     "roundtrip.server.workers",
     "roundtrip.tokens.signing",
 )

@@ -48,7 +48,7 @@ async def in_one_of_two_resolvers(one: Annotated[int, Resolve(stray)], two: Anno
     return str(one + two)
 
 
-@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("era", [era for era in Era if era is not Era.TASK])
 @pytest.mark.parametrize(
     "order", [in_a_silent_body, in_a_body_with_a_context, in_a_step, in_a_resolver, in_one_of_two_resolvers]
 )

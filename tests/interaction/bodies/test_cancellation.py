@@ -114,7 +114,7 @@ GOES_ON: dict[str, Callable[[Context[Any, Any]], Any]] = {
 @pytest.mark.parametrize(
     ("era", "how"),
     # A question of the retry era waits for nothing.
-    [(Era.LIVE, "ask"), *itertools.product(Era, ["step", "async step"])],
+    [(Era.LIVE, "ask"), *itertools.product((Era.RETRY, Era.LIVE, Era.AUTO), ["step", "async step"])],
 )
 @pytest.mark.parametrize("seconds", [None, WAIT])
 async def test_cancelled_plain_body_ends_at_its_next_wait(era: Era, how: str, seconds: float | None) -> None:

@@ -192,7 +192,7 @@ async def test_killed_instance_ends_only_its_own_sessions_with_an_error(fleet: F
         await until(lambda: set(after) == theirs)
         meeting.over.set()
         # Clients of the other era, and new ones of the same, do not notice.
-        for era in Era:
+        for era in (Era.RETRY, Era.LIVE, Era.AUTO):
             newcomer = Customer()
             async with newcomer.at(fleet.url, era):
                 assert await newcomer.order(f"After {era.value}") == PLACED.format(f"After {era.value}")
@@ -242,7 +242,7 @@ def example(fleet: Fleet) -> Iterator[str]:
 
 
 async def test_the_examples_nginx_serves_both_eras(fleet: Fleet, example: str) -> None:
-    for era in Era:
+    for era in (Era.RETRY, Era.LIVE, Era.AUTO):
         customer = Customer()
         async with customer.at(example, era):
             title = f"Example {era.value}"
@@ -266,7 +266,7 @@ async def test_the_examples_nginx_goes_on_without_an_instance(fleet: Fleet, exam
         try:
             with pytest.raises(MCPError, match="its instance is gone"):
                 await customer.order("Gone")
-            for era in Era:
+            for era in (Era.RETRY, Era.LIVE, Era.AUTO):
                 for at in range(4):
                     other = Customer()
                     async with other.at(example, era):

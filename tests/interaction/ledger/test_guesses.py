@@ -172,7 +172,7 @@ async def test_invalid_answer_is_not_a_guess() -> None:
     assert await guess(legs, "by_resolver", safe.code, token) == "open"
 
 
-@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("era", [era for era in Era if era is not Era.TASK])
 async def test_guesses_are_counted_on_both_eras(era: Era) -> None:
     safe = Safe(MemoryLedger(), guesses=2, attempts=9)
     wrong = await User(safe, {"code": [{"code": str(number)} for number in range(3)]}, era=era).call("by_resolver")
