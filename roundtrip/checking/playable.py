@@ -14,7 +14,7 @@ from roundtrip.questions.wire import TICKET, TICKET_SHOWN, complaint_for_model, 
 
 __all__ = ["Era", "ServerName", "write_test"]
 
-Era = Literal["retry", "live"]
+Era = Literal["retry", "live", "task"]
 
 _SHOWN_ERRORS: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
 """Errors whose text a client always receives, unlike that of crashes."""
@@ -62,7 +62,9 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     Raises:
         NotReplayable: A scripted user cannot repeat the call.
     """
-    if call.ending is RoundEnding.WAITS:
+    if call.is_task and any(not round_.questions and round_.by == "body" for round_ in call.rounds):
+        raise NotReplayable("its task waited for a time or a signal, which a scripted user cannot send")
+    if call.ending is RoundEnding.WAITS and not call.is_task:
         # In the live era the second question is not sent before the first is answered.
         eras = ("retry",)
     _require_playable(call, eras)
@@ -138,7 +140,7 @@ def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
         yield {
             key: _shown(question)
             for key, question in round_.questions.items()
-            if "retry" in eras or key in round_.answers
+            if set(eras) != {"live"} or key in round_.answers
         }
 
 
@@ -174,7 +176,7 @@ def _answers(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]
         yield {
             key: Name("LEAVE") if waits else _said(round_.answers.get(key))
             for key in round_.questions
-            if "retry" in eras or key in round_.answers
+            if set(eras) != {"live"} or key in round_.answers
         }
 
 

@@ -156,6 +156,8 @@ class RecordedCall:
     name: str
     version: str | None
     era: Literal["retry", "live"]
+    is_task: bool
+    """True if it became a task."""
     build: str
     arguments: Mapping[str, Any]
     rounds: tuple[RecordedRound, ...]
@@ -211,6 +213,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         version=began.version,
         # A task's legs are rehearsed as those of a call that its client sends again.
         era="live" if began.era == "live" else "retry",
+        is_task=any(serving.is_handed for serving in call.servings),
         build=began.build,
         arguments=_revealed_as(dict[str, Any], began.arguments) or {},
         rounds=tuple(rounds),

@@ -15,6 +15,7 @@ from mcp.client.session import IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
+    INTERNAL_ERROR,
     REQUEST_TIMEOUT,
     CallToolResult,
     ErrorData,
@@ -145,7 +146,7 @@ class _Caller:
     def _may_reconnect(self, error: Exception) -> bool:
         """Return True if the call is a task, which a lost connection does not end."""
         has_task = self._task_leg is not None and self._plan.target.url is not None
-        if not has_task or self._patience.is_over or not _is_of_connection(error):
+        if not has_task or self._patience.is_over or not (_is_of_connection(error) or _is_of_store(error)):
             return False
         now = anyio.current_time()
         if self._lost_at is None:
@@ -361,6 +362,11 @@ def _is_of_connection(error: Exception) -> bool:
     if isinstance(error, MCPError):
         return error.code == REQUEST_TIMEOUT or (error.code == CONNECTION_CLOSED and _is_clients(error))
     return isinstance(error, OSError | httpx2.TransportError)
+
+
+def _is_of_store(error: Exception) -> bool:
+    """Return True if the server cannot reach its tasks at the moment."""
+    return isinstance(error, MCPError) and error.code == INTERNAL_ERROR and "try again later" in error.error.message
 
 
 def _in_short(error: Exception) -> str:

@@ -329,7 +329,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         body = self._running_body(key)
         return Asking(body, key, partial(body.step, key, fn, args, kwargs), lambda result: result)
 
-    async def sleep(self, duration: float | timedelta, *, name: str | None = None) -> None:
+    def sleep(self, duration: float | timedelta, *, name: str | None = None) -> Asking[None]:
         """Wait for some time, in a task, which no worker, thread or connection holds meanwhile.
 
         Args:
@@ -339,9 +339,10 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         Raises:
             NeedsTask: The call is not a task.
         """
-        await self._running_body("ctx.sleep").sleep(_seconds_of(duration, "ctx.sleep(...)"), name)
+        seconds, body = _seconds_of(duration, "ctx.sleep(...)"), self._running_body("ctx.sleep")
+        return Asking(body, name or "ctx.sleep", partial(body.sleep, seconds, name), lambda result: result)
 
-    async def wait_for(self, name: str, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109 - nothing is cancelled
+    def wait_for(self, name: str, *, timeout: float | timedelta | None = None) -> Asking[Any]:
         """Wait, in a task, for a signal from `server.signal`, and return its payload.
 
         A signal that comes before the wait is kept. The first one of a name counts.
@@ -355,7 +356,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             NeedsTask: The call is not a task.
         """
         seconds = None if timeout is None else _seconds_of(timeout, "timeout=")
-        return await self._running_body(name).wait_for(name, seconds)
+        body = self._running_body(name)
+        return Asking(body, name, partial(body.wait_for, name, seconds), lambda payload: payload)
 
     async def _begin_step(self, key: str, fn: Callable[..., Any]) -> Any:
         """Return the kept result of a step, or the step; see `Body.begin_step`."""

@@ -68,6 +68,13 @@ class Identity(NamedTuple):
     """True if any tool must run exactly once."""
     own_key: bool
     """True if this process made its key, so that no other can resume its calls."""
+    has_tasks: bool = False
+    """True if any tool runs as a task."""
+
+    @property
+    def needs_ledger(self) -> bool:
+        """Return True if its processes must share a ledger."""
+        return self.exactly_once or self.has_tasks
 
 
 def identity_of(name: str, *, parts: Parts, tools: Iterable[RegisteredTool]) -> Identity:
@@ -84,6 +91,7 @@ def identity_of(name: str, *, parts: Parts, tools: Iterable[RegisteredTool]) -> 
         reach=ledger.reach,
         exactly_once=any(tool.spec.exactly_once for tool in tools),
         own_key=protection.own_key,
+        has_tasks=any(tool.function.task is not None for tool in tools),
     )
 
 

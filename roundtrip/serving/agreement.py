@@ -68,6 +68,11 @@ def cautions(identity: Identity) -> list[str]:
             "or on another instance, a call can run again. Give the server Server(ledger=SqliteLedger(PATH)) or "
             "RedisLedger(URL)"
         )
+    if identity.has_tasks and identity.reach is Reach.PROCESS:
+        warnings.append(
+            f"tasks are in the memory of this process, in its {identity.ledger}, and end with it. Give the server "
+            "Server(ledger=SqliteLedger(PATH)) or RedisLedger(URL)"
+        )
     return warnings
 
 
@@ -83,6 +88,12 @@ def _alone(identity: Identity) -> str | None:
         return (
             f"tools with exactly_once need a ledger that all workers share, and {identity.ledger} covers one process: "
             "two workers would run a call twice. Give the server Server(ledger=SqliteLedger(PATH)) or "
+            "RedisLedger(URL), or serve with --workers 1"
+        )
+    if identity.has_tasks and identity.reach is Reach.PROCESS:
+        return (
+            f"tools that run as tasks need a ledger that all workers share, and {identity.ledger} covers one process: "
+            "another worker would not find a task. Give the server Server(ledger=SqliteLedger(PATH)) or "
             "RedisLedger(URL), or serve with --workers 1"
         )
     return None

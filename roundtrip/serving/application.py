@@ -87,7 +87,7 @@ class _Health:
 
     def __init__(self, server: Server[Any], state: ProcessState) -> None:
         # A ledger that no tool needs must not take the instance out of service.
-        self._ledger: Ledger | None = server.ledger if server.identity().exactly_once else None
+        self._ledger: Ledger | None = server.ledger if server.identity().needs_ledger else None
         self._state = state
         self._lock = anyio.Lock()
         self._looked = -_FRESH

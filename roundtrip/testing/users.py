@@ -134,6 +134,8 @@ class User:
         allow_error: bool = False,
         allow_unused: bool = False,
     ) -> None:
+        if not isinstance(era, Era | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"era= must be Era.RETRY, Era.LIVE, Era.AUTO or Era.TASK, got {era!r}")
         if over not in (None, "memory", "http"):
             raise ValueError(f"over= must be 'memory' or 'http', got {over!r}")
         if isinstance(lacks, str) or not frozenset(lacks) <= {"elicitation", "sampling"}:

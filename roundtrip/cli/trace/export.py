@@ -68,7 +68,7 @@ def _to_test(arguments: Namespace) -> int:
     within = [call for call in traced.calls.values() if call.began is not None and call.began.within == found.id]
     try:
         call = recorded_call(found, whole=True)
-        eras: tuple[Era, ...] = ("retry", "live") if arguments.both else (call.era,)
+        eras: tuple[Era, ...] = ("task",) if call.is_task else ("retry", "live") if arguments.both else (call.era,)
         if "live" in eras and any(call.rounds for call in within):
             raise NotReplayable("a function that it called also asked over the open connection, as no test can")
         source = write_test(call, server, eras=eras, with_result=not arguments.no_result)

@@ -33,6 +33,8 @@ except ImportError as error:
 
 __all__ = ["DocketEngine"]
 
+_SCHEMES: Final = ("redis://", "rediss://", "unix://", "redis+cluster://", "rediss+cluster://", "redis+sentinel://")
+
 logger = logging.getLogger("roundtrip")
 
 _FUNCTION: Final = "roundtrip_leg"
@@ -67,7 +69,7 @@ class DocketEngine:
 
     Raises:
         ImportError: Docket is not installed.
-        ValueError: The URL is `memory://`, which no other process could reach, or `redelivery` is not positive.
+        ValueError: The URL is not that of a Redis that other processes reach, or `redelivery` is not positive.
 
     Example:
         ```python
@@ -83,6 +85,8 @@ class DocketEngine:
                 f"url must be that of a Redis, got {url!r}: no other process or event loop could reach it; leave out "
                 "task_engine= to run tasks in the processes of the server"
             )
+        if not url.startswith(_SCHEMES):
+            raise ValueError(f"url must begin with redis://, rediss:// or unix://, got {url!r}")
         if not redelivery > 0:
             raise ValueError(f"redelivery must be a number of seconds greater than 0, got {redelivery!r}")
         self.url = url

@@ -182,6 +182,9 @@ class TaskService:
     ) -> dict[str, Any] | TaskView | None:
         """Run the body for some seconds: see `run_in_foreground`. None if it has to begin as a task."""
         self.start()
+        if seconds is not None and not self._legs.runs_tasks:
+            # The body runs here all the same, until it has to wait.
+            self._start_engine(deliver=_NoDelivery)
         engine = self._engines.get(asyncio.get_running_loop())
         if seconds is None or engine is None or not engine.has_room_apart:
             return None

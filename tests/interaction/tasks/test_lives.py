@@ -389,9 +389,12 @@ async def test_sleeps_have_places_of_their_own() -> None:
 
     @server.tool(name="together", task=True)
     async def together(ctx: Context) -> str:
+        async def nap(seconds: float) -> None:
+            await ctx.sleep(seconds)
+
         async with anyio.create_task_group() as group:
-            group.start_soon(ctx.sleep, 1)
-            group.start_soon(ctx.sleep, 2)
+            group.start_soon(nap, 1)
+            group.start_soon(nap, 2)
         return ""
 
     async with peers(server) as (peer,):

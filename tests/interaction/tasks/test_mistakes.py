@@ -1,0 +1,93 @@
+"""Mistakes with tasks that would pass unseen, and are errors."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roundtrip import Context, DocketEngine, Server, after
+from roundtrip.cli import main
+from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.serving.agreement import cautions, objection
+from roundtrip.testing import Era, User
+
+KEY = b"k" * 32
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("kind", "name"), [("sleep", "ctx.sleep"), ("wait", "paid")])
+async def test_wait_that_is_not_awaited_fails_the_body(kind: str, name: str) -> None:
+    server = Server[Any]("shop", keys=[KEY])
+
+    @server.tool(task="required")
+    async def ship(ctx: Context) -> str:
+        if kind == "sleep":
+            ctx.sleep(60)
+        else:
+            ctx.wait_for("paid")
+        return "shipped"
+
+    call = await User(server, era=Era.TASK).call("ship")
+    assert call.is_error
+    assert f"without awaiting '{name}'" in call.failure
+
+
+def tasks_in(ledger: Any) -> Server[Any]:
+    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+
+    @server.tool(task=True)
+    async def work() -> str:
+        return "done"
+
+    return server
+
+
+def test_workers_with_tasks_in_memory_do_not_start(tmp_path: Path) -> None:
+    in_memory, in_file = tasks_in(MemoryLedger()).identity(), tasks_in(SqliteLedger(tmp_path / "tasks.db")).identity()
+    why = objection([in_memory, in_memory])
+    assert why is not None
+    assert "another worker would not find a task" in why
+    assert objection([in_file, in_file]) is None
+    assert any("tasks are in the memory of this process" in text for text in cautions(in_memory))
+
+
+@pytest.mark.anyio
+async def test_quick_call_is_no_task_where_others_run_tasks() -> None:
+    server = Server[Any]("shop", keys=[KEY], run_tasks=False)
+
+    @server.tool(task=after(20))
+    async def quick() -> str:
+        return "now"
+
+    assert (await User(server, era=Era.TASK).call("quick")).text == "now"
+
+
+@pytest.mark.parametrize("url", ["localhost:6379", "http://redis.internal", "memory://"])
+def test_docket_needs_the_address_of_a_redis(url: str) -> None:
+    with pytest.raises(ValueError, match="url must"):
+        DocketEngine(url)
+
+
+def test_user_needs_an_era() -> None:
+    era: Any = "task"
+    with pytest.raises(TypeError, match=r"Era\.TASK"):
+        User(tasks_in(MemoryLedger()), era=era)
+
+
+@pytest.mark.anyio
+async def test_test_of_a_recorded_task_plays_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    transcript = tmp_path / "calls.jsonl"
+    from roundtrip import Recorder
+
+    recorder = Recorder(transcript, reveal="all")
+    server = Server[Any]("shop", keys=[KEY], trace=recorder)
+
+    @server.tool(task="required", confirm="Work?")
+    async def work(ctx: Context) -> str:
+        return str(await ctx.ask("number", "Which?", int))
+
+    await User(server, {"confirm:work": {}, "number": 3}, era=Era.TASK).call("work")
+    recorder.flush()
+    capsys.readouterr()
+    assert main(["trace", "to-test", "last", "--server", "shop:server", str(transcript)]) == 0
+    assert 'eras="task"' in capsys.readouterr().out
