@@ -12,7 +12,7 @@ from roundtrip.errors import CapabilityMissing
 from roundtrip.known_clients import KnownClient, Support, known_client
 from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
 from roundtrip.questions.wire import question_of
-from roundtrip.revisions import is_retry_era
+from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.safe_text import printable
 from roundtrip.server.requests import RequestClient
 from roundtrip.server.tasks.extension import EXTENSION, declares_tasks
@@ -143,5 +143,8 @@ def _askable(request: ServerRequestContext[Any, Any], capabilities: ClientCapabi
             yield Askable(kind, False, f"it did not declare {missing.capability}")
         else:
             yield Askable(kind, reachable, "" if reachable else "its connection cannot carry questions")
-    has_tasks = declares_tasks(request)
-    yield Askable("tasks", has_tasks, "" if has_tasks else f"it did not declare the extension {EXTENSION}")
+    if not is_retry_era(request.protocol_version):
+        yield Askable("tasks", False, f"its revision is older than {FIRST_OF_RETRY_ERA}")
+    else:
+        has_tasks = declares_tasks(request)
+        yield Askable("tasks", has_tasks, "" if has_tasks else f"it did not declare the extension {EXTENSION}")

@@ -15,8 +15,9 @@ from mcp.client.stdio import stdio_client
 from mcp_types import ElicitRequestParams, ElicitResult, Implementation, ListRootsResult, TextContent
 
 from roundtrip.cli import main
-from roundtrip.doctor.client_report import ClientReport
+from roundtrip.doctor.client_report import Askable, ClientReport, Trial
 from roundtrip.doctor.client_server import TOOL, make_server
+from roundtrip.known_clients import known_client
 from roundtrip.testing import Era, served
 from tests.hosts import ROOT, WAIT
 
@@ -179,3 +180,24 @@ def test_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["doctor", "--client", "--port", str(taken.getsockname()[1])]) == 2
     assert "choose another --port" in capsys.readouterr().err
+
+
+def test_page_shows_a_report_as_it_is_printed() -> None:
+    name, version = "codex-mcp-client", "0.154.0"
+    report = ClientReport(
+        name=name,
+        version=version,
+        revision="2025-06-18",
+        declared={"elicitation": {}},
+        kinds=(
+            Askable("form", True),
+            Askable("URL", False, "it did not declare URL elicitation"),
+            Askable("sampling", False, "it did not declare sampling"),
+            Askable("roots", False, "it did not declare roots"),
+            Askable("tasks", False, "its revision is older than 2026-07-28"),
+        ),
+        known=known_client(name, version),
+        trial=Trial("declined", 0.004),
+    )
+    page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    assert "\n".join(report.lines()) in page, "\n".join(report.lines())
