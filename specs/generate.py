@@ -19,6 +19,7 @@ from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, MachineTable, S
 from roundtrip.machine.tasks import TASK_MACHINE
 from roundtrip.trace.drawings.machine import mermaid
 from roundtrip.trace.writing.lines import LINE
+from specs.clients import clients_page
 from specs.modules import architecture_page
 from specs.requirements import REQUIREMENTS, Requirement
 from specs.tokens import vectors_page
@@ -65,6 +66,7 @@ def render() -> dict[str, str]:
         "transcript.schema.json": _transcript_schema(),
         "vectors/v3.json": vectors_page(),
         "../docs/architecture.md": architecture_page(),
+        "../docs/clients.md": clients_page(),
     }
 
 

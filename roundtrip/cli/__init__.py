@@ -19,7 +19,7 @@ _COMMANDS: Final = {
     "call": "call a tool from the terminal, and answer what it asks",
     "check": "compare recorded calls with the present code",
     "demo": "watch one call hop between instances that share only a key",
-    "doctor": "check that the instances of a service fit together",
+    "doctor": "check that instances fit together, or what a client can be asked",
     "graph": "draw the state machine, or the dependencies of a server's tools",
     "keys": "make the keys of a server, and replace them without losing calls",
     "serve": "serve over HTTP, with one process or several",

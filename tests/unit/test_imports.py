@@ -26,6 +26,7 @@ UNUSED: Final = {
     "roundtrip.engine.answers",
     "roundtrip.engine.body",
     "roundtrip.engine.leg_run",
+    "roundtrip.known_clients",
     "roundtrip.ledger",
     "roundtrip.trace.writing.writer",
     "roundtrip.trace.writing.recorder",

@@ -1,0 +1,150 @@
+"""Report what a connected client can be asked, and what is known of it. Texts of the client are untrusted."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mcp.server.context import ServerRequestContext
+from mcp_types import ClientCapabilities
+
+from roundtrip.errors import CapabilityMissing
+from roundtrip.known_clients import KnownClient, Support, known_client
+from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
+from roundtrip.questions.wire import question_of
+from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
+from roundtrip.safe_text import printable
+from roundtrip.server.requests import RequestClient
+from roundtrip.server.tasks.extension import EXTENSION, declares_tasks
+
+__all__ = ["Askable", "ClientReport", "Trial", "client_report"]
+
+_MAX_NAME_CHARS: Final = 200
+_MAX_DECLARED_CHARS: Final = 2000
+_HASTY_SECONDS: Final = 0.5
+"""Faster than a person reads a form."""
+
+_PROBES: Final = {
+    "form": Elicit("?", bool),
+    "URL": ElicitUrl("?", "https://example.com"),
+    "sampling": Sample("?", max_tokens=1),
+    "roots": ListRoots(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Askable:
+    """Answer to whether a client can be asked one kind of question."""
+
+    kind: str
+    yes: bool
+    why: str = ""
+    """The reason, if it cannot be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Result of a form that was sent as a trial."""
+
+    answer: str
+    seconds: float
+
+    def __str__(self) -> str:
+        text = f"a form: {self.answer} after {self.seconds:.3g} s"
+        if self.seconds >= _HASTY_SECONDS:
+            return text
+        return f"{text}, faster than a person reads it. Was a form shown? If not, the client answers unseen"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientReport:
+    """Facts about a connected client."""
+
+    name: str
+    version: str
+    revision: str
+    declared: dict[str, Any]
+    kinds: tuple[Askable, ...]
+    known: KnownClient | None
+    trial: Trial | None = None
+
+    @property
+    def title(self) -> str:
+        """Return the client's name and version, safe to print."""
+        return printable(f"{self.name} {self.version}".strip()[:_MAX_NAME_CHARS]) or "a client without a name"
+
+    def lines(self) -> Iterator[str]:
+        """Return the report as lines of text."""
+        how = "returned, and answered by a new request" if is_retry_era(self.revision) else "sent on its connection"
+        yield f"{self.title}, protocol {self.revision}: questions are {how}"
+        declared = json.dumps(self.declared, sort_keys=True)
+        yield f"declares   {printable(declared[:_MAX_DECLARED_CHARS])}"
+        for kind in self.kinds:
+            yield f"{kind.kind:<10} {'yes' if kind.yes else f'no: {kind.why}'}"
+        yield from self._known_lines()
+        if self.trial is not None:
+            yield f"tried      {self.trial}"
+
+    def _known_lines(self) -> Iterator[str]:
+        known = self.known
+        if known is None:
+            yield "known      no facts about a client of this name and version"
+            return
+        kinds = ("form", "url", "sampling", "roots", "tasks")
+        facts = [f"{kind} {getattr(known, kind)}" for kind in kinds if getattr(known, kind) is not Support.UNKNOWN]
+        versions = f" {known.versions}" if known.versions else ""
+        yield f"known      {known.title}{versions}: {', '.join(facts) or 'nothing about its questions'}"
+        if known.max_rounds is not None:
+            yield f"           It gives a call up after {known.max_rounds} rounds of questions."
+        for quirk in sorted(known.quirks):
+            yield f"           {quirk.meaning}"
+        if known.note:
+            yield f"           {known.note}"
+        for source in known.sources:
+            yield f"           {source.date}: {source.says} ({source.url})"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the report as JSON data."""
+        known, trial = self.known, self.trial
+        return {
+            "name": self.name[:_MAX_NAME_CHARS],
+            "version": self.version[:_MAX_NAME_CHARS],
+            "protocol": self.revision,
+            "declared": self.declared,
+            "can_be_asked": {kind.kind: kind.yes for kind in self.kinds},
+            "known_as": None if known is None else known.title,
+            "quirks": [] if known is None else sorted(known.quirks),
+            "max_rounds": None if known is None else known.max_rounds,
+            "trial": None if trial is None else {"answer": trial.answer, "seconds": round(trial.seconds, 3)},
+        }
+
+
+def client_report(request: ServerRequestContext[Any, Any]) -> ClientReport:
+    """Return the facts about the client of a request."""
+    params = request.session.client_params
+    name, version = (params.client_info.name, params.client_info.version) if params is not None else ("", "")
+    capabilities: ClientCapabilities = request.session.client_capabilities or ClientCapabilities()
+    return ClientReport(
+        name=name,
+        version=version,
+        revision=request.protocol_version,
+        declared=capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
+        kinds=tuple(_askable(request, capabilities)),
+        known=known_client(name, version),
+    )
+
+
+def _askable(request: ServerRequestContext[Any, Any], capabilities: ClientCapabilities) -> Iterator[Askable]:
+    reachable = is_retry_era(request.protocol_version) or RequestClient(request).can_be_asked_live
+    for kind, marker in _PROBES.items():
+        try:
+            question_of(marker).require(kind, capabilities)
+        except CapabilityMissing as missing:
+            yield Askable(kind, False, f"it did not declare {missing.capability}")
+        else:
+            yield Askable(kind, reachable, "" if reachable else "its connection cannot carry questions")
+    if not is_retry_era(request.protocol_version):
+        yield Askable("tasks", False, f"its revision is older than {FIRST_OF_RETRY_ERA}")
+    else:
+        has_tasks = declares_tasks(request)
+        yield Askable("tasks", has_tasks, "" if has_tasks else f"it did not declare the extension {EXTENSION}")

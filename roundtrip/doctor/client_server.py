@@ -1,0 +1,94 @@
+"""Serve one tool that tells a connected client what it can be asked, for `roundtrip doctor --client`.
+
+The same server can be reached from the internet with `roundtrip serve roundtrip.doctor.client_server:make_server`.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
+from roundtrip.doctor.client_report import ClientReport, Trial, client_report
+from roundtrip.server.content import ToolResult
+from roundtrip.server.context import Context
+from roundtrip.server.server import Server
+
+__all__ = ["NAME", "TOOL", "make_server"]
+
+NAME: Final = "roundtrip-doctor"
+TOOL: Final = "what_can_you_ask"
+
+_MAX_CLIENTS: Final = 1000
+"""Clients that are remembered as reported."""
+_QUESTION: Final = "A trial by roundtrip doctor. Do you see this form?"
+_ANSWERS: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
+
+
+def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[Any]:
+    """Return the server.
+
+    Args:
+        tell: Called with the report of each client, once when it connects, and with each trial. By default it prints
+            the report to standard error.
+    """
+    tell = _print if tell is None else tell
+    server = Server[Any](
+        NAME,
+        instructions=f"Call {TOOL} to see which questions this server may ask the user of this client.",
+        # No process continues the calls of another.
+        probe=False,
+        trace=False,
+        middleware=[_Greeter(tell)],
+    )
+
+    @server.tool(name=TOOL, annotations={"readOnlyHint": True, "openWorldHint": False})
+    async def what_can_you_ask(ctx: Context, try_a_form: bool = False) -> ToolResult:
+        """Report which questions a server can ask the user of this client.
+
+        Args:
+            try_a_form: True to show the user a form, and report the answer and the time that it took.
+        """
+        report = client_report(ctx.request_context)
+        can_show_forms = next(kind.yes for kind in report.kinds if kind.kind == "form")
+        if try_a_form and can_show_forms:
+            began = await ctx.step("began", _now)
+            outcome = await ctx.ask_outcome("seen", _QUESTION, bool)
+            said = _ANSWERS[outcome.action]
+            if outcome.action == "accept":
+                said += f" with {'yes' if outcome.data else 'no'}"
+            report = replace(report, trial=Trial(said, max(_now() - began, 0.0)))
+            tell(report)
+        return ToolResult(content="\n".join(report.lines()), structured_content=report.as_data())
+
+    return server
+
+
+class _Greeter:
+    """Middleware that reports each client once, at its first request after a handshake."""
+
+    def __init__(self, tell: Callable[[ClientReport], None]) -> None:
+        self._tell = tell
+        self._told: dict[tuple[str, str, str, str], None] = {}
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve one message, as the SDK's middlewares do."""
+        if ctx.session.client_params is not None:
+            report = client_report(ctx)
+            key = (report.name, report.version, report.revision, repr(report.declared))
+            if key not in self._told and len(self._told) < _MAX_CLIENTS:
+                self._told[key] = None
+                self._tell(report)
+        return await call_next(ctx)
+
+
+def _now() -> float:
+    return time.time()
+
+
+def _print(report: ClientReport) -> None:
+    # Over stdio, standard output is the protocol's.
+    sys.stderr.write("\n".join(["", *report.lines(), ""]))
+    sys.stderr.flush()

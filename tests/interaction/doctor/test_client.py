@@ -1,0 +1,203 @@
+"""`roundtrip doctor --client`, visited by the SDK's client over stdio and HTTP, on both eras."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, Literal
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp_types import ElicitRequestParams, ElicitResult, Implementation, ListRootsResult, TextContent
+
+from roundtrip.cli import main
+from roundtrip.doctor.client_report import Askable, ClientReport, Trial
+from roundtrip.doctor.client_server import TOOL, make_server
+from roundtrip.known_clients import known_client
+from roundtrip.testing import Era, served
+from tests.hosts import ROOT, WAIT
+
+pytestmark = pytest.mark.anyio
+
+COMMAND: Final = [sys.executable, "-m", "roundtrip", "doctor", "--client"]
+CODEX: Final = Implementation(name="codex-mcp-client", version="0.154.0")
+
+Connect = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture(params=["stdio", "http"])
+def connect(request: pytest.FixtureRequest, era: Era) -> Connect:
+    """Connect the SDK's client to the doctor's server."""
+
+    @asynccontextmanager
+    async def connected(**options: Any) -> AsyncGenerator[Client]:
+        options = {"mode": era.value, "read_timeout_seconds": WAIT, **options}
+        if request.param == "stdio":
+            command, *arguments = [*COMMAND, "--stdio"]
+            server = StdioServerParameters(command=command, args=arguments, cwd=ROOT)
+            async with Client(stdio_client(server), **options) as client:
+                yield client
+        else:
+            async with served(make_server(lambda report: None)) as url, Client(url, **options) as client:
+                yield client
+
+    return connected
+
+
+def answering(action: Literal["accept", "decline", "cancel"]) -> Any:
+    async def answer(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action=action, content={"value": True} if action == "accept" else None)
+
+    return answer
+
+
+async def report_of(client: Client, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    result = await client.call_tool(TOOL, arguments)
+    assert not result.is_error
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    assert result.structured_content is not None
+    return block.text, result.structured_content
+
+
+async def test_declared_questions_are_reported(connect: Connect, era: Era) -> None:
+    async def roots(context: Any) -> ListRootsResult:
+        return ListRootsResult(roots=[])
+
+    async with connect(elicitation_callback=answering("accept"), list_roots_callback=roots) as client:
+        text, data = await report_of(client)
+    assert data["can_be_asked"] == {"form": True, "URL": True, "sampling": False, "roots": True, "tasks": False}
+    assert data["protocol"] == ("2026-07-28" if era is Era.RETRY else "2025-11-25")
+    assert (data["max_rounds"], data["trial"]) == (10, None)
+    assert "sampling   no: it did not declare sampling" in text
+    assert "It gives a call up after 10 rounds" in text
+
+
+async def test_client_that_declares_nothing_can_be_asked_nothing(connect: Connect) -> None:
+    async with connect() as client:
+        text, data = await report_of(client, try_a_form=True)
+    assert not any(data["can_be_asked"].values())
+    assert data["trial"] is None
+    assert "form       no: it did not declare form elicitation" in text
+
+
+@pytest.mark.parametrize(
+    ("action", "said"), [("accept", "accepted with yes"), ("decline", "declined"), ("cancel", "cancelled")]
+)
+async def test_form_is_tried_and_a_hasty_answer_is_noted(
+    connect: Connect, action: Literal["accept", "decline", "cancel"], said: str
+) -> None:
+    async with connect(elicitation_callback=answering(action), client_info=CODEX) as client:
+        text, data = await report_of(client, try_a_form=True)
+    assert data["trial"]["answer"] == said
+    assert 0 <= data["trial"]["seconds"] < WAIT
+    assert re.search(rf"tried      a form: {said} after \S+ s", text)
+    assert data["quirks"] == ["accepts-unseen", "declines-unseen"]
+    assert "codex-mcp-client 0.154.0" in text
+
+
+async def test_live_client_without_session_cannot_be_asked() -> None:
+    async with (
+        served(make_server(lambda report: None), stateless_http=True) as url,
+        Client(url, mode="legacy", elicitation_callback=answering("accept")) as client,
+    ):
+        text, _ = await report_of(client, try_a_form=True)
+    assert "form       no" in text
+
+
+async def test_each_client_is_reported_once_and_with_each_trial(era: Era) -> None:
+    reports: list[ClientReport] = []
+    async with served(make_server(reports.append)) as url:
+        for _ in range(2):
+            async with Client(url, mode=era.value, elicitation_callback=answering("accept")) as client:
+                await client.list_tools()
+        async with Client(url, mode=era.value, client_info=CODEX) as client:
+            await client.list_tools()
+        assert [report.name for report in reports] == ["mcp", "codex-mcp-client"]
+        async with Client(url, mode=era.value, elicitation_callback=answering("decline")) as client:
+            await report_of(client, try_a_form=True)
+    assert [report.trial is not None for report in reports] == [False, False, True]
+
+
+async def test_names_cannot_write_to_the_terminal() -> None:
+    async with (
+        served(make_server(lambda report: None)) as url,
+        Client(url, client_info=Implementation(name="\x1b[2J\u202enice" + "x" * 5000, version="1")) as client,
+    ):
+        text, data = await report_of(client)
+    assert text.startswith("\\x1b[2J\\u202enice")
+    assert "\x1b" not in text
+    assert len(text.splitlines()[0]) < 500
+    assert len(data["name"]) == 200
+
+
+def start_command(*arguments: str) -> subprocess.Popen[str]:
+    command = [*COMMAND, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+async def test_command_prints_the_configuration_and_reports_clients(era: Era) -> None:
+    process = start_command("--port", "0")
+    assert process.stdout is not None
+    try:
+        found = re.search(r"http://[\d.:]+/mcp", process.stdout.readline())
+        assert found is not None
+        snippet = "".join(iter(process.stdout.readline, "}\n")) + "}"
+        command = json.loads(snippet)["mcpServers"]["roundtrip-doctor"]
+        assert [command["command"], *command["args"]] == [*COMMAND, "--stdio"]
+        assert process.stdout.readline().startswith("Each client")
+        async with Client(found[0], mode=era.value, elicitation_callback=answering("accept")) as client:
+            await client.list_tools()
+        assert process.stdout.readline() == "\n"
+        assert process.stdout.readline().startswith("mcp 0.1.0, protocol ")
+    finally:
+        process.terminate()
+        _, errors = process.communicate(timeout=WAIT)
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--client", "http://127.0.0.1:1/mcp"], "argument --client: not allowed with URL"),
+        (["--stdio"], "argument --stdio: requires --client"),
+        (["--client", "--port", "70000"], "the port must be a number from 0 to 65535"),
+        ([], "the following arguments are required: URL, or --client"),
+    ],
+)
+def test_wrong_usage_is_reported(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", *arguments])
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["doctor", "--client", "--port", str(taken.getsockname()[1])]) == 2
+    assert "choose another --port" in capsys.readouterr().err
+
+
+def test_page_shows_a_report_as_it_is_printed() -> None:
+    name, version = "codex-mcp-client", "0.154.0"
+    report = ClientReport(
+        name=name,
+        version=version,
+        revision="2025-06-18",
+        declared={"elicitation": {}},
+        kinds=(
+            Askable("form", True),
+            Askable("URL", False, "it did not declare URL elicitation"),
+            Askable("sampling", False, "it did not declare sampling"),
+            Askable("roots", False, "it did not declare roots"),
+            Askable("tasks", False, "its revision is older than 2026-07-28"),
+        ),
+        known=known_client(name, version),
+        trial=Trial("declined", 0.004),
+    )
+    page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    assert "\n".join(report.lines()) in page, "\n".join(report.lines())

@@ -1,0 +1,123 @@
+"""Look-ups of known clients, and the rules for their data file."""
+
+from datetime import date
+from typing import Final
+
+import pytest
+
+from roundtrip.known_clients import (
+    KnownClient,
+    Quirk,
+    Support,
+    all_known_clients,
+    known_client,
+    read_known_clients,
+)
+
+ENTRY: Final = """
+[[clients]]
+name = "host"
+sources = [{ date = 2026-01-02, url = "https://example.com", says = "it says so" }]
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "form", "hides_urls"),
+    [
+        ("2.1.237", Support.YES, False),
+        ("2.1.87", Support.YES, True),
+        ("2.1.87-beta.3", Support.YES, True),
+        ("1.0.51 (build 7)", Support.NO, False),
+    ],
+)
+def test_version_chooses_the_entry(version: str, form: Support, hides_urls: bool) -> None:
+    found = known_client("claude-code", version)
+    assert found is not None
+    assert (found.form, Quirk.URL_UNSEEN in found.quirks) == (form, hides_urls)
+
+
+@pytest.mark.parametrize("version", [None, "", "next", "v"])
+def test_unreadable_version_fits_no_range(version: str | None) -> None:
+    assert known_client("claude-code", version) is None
+
+
+def test_endless_version_is_cut_off() -> None:
+    found = known_client("claude-code", "9" * 100_000)
+    assert found is not None
+    assert found.versions == ">=2.1.108"
+
+
+@pytest.mark.parametrize(
+    ("announced", "title"),
+    [
+        ("Zed", "Zed"),
+        ("local-agent-mode-shop", "Claude Desktop, Code tab"),
+        ("Visual Studio Code - Insiders", "VS Code with GitHub Copilot"),
+        ("codex-mcp-client (via mcp-remote 0.1.37)", "OpenAI Codex"),
+    ],
+)
+def test_announced_name_finds_the_client(announced: str, title: str) -> None:
+    found = known_client(announced, "1.0")
+    assert found is not None
+    assert found.title == title
+
+
+@pytest.mark.parametrize("name", ["", "zed", "Zed 2", "*", "x" * 100_000])
+def test_other_names_are_unknown(name: str) -> None:
+    assert known_client(name) is None
+
+
+def test_overrides_win_and_can_forget_a_client() -> None:
+    better = KnownClient("Zed", form=Support.YES, max_rounds=50)
+    overrides = {"Zed": better, "Cline": None, "ours": KnownClient("ours")}
+    assert known_client("Zed", overrides=overrides) is better
+    assert known_client("Cline", overrides=overrides) is None
+    assert known_client("ours", overrides=overrides) == KnownClient("ours")
+    assert known_client("goose", overrides=overrides) == known_client("goose")
+
+
+def test_every_entry_has_dated_sources() -> None:
+    for client in all_known_clients():
+        assert client.title
+        assert client.sources, client.name
+        for source in client.sources:
+            assert date(2024, 11, 1) < source.date < date(2100, 1, 1), client.name
+            assert source.url.startswith("https://"), client.name
+            assert source.says, client.name
+        # Newest first, as readers believe the first one.
+        assert list(client.sources) == sorted(client.sources, key=lambda source: source.date, reverse=True), client.name
+
+
+def test_each_entry_can_be_found() -> None:
+    reachable = [
+        known_client(client.name.replace("*", "x"), version)
+        for client in all_known_clients()
+        for version in ("2.1.237", "2.1.87", "1.0")
+    ]
+    assert set(all_known_clients()) <= set(reachable)
+
+
+def test_facts_that_are_not_given_are_unknown() -> None:
+    (client,) = read_known_clients(ENTRY)
+    assert {client.form, client.url, client.sampling, client.roots, client.tasks} == {Support.UNKNOWN}
+    assert (client.revision, client.max_rounds, client.quirks) == (None, None, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('form = "maybe"', "client 'host' of the known clients is invalid: 'maybe' is not a valid Support"),
+        ('quirks = ["sulks"]', "'sulks' is not a valid Quirk"),
+        ('versions = "about 2"', "Invalid specifier"),
+        ('forms = "yes"', "unknown keys forms"),
+    ],
+)
+def test_invalid_entry_is_rejected_with_its_name(line: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        list(read_known_clients(ENTRY.replace("sources", f"{line}\nsources")))
+
+
+@pytest.mark.parametrize("text", [ENTRY.partition("sources")[0], ENTRY.replace("2026-01-02", '"2026-01-02"')])
+def test_entry_without_a_dated_source_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match="client 'host' of the known clients is invalid"):
+        list(read_known_clients(text))
