@@ -27,6 +27,7 @@ UNUSED: Final = {
     "roundtrip.engine.body",
     "roundtrip.engine.leg_run",
     "roundtrip.ledger",
+    "roundtrip.pages",
     "roundtrip.trace.writing.writer",
     "roundtrip.trace.writing.recorder",
     "roundtrip.trace.writing.telemetry",
