@@ -223,6 +223,14 @@ async def test_forms_of_others_answer_nothing() -> None:
     assert (mine.answers, theirs.answers) == ([], [])
 
 
+async def test_form_of_one_page_does_not_answer_another() -> None:
+    first, second = call(), call()
+    browser = Browser(MemoryCalls({TICKET: first, OTHER_TICKET: second}))
+    page = (await browser.open()).fill("q0-f0", "Ada")
+    assert (await browser.post(page.body(), ticket=OTHER_TICKET)).status_code == 409
+    assert second.answers == []
+
+
 @pytest.mark.parametrize("token", ["", "x", "A" * 43, "\udcff", "ä"])
 async def test_forged_token_answers_nothing(token: str) -> None:
     asked = call()

@@ -1,6 +1,8 @@
 """The look of question pages: colors that are legible in light and in dark, logos, and templates of authors."""
 
+import importlib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +111,10 @@ def test_broken_templates_are_reported(tmp_path: Path) -> None:
     (tmp_path / "page.css").write_text("</style><script>alert(1)</script>")
     with pytest.raises(ValueError, match=r"page\.css must not contain '<'"):
         PageRenderer(PageLook("Shop"), templates=tmp_path)
+
+
+def test_without_jinja2_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.delitem(sys.modules, "roundtrip.pages.rendering")
+    with pytest.raises(ImportError, match=r"pip install 'roundtrip\[pages\]'"):
+        importlib.import_module("roundtrip.pages.rendering")
