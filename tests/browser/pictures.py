@@ -21,6 +21,8 @@ from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.browser.orders import record_order
+from tests.browser.pages.shop import DELIVERY, page_shop
+from tests.page_calls import confirmation
 
 __all__ = ["main"]
 
@@ -42,6 +44,7 @@ def main() -> None:
         (call,) = join(read_files(files_of([transcript])).lines).calls.values()
         _photograph(call, folder / "call.html", IMAGES / "trace-page.png")
         _draw_terminal(call, transcript, IMAGES / "trace-show.svg")
+    _photograph_questions()
 
 
 def _photograph(call: TracedCall, page: Path, to: Path) -> None:
@@ -51,6 +54,25 @@ def _photograph(call: TracedCall, page: Path, to: Path) -> None:
         tab = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
         tab.goto(f"{page.as_uri()}#step-{_ROUND}")
         tab.screenshot(path=to)
+        browser.close()
+
+
+def _photograph_questions() -> None:
+    """Draw a question page in light and, with mistakes on a phone, in dark; and a confirmation."""
+    with page_shop() as shop, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+        shop.ask(DELIVERY, {"charge": confirmation("Charge 24.50 euros?\nTo the card that ends in 4242.")})
+        tab = browser.new_page(viewport={"width": 640, "height": 300}, color_scheme="light")
+        tab.goto(shop.url())
+        tab.screenshot(path=IMAGES / "question-page.png", full_page=True)
+        phone = browser.new_page(viewport={"width": 360, "height": 640}, color_scheme="dark")
+        phone.goto(shop.url())
+        phone.get_by_label("Name on the parcel").fill("A")
+        phone.get_by_role("button", name="Answer").click()
+        phone.screenshot(path=IMAGES / "question-page-mistakes.png", full_page=True)
+        tab.get_by_role("button", name="No, do not").click()
+        tab.get_by_role("button", name="Yes").wait_for()
+        tab.screenshot(path=IMAGES / "question-page-confirmation.png", full_page=True)
         browser.close()
 
 

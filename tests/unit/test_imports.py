@@ -28,6 +28,7 @@ UNUSED: Final = {
     "roundtrip.engine.leg_run",
     "roundtrip.known_clients",
     "roundtrip.ledger",
+    "roundtrip.pages",
     "roundtrip.trace.writing.writer",
     "roundtrip.trace.writing.recorder",
     "roundtrip.trace.writing.telemetry",

@@ -1,0 +1,313 @@
+"""Show the open questions of one round as a form, and read their answers from what a browser sends.
+
+All questions of a round are on one page, so that the reader sees everything before the first answer is sent. A page
+with one question has two buttons, for an answer and for a no. On a page with several, each question has its own no.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import parse_qsl, urlsplit
+
+from roundtrip.pages.controls import LEFT_OUT, Control, FieldView, Posted, read_field, view_of_field
+from roundtrip.questions.fields import fields_of
+from roundtrip.safe_text import printable
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+__all__ = [
+    "DECISION",
+    "TOKEN",
+    "FormMistake",
+    "OpenQuestions",
+    "PageForm",
+    "PostUnreadable",
+    "QuestionKind",
+    "QuestionView",
+    "form_of_questions",
+    "parse_body",
+    "read_form",
+]
+
+OpenQuestions = Mapping[str, Mapping[str, Any]]
+"""Requests as on the wire, with `method` and `params`, by the key of their question."""
+
+TOKEN: Final = "token"  # noqa: S105 - the name of a control
+DECISION: Final = "decision"
+"""Name of the buttons: `answer` or `decline`."""
+
+_MAX_HEADING_CHARS: Final = 140
+"""A longer first line of a message is no heading."""
+_LINK_SCHEMES: Final = ("http", "https")
+_HOST_PATTERN: Final = re.compile(r"[a-z0-9._:-]+", re.ASCII)
+"""Hosts that a browser reads as they are written."""
+_MAX_PAIRS: Final = 10_000
+"""Texts in one body; a page has as many as it has fields and chosen options."""
+
+
+class PostUnreadable(Exception):
+    """A body is not one that a page of this form sends; a browser never sends such a body by itself."""
+
+
+class QuestionKind(Enum):
+    """The kinds of questions on a page; templates compare their names."""
+
+    FORM = "form"
+    CONFIRMATION = "confirmation"
+    LINK = "link"
+
+
+@dataclass(frozen=True, slots=True)
+class FormMistake:
+    """Line of the summary of mistakes, and the id of the element that it leads to."""
+
+    target: str
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionView:
+    """One question on a page."""
+
+    id: str
+    key: str
+    kind: QuestionKind
+    heading: str
+    text: str = ""
+    """The rest of the message, below the heading."""
+    fields: tuple[FieldView, ...] = ()
+    url: str | None = None
+    """The address of a link; None if a page must not link to it."""
+    shown_url: str = ""
+    host: str = ""
+    choice: str = ""
+    """On a page with several questions: `yes`, `no`, or an empty text."""
+    error: str | None = None
+
+    @property
+    def choice_name(self) -> str:
+        """Return the name of the control for a yes or a no to this question."""
+        return f"{self.id}-choice"
+
+
+@dataclass(frozen=True, slots=True)
+class PageForm:
+    """The questions of a page in their order."""
+
+    questions: tuple[QuestionView, ...]
+
+    @property
+    def is_single(self) -> bool:
+        """Return True for a page with one question, whose buttons answer it."""
+        return len(self.questions) == 1
+
+    @property
+    def mistakes(self) -> Sequence[FormMistake]:
+        """Return every mistake, in the order of the page."""
+        return tuple(self._mistakes())
+
+    def _mistakes(self) -> Iterator[FormMistake]:
+        for question in self.questions:
+            if question.error is not None:
+                yield FormMistake(f"{question.id}-choice-yes", question.heading, question.error)
+            for view in question.fields:
+                if view.error is not None:
+                    yield FormMistake(view.target, view.label, view.error)
+
+    def names(self) -> Iterator[tuple[str, bool]]:
+        """Yield the names of all controls, each with True if it may be sent several times."""
+        yield from ((TOKEN, False), (DECISION, False))
+        for question in self.questions:
+            if not self.is_single:
+                yield question.choice_name, False
+            for view in question.fields:
+                yield from ((name, view.control is Control.CHECKBOXES) for name in view.names)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadQuestion:
+    """A question filled in as sent, with its answer as a result of `elicitation/create`."""
+
+    view: QuestionView
+    answer: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def form_of_questions(questions: OpenQuestions) -> PageForm:
+    """Return the form of the open questions of a round, filled in with their defaults.
+
+    Raises:
+        ValueError: A request cannot be shown on a page, as a user does not answer it.
+    """
+    return PageForm(
+        tuple(_question_view(f"q{place}", key, request) for place, (key, request) in enumerate(questions.items()))
+    )
+
+
+def parse_body(body: bytes) -> Posted:
+    """Return the texts in a body of the type `application/x-www-form-urlencoded`.
+
+    Raises:
+        PostUnreadable: It is not of this type, or not in UTF-8.
+    """
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=True,
+            errors="strict",
+            max_num_fields=_MAX_PAIRS,
+        )
+    except ValueError as error:
+        raise PostUnreadable("the body must be a form in UTF-8") from error
+    posted: dict[str, list[str]] = {}
+    for name, text in pairs:
+        posted.setdefault(name, []).append(text)
+    return posted
+
+
+def read_form(questions: OpenQuestions, posted: Posted) -> tuple[PageForm, dict[str, dict[str, Any]] | None]:
+    """Return the form as it was filled in, and the answers by key; None if there are mistakes, which the form shows.
+
+    Raises:
+        PostUnreadable: The texts do not belong to this form, or are not complete.
+    """
+    form = form_of_questions(questions)
+    _check_names(form, posted)
+    match posted.get(DECISION):
+        case ["decline"]:
+            return form, {question.key: {"action": "decline"} for question in form.questions}
+        case ["answer"]:
+            pass
+        case _:
+            raise PostUnreadable("the body must say which button was pressed")
+    read = [_read_question(question, questions[question.key], posted, form.is_single) for question in form.questions]
+    form = PageForm(tuple(one.view for one in read))
+    return form, None if form.mistakes else {one.view.key: one.answer for one in read}
+
+
+def _check_names(form: PageForm, posted: Posted) -> None:
+    known = dict(form.names())
+    for name, texts in posted.items():
+        if name not in known:
+            raise PostUnreadable("the body has a field that the form does not have")
+        if len(texts) > 1 and not known[name]:
+            raise PostUnreadable("the body has a field twice")
+
+
+# From a request to its view.
+
+
+def _question_view(id: str, key: str, request: Mapping[str, Any]) -> QuestionView:
+    if request.get("method") != "elicitation/create":
+        raise ValueError(f"question {key!r}: a page can ask only what a user answers, got {request.get('method')!r}")
+    params = _mapping(request.get("params"))
+    heading, text = _parts_of(str(params.get("message", "")))
+    if params.get("mode") == "url":
+        url = str(params.get("url", ""))
+        host = _host_of(url)
+        return QuestionView(
+            id, key, QuestionKind.LINK, heading, text, url=url if host else None, shown_url=printable(url), host=host
+        )
+    fields = fields_of(_mapping(params.get("requestedSchema")))
+    views = tuple(view_of_field(f"{id}-f{place}", one, is_only=len(fields) == 1) for place, one in enumerate(fields))
+    kind = QuestionKind.FORM if views else QuestionKind.CONFIRMATION
+    return QuestionView(id, key, kind, heading, text, views)
+
+
+def _parts_of(message: str) -> tuple[str, str]:
+    """Return the first line of a message as its heading, and the rest."""
+    shown = printable(message.strip(), keep_newlines=True)
+    first, _, rest = shown.partition("\n")
+    if not shown or len(first) > _MAX_HEADING_CHARS:
+        return "A question for you", shown
+    return first, rest.strip("\n")
+
+
+def _host_of(url: str) -> str:
+    """Return the host of a web address in ASCII, so that no letter looks like another; empty for any other address."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme.lower() in _LINK_SCHEMES and parts.hostname and url.isprintable() and "\\" not in url:
+            host = parts.hostname.encode("idna").decode("ascii").lower()
+            return host if _HOST_PATTERN.fullmatch(host) else ""
+    return ""
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+# From the texts of a form to its answers.
+
+
+def _read_question(
+    question: QuestionView, request: Mapping[str, Any], posted: Posted, is_single: bool
+) -> _ReadQuestion:
+    choice = "yes" if is_single else "".join(posted.get(question.choice_name, ()))
+    read = [read_field(view, posted) for view in question.fields]
+    filled = replace(question, choice=choice, fields=tuple(view for view, _ in read))
+    if choice == "no":
+        # The fields of a declined question are kept, but nothing in them is a mistake.
+        fields = tuple(replace(view, error=None) for view in filled.fields)
+        return _ReadQuestion(replace(filled, fields=fields), {"action": "decline"})
+    if question.kind is not QuestionKind.FORM:
+        if choice != "yes":
+            return _ReadQuestion(replace(filled, error="Choose yes or no."))
+        accepted: dict[str, Any] = {"action": "accept"}
+        if question.kind is QuestionKind.CONFIRMATION:
+            accepted["content"] = {}
+        return _ReadQuestion(filled, accepted)
+    content = {view.field.name: value for view, value in read if value is not LEFT_OUT}
+    if all(view.error is None for view in filled.fields):
+        schema = _mapping(_mapping(request.get("params")).get("requestedSchema"))
+        filled = _with_schema_errors(filled, schema, content)
+    return _ReadQuestion(filled, {"action": "accept", "content": content})
+
+
+def _with_schema_errors(question: QuestionView, schema: Mapping[str, Any], content: dict[str, Any]) -> QuestionView:
+    """Return a question with the rules of its schema that the content breaks: forms have few, other schemas more."""
+    found: dict[str, str] = {}
+    for error in _errors_of(schema, content):
+        # A rule about several fields at once names none, and is left to the server that asks.
+        if error.absolute_path:
+            found.setdefault(str(error.absolute_path[0]), _words_of_error(error))
+    fields = tuple(replace(view, error=found.get(view.field.name)) for view in question.fields)
+    return replace(question, fields=fields)
+
+
+def _errors_of(schema: Mapping[str, Any], content: dict[str, Any]) -> "list[ValidationError]":
+    # Imported only once an answer has arrived.
+    from jsonschema import Draft202012Validator, SchemaError
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    plain = dict(schema)
+    try:
+        Draft202012Validator.check_schema(plain)
+        # Without the registry a reference to elsewhere would be fetched. Formats were checked field by field.
+        validator = Draft202012Validator(plain, registry=Registry[Any]())
+        errors = cast("Iterator[ValidationError]", validator.iter_errors(content))  # pyright: ignore[reportUnknownMemberType]
+        return list(errors)
+    except (SchemaError, Unresolvable, RecursionError, re.error):
+        # The server that asks checks each answer with the author's own type.
+        return []
+
+
+def _words_of_error(error: "ValidationError") -> str:
+    limit = printable(str(cast("object", error.validator_value)))
+    match error.validator:
+        case "pattern":
+            return f"It must match the pattern {limit}."
+        case "exclusiveMinimum":
+            return f"It must be more than {limit}."
+        case "exclusiveMaximum":
+            return f"It must be less than {limit}."
+        case "multipleOf":
+            return f"It must be a multiple of {limit}."
+        case _:
+            return "It does not fit this question."

@@ -1,0 +1,70 @@
+"""Headers of question pages, and the checks of headers that a browser sends with a form."""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+__all__ = ["FORM_TYPE", "is_form", "is_own_form", "origin_of", "page_headers", "policy_for"]
+
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
+_NO_ORIGIN: Final = "null"
+
+
+def policy_for(style: str, image_source: str) -> str:
+    """Return the content security policy of a page: one style sheet, its logo, and a form to itself."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src {image_source}; form-action 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'"
+    )
+
+
+def page_headers(policy: str) -> dict[str, str]:
+    """Return the headers of every page."""
+    return {
+        "Content-Security-Policy": policy,
+        # The address of a page is a secret.
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+        "X-Robots-Tag": "noindex, nofollow",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+
+
+def origin_of(url: str) -> str:
+    """Return the origin of a web address, as a browser writes it.
+
+    Raises:
+        ValueError: It is not a web address, or has a user, a query or a fragment.
+    """
+    parts = urlsplit(url)
+    default_port = {"http": 80, "https": 443}.get(parts.scheme)
+    extra = parts.username is not None or parts.query or parts.fragment or not url.isprintable() or " " in url
+    if default_port is None or not parts.hostname or extra:
+        raise ValueError(f"base_url must be a web address such as https://shop.example, got {url!r}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, default_port) else "")
+
+
+def is_own_form(headers: Mapping[str, str], origin: str) -> bool:
+    """Return True unless the headers of a POST say that it comes from another page than one of ours.
+
+    A page without a referrer sends `Origin: null`, and `Sec-Fetch-Site` comes only over HTTPS and from the machine
+    itself. So a POST may have neither, and its token alone decides.
+    """
+    site = headers.get("sec-fetch-site")
+    sent = headers.get("origin", _NO_ORIGIN)
+    return site in (None, "same-origin") and sent in (_NO_ORIGIN, origin)
+
+
+def is_form(headers: Mapping[str, str]) -> bool:
+    """Return True if the headers of a POST name a form in UTF-8."""
+    kind, _, rest = headers.get("content-type", "").partition(";")
+    name, _, charset = rest.strip().partition("=")
+    is_utf8 = not rest.strip() or (name.strip().lower(), charset.strip().strip('"').lower()) == ("charset", "utf-8")
+    return kind.strip().lower() == FORM_TYPE and is_utf8 and "content-encoding" not in headers

@@ -1,0 +1,458 @@
+"""Question pages in a real Chromium: filling in, mistakes, tabs, the way back, and what a reader sees and hears."""
+
+from collections.abc import Generator
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from roundtrip.pages.forms import OpenQuestions
+from tests.browser.conftest import Tab, expect
+from tests.browser.pages.conftest import Axe
+from tests.browser.pages.shop import ORDER, SEVERAL, PageShop, page_shop
+from tests.page_calls import confirmation, form, link
+
+ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
+NAME: OpenQuestions = {"name": form("Your name?", {"name": {"type": "string", "minLength": 2}}, required=["name"])}
+TOWN: OpenQuestions = {"town": form("Your town?", {"town": {"type": "string"}}, required=["town"])}
+SURE: OpenQuestions = {"sure": confirmation("Delete 3 files?")}
+PAY: OpenQuestions = {"pay": link("Please pay at the till.", "https://pay.example/till?id=7")}
+Scheme = Literal["light", "dark"]
+
+
+@pytest.fixture(autouse=True)
+def _statuses_are_no_complaints(tab: Tab) -> Generator[None]:
+    """Chromium writes every status from 400 to its console; all that it writes beside fails the test."""
+    yield
+    tab.complaints[:] = [line for line in tab.complaints if "the server responded with a status of" not in line]
+
+
+def press(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def fill_order(page: Page) -> None:
+    page.get_by_label("Name on the parcel").fill("Ada")
+    page.get_by_label("E-mail").fill("ada@example.com")
+    page.get_by_label("Copies").fill("2")
+    page.get_by_label("By bicycle, today").check()
+    page.get_by_label("Not before").fill("2026-07-28")
+    page.get_by_label("Gift wrapping").check()
+    page.get_by_role("radiogroup", name="Insure the parcel?").get_by_label("Yes").check()
+    page.get_by_label("Note for the courier").fill("Ring twice.\nThen wait.")
+
+
+def test_form_is_filled_in(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(ORDER, result="Your books leave today.")
+    tab.page.goto(shop.url())
+    fill_order(tab.page)
+    press(tab.page, "Answer")
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    assert "Your books leave today." in tab.text("main")
+    content = {
+        "name": "Ada",
+        "email": "ada@example.com",
+        "copies": 2,
+        "way": "bike",
+        "day": "2026-07-28",
+        "extras": ["wrap"],
+        "insured": True,
+        "note": "Ring twice.\nThen wait.",
+    }
+    assert call.answers == [{"order": {"action": "accept", "content": content}}]
+    assert all(request.startswith((shop.base, "data:")) for request in tab.requests)
+
+
+def test_mistakes_are_named_and_everything_typed_is_kept(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(ORDER)
+    tab.page.goto(shop.url())
+    fill_order(tab.page)
+    tab.page.get_by_label("Name on the parcel").fill("A")
+    tab.page.get_by_label("Copies").fill("many")
+    press(tab.page, "Answer")
+    assert tab.page.title() == "Error: How shall we send your books? · Corner Bookshop"
+    # The summary has the focus, and its links lead to the fields.
+    expect(tab.page.locator(".summary")).to_be_focused()
+    assert tab.page.locator(".summary li").all_inner_texts() == [
+        "Name on the parcel: It must be 2 to 40 characters.",
+        "Copies: It must be a whole number.",
+    ]
+    tab.press("Tab", "Tab", "Enter")
+    expect(tab.page.get_by_label("Copies")).to_be_focused()
+    expect(tab.page.get_by_label("Copies")).to_have_accessible_description(
+        "A whole number, 1 to 9. It must be a whole number."
+    )
+    expect(tab.page.get_by_label("Copies")).to_have_value("many")
+    expect(tab.page.get_by_label("E-mail")).to_have_value("ada@example.com")
+    expect(tab.page.get_by_label("By bicycle, today")).to_be_checked()
+    expect(tab.page.get_by_label("Gift wrapping")).to_be_checked()
+    expect(tab.page.get_by_label("A card")).not_to_be_checked()
+    expect(tab.page.get_by_label("Not before")).to_have_value("2026-07-28")
+    expect(tab.page.get_by_label("Note for the courier")).to_have_value("Ring twice.\nThen wait.")
+    tab.page.get_by_label("Copies").fill("3")
+    tab.page.get_by_label("Name on the parcel").fill("Ada")
+    press(tab.page, "Answer")
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    assert call.answers[0]["order"]["content"]["copies"] == 3
+
+
+def test_incomplete_date_is_not_sent(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(ORDER)
+    tab.page.goto(shop.url())
+    fill_order(tab.page)
+    tab.page.get_by_label("Not before").fill("")
+    tab.page.get_by_label("Not before").focus()
+    tab.page.keyboard.type("02")
+    press(tab.page, "Answer")
+    expect(tab.page.get_by_label("Not before")).to_be_focused()
+    assert call.answers == []
+    # A no needs no complete form.
+    press(tab.page, "No, do not")
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    assert call.answers == [{"order": {"action": "decline"}}]
+
+
+def test_several_questions_are_answered_on_one_page(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(SEVERAL)
+    tab.page.goto(shop.url())
+    press(tab.page, "Send answers")
+    assert len(tab.page.locator(".summary li").all()) == 4
+    tab.page.get_by_label("Middle").check()
+    tab.page.get_by_label("Date and time").fill("2026-07-28T20:15")
+    tab.page.get_by_label("Time zone").select_option("UTC+02:00")
+    tab.page.get_by_role("group", name="Charge 24.50 euros").get_by_label("Yes").check()
+    tab.page.get_by_role("group", name="Please log in").get_by_label("No, do not").check()
+    press(tab.page, "Send answers")
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    assert call.answers == [
+        {
+            "seat": {"action": "accept", "content": {"row": "Middle", "when": "2026-07-28T20:15:00+02:00"}},
+            "charge": {"action": "accept", "content": {}},
+            "login": {"action": "decline"},
+        }
+    ]
+
+
+def test_review_shows_the_earlier_answer(tab: Tab, shop: PageShop) -> None:
+    properties: dict[str, Any] = {
+        "day": {"type": "string", "format": "date", "default": "2026-07-28"},
+        "when": {"type": "string", "format": "date-time", "default": "2026-07-28T20:15:30.5+02:00"},
+        "size": {"type": "string", "enum": ["s", "m"], "default": "m"},
+        "extras": {"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}, "default": ["a", "c"]},
+        "file": {"type": "string", "default": 'Quarterly "report" (final) & more/ü.pdf'},
+        "note": {"type": "string", "default": "\n one\n\ntwo "},
+        "rate": {"type": "number", "default": -0.5},
+        "sure": {"type": "boolean", "default": False},
+    }
+    call = shop.ask({"review": form("Is this right?", properties)})
+    tab.page.goto(shop.url())
+    press(tab.page, "Answer")
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    defaults = {name: shape["default"] for name, shape in properties.items()}
+    content = call.answers[0]["review"]["content"]
+    # The browser writes the fraction of the second in full.
+    assert content.pop("when") in ("2026-07-28T20:15:30.5+02:00", "2026-07-28T20:15:30.500+02:00")
+    del defaults["when"]
+    assert content == defaults
+
+
+def test_link_opens_beside_the_page(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(PAY)
+    tab.page.context.route(
+        "https://pay.example/**", lambda route: route.fulfill(body="till", content_type="text/plain")
+    )
+    tab.page.goto(shop.url())
+    with tab.page.context.expect_page() as opened:
+        tab.page.get_by_role("link", name="Open pay.example in a new tab").click()
+    opened.value.wait_for_load_state()
+    assert opened.value.url == "https://pay.example/till?id=7"
+    assert opened.value.evaluate("[document.referrer, window.opener]") == ["", None]
+    press(tab.page, "Continue")
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    assert call.answers == [{"pay": {"action": "accept"}}]
+
+
+def test_way_back_and_reload_answer_nothing_twice(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(NAME, TOWN)
+    tab.page.goto(shop.url())
+    tab.page.get_by_label("Name").fill("Ada")
+    press(tab.page, "Answer")
+    expect(tab.page.get_by_role("heading", name="Your town?")).to_be_visible()
+    tab.page.reload()
+    expect(tab.page.get_by_role("heading", name="Your town?")).to_be_visible()
+    tab.page.goto("about:blank")
+    tab.page.go_back()
+    expect(tab.page.get_by_role("heading", name="Your town?")).to_be_visible()
+    assert len(call.answers) == 1
+    tab.page.get_by_label("Town").fill("London")
+    press(tab.page, "Answer")
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    tab.page.reload()
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    assert [list(answers) for answers in call.answers] == [["name"], ["town"]]
+
+
+def test_double_click_answers_once(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(SURE, TOWN)
+    tab.page.goto(shop.url())
+    tab.page.get_by_role("button", name="Yes").dblclick(no_wait_after=True)
+    expect(tab.page.get_by_role("heading", name="Your town?")).to_be_visible()
+    assert call.answers == [{"sure": {"action": "accept", "content": {}}}]
+
+
+def test_older_tab_shows_what_is_asked_now(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(NAME, TOWN)
+    other = tab.page.context.new_page()
+    for page in (tab.page, other):
+        page.goto(shop.url())
+        page.get_by_label("Name").fill("Ada")
+    press(tab.page, "Answer")
+    expect(tab.page.get_by_role("heading", name="Your town?")).to_be_visible()
+    press(other, "No, do not")
+    expect(other.get_by_role("status")).to_have_text(ANSWERED)
+    expect(other.get_by_role("status")).to_be_focused()
+    other.get_by_label("Town").fill("London")
+    press(other, "Answer")
+    expect(other.get_by_role("heading", name="Done")).to_be_visible()
+    press(tab.page, "Answer")
+    expect(tab.page.get_by_role("status")).to_have_text(ANSWERED)
+    assert [answers.get("name", {}).get("action") for answers in call.answers] == ["accept", None]
+
+
+def test_page_expires_while_it_is_filled_in(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(NAME)
+    tab.page.goto(shop.url())
+    tab.page.get_by_label("Name").fill("Ada")
+    call.is_expired = True
+    press(tab.page, "Answer")
+    expect(tab.page.get_by_role("heading", name="There is nothing to answer here")).to_be_visible()
+    assert call.answers == []
+
+
+def test_waiting_page_goes_on_by_itself(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(NAME, TOWN)
+    call.is_working = True
+    tab.page.goto(shop.url())
+    expect(tab.page.get_by_role("heading", name="Still working")).to_be_visible()
+    call.is_working = False
+    expect(tab.page.get_by_role("heading", name="Your name?")).to_be_visible()
+
+
+def test_link_of_another_person_shows_nothing(browser: Browser) -> None:
+    with page_shop(login=True) as shop:
+        shop.readers.update({"c1": "ada", "c2": "eve"})
+        call = shop.ask(NAME, subject="ada")
+        seen: list[str] = []
+        for cookie in ("c1", "c2", None):
+            context = browser.new_context()
+            if cookie is not None:
+                context.add_cookies([{"name": "reader", "value": cookie, "url": shop.base}])
+            page = context.new_page()
+            page.goto(shop.url())
+            seen.append(page.locator("h1").inner_text())
+            context.close()
+        assert seen == ["Your name?", "There is nothing to answer here", "Please log in"]
+        assert call.answers == []
+
+
+def test_keyboard_alone_fills_in_a_form(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(ORDER)
+    tab.page.goto(shop.url())
+    type_ = tab.page.keyboard.type
+    for text in ("Ada", "ada@example.com", "2"):
+        tab.press("Tab")
+        type_(text)
+    tab.press("Tab", "Space", "ArrowDown", "Tab")
+    type_("07282026")
+    # The three parts of the date, and the button of its calendar.
+    while tab.page.evaluate("document.activeElement.type") == "date":
+        tab.press("Tab")
+    tab.press("Space", "Tab", "Tab", "Space")
+    tab.press("Tab")
+    type_("Ring twice.")
+    tab.press("Tab")
+    assert tab.page.evaluate("document.activeElement.textContent") == "Answer"
+    outline = tab.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    tab.press("Enter")
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    assert call.answers[0]["order"]["content"] == {
+        "name": "Ada",
+        "email": "ada@example.com",
+        "copies": 2,
+        "way": "bike",
+        "day": "2026-07-28",
+        "extras": ["wrap"],
+        "insured": True,
+        "note": "Ring twice.",
+    }
+
+
+def test_enter_in_a_field_answers(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(NAME)
+    tab.page.goto(shop.url())
+    tab.page.get_by_label("Name").fill("Ada")
+    tab.press("Enter")
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    assert call.answers == [{"name": {"action": "accept", "content": {"name": "Ada"}}}]
+
+
+def test_accessibility_tree_names_every_part(tab: Tab, shop: PageShop) -> None:
+    shop.ask(
+        {
+            "order": form(
+                "How many?",
+                {
+                    "copies": {"type": "integer", "title": "Copies", "minimum": 1},
+                    "way": {
+                        "type": "string",
+                        "title": "Delivery",
+                        "enum": ["Post", "Bike"],
+                        "description": "In town only.",
+                    },
+                    "extras": {
+                        "type": "array",
+                        "title": "Extras",
+                        "items": {"type": "string", "enum": ["Wrap", "Card"]},
+                    },
+                },
+                required=["copies"],
+            )
+        }
+    )
+    tab.page.goto(shop.url())
+    expect(tab.page.locator("main")).to_match_aria_snapshot(
+        """
+        - main:
+          - heading "How many?" [level=1]
+          - text: Copies
+          - paragraph: A whole number, at least 1.
+          - textbox "Copies"
+          - radiogroup "Delivery (optional)":
+            - paragraph: In town only.
+            - radio "Post"
+            - text: Post
+            - radio "Bike"
+            - text: Bike
+            - radio "No answer" [checked]
+            - text: No answer
+          - group "Extras (optional)":
+            - paragraph: Choose as many as you like.
+            - checkbox "Wrap"
+            - text: Wrap
+            - checkbox "Card"
+            - text: Card
+          - button "Answer"
+          - button "No, do not"
+        """
+    )
+    expect(tab.page.get_by_role("radiogroup")).to_have_accessible_description("In town only.")
+    assert tab.page.locator("html").get_attribute("lang") == "en"
+    assert tab.page.get_by_label("Copies").get_attribute("aria-required") == "true"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_have_no_barriers(tab: Tab, shop: PageShop, axe: Axe, scheme: Scheme) -> None:
+    tab.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    call = shop.ask(ORDER, SEVERAL, SURE, PAY, result="Two lines\nof a result.")
+    tab.page.goto(shop.url())
+    for button, wrong in [("Answer", True), ("Send answers", True), ("Yes", False), ("Continue", False)]:
+        axe()
+        if wrong:
+            press(tab.page, button)
+            expect(tab.page.locator(".summary")).to_be_focused()
+            axe()
+            press(tab.page, "No to all" if button == "Send answers" else "No, do not")
+        else:
+            press(tab.page, button)
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    axe()
+    tab.page.goto(shop.url("unknown-unknown-"))
+    axe()
+    call.is_working = True
+    tab.page.goto(shop.url())
+    # It loads itself again, as it has no script; its link does the same, and nothing in it is lost.
+    axe("meta-refresh")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_phone_shows_pages_without_sideways_scrolling(tab: Tab, shop: PageShop, scheme: Scheme) -> None:
+    tab.page.set_viewport_size({"width": 320, "height": 640})
+    tab.page.emulate_media(color_scheme=scheme)
+    long = "Donaudampfschifffahrtsgesellschaft" * 4
+    shape = {"title": long, "description": long, "type": "string"}
+    hard = {
+        "a": form(long, {long: {**shape, "oneOf": [{"const": "a", "title": long}]}, "b": {**shape, "default": long}}),
+        "c": link(long, f"https://a.example/{long}"),
+        "d": form("Which?", {"e": {**shape, "enum": [long] * 9}, "f": {"type": "string", "format": "date-time"}}),
+    }
+    shop.ask(ORDER, SEVERAL, hard, SURE, PAY, result=long)
+    tab.page.goto(shop.url())
+    for button in ("No, do not", "No to all", "No to all", "No, do not", "No, do not"):
+        if button != "No, do not" or tab.page.get_by_role("button", name="Answer").count():
+            tab.page.locator("button").first.click()
+        assert tab.page.evaluate("document.documentElement.scrollWidth") == 320
+        box = tab.page.get_by_role("button", name=button).bounding_box()
+        assert box is not None
+        assert box["height"] >= 44
+        press(tab.page, button)
+    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    assert tab.page.evaluate("document.documentElement.scrollWidth") == 320
+
+
+HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e"
+
+
+def test_markup_runs_nowhere(tab: Tab, shop: PageShop) -> None:
+    shape = {"title": HOSTILE, "description": HOSTILE, "type": "string"}
+    properties = {
+        HOSTILE: {**shape, "default": HOSTILE},
+        "long": {**shape, "default": f"{HOSTILE}\n{HOSTILE}"},
+        "one": {**shape, "oneOf": [{"const": HOSTILE, "title": HOSTILE}], "default": HOSTILE},
+        "many": {"type": "array", "items": {"type": "string", "enum": [HOSTILE]}, "default": [HOSTILE]},
+        "wrong": {**shape, "pattern": "^x", "default": HOSTILE},
+    }
+    hostile = {HOSTILE: form(f"{HOSTILE}\n{HOSTILE}", properties), "u": link(HOSTILE, "javascript:alert(4)")}
+    call = shop.ask(hostile, result=HOSTILE)
+    tab.page.goto(shop.url())
+    assert tab.page.locator("main a").count() == 0
+    tab.page.locator("#q1-choice-yes").check()
+    press(tab.page, "Send answers")
+    expect(tab.page.locator(".summary")).to_be_focused()
+    assert tab.page.locator("script, main img, svg, iframe").count() == 0
+    tab.page.locator("#q0-f4").fill(f"x{HOSTILE}")
+    press(tab.page, "Send answers")
+    expect(tab.page.locator(".result")).to_contain_text("<script>alert(2)</script>")
+    assert tab.page.locator("script, main img, svg, iframe").count() == 0
+    content = call.answers[0][HOSTILE]["content"]
+    assert content == {**{name: shape["default"] for name, shape in properties.items()}, "wrong": f"x{HOSTILE}"}
+
+
+def test_script_is_blocked_even_if_a_template_has_one(tab: Tab, tmp_path: Any) -> None:
+    (tmp_path / "closed.html.j2").write_text("<script>document.title = 'ran'</script><h1 onclick=alert(1)>Closed</h1>")
+    with page_shop(templates=tmp_path) as shop:
+        tab.page.goto(shop.url())
+        tab.page.locator("h1").click()
+        assert tab.page.title() != "ran"
+    assert any("Content Security Policy" in line for line in tab.complaints)
+    tab.complaints.clear()
+
+
+def test_other_sites_cannot_answer_or_frame_a_page(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(SURE)
+    tab.page.goto(shop.url())
+    token = tab.page.locator("input[name=token]").get_attribute("value")
+    evil = f"""
+        <form method="post" action="{shop.url()}">
+        <input name="token" value="{token}"><button name="decision" value="answer">Win</button></form>
+        <iframe src="{shop.url()}"></iframe>
+    """
+    tab.page.context.route("https://evil.example/", lambda route: route.fulfill(body=evil, content_type="text/html"))
+    tab.page.goto("https://evil.example/")
+    framed = tab.page.frames[1]
+    framed.wait_for_load_state()
+    assert framed.locator("form").count() == 0
+    press(tab.page, "Win")
+    expect(tab.page.get_by_role("heading", name="This did not come from this page")).to_be_visible()
+    assert call.answers == []
+    tab.complaints.clear()

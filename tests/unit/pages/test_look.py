@@ -1,0 +1,120 @@
+"""The look of question pages: colors that are legible in light and in dark, logos, and templates of authors."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roundtrip.pages.forms import form_of_questions
+from roundtrip.pages.look import PageLook, contrast_of
+from roundtrip.pages.rendering import PageRenderer
+from tests.html_forms import read_page
+from tests.page_calls import confirmation
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+def question(renderer: PageRenderer) -> str:
+    return renderer.question(form_of_questions({"q": confirmation("Sure?")}), token="t")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "contrast"),
+    [
+        ("#000000", "#ffffff", 21.0),
+        ("#777777", "#ffffff", 4.48),
+        ("#ffffff", "#ffffff", 1.0),
+        ("#0000ff", "#ffffff", 8.59),
+    ],
+)
+def test_contrast_is_that_of_wcag(one: str, other: str, contrast: float) -> None:
+    assert contrast_of(one, other) == pytest.approx(contrast, abs=0.01)
+    assert contrast_of(other, one) == contrast_of(one, other)
+
+
+@pytest.mark.parametrize("accent", ["#000000", "#0b5cad", "#6b2fa0", "#a3211b", "#0f6b43"])
+def test_accent_is_legible_in_light_and_in_dark(accent: str) -> None:
+    look = PageLook("Shop", accent=accent)
+    style = question(PageRenderer(look))
+    light, dark = (
+        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part)) for part in style.split("prefers-color-scheme")[:2]
+    )
+    for colors in (light, dark):
+        for paper in ("card", "page"):
+            assert contrast_of(colors["accent"], colors[paper]) >= 4.5
+            assert contrast_of(colors["ink"], colors[paper]) >= 7
+            assert contrast_of(colors["quiet"], colors[paper]) >= 4.5
+        for ink, paper in (("on-accent", "accent"), ("bad", "bad-fill"), ("bad", "card"), ("ink", "note-fill")):
+            assert contrast_of(colors[ink], colors[paper]) >= 4.5
+        assert contrast_of(colors["quiet"], colors["note-fill"]) >= 4.5
+        assert contrast_of(colors["accent"], colors["note-fill"]) >= 4.5
+        assert contrast_of(colors["edge"], colors["card"]) >= 3
+    assert light["accent"] == accent
+    assert dark["accent"] == look.dark_accent
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"accent": "#ff9900"},
+            r"accent must have a contrast of at least 4.5 with a white page, got 2\.\d for #ff9900",
+        ),
+        ({"accent": "#fff"}, "accent must be a color as #rrggbb, got '#fff'"),
+        ({"accent": "#000000;}</style>"}, "accent must be a color"),
+        ({"accent": "#000000\n"}, "accent must be a color"),
+        ({"name": " "}, "name must not be empty"),
+        ({"language": 'en"'}, "language must be a tag such as 'en'"),
+        ({"logo": "https://cdn.example/logo.svg"}, "logo must be a path on the server of the pages"),
+        ({"logo": "//cdn.example/logo.svg"}, "logo must be"),
+        ({"logo": "/\\cdn.example/logo.svg"}, "logo must be"),
+        ({"logo": "javascript:alert(1)"}, "logo must be"),
+        ({"logo": "data:text/html;base64,PGI+"}, "logo must be"),
+        ({"logo": "/logo.svg\n"}, "logo must be"),
+    ],
+)
+def test_look_that_cannot_be_shown_is_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PageLook(**{"name": "Shop", **options})
+
+
+@pytest.mark.parametrize(
+    ("logo", "source"), [(None, "'none'"), ("/static/logo.svg?v=1&x=2", "'self'"), (PIXEL, "data:")]
+)
+def test_policy_allows_the_logo_and_no_other_image(logo: str | None, source: str) -> None:
+    renderer = PageRenderer(PageLook("Shop", logo=logo, language="de"))
+    assert f"; img-src {source};" in renderer.policy
+    page = read_page(question(renderer))
+    assert [attributes["src"] for tag, attributes in page.elements if tag == "img"] == ([logo] if logo else [])
+    assert page.elements[0] == ("html", {"lang": "de"})
+
+
+def test_templates_of_authors_take_the_place_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "base.html.j2").write_text(
+        '{% extends "roundtrip/base.html.j2" %}{% block header %}<p>{{ name }} & friends</p>{% endblock %}'
+    )
+    (tmp_path / "page.css").write_text("\ufeff:root { --accent: {{ look.accent }}; }\r\nbody { color: red; }\r\n")
+    renderer = PageRenderer(PageLook("<Shop>"), templates=tmp_path)
+    html = question(renderer)
+    assert "<p>&lt;Shop&gt; & friends</p>" in html
+    assert "Sure?" in html
+    assert "--accent: #0b5cad" in html
+    assert renderer.policy != PageRenderer(PageLook("<Shop>")).policy
+
+
+def test_broken_templates_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="templates must be a folder"):
+        PageRenderer(PageLook("Shop"), templates=tmp_path / "missing")
+    (tmp_path / "page.css").write_text("</style><script>alert(1)</script>")
+    with pytest.raises(ValueError, match=r"page\.css must not contain '<'"):
+        PageRenderer(PageLook("Shop"), templates=tmp_path)
+
+
+def test_without_jinja2_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.delitem(sys.modules, "roundtrip.pages.rendering")
+    with pytest.raises(ImportError, match=r"pip install 'roundtrip\[pages\]'"):
+        importlib.import_module("roundtrip.pages.rendering")
