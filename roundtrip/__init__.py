@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from roundtrip.server.content import ToolResult
     from roundtrip.server.context import Context
     from roundtrip.server.media import Audio, File, Image
+    from roundtrip.server.pages import Pages
     from roundtrip.server.requests import get_access_token, get_context, get_http_headers, get_request
     from roundtrip.server.server import Server
     from roundtrip.server.tasks.docket_engine import DocketEngine
@@ -45,6 +46,7 @@ __all__ = [
     "Image",
     "InvalidSignature",
     "ListRoots",
+    "Pages",
     "Recorder",
     "Resolve",
     "RoundtripError",
@@ -87,6 +89,7 @@ if not TYPE_CHECKING:
         "roundtrip.server.media": ["Audio", "File", "Image"],
         "roundtrip.server.context": ["Context"],
         "roundtrip.server.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
+        "roundtrip.server.pages": ["Pages"],
         "roundtrip.server.server": ["Server"],
         "roundtrip.server.tasks.docket_engine": ["DocketEngine"],
         "roundtrip.server.tools.options": ["tool"],

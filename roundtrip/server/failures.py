@@ -19,6 +19,7 @@ from mcp_types import (
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     MissingRequiredClientCapabilityErrorData,
 )
+from pydantic import ValidationError
 
 from roundtrip.errors import (
     CannotAsk,
@@ -39,6 +40,7 @@ from roundtrip.server.tools.arguments import fields_rejected_by, rejected_fields
 
 __all__ = [
     "Crashed",
+    "log_tool_failure",
     "log_unknown",
     "raise_prompt_failure",
     "resource_failure",
@@ -196,3 +198,21 @@ def cannot_ask(error: CannotAsk) -> MCPError:
         message=_with_words(str(error), error),
         data=data.model_dump(by_alias=True, mode="json", exclude_none=True),
     )
+
+
+def log_tool_failure(name: str, error: Exception) -> None:
+    """Log a failed tool as the SDK's handler does."""
+    from roundtrip.server.tools.registry import UnknownTool  # which imports this module
+
+    if isinstance(error, UnknownTool):
+        log_unknown("Tool")
+    elif isinstance(error.__cause__, Crashed):
+        logger.info("Tool %r returned the recorded error of its body again", name)
+    elif not isinstance(error, ToolError) or isinstance(error, UnexpectedToolError):
+        logger.error("Tool %r raised an unexpected exception", name, exc_info=error)
+    elif isinstance(error.__cause__, ValidationError):
+        # Names of fields only: the values are the client's.
+        fields = sorted({".".join(str(part) for part in each["loc"]) for each in error.__cause__.errors()})
+        logger.info("Tool %r rejected arguments: %r", name, fields)
+    else:
+        logger.info("Tool %r failed: %r", name, str(error))

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from roundtrip.server.context import Context
     from roundtrip.server.ledger_use import LedgerUse
     from roundtrip.server.leg_facts import LegFacts
+    from roundtrip.server.stored_calls import StoredCalls
     from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tools.options import OncePolicy
@@ -90,6 +91,8 @@ class LegRunner:
         """True if the log must still warn that each process counts guesses separately."""
         self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
         """The states of the server's lifespans that are active, by their event loops."""
+        self.stored_calls: StoredCalls | None = None
+        """Calls whose users answer on pages, if the server has pages."""
         self.tasks: TaskService | None = None
         """The tasks of the server, once it has a tool that runs as a task."""
         self.runs_tasks = True
@@ -253,6 +256,7 @@ class _ServedLeg:
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
         self.task = self.record.task if self.record is not None else None
         self.hands_over = function.task is not None and self.record is not None and self.record.may_become_task
+        self.goes_to_page = self.record is not None and self.record.goes_to_page
         # Older revisions have no tokens, so a leg cannot claim its call. For a task, its store knows if its body began.
         self.claims = function.once is not None and self.record is not None and self.is_retry
         self.claims = self.claims and self.task is None and not self.hands_over
@@ -311,10 +315,11 @@ class _ServedLeg:
         elif once is not None and self.claims:
             claim = self.ledger_use().claim(once)
         may_run_twice = task is not None or self.hands_over
+        stored = runner.stored_calls if self.goes_to_page else None
         return Leg(
             call=self.call,
             plan=function.planned.plan,
-            client=RequestClient(self.wire),
+            client=RequestClient(self.wire) if stored is None else stored.client_of(self.wire),
             born=self.born,
             end=self.end,
             clock=clock,
@@ -403,7 +408,7 @@ class _ServedLeg:
         facts = self.facts
         if facts is not None:
             journal = facts.linked(journal)
-        if self.task is not None or (self.hands_over and self.record is not None):
+        if self.task is not None or ((self.hands_over or self.goes_to_page) and self.record is not None):
             return self._store(journal)
         packed = self.runner.parts.protection.write(journal)
         if facts is not None:

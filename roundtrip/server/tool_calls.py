@@ -12,10 +12,10 @@ import logging
 import marshal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import (
@@ -42,7 +42,6 @@ from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
-    from roundtrip.server.tasks.legs import TaskLeg
     from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
 
 __all__ = ["ToolCalls", "named_version"]
@@ -123,13 +122,22 @@ class ToolCalls:
             from roundtrip.server.tasks.extension import declares_tasks  # few servers have tasks
 
             record.may_become_task = is_on_asyncio() and declares_tasks(ctx)
-        end = await self._serve_caught(name, params.get("arguments") or {}, incoming)
+        stored = self._legs.stored_calls
+        if stored is not None and record is not None:
+            reply = await stored.reply(ctx, record)
+            if reply is not None:
+                return self._stamped(reply)
+            record.goes_to_page = stored.takes(ctx, record)
+        end = await self.serve_caught(name, params.get("arguments") or {}, incoming)
+        if stored is not None and record is not None and record.goes_to_page and _asks(end):
+            function = self._tools.registered_as(name, _version_of(record)).function
+            return self._stamped(await stored.store(function, ctx, record, end))
         if isinstance(end, HandedOver) and tasks is not None and record is not None:
             function = self._tools.registered_as(name, _version_of(record)).function
             return self._stamped(await tasks.create(function, ctx, record))
         return self._stamped(_sent(end, ctx.protocol_version))
 
-    async def _serve_caught(
+    async def serve_caught(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
     ) -> LegEnd:
         """Serve one leg. An error of the tool is a result, as with the SDK's handler.
@@ -142,7 +150,9 @@ class ToolCalls:
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - as the SDK's handler does
-            _log(name, error)
+            from roundtrip.server.failures import log_tool_failure
+
+            log_tool_failure(name, error)
             return Finished(_failed(str(error)))
 
     def has_task(self, name: str, version: str | None) -> bool:
@@ -151,22 +161,6 @@ class ToolCalls:
             return bool(list(self._tools.find(name, version)))
         except ToolError:
             return False
-
-    async def serve_task(self, name: str, incoming: Incoming, leg: TaskLeg) -> Finished | Suspended | Authored:
-        """Serve one leg of a task; a result is returned as the protocol writes it.
-
-        Raises:
-            MCPError: The tool raised a protocol error, or its client cannot be asked.
-        """
-        content = leg.content
-        end = await self._serve_caught(name, content.arguments, incoming, content.version)
-        if isinstance(end, HandedOver):
-            raise RuntimeError("a leg of a task became another task")
-        if not isinstance(end, Finished):
-            return end
-        written = _written(end.value, content.protocol)
-        del written["resultType"]
-        return Finished(written)
 
     def _validate(self, revision: str, params: Mapping[str, Any]) -> InputResponses | None:
         """Validate the parameters of a request as the SDK does; the `_meta` that clients repeat is validated once.
@@ -345,6 +339,11 @@ def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
         raise MCPError(code=rejection.code, message=rejection.message, data=rejection.data)
 
 
+def _asks(end: LegEnd) -> TypeGuard[Suspended]:
+    """Return True if a leg ended with questions; a round without any only gives its call a token."""
+    return isinstance(end, Suspended) and bool(end.questions)
+
+
 def _sent(end: LegEnd, revision: str) -> dict[str, Any]:
     """Return the end of a leg as the retry era carries it."""
     if isinstance(end, Suspended):
@@ -352,10 +351,10 @@ def _sent(end: LegEnd, revision: str) -> dict[str, Any]:
         return {"inputRequests": requests, "requestState": end.state, "resultType": "input_required"}
     if isinstance(end, HandedOver):
         raise RuntimeError("a call became a task on a server without tasks")
-    return _written(end.value if isinstance(end, Finished) else end.result, revision)
+    return written(end.value if isinstance(end, Finished) else end.result, revision)
 
 
-def _written(result: CallToolResult | InputRequiredResult, revision: str) -> dict[str, Any]:
+def written(result: CallToolResult | InputRequiredResult, revision: str) -> dict[str, Any]:
     """Return a result as the retry era carries it.
 
     Raises:
@@ -383,21 +382,3 @@ def _written(result: CallToolResult | InputRequiredResult, revision: str) -> dic
 
 def _failed(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
-
-
-def _log(name: str, error: Exception) -> None:
-    """Log a failed tool as the SDK's handler does."""
-    from roundtrip.server.failures import Crashed, log_unknown
-
-    if isinstance(error, UnknownTool):
-        log_unknown("Tool")
-    elif isinstance(error.__cause__, Crashed):
-        _sdk_logger.info("Tool %r returned the recorded error of its body again", name)
-    elif not isinstance(error, ToolError) or isinstance(error, UnexpectedToolError):
-        _sdk_logger.error("Tool %r raised an unexpected exception", name, exc_info=error)
-    elif isinstance(error.__cause__, ValidationError):
-        # Names of fields only: the values are the client's.
-        fields = sorted({".".join(str(part) for part in each["loc"]) for each in error.__cause__.errors()})
-        _sdk_logger.info("Tool %r rejected arguments: %r", name, fields)
-    else:
-        _sdk_logger.info("Tool %r failed: %r", name, str(error))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -118,6 +117,8 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             }
         )
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
+        if self._legs.stored_calls is not None:
+            tool = self._legs.stored_calls.listed(tool)
         self._adopt(tool.function)
         if tool.visibility_gate is not None:
             self._track(tool.visibility_gate.planned)
@@ -126,12 +127,18 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         limits = tool.function.limits
         self._check_promises(tool)
         policy.ttl = max(policy.ttl, limits.ttl + limits.recover)
-        if tool.function.task is not None and self._legs.tasks is None:
-            from roundtrip.server.tasks.service import TaskService  # few servers have tasks
-
-            self._legs.tasks = TaskService(self, self._legs, self._calls)
+        if tool.function.task is not None:
+            self._store_calls().serve_extension()
         if self._tools.add(tool):
             self._announcer.note("tools")
+
+    def _store_calls(self) -> TaskService:
+        """Return the service that stores calls."""
+        if self._legs.tasks is None:
+            from roundtrip.server.tasks.service import TaskService  # few servers have tasks or pages
+
+            self._legs.tasks = TaskService(self, self._legs, self._calls)
+        return self._legs.tasks
 
     def _check_promises(self, tool: RegisteredTool) -> None:
         """Check that the server can keep the promises of a tool.
@@ -256,11 +263,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         tasks = self._legs.tasks
         if tasks is None:
             raise RuntimeError("server.signal(...) needs a tool that runs as a task: @server.tool(task=True)")
-        try:
-            plain = json.loads(json.dumps(payload))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"server.signal(..., {name!r}): the payload must be JSON: {error}") from None
-        return await tasks.book.signal(call_id, name, plain)
+        return await tasks.signal(call_id, name, payload)
 
     def remove_tool(self, name: str, version: str | None = None) -> None:
         """Remove a tool, in one version or in all.

@@ -81,6 +81,8 @@ class TaskBook:
         self._ahead: float | None = None
         """Seconds by which the clock of the store is ahead of this process's; None until it was read."""
         self._pin_keys = protection.ring.derive(b"pin")
+        self.page_keys = protection.ring.derive(b"page")
+        """Keys that sign the forms of question pages, the newest first."""
         # A store has more room than a token.
         self.journals = JournalCodec(
             Sealer(protection.ring, purpose=b"seal", entropy=parts.system.entropy),
@@ -173,20 +175,24 @@ class TaskBook:
         def answer(entry: TaskEntry, now: float) -> None:
             if entry.has_ended:
                 return
-            content = self.seal.read(entry.content, call_id)
-            known = [key for key in responses if key in content.questions]
-            for key in known:
-                # A leg may run, woken by a time: then it parks with the answer.
-                name = content.names.pop(key)
-                content.answers[name], content.answered[name] = responses[key], content.pins.pop(key)
-                del content.questions[key]
-            if known:
-                entry.content = self.seal.write(content, call_id)
-                entry.updated = now
-            if known and entry.state is TaskState.ASKING:
-                entry.apply(TaskEvent.ANSWER if content.questions else TaskEvent.WAKE, now)
+            self.take_answers(entry, self.seal.read(entry.content, call_id), responses, now)
 
         await change_task(self.store, call_id, answer)
+
+    def take_answers(self, entry: TaskEntry, content: TaskContent, responses: Mapping[str, Any], now: float) -> bool:
+        """Add answers to open questions to a task, and return True if there are any."""
+        known = [key for key in responses if key in content.questions]
+        for key in known:
+            # A leg may run, woken by a time: then it parks with the answer.
+            name = content.names.pop(key)
+            content.answers[name], content.answered[name] = responses[key], content.pins.pop(key)
+            del content.questions[key]
+        if known:
+            entry.content = self.seal.write(content, entry.call_id)
+            entry.updated = now
+        if known and entry.state is TaskState.ASKING:
+            entry.apply(TaskEvent.ANSWER if content.questions else TaskEvent.WAKE, now)
+        return bool(known)
 
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:
         """Store a signal for a task. The first one of a name counts. Return False if there is no such task."""

@@ -45,6 +45,8 @@ class TaskContent:
     """The journal, as base64url."""
     user: str | None = None
     """The principal, if it names a user and not only a client: tickets are for users."""
+    page_secret: str = ""
+    """The secret of its page, for a call whose questions are on a page."""
     is_fresh: bool = True
     """True until a worker has parked the task: the journal ends before the body, and not at questions."""
     questions: dict[str, Any] = field(default_factory=dict[str, Any])

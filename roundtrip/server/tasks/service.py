@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,18 +13,19 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ClientCapabilities
 
-from roundtrip.engine.leg import Authored, Finished, Suspended
+from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.requests import REQUEST, SKEW, RequestRecord, offer, take_back
+from roundtrip.server.requests import REQUEST, SKEW, Incoming, RequestRecord, offer, take_back
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.engine import DistributedEngine, TaskEngine
 from roundtrip.server.tasks.extension import EXTENSION, TaskMethods
 from roundtrip.server.tasks.legs import TaskLeg, incoming_of
+from roundtrip.server.tool_calls import written
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
@@ -59,8 +61,16 @@ class TaskService:
         if self._distributed is not None:
             self._bind(self._distributed)
         self._engines: dict[asyncio.AbstractEventLoop, TaskEngine] = {}
+        self._has_methods = False
+
+    def serve_extension(self) -> None:
+        """Give the server the extension of the protocol, once it has a tool that runs as a task."""
+        if self._has_methods:
+            return
+        self._has_methods = True
+        server, calls = self._server, self._calls
         server.advertise(EXTENSION)
-        methods = TaskMethods(lambda: self.book, legs.parts, calls.stamp)
+        methods = TaskMethods(lambda: self.book, self._legs.parts, calls.stamp)
         # Just before the innermost middleware, so inside all of the author's.
         place = server.middleware.index(calls) if calls in server.middleware else len(server.middleware)
         server.middleware.insert(place, methods)
@@ -140,7 +150,7 @@ class TaskService:
             raise RuntimeError("a call without a journal cannot become a task")
         # As long as a token of the call lives, its request may be repeated, and must find the task.
         least = journal.end + journal.recover + SKEW - self._legs.parts.system.time() if once is not None else 0.0
-        content = self._content(function, ctx, journal)
+        content = self.content_of(function, ctx, journal)
         entry = await self.book.entry(
             journal.call_id,
             function.name,
@@ -148,8 +158,7 @@ class TaskService:
             ttl=max(mode.ttl, least),
             runs_once=once is not None and once.on_unknown == "fail",
         )
-        principal = content.principal
-        entry.account = f"tool {function.name}" if principal is None else f"caller {principal}"
+        entry.account = self.account_of(function, content)
         try:
             end = await self._run_first(entry, content, journal, mode.after, is_repeatable=record.journal is not None)
             view = end if end is not None else await self.book.add(entry, content)
@@ -163,7 +172,9 @@ class TaskService:
         self.start()
         return {**self.book.handle(view), "resultType": "task"}
 
-    def _content(self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], journal: Journal) -> TaskContent:
+    def content_of(
+        self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], journal: Journal
+    ) -> TaskContent:
         """Return everything that legs without a request need to know of a request."""
         capabilities: ClientCapabilities | None = ctx.session.client_capabilities
         return TaskContent(
@@ -176,6 +187,11 @@ class TaskService:
             version=function.version,
             journal=to_text(self.book.journals.write(journal)),
         )
+
+    def account_of(self, function: AskingFunction, content: TaskContent) -> str:
+        """Return the owner of an entry: a store with little room keeps one from using the room of others."""
+        principal = content.principal
+        return f"tool {function.name}" if principal is None else f"caller {principal}"
 
     async def _run_first(
         self, entry: TaskEntry, content: TaskContent, journal: Journal, seconds: float | None, *, is_repeatable: bool
@@ -194,6 +210,25 @@ class TaskService:
 
         return await run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
 
+    async def signal(self, call_id: str, name: str, payload: Any) -> bool:
+        """Store a signal for a task; see `Server.signal`."""
+        try:
+            plain = json.loads(json.dumps(payload))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"server.signal(..., {name!r}): the payload must be JSON: {error}") from None
+        return await self.book.signal(call_id, name, plain)
+
+    async def _serve_tool(self, tool: str, incoming: Incoming, content: TaskContent) -> Finished | Suspended | Authored:
+        """Serve a leg of a tool; a result is returned as the protocol writes it."""
+        end = await self._calls.serve_caught(tool, content.arguments, incoming, content.version)
+        if isinstance(end, HandedOver):
+            raise RuntimeError("a leg of a task became another task")
+        if not isinstance(end, Finished):
+            return end
+        result = written(end.value, content.protocol)
+        del result["resultType"]
+        return Finished(result)
+
     async def _serve(self, tool: str, leg: TaskLeg) -> Finished | Suspended | Authored:
         """Serve a leg of a task, as if a client had sent it."""
         lifespans = self._legs.lifespans.get(asyncio.get_running_loop())
@@ -202,7 +237,7 @@ class TaskService:
         request = incoming.request
         offered = offer(lambda: self._legs.context_of(request)) if request is not None else None
         try:
-            return await self._calls.serve_task(tool, incoming, leg)
+            return await self._serve_tool(tool, incoming, leg.content)
         finally:
             if incoming.record is not None:
                 incoming.record.ended = True

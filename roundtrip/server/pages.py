@@ -1,0 +1,76 @@
+"""Provide `Pages`, the settings of question pages: `Server(pages=Pages("https://shop.example"))`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS
+
+if TYPE_CHECKING:
+    from mcp.server.auth.provider import AccessToken
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from roundtrip.pages.look import PageLook
+
+__all__ = ["Pages"]
+
+_MAX_WAIT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pages:
+    """Settings of the pages on which users answer questions that their clients cannot show.
+
+    Args:
+        base_url: The address at which browsers reach the server, such as `https://shop.example`. Addresses of pages
+            begin with it, whatever the `Host` of a request says.
+        authenticate: Returns the user of a browser: their access token, or the text that `Server(principal=...)`
+            returns for them; or the response of a login, such as a redirect; or None, which becomes a 401. Only the
+            user whose client made the call can open its page then. Without it, the address alone opens a page, and
+            addresses are given only to clients that show links to their users.
+        from_round: The round from which on a client that can show links is asked on a page, since clients stop a call
+            after ten rounds.
+        wait: Seconds for which a request waits for the user, before it is answered.
+        message: The text with which clients show the link.
+        name: The name of the service on the pages; by default the server's.
+        logo: A path on the same server, such as `/static/logo.svg`, or a `data:` address of an image.
+        accent: The color of buttons and links, as `#rrggbb`.
+        language: The language of the questions, as a tag such as `en` or `pt-BR`.
+        templates: A folder with templates that replace those of the package.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    base_url: str
+    authenticate: Callable[[Request], Awaitable[AccessToken | str | Response | None]] | None = None
+    from_round: int = 6
+    wait: float = 20.0
+    message: str = "Please answer on this page."
+    name: str | None = None
+    logo: str | None = None
+    accent: str = "#0b5cad"
+    language: str = "en"
+    templates: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.from_round < CLIENTS_STOP_AFTER_ROUNDS:
+            raise ValueError(f"from_round must be between 1 and {CLIENTS_STOP_AFTER_ROUNDS - 1}, got {self.from_round}")
+        if not 0 <= self.wait <= _MAX_WAIT_SECONDS:
+            raise ValueError(f"wait must be between 0 and {_MAX_WAIT_SECONDS:g} seconds, got {self.wait!r}")
+
+    @property
+    def last_round(self) -> int:
+        """Return the round after which a call must have a result, as its client stops."""
+        return CLIENTS_STOP_AFTER_ROUNDS - 1
+
+    def look(self, server: str) -> PageLook:
+        """Return the look of the pages of a server."""
+        from roundtrip.pages.look import PageLook
+
+        options: dict[str, Any] = {"logo": self.logo, "accent": self.accent, "language": self.language}
+        return PageLook(self.name or server, **options)

@@ -1,0 +1,344 @@
+"""Questions on pages: for clients that cannot be asked by form, and for calls with many rounds."""
+
+import html
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import anyio
+import httpx
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.session import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    ClientCapabilities,
+    ElicitationCapability,
+    ElicitRequestURLParams,
+    ElicitResult,
+    TextContent,
+    UrlElicitationCapability,
+)
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+
+from roundtrip import Context, Elicit, Pages, Resolve, Server
+from roundtrip.ledger import SqliteLedger
+from tests.hosts import hosted
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+BASE = "https://shop.example"
+
+
+class Seat(BaseModel):
+    row: int = Field(ge=1, le=9, title="Row")
+    window: bool = False
+
+
+def which_seat(film: str) -> Elicit[Seat]:
+    return Elicit(f"Which seat for {film}?", Seat)
+
+
+async def reader(request: Request) -> str | None:
+    return request.cookies.get("user")
+
+
+def user_of(ctx: Any) -> str | None:
+    request = ctx.request
+    return request.headers.get("x-user") if request is not None else None
+
+
+STEPS: list[str] = []
+
+
+def cinema(**options: Any) -> Server[Any]:
+    given: dict[str, Any] = {"keys": [KEY], "principal": user_of, **options}
+    server = Server[Any]("cinema", **given)
+
+    @server.tool(confirm="Book {film}?")
+    async def book(film: str, seat: Annotated[Seat, Resolve(which_seat)], ctx: Context) -> str:
+        """Book a seat."""
+        await ctx.step("reserve", lambda: STEPS.append(film))
+        size = await ctx.ask("size", "How many?", int)
+        return f"{film}, row {seat.row}, {size}"
+
+    @server.tool()
+    async def many(number: int, ctx: Context) -> str:
+        """Ask many questions."""
+        return str(sum([await ctx.ask(f"q{place}", f"Number {place}?", int) for place in range(number)]))
+
+    return server
+
+
+class Browser:
+    """Browser of one user, which fills in the text fields of pages."""
+
+    def __init__(self, url: str, user: str | None) -> None:
+        self._url = url
+        self._cookies = {"user": user} if user else None
+        self.seen: list[str] = []
+        """The headings of the pages that were answered."""
+
+    async def open(self, link: str) -> httpx.Response:
+        async with httpx.AsyncClient(cookies=self._cookies) as http:
+            return await http.get(link.replace(BASE, self._url))
+
+    async def send(self, link: str, page: str, *texts: str, decision: str = "answer") -> httpx.Response:
+        """Fill in the text fields of a page in their order, and press a button."""
+        (token,) = re.findall(r'name="token" value="([^"]+)"', page)
+        names = re.findall(r'<input type="text" id="[^"]+" name="([^"]+)"', page)
+        fields = {"token": token, "decision": decision, **dict(zip(names, texts, strict=False))}
+        headers = {"origin": BASE, "sec-fetch-site": "same-origin"}
+        async with httpx.AsyncClient(cookies=self._cookies) as http:
+            return await http.post(link.replace(BASE, self._url), data=fields, headers=headers)
+
+    async def answer_all(self, link: str, answers: Mapping[str, str]) -> str:
+        """Answer page after page until the call has ended, and return the heading of the last one."""
+        with anyio.fail_after(20):
+            while True:
+                page = (await self.open(link)).text
+                heading = html.unescape(re.findall(r"<h1[^>]*>(.*?)</h1>", page)[0])
+                if "<form" in page:
+                    text = next(answer for start, answer in answers.items() if heading.startswith(start))
+                    assert (await self.send(link, page, text)).status_code == 303
+                    self.seen.append(heading)
+                elif heading != "Still working":
+                    return heading
+                else:
+                    await anyio.sleep(0.01)
+
+
+@asynccontextmanager
+async def client_of(url: str, user: str | None = "ann", **options: Any) -> AsyncGenerator[Client]:
+    async with httpx2.AsyncClient(headers={"x-user": user} if user else None) as http:
+        transport = streamable_http_client(f"{url}/mcp", http_client=http)
+        async with Client(cast("Any", transport), mode="2026-07-28", **options) as client:
+            yield client
+
+
+def text_of(result: Any) -> str:
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+def link_in(result: Any) -> str:
+    (link,) = re.findall(r"https://\S+", text_of(result))
+    return link
+
+
+def handle_in(result: Any) -> str:
+    (handle,) = re.findall(r"handle='([^']+)'", text_of(result))
+    return handle
+
+
+def with_pages(**options: Any) -> Server[Any]:
+    settings: dict[str, Any] = {"base_url": BASE, "authenticate": reader, "wait": 5, **options}
+    return cinema(pages=Pages(**settings))
+
+
+ANSWERS = {"Book": "", "Which seat": "3", "How many": "2"}
+
+
+async def test_client_that_cannot_be_asked_gets_a_link() -> None:
+    STEPS.clear()
+    async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
+        asked = await client.call_tool("book", {"film": "Solaris"})
+        assert not asked.is_error
+        browser = Browser(url, "ann")
+        assert await browser.answer_all(link_in(asked), ANSWERS) == "Done"
+        result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        assert text_of(result) == "Solaris, row 3, 2"
+        assert [seen.split()[0] for seen in browser.seen] == ["Book", "Which", "How"]
+    assert STEPS == ["Solaris"]
+
+
+async def test_invalid_answer_is_asked_again_on_the_page() -> None:
+    async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
+        asked = await client.call_tool("many", {"number": 1})
+        browser, link = Browser(url, "ann"), link_in(asked)
+        page = (await browser.open(link)).text
+        wrong = await browser.send(link, page, "seven")
+        assert wrong.status_code == 422
+        assert 'value="seven"' in wrong.text
+        assert (await browser.send(link, wrong.text, "7")).status_code == 303
+        assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "7"
+
+
+async def test_declining_on_the_page_ends_the_call() -> None:
+    async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
+        asked = await client.call_tool("book", {"film": "Solaris"})
+        browser, link = Browser(url, "ann"), link_in(asked)
+        page = (await browser.open(link)).text
+        assert (await browser.send(link, page, decision="decline")).status_code == 303
+        result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        assert result.is_error
+        assert "declined" in text_of(result) or "decline" in text_of(result)
+
+
+async def test_call_that_waits_says_so_until_its_user_has_answered() -> None:
+    async with hosted(with_pages(wait=0.1).streamable_http_app()) as url, client_of(url) as client:
+        asked = await client.call_tool("many", {"number": 1})
+        waits = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        assert not waits.is_error
+        assert (link_in(waits), handle_in(waits)) == (link_in(asked), handle_in(asked))
+
+
+async def test_repeated_call_gets_the_same_handle() -> None:
+    async with hosted(with_pages().streamable_http_app()) as url:
+        async with client_of(url) as ann, client_of(url, "eve") as eve:
+            first, again = [await ann.call_tool("many", {"number": 1}) for _ in range(2)]
+            other, foreign = await ann.call_tool("many", {"number": 2}), await eve.call_tool("many", {"number": 1})
+        assert handle_in(first) == handle_in(again)
+        assert len({handle_in(one) for one in (first, other, foreign)}) == 3
+
+
+async def test_page_is_for_its_user_alone() -> None:
+    async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
+        asked = await client.call_tool("many", {"number": 1})
+        link = link_in(asked)
+        page = (await Browser(url, "ann").open(link)).text
+        for user, status in (("eve", 404), (None, 401)):
+            browser = Browser(url, user)
+            assert (await browser.open(link)).status_code == status
+            assert (await browser.send(link, page, "1")).status_code == status
+        foreign = (await Browser(url, "eve").open(link)).content
+        assert foreign == (await Browser(url, "ann").open(f"{link[:-1]}{'x' if link[-1] != 'x' else 'y'}")).content
+        async with client_of(url, "eve") as eve:
+            stolen = await eve.call_tool("continue_call", {"handle": handle_in(asked)})
+            forged = await client.call_tool("continue_call", {"handle": f"{handle_in(asked)[:-2]}zz"})
+        assert stolen.is_error
+        assert text_of(stolen) == text_of(forged)
+
+
+async def test_form_is_taken_once() -> None:
+    async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
+        asked = await client.call_tool("many", {"number": 2})
+        browser, link = Browser(url, "ann"), link_in(asked)
+        page = (await browser.open(link)).text
+        assert (await browser.send(link, page, "1")).status_code == 303
+        late = await browser.send(link, page, "1000")
+        assert late.status_code == 409
+        assert await browser.answer_all(link, {"Number": "5"}) == "Done"
+        assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "6"
+
+
+async def test_nothing_that_a_model_sends_answers_for_its_user() -> None:
+    async with hosted(with_pages(wait=0).streamable_http_app()) as url, client_of(url) as client:
+        attempt = {"number": 1, "q0": 5, "answers": {"q0": 5}}
+        asked = await client.call_tool("many", attempt, meta={"answers": {"q0": 5}})
+        handle, link = handle_in(asked), link_in(asked)
+        waits = await client.call_tool("continue_call", {"handle": handle, "answers": {"q0": {"value": 5}}})
+        assert handle_in(waits) == handle
+        ticket = link.rpartition("/")[2]
+        for stolen in (handle, ticket):
+            assert (await client.call_tool("continue_call", {"handle": f"{stolen} q0=5"})).is_error
+        # An agent with an HTTP tool has the link, and no login.
+        agent = Browser(url, None)
+        assert (await agent.open(link)).status_code == 401
+        assert "Number" not in (await agent.open(link)).text
+        responses: dict[str, Any] = {"q0": ElicitResult(action="accept", content={"value": 5})}
+        again = await client.session.call_tool("many", attempt, input_responses=responses, allow_input_required=True)
+        assert handle_in(again) == handle
+
+
+async def test_client_with_links_alone_is_sent_to_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    declare_links_only(monkeypatch)
+    # Without authenticate=: the client shows the address to its user, and to no model.
+    async with hosted(with_pages(authenticate=None).streamable_http_app()) as url:
+        browser = Browser(url, None)
+
+        async def elicited(context: Any, params: Any) -> ElicitResult:
+            assert isinstance(params, ElicitRequestURLParams)
+            assert await browser.answer_all(params.url, ANSWERS) == "Done"
+            return ElicitResult(action="accept")
+
+        async with client_of(url, elicitation_callback=elicited) as client:
+            assert text_of(await client.call_tool("book", {"film": "Stalker"})) == "Stalker, row 3, 2"
+
+
+def declare_links_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let clients declare URL mode, and no forms: the SDK's own declares both or none."""
+    build: Any = vars(ClientSession)["_build_capabilities"]
+
+    def capabilities(session: ClientSession, version: str) -> ClientCapabilities:
+        links = ElicitationCapability(url=UrlElicitationCapability())
+        return build(session, version).model_copy(update={"elicitation": links})
+
+    monkeypatch.setattr(ClientSession, "_build_capabilities", capabilities)
+
+
+@pytest.mark.parametrize("number", [11, 20, 50])
+async def test_page_takes_over_before_clients_stop(number: int) -> None:
+    async with hosted(with_pages(authenticate=None).streamable_http_app()) as url:
+        browser, forms = Browser(url, None), list[str]()
+
+        async def elicited(context: Any, params: Any) -> ElicitResult:
+            if isinstance(params, ElicitRequestURLParams):
+                assert await browser.answer_all(params.url, {"Number": "2"}) == "Done"
+                return ElicitResult(action="accept")
+            forms.append(params.message)
+            return ElicitResult(action="accept", content={"value": 2})
+
+        async with client_of(url, elicitation_callback=elicited) as client:
+            assert text_of(await client.call_tool("many", {"number": number})) == str(2 * number)
+        assert len(forms) == 6
+        assert len(browser.seen) == number - 6
+
+
+async def test_client_that_accepts_at_once_gets_a_handle_at_last() -> None:
+    async with hosted(with_pages(wait=0.05).streamable_http_app()) as url:
+
+        async def elicited(context: Any, params: Any) -> ElicitResult:
+            if isinstance(params, ElicitRequestURLParams):
+                return ElicitResult(action="accept")
+            return ElicitResult(action="accept", content={"value": 2})
+
+        async with client_of(url, elicitation_callback=elicited) as client:
+            waits = await client.call_tool("many", {"number": 9})
+            assert await Browser(url, "ann").answer_all(link_in(waits), {"Number": "2"}) == "Done"
+            assert text_of(await client.call_tool("continue_call", {"handle": handle_in(waits)})) == "18"
+
+
+async def test_page_may_be_on_another_instance(tmp_path: Path) -> None:
+    one, other = [
+        cinema(
+            ledger=SqliteLedger(tmp_path / "calls.db"), pages=Pages(base_url=BASE, authenticate=reader)
+        ).streamable_http_app()
+        for _ in range(2)
+    ]
+    async with hosted(one) as first, hosted(other) as second:
+        async with client_of(first) as client:
+            asked = await client.call_tool("book", {"film": "Mirror"})
+        assert await Browser(second, "ann").answer_all(link_in(asked), ANSWERS) == "Done"
+        async with client_of(second) as client:
+            result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        assert text_of(result) == "Mirror, row 3, 2"
+    assert b"Mirror" not in await anyio.to_thread.run_sync(stored_in, tmp_path)
+
+
+def stored_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+async def test_asking_tools_are_listed_without_output_schema_where_links_are_given() -> None:
+    for server, is_listed in ((with_pages(), False), (with_pages(authenticate=None), True)):
+        async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert (tools["book"].output_schema is not None) is is_listed
+        annotations = tools["continue_call"].annotations
+        assert tools["continue_call"].output_schema is None
+        assert annotations is not None
+        assert annotations.destructive_hint is True
+
+
+async def test_client_without_a_user_is_not_given_a_link() -> None:
+    async with hosted(with_pages().streamable_http_app()) as url, client_of(url, None) as client:
+        with pytest.raises(MCPError) as failed:
+            await client.call_tool("many", {"number": 1})
+    assert failed.value.code == -32021
