@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -157,6 +158,10 @@ def _sdk(mode: str, *, asks: bool = True) -> Run:
             return await _calls(client.call_tool, questions, calls)
 
     return run
+
+
+# Once imported, by any test of this process, it lets every client of FastMCP declare tasks.
+import_module("fastmcp_tasks.client")
 
 
 def _fastmcp(mode: str) -> Run:
