@@ -18,6 +18,7 @@ __all__ = ["COMMANDS"]
 
 _STYLES: Final = {
     ExplainedSubject.QUESTION: "yellow",
+    ExplainedSubject.WAIT: "cyan",
     ExplainedSubject.REJECTION: "bold red",
     ExplainedSubject.REPLAY: "yellow",
     ExplainedSubject.FAILURE: "bold red",
@@ -42,7 +43,8 @@ def _explain(arguments: Namespace) -> int:
             screen.line("Nothing to explain: every question was asked once, no token was rejected, and no leg failed.")
 
     present(arguments, lambda: [_explained(explanation) for explanation in shown], draw)
-    return 0 if all(explanation.is_plain for explanation in explanations) else 1
+    usual = [one.is_plain or one.subject is ExplainedSubject.WAIT for one in explanations]
+    return 0 if all(usual) else 1
 
 
 def _explained(explanation: Explanation) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from roundtrip.trace.explaining.wording import (
     recorded_text,
     size_text,
     times_text,
+    wait_text,
 )
 from roundtrip.trace.reading.calls import HappenedLine, Mark, Serving, TracedCall
 from roundtrip.trace.writing.lines import (
@@ -88,7 +89,8 @@ class _CallView:
             self._fact("", "its first line is missing: rotated away, or in a file that was not named")
             return
         protocol = f", protocol {began.protocol}" if began.protocol is not None else ""
-        self._fact("", f"{began.method} · {began.era} era{protocol} · build {build_text(began.build)}")
+        life = "task" if any(serving.is_handed for serving in call.servings) else f"{began.era} era"
+        self._fact("", f"{began.method} · {life}{protocol} · build {build_text(began.build)}")
         if began.version is not None:
             self._fact("version", began.version)
         if began.principal is not None:
@@ -166,7 +168,10 @@ class _CallView:
         outcome = "answered" if round_.answered_at is not None else "given up"
         outcome = f"{outcome} after {duration_text(waited)}" if waited is not None else "not answered"
         by = {"resolvers": "resolvers", "body": "the body", "author": "its author, by hand"}[asked.by]
-        if asked.questions or asked.by != "resolvers":
+        if asked.waits and not asked.questions:
+            event, outcome = f"waits {wait_text(asked.waits)}", outcome.replace("answered", "went on", 1)
+            outcome = "still waits" if outcome == "not went on" else outcome
+        elif asked.questions or asked.by != "resolvers":
             event = f"asked by {by}"
         else:
             event = "a round without questions, as the tool runs exactly once"

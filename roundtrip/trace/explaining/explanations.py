@@ -12,9 +12,10 @@ from typing import Any, Final, cast
 from roundtrip.errors import CallHasEnded, RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import UNNAMED
+from roundtrip.machine.table import State
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
-from roundtrip.trace.explaining.wording import count_text, duration_text, quoted, size_text
+from roundtrip.trace.explaining.wording import count_text, duration_text, quoted, size_text, wait_text
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import Line, Recorded, RejectedLine, Revealed, ShownQuestion
 
@@ -39,6 +40,7 @@ class ExplainedSubject(StrEnum):
     REJECTION = "rejection"
     REPLAY = "replay"
     FAILURE = "failure"
+    WAIT = "wait"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +183,18 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
         call: The call.
         now: The current time, to report a call that waits although its token has expired.
     """
-    found = [*_questions(call), *_rejections(call), *_replays(call), *_failures(call, now)]
+    found = [*_questions(call), *_waits(call), *_rejections(call), *_replays(call), *_failures(call, now)]
     return sorted(found, key=lambda explanation: explanation.at)
+
+
+def _waits(call: TracedCall) -> Iterator[Explanation]:
+    """Explain why a task does not go on."""
+    if call.state is not State.AWAITING_INPUT or not call.rounds:
+        return
+    asked = call.rounds[-1].asked
+    if asked.waits and call.rounds[-1].answered_at is None:
+        text = f"The task waits {wait_text(asked.waits)}, and no worker holds it; server.signal(...) sends a signal."
+        yield _about(asked, ExplainedSubject.WAIT, text)
 
 
 def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from roundtrip.trace.writing.lines import Digested, Recorded
+from roundtrip.trace.writing.lines import Digested, Recorded, ShownWait
 
 __all__ = [
     "clock_text",
@@ -17,6 +17,7 @@ __all__ = [
     "recorded_text",
     "size_text",
     "times_text",
+    "wait_text",
 ]
 
 _SECOND: Final = 1000.0
@@ -73,6 +74,15 @@ def listed_text(names: Sequence[str], longest: int) -> str:
     """Return the first names of a list, and the number of the others: `a, b and 3 more`."""
     more = len(names) - longest
     return ", ".join(names[:longest]) + (f" and {more} more" if more > 0 else "")
+
+
+def wait_text(waits: Sequence[ShownWait]) -> str:
+    """Return what a task waits for, in words."""
+    texts: list[str] = []
+    for wait in waits:
+        until = f"until {clock_text(wait.until)}" if wait.until is not None else ""
+        texts.append(f"for the signal {quoted(wait.signal)} {until}".rstrip() if wait.signal is not None else until)
+    return " or ".join(texts)
 
 
 def quoted(value: Any) -> str:

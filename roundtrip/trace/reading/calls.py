@@ -410,7 +410,9 @@ def _weight(serving: Serving, *, goes_on: bool) -> tuple[bool, ...]:
     """Return the rank of a serving among several of one leg; of equal ranks the last counts."""
     was_stopped = serving.ended is not None and serving.ended.state in _RETRIABLE and not serving.bodies
     is_answered = serving.is_over and not was_stopped
-    return (serving.has_asked or not goes_on, is_answered, bool(serving.brought), not serving.is_recall)
+    # The request with which a call became a task has the answers, and its worker's serving of the leg goes on.
+    is_last = not serving.is_handed
+    return (is_last, serving.has_asked or not goes_on, is_answered, bool(serving.brought), not serving.is_recall)
 
 
 def _question_round(rounds: Sequence[Round], serving: Serving) -> Round | None:

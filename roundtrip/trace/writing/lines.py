@@ -32,6 +32,7 @@ __all__ = [
     "RejectedLine",
     "Revealed",
     "ShownQuestion",
+    "ShownWait",
     "StepRun",
     "TokenWritten",
 ]
@@ -192,13 +193,21 @@ class BeganLine(_ServingLine):
     replaces: str | None = Field(default=None, description="The expired call that this one replaces.")
 
 
+class ShownWait(_LinePart):
+    """Time or signal for which a task waits."""
+
+    signal: str | None = Field(default=None, description="The name of the signal.")
+    until: float | None = Field(default=None, description="The time at which it goes on, in seconds of the epoch.")
+
+
 class AskedLine(_Happened):
-    """The server sent questions. In the retry era that ends the serving."""
+    """The server sent questions, or a task waits. In the retry era that ends the serving."""
 
     event: Literal["asked"] = "asked"
     by: Literal["resolvers", "body", "author"]
     """`author`: the function returned an `InputRequiredResult` made by hand."""
     questions: tuple[ShownQuestion, ...]
+    waits: tuple[ShownWait, ...] = Field(default=(), description="What a task waits for besides its user.")
     until: float | None = Field(default=None, description="The deadline for the answers, in seconds of the epoch.")
     token: TokenWritten | None = None
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from mcp_types import CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
 
+from roundtrip.engine.leg import Wait
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import (
     AnswerRead,
@@ -217,6 +218,8 @@ class LineWriter:
         redaction = self._redaction
         questions = [one if isinstance(one, str) else shown_question(redaction, one) for one in detail["questions"]]
         line = f'"by":"{by}","questions":{array(questions)}'
+        if "waits" in detail:
+            line += f',"waits":{array([_shown_wait(redaction, wait) for wait in detail["waits"]])}'
         if self._journal is not None:
             journal, fixed = self._journal
             token = f'"bytes":{token_bytes or 0}{_difference(self._beginning.journal, journal, redaction.name)}{fixed}'
@@ -277,6 +280,12 @@ class LineWriter:
     def _span(self, key: str, ms: float) -> str:
         start = self._running.pop(key, ms)
         return f'"start":{start:.3f},"ms":{ms - start:.3f}'
+
+
+def _shown_wait(redaction: Redaction, wait: Wait) -> str:
+    parts = [] if wait.signal is None else [f'"signal":{quoted(redaction.name(wait.signal))}']
+    parts += [] if wait.until is None else [f'"until":{wait.until:.3f}']
+    return f"{{{','.join(parts)}}}"
 
 
 def shown_question(redaction: Redaction, waiting: PendingQuestion) -> str:
