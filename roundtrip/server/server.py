@@ -246,7 +246,7 @@ class Server(ToolServer[LifespanResultT]):
         if pages is not None:
             from roundtrip.server.stored_calls import StoredCalls
 
-            StoredCalls.install(pages, self, self._legs, self._store_calls())
+            StoredCalls.install(pages, self, self._legs, self._store_calls(), self._tools)
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 

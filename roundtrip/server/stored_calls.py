@@ -18,19 +18,29 @@ from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import compact_json
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, CallToolResult, ClientCapabilities, TextContent, ToolAnnotations
+from mcp_types import (
+    INTERNAL_ERROR,
+    CallToolResult,
+    ClientCapabilities,
+    InputRequiredResult,
+    TextContent,
+    ToolAnnotations,
+)
+from mcp_types import Tool as WireTool
 
-from roundtrip.engine.leg import Suspended
+from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.journal import to_text
 from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.calls import AskingPage, ClosedPage, EndedPage, PageState, WorkingPage
 from roundtrip.pages.handler import QuestionPages
+from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.context import Context
+from roundtrip.server.leg_runner import result_of
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.pages import Pages
-from roundtrip.server.requests import RequestClient, RequestRecord
+from roundtrip.server.requests import Incoming, RequestClient, RequestRecord
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.claim import lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, split_id
@@ -42,8 +52,10 @@ if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
     from roundtrip.server.leg_runner import LegRunner
     from roundtrip.server.tasks.service import TaskService
+    from roundtrip.server.tool_calls import ToolCalls
     from roundtrip.server.tool_server import ToolServer
     from roundtrip.server.tools.registered import RegisteredTool
+    from roundtrip.server.tools.registry import ToolRegistry
 
 __all__ = ["CONTINUE_TOOL", "StoredCalls"]
 
@@ -63,6 +75,11 @@ class _PageClient(RequestClient):
     """Client whose user can be asked on a page, with forms and links."""
 
     __slots__ = ()
+
+    def __init__(self, request: ServerRequestContext[Any, Any] | None) -> None:
+        super().__init__(request)
+        # Its questions are returned, whatever the revision of the client.
+        self.protocol_version = FIRST_OF_RETRY_ERA
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
@@ -97,9 +114,12 @@ class StoredCalls:
         )
 
     @classmethod
-    def install(cls, pages: Pages, server: ToolServer[Any], legs: LegRunner, service: TaskService) -> None:
+    def install(
+        cls, pages: Pages, server: ToolServer[Any], legs: LegRunner, service: TaskService, tools: ToolRegistry
+    ) -> None:
         """Give a server pages, and the tool with which models get the results of calls that waited."""
         calls = legs.stored_calls = cls(pages, name=server.name, legs=legs, service=service)
+        tools.relist = calls._relist
         for route in calls._site.routes:
             server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(calls._site.respond)
 
@@ -132,13 +152,11 @@ class StoredCalls:
         """Return the client of a request, whose user can be asked on a page."""
         return _PageClient(request)
 
-    def listed(self, tool: RegisteredTool) -> RegisteredTool:
+    def _relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
         """Return a tool as it must be listed: clients check results against its schema, and a link does not fit one."""
         function = tool.function
         may_ask = function.contexts or function.plan.nodes or function.confirmation is not None
-        if not (self.gives_links and may_ask):
-            return tool
-        return tool._replace(listing=tool.listing.model_copy(update={"output_schema": None}))
+        return listing.model_copy(update={"output_schema": None}) if self.gives_links and may_ask else listing
 
     def takes(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> bool:
         """Return True if the questions of a request go to a page."""
@@ -155,7 +173,25 @@ class StoredCalls:
     def _knows_user(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         return self._legs.parts.protection.user(ctx) is not None
 
-    async def reply(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> dict[str, Any] | None:
+    async def serve(
+        self, calls: ToolCalls, name: str, arguments: dict[str, Any], record: RequestRecord, incoming: Incoming
+    ) -> Finished | Suspended | Authored | HandedOver | dict[str, Any]:
+        """Serve one leg of a client whose questions are returned; return the reply to it if the call is stored.
+
+        Raises:
+            MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
+        """
+        ctx = record.context
+        if (reply := await self._reply(ctx, record)) is not None:
+            return reply
+        record.goes_to_page = self.takes(ctx, record)
+        end = await calls.serve_caught(name, arguments, incoming)
+        # A round without questions only gives its call a token.
+        if record.goes_to_page and isinstance(end, Suspended) and end.questions:
+            return await self.store(calls.function_of(name, record), ctx, record, end)
+        return end
+
+    async def _reply(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> dict[str, Any] | None:
         """Return the reply to a request of a call that is stored already; None for all others.
 
         Raises:
@@ -179,6 +215,27 @@ class StoredCalls:
         record.packed = self._legs.parts.protection.write(waited)
         record.minted = f"{waited.call_id}/{waited.leg}"
         return self._by_url(view, record.minted)
+
+    async def serve_old_client(
+        self, calls: ToolCalls, name: str, arguments: dict[str, Any], incoming: Incoming
+    ) -> CallToolResult | InputRequiredResult:
+        """Serve a call of a client that is asked over its connection; if it cannot be, by a link in the result.
+
+        Raises:
+            ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
+            MCPError: The tool raised a protocol error, or its client cannot be asked.
+        """
+        record = incoming.record
+        if record is None or is_retry_era(record.context.protocol_version) or not self.takes(record.context, record):
+            return result_of(await calls.serve(name, arguments, incoming, None))
+        ctx = record.context
+        if (same := await self._same_call(ctx)) is not None:
+            return CallToolResult.model_validate(same)
+        record.goes_to_page = True
+        end = await calls.serve(name, arguments, incoming, None)
+        if not isinstance(end, Suspended) or not end.questions:
+            return result_of(end)
+        return CallToolResult.model_validate(await self.store(calls.function_of(name, record), ctx, record, end))
 
     async def _same_call(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any] | None:
         """Return the reply to a request that repeats a call which waits: models do so, and must not begin another."""
@@ -213,7 +270,7 @@ class StoredCalls:
         if journal is None:
             raise RuntimeError("a call without a journal cannot be stored")
         content = self._service.content_of(function, ctx, journal)
-        content.capabilities = _PAGE_CAPABILITIES
+        content.capabilities, content.protocol = _PAGE_CAPABILITIES, FIRST_OF_RETRY_ERA
         content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES)
         clock = self._legs.parts.system.time
         once = function.once

@@ -12,7 +12,7 @@ import logging
 import marshal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver.exceptions import ToolError
@@ -42,6 +42,7 @@ from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
+    from roundtrip.server.functions import AskingFunction
     from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
 
 __all__ = ["ToolCalls", "named_version"]
@@ -123,18 +124,13 @@ class ToolCalls:
 
             record.may_become_task = is_on_asyncio() and declares_tasks(ctx)
         stored = self._legs.stored_calls
-        if stored is not None and record is not None:
-            reply = await stored.reply(ctx, record)
-            if reply is not None:
-                return self._stamped(reply)
-            record.goes_to_page = stored.takes(ctx, record)
-        end = await self.serve_caught(name, params.get("arguments") or {}, incoming)
-        if stored is not None and record is not None and record.goes_to_page and _asks(end):
-            function = self._tools.registered_as(name, _version_of(record)).function
-            return self._stamped(await stored.store(function, ctx, record, end))
+        arguments: dict[str, Any] = params.get("arguments") or {}
+        if stored is None or record is None:
+            end = await self.serve_caught(name, arguments, incoming)
+        elif isinstance(end := await stored.serve(self, name, arguments, record, incoming), dict):
+            return self._stamped(end)
         if isinstance(end, HandedOver) and tasks is not None and record is not None:
-            function = self._tools.registered_as(name, _version_of(record)).function
-            return self._stamped(await tasks.create(function, ctx, record))
+            return self._stamped(await tasks.create(self.function_of(name, record), ctx, record))
         return self._stamped(_sent(end, ctx.protocol_version))
 
     async def serve_caught(
@@ -154,6 +150,10 @@ class ToolCalls:
 
             log_tool_failure(name, error)
             return Finished(_failed(str(error)))
+
+    def function_of(self, name: str, record: RequestRecord) -> AskingFunction:
+        """Return the function of the tool that a request has called."""
+        return self._tools.registered_as(name, _version_of(record)).function
 
     def has_task(self, name: str, version: str | None) -> bool:
         """Return True if there is a tool of this name, in this version, that is not hidden."""
@@ -337,11 +337,6 @@ def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
     rejection = validate_mcp_param_headers(schema, cast("Mapping[str, Any]", arguments), headers)
     if rejection is not None:
         raise MCPError(code=rejection.code, message=rejection.message, data=rejection.data)
-
-
-def _asks(end: LegEnd) -> TypeGuard[Suspended]:
-    """Return True if a leg ended with questions; a round without any only gives its call a token."""
-    return isinstance(end, Suspended) and bool(end.questions)
 
 
 def _sent(end: LegEnd, revision: str) -> dict[str, Any]:

@@ -117,8 +117,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             }
         )
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
-        if self._legs.stored_calls is not None:
-            tool = self._legs.stored_calls.listed(tool)
         self._adopt(tool.function)
         if tool.visibility_gate is not None:
             self._track(tool.visibility_gate.planned)
@@ -334,7 +332,10 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         """
         for_client = begins_for_client()
         try:
-            return result_of(await self._calls.serve(name, arguments, Incoming.by(context), version))
+            incoming, stored = Incoming.by(context), self._legs.stored_calls
+            if stored is not None and for_client and incoming.record is not None:
+                return await stored.serve_old_client(self._calls, name, arguments, incoming)
+            return result_of(await self._calls.serve(name, arguments, incoming, version))
         except UnknownTool as error:
             if not for_client:
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -82,6 +82,8 @@ class ToolRegistry:
         self._registered: dict[str, dict[VersionKey | None, RegisteredTool]] = {}
         self._allowed: frozenset[str] | None = None
         self._allowed_is_checked = True
+        self.relist: Callable[[RegisteredTool, WireTool], WireTool] | None = None
+        """Changes a tool as clients see it."""
         self._seen: _Seen | None = None
         self._lock = Lock()
 
@@ -114,7 +116,7 @@ class ToolRegistry:
         for versions in self.seen.versions.values():
             shown = [tool for tool in versions if tool.visibility_gate is None or tool.visibility_gate in opened]
             if shown:
-                listing.append(_listed(shown))
+                listing.append(self._listed(shown))
         return listing
 
     def find(self, name: str, version: str | None = None) -> Sequence[RegisteredTool]:
@@ -248,15 +250,15 @@ class ToolRegistry:
         gates = [tool.visibility_gate for versions in seen.values() for tool in versions]
         return _Seen(
             versions=MappingProxyType(seen),
-            listing=tuple(map(_listed, seen.values())),
+            listing=tuple(map(self._listed, seen.values())),
             gates=tuple(gate for gate in gates if gate is not None),
             has_gates=has_gates,
         )
 
-
-def _listed(shown: Sequence[RegisteredTool]) -> WireTool:
-    """Return the highest of some versions, as clients see it."""
-    return shown[0].listed_with(shown[1:])
+    def _listed(self, shown: Sequence[RegisteredTool]) -> WireTool:
+        """Return the highest of some versions, as clients see it."""
+        listing = shown[0].listed_with(shown[1:])
+        return listing if self.relist is None else self.relist(shown[0], listing)
 
 
 class UnknownTool(ToolError):

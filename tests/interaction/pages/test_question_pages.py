@@ -114,10 +114,12 @@ class Browser:
 
 
 @asynccontextmanager
-async def client_of(url: str, user: str | None = "ann", **options: Any) -> AsyncGenerator[Client]:
+async def client_of(
+    url: str, user: str | None = "ann", *, mode: str = "2026-07-28", **options: Any
+) -> AsyncGenerator[Client]:
     async with httpx2.AsyncClient(headers={"x-user": user} if user else None) as http:
         transport = streamable_http_client(f"{url}/mcp", http_client=http)
-        async with Client(cast("Any", transport), mode="2026-07-28", **options) as client:
+        async with Client(cast("Any", transport), mode=mode, **options) as client:
             yield client
 
 
@@ -145,9 +147,10 @@ def with_pages(**options: Any) -> Server[Any]:
 ANSWERS = {"Book": "", "Which seat": "3", "How many": "2"}
 
 
-async def test_client_that_cannot_be_asked_gets_a_link() -> None:
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_client_that_cannot_be_asked_gets_a_link(mode: str) -> None:
     STEPS.clear()
-    async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
+    async with hosted(with_pages().streamable_http_app()) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("book", {"film": "Solaris"})
         assert not asked.is_error
         browser = Browser(url, "ann")
@@ -189,9 +192,10 @@ async def test_call_that_waits_says_so_until_its_user_has_answered() -> None:
         assert (link_in(waits), handle_in(waits)) == (link_in(asked), handle_in(asked))
 
 
-async def test_repeated_call_gets_the_same_handle() -> None:
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_repeated_call_gets_the_same_handle(mode: str) -> None:
     async with hosted(with_pages().streamable_http_app()) as url:
-        async with client_of(url) as ann, client_of(url, "eve") as eve:
+        async with client_of(url, mode=mode) as ann, client_of(url, "eve", mode=mode) as eve:
             first, again = [await ann.call_tool("many", {"number": 1}) for _ in range(2)]
             other, foreign = await ann.call_tool("many", {"number": 2}), await eve.call_tool("many", {"number": 1})
         assert handle_in(first) == handle_in(again)
@@ -342,3 +346,12 @@ async def test_client_without_a_user_is_not_given_a_link() -> None:
         with pytest.raises(MCPError) as failed:
             await client.call_tool("many", {"number": 1})
     assert failed.value.code == -32021
+
+
+async def test_old_client_that_shows_forms_is_asked_over_its_connection() -> None:
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"value": 2})
+
+    async with hosted(with_pages().streamable_http_app()) as url:
+        async with client_of(url, mode="legacy", elicitation_callback=elicited) as client:
+            assert text_of(await client.call_tool("many", {"number": 3})) == "6"
