@@ -352,6 +352,8 @@ async def test_old_client_that_shows_forms_is_asked_over_its_connection() -> Non
     async def elicited(context: Any, params: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={"value": 2})
 
-    async with hosted(with_pages().streamable_http_app()) as url:
-        async with client_of(url, mode="legacy", elicitation_callback=elicited) as client:
-            assert text_of(await client.call_tool("many", {"number": 3})) == "6"
+    async with (
+        hosted(with_pages().streamable_http_app()) as url,
+        client_of(url, mode="legacy", elicitation_callback=elicited) as client,
+    ):
+        assert text_of(await client.call_tool("many", {"number": 3})) == "6"
