@@ -31,7 +31,8 @@ from roundtrip import Server
 from roundtrip.ledger import Ledger, MemoryLedger, RedisLedger, SqliteLedger
 
 _EXTENSION: Final = "io.modelcontextprotocol/tasks"
-_POLL_SECONDS: Final = 0.001
+_POLL_SECONDS: Final = 0.0002
+"""Less than any of the times that are measured, which it would hide."""
 _LOST_SECONDS: Final = 60.0
 _HEADERS: Final = {
     "accept": "application/json, text/event-stream",

@@ -219,6 +219,8 @@ class Leg:
     """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
     hands_over: bool = False
     """True to end before the body, which will run in a task."""
+    rung: str | None = None
+    """The way to the page that asks its questions, as the trace names it; None if its client does."""
     needs_token: bool = False
     """True to ask for nothing first, so that a repeated request is known by its token."""
     signals: Mapping[str, Any] | None = None

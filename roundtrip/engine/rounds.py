@@ -199,6 +199,8 @@ class Rounds:
             detail["keys"] = tuple(self.batch)
             detail["reasons"] = {key: waiting.reason for key, waiting in self.batch.items()}
             detail["questions"] = tuple(self.batch.values())
+            if self.leg.rung is not None and self.batch:
+                detail["rung"] = self.leg.rung
             if self.waits:
                 detail["waits"] = tuple(self.waits)
         call.apply(Event.ASK, **detail)

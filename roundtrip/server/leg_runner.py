@@ -256,7 +256,7 @@ class _ServedLeg:
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
         self.task = self.record.task if self.record is not None else None
         self.hands_over = function.task is not None and self.record is not None and self.record.may_become_task
-        self.goes_to_page = self.record is not None and self.record.goes_to_page
+        self.rung = self.record.rung if self.record is not None else None
         # Older revisions have no tokens, so a leg cannot claim its call. For a task, its store knows if its body began.
         self.claims = function.once is not None and self.record is not None and self.is_retry
         self.claims = self.claims and self.task is None and not self.hands_over
@@ -314,8 +314,7 @@ class _ServedLeg:
             responses, limits = task.responses, task.limits(clock())
         elif once is not None and self.claims:
             claim = self.ledger_use().claim(once)
-        may_run_twice = task is not None or self.hands_over
-        stored = runner.stored_calls if self.goes_to_page else None
+        stored = runner.stored_calls if self.rung is not None and task is None else None
         return Leg(
             call=self.call,
             plan=function.planned.plan,
@@ -335,12 +334,13 @@ class _ServedLeg:
             origin=self.origin,
             pinner=task.pinner if task is not None else runner.parts.protection.journals.pinner,
             claim=claim,
-            begin_unclaimed=self.begin_unclaimed(once) if once is not None and not may_run_twice else None,
+            begin_unclaimed=self.begin_unclaimed(once) if once and task is None and not self.hands_over else None,
             count_guess=self.count_guess,
             timeout=function.timeout,
             outlive=threads.outlive,
             page_wait=runner.page_wait,
             hands_over=self.hands_over,
+            rung=self.rung,
             needs_token=self.hands_over and once is not None and journal is None and self.begin_unclaimed(once) is None,
             signals=task.content.signals if task is not None else None,
             threads=threads,
@@ -408,7 +408,7 @@ class _ServedLeg:
         facts = self.facts
         if facts is not None:
             journal = facts.linked(journal)
-        if self.task is not None or ((self.hands_over or self.goes_to_page) and self.record is not None):
+        if self.task is not None or ((self.hands_over or self.rung is not None) and self.record is not None):
             return self._store(journal)
         packed = self.runner.parts.protection.write(journal)
         if facts is not None:

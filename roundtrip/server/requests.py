@@ -118,8 +118,8 @@ class RequestRecord:
     """Values of the visibility gates of each server, kept until the request ends."""
     may_become_task: bool = False
     """True if its client can be given the handle of a task in place of a result."""
-    goes_to_page: bool = False
-    """True if its questions go to a page, and not to its client."""
+    rung: str | None = None
+    """The way to the page that asks its questions; None if its client asks them."""
     handed: Journal | None = None
     """The journal with which its call became a task, or was stored for its page."""
     task: TaskLeg | None = None

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 from mcp.server.auth.provider import AccessToken, principal_components
@@ -158,17 +158,18 @@ class StoredCalls:
         may_ask = function.contexts or function.plan.nodes or function.confirmation is not None
         return listing.model_copy(update={"output_schema": None}) if self.gives_links and may_ask else listing
 
-    def takes(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> bool:
-        """Return True if the questions of a request go to a page."""
+    def _rung(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> Literal["url", "link"] | None:
+        """Return the way to the page that asks the questions of a request; None if its client asks them."""
         declared = ctx.session.client_capabilities
         elicitation = declared.elicitation if declared is not None else None
+        may_link = self.gives_links and self._knows_user(ctx)
         if elicitation is None:
-            return self.gives_links and self._knows_user(ctx)
-        has_url = elicitation.url is not None
-        if elicitation.form is None and has_url:
-            return True
-        is_late = record.journal is not None and record.journal.round >= self._pages.from_round
-        return is_late and has_url
+            return "link" if may_link else None
+        asked = record.journal.round if record.journal is not None else 0
+        if elicitation.url is not None:
+            return "url" if elicitation.form is None or asked >= self._pages.from_round else None
+        # By form for as long as the client goes on: a link interrupts its user.
+        return "link" if may_link and asked >= self._pages.last_round else None
 
     def _knows_user(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         return self._legs.parts.protection.user(ctx) is not None
@@ -184,10 +185,10 @@ class StoredCalls:
         ctx = record.context
         if (reply := await self._reply(ctx, record)) is not None:
             return reply
-        record.goes_to_page = self.takes(ctx, record)
+        record.rung = self._rung(ctx, record)
         end = await calls.serve_caught(name, arguments, incoming)
         # A round without questions only gives its call a token.
-        if record.goes_to_page and isinstance(end, Suspended) and end.questions:
+        if record.rung is not None and isinstance(end, Suspended) and end.questions:
             return await self.store(calls.function_of(name, record), ctx, record, end)
         return end
 
@@ -226,12 +227,16 @@ class StoredCalls:
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
         record = incoming.record
-        if record is None or is_retry_era(record.context.protocol_version) or not self.takes(record.context, record):
+        if (
+            record is None
+            or is_retry_era(record.context.protocol_version)
+            or self._rung(record.context, record) != "link"
+        ):
             return result_of(await calls.serve(name, arguments, incoming, None))
         ctx = record.context
         if (same := await self._same_call(ctx)) is not None:
             return CallToolResult.model_validate(same)
-        record.goes_to_page = True
+        record.rung = "link"
         end = await calls.serve(name, arguments, incoming, None)
         if not isinstance(end, Suspended) or not end.questions:
             return result_of(end)

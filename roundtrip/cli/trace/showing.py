@@ -17,6 +17,7 @@ from roundtrip.trace.explaining.wording import (
     duration_text,
     quoted,
     recorded_text,
+    rung_text,
     size_text,
     times_text,
     wait_text,
@@ -172,7 +173,7 @@ class _CallView:
             event, outcome = f"waits {wait_text(asked.waits)}", outcome.replace("answered", "went on", 1)
             outcome = "still waits" if outcome == "not went on" else outcome
         elif asked.questions or asked.by != "resolvers":
-            event = f"asked by {by}"
+            event = f"asked by {by}{rung_text(asked)}"
         else:
             event = "a round without questions, as the tool runs exactly once"
         self._screen.line((f"{event}, {outcome}", _DIM), indent=2)

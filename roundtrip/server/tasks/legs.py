@@ -140,6 +140,7 @@ def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:
         params=params,
     )
     record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
+    record.rung = "page" if content.page_secret else None
     known = {name: answer for name, answer in leg.responses.items() if answer is not None}
     return Incoming(context, record, known or None, leg.journal.authored or None)
 

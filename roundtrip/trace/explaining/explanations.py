@@ -15,7 +15,7 @@ from roundtrip.machine.journal import UNNAMED
 from roundtrip.machine.table import State
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
-from roundtrip.trace.explaining.wording import count_text, duration_text, quoted, size_text, wait_text
+from roundtrip.trace.explaining.wording import count_text, duration_text, quoted, rung_text, size_text, wait_text
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import Line, Recorded, RejectedLine, Revealed, ShownQuestion
 
@@ -201,7 +201,8 @@ def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -
     """Explain why a round asked a question."""
     advice = _advice_on(call, round_, question)
     is_again = call.is_asked_again(round_, question)
-    asked = f"Question {quoted(question.key)} was {'asked again' if is_again else 'asked'} in round {round_.number}"
+    asked = f"Question {quoted(question.key)} was {'asked again' if is_again else 'asked'}{rung_text(round_.asked)}"
+    asked += f" in round {round_.number}"
     if question.reason is Reason.NEW and not is_again:
         return f"{asked}, as {advice.cause}."
     return f"{asked}, because {advice.cause}; {advice.cure}."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from roundtrip.trace.writing.lines import Digested, Recorded, ShownWait
+from roundtrip.trace.writing.lines import AskedLine, Digested, Recorded, ShownWait
 
 __all__ = [
     "clock_text",
@@ -15,6 +15,7 @@ __all__ = [
     "listed_text",
     "quoted",
     "recorded_text",
+    "rung_text",
     "size_text",
     "times_text",
     "wait_text",
@@ -26,6 +27,7 @@ _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
 _MAX_QUOTED_CHARS: Final = 200
+_RUNGS: Final = {"url": " on a page that the client shows", "link": " by a link in the result", "page": " on its page"}
 
 
 def duration_text(ms: float) -> str:
@@ -74,6 +76,11 @@ def listed_text(names: Sequence[str], longest: int) -> str:
     """Return the first names of a list, and the number of the others: `a, b and 3 more`."""
     more = len(names) - longest
     return ", ".join(names[:longest]) + (f" and {more} more" if more > 0 else "")
+
+
+def rung_text(asked: AskedLine) -> str:
+    """Return the way to the page of a round, in words that begin with a space; empty for a round of the client."""
+    return "" if asked.rung is None else _RUNGS[asked.rung]
 
 
 def wait_text(waits: Sequence[ShownWait]) -> str:

@@ -220,6 +220,8 @@ class LineWriter:
         line = f'"by":"{by}","questions":{array(questions)}'
         if "waits" in detail:
             line += f',"waits":{array([_shown_wait(redaction, wait) for wait in detail["waits"]])}'
+        if "rung" in detail:
+            line += f',"rung":"{detail["rung"]}"'
         if self._journal is not None:
             journal, fixed = self._journal
             token = f'"bytes":{token_bytes or 0}{_difference(self._beginning.journal, journal, redaction.name)}{fixed}'

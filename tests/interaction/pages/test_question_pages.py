@@ -20,15 +20,18 @@ from mcp_types import (
     ElicitationCapability,
     ElicitRequestURLParams,
     ElicitResult,
+    FormElicitationCapability,
     TextContent,
     UrlElicitationCapability,
 )
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
-from roundtrip import Context, Elicit, Pages, Resolve, Server
+from roundtrip import Context, Elicit, Pages, Recorder, Resolve, Server
 from roundtrip.ledger import SqliteLedger
+from roundtrip.trace.explaining.explanations import explain
 from tests.hosts import hosted
+from tests.interaction.trace.transcribed import calls_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -252,7 +255,7 @@ async def test_nothing_that_a_model_sends_answers_for_its_user() -> None:
 
 
 async def test_client_with_links_alone_is_sent_to_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    declare_links_only(monkeypatch)
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
     # Without authenticate=: the client shows the address to its user, and to no model.
     async with hosted(with_pages(authenticate=None).streamable_http_app()) as url:
         browser = Browser(url, None)
@@ -266,13 +269,12 @@ async def test_client_with_links_alone_is_sent_to_the_page(monkeypatch: pytest.M
             assert text_of(await client.call_tool("book", {"film": "Stalker"})) == "Stalker, row 3, 2"
 
 
-def declare_links_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let clients declare URL mode, and no forms: the SDK's own declares both or none."""
+def declare_only(monkeypatch: pytest.MonkeyPatch, elicitation: ElicitationCapability) -> None:
+    """Let clients declare one mode of elicitation: the SDK's own declares both or none."""
     build: Any = vars(ClientSession)["_build_capabilities"]
 
     def capabilities(session: ClientSession, version: str) -> ClientCapabilities:
-        links = ElicitationCapability(url=UrlElicitationCapability())
-        return build(session, version).model_copy(update={"elicitation": links})
+        return build(session, version).model_copy(update={"elicitation": elicitation})
 
     monkeypatch.setattr(ClientSession, "_build_capabilities", capabilities)
 
@@ -293,6 +295,32 @@ async def test_page_takes_over_before_clients_stop(number: int) -> None:
             assert text_of(await client.call_tool("many", {"number": number})) == str(2 * number)
         assert len(forms) == 6
         assert len(browser.seen) == number - 6
+
+
+@pytest.mark.parametrize("bare", [True, False])
+@pytest.mark.parametrize("number", [9, 11, 50])
+async def test_client_with_forms_alone_gets_a_link_before_it_stops(
+    monkeypatch: pytest.MonkeyPatch, number: int, *, bare: bool
+) -> None:
+    forms = FormElicitationCapability()
+    declare_only(monkeypatch, ElicitationCapability() if bare else ElicitationCapability(form=forms))
+    asked: list[str] = []
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"value": 2})
+
+    async with (
+        hosted(with_pages().streamable_http_app()) as url,
+        client_of(url, elicitation_callback=elicited) as client,
+    ):
+        result = await client.call_tool("many", {"number": number})
+        if number > len(asked):
+            browser = Browser(url, "ann")
+            assert await browser.answer_all(link_in(result), {"Number": "2"}) == "Done"
+            result = await client.call_tool("continue_call", {"handle": handle_in(result)})
+        assert text_of(result) == str(2 * number)
+    assert len(asked) == 9
 
 
 async def test_client_that_accepts_at_once_gets_a_handle_at_last() -> None:
@@ -357,3 +385,28 @@ async def test_old_client_that_shows_forms_is_asked_over_its_connection() -> Non
         client_of(url, mode="legacy", elicitation_callback=elicited) as client,
     ):
         assert text_of(await client.call_tool("many", {"number": 3})) == "6"
+
+
+async def test_trace_tells_how_each_round_was_asked(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "calls.jsonl")
+    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=5), trace=recorder)
+    async with hosted(server.streamable_http_app()) as url:
+        async with client_of(url) as client:
+            asked = await client.call_tool("many", {"number": 2})
+            await Browser(url, "ann").answer_all(link_in(asked), {"Number": "5"})
+
+        async def elicited(context: Any, params: Any) -> ElicitResult:
+            if isinstance(params, ElicitRequestURLParams):
+                await Browser(url, "ann").answer_all(params.url, {"Number": "2"})
+                return ElicitResult(action="accept")
+            return ElicitResult(action="accept", content={"value": 2})
+
+        async with client_of(url, elicitation_callback=elicited) as client:
+            await client.call_tool("many", {"number": 8})
+    recorder.flush()
+    linked, late = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
+    assert [round_.asked.rung for round_ in linked.rounds] == ["link", "page"]
+    assert [round_.asked.rung for round_ in late.rounds] == [*[None] * 6, "url", "page"]
+    first, second = [explanation.text for explanation in explain(linked)]
+    assert first.startswith("Question 'q0' was asked by a link in the result in round 1, ")
+    assert second.startswith("Question 'q1' was asked on its page in round 2, ")
