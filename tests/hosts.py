@@ -8,10 +8,11 @@ import argparse
 import asyncio
 import functools
 import importlib
+import random
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -26,6 +27,8 @@ from tests.forks import Started, command_of, start
 ROOT: Final = Path(__file__).resolve().parent.parent
 WAIT: Final = 20.0
 """Seconds after which a test gives up waiting."""
+
+_SERVER_PORTS: Final = range(20_000, 30_000)
 
 Factory = Callable[[], MCPServer[Any]]
 
@@ -48,6 +51,17 @@ def listening() -> socket.socket:
     door = socket.create_server(("127.0.0.1", 0))
     door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return door
+
+
+def free_port() -> int:
+    """Return a port for a server that opens it itself.
+
+    It is below those that the system gives to clients, so no other test takes it before the server starts.
+    """
+    for port in random.sample(_SERVER_PORTS, len(_SERVER_PORTS)):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError("no port is free")
 
 
 def name_of(factory: Factory) -> str:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import socket
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip.testing import Era
 from tests.docs.pages import ROOT, blocks
-from tests.hosts import WAIT, hosted
+from tests.hosts import WAIT, free_port, hosted
 from tests.interaction.serverless.platform import LambdaTransport, rest_event
 from tests.players import Person, connect, text_of
 
@@ -108,8 +107,7 @@ async def test_cloud_run_starts_and_stops_the_container(project: Path) -> None:
     command = re.findall(r"^CMD (.+)$", (project / "Dockerfile").read_text(), re.MULTILINE)[-1]
     (copied,) = re.findall(r"^COPY (\S+) \.$", (project / "Dockerfile").read_text(), re.MULTILINE)
     assert (project / copied).exists()
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    port = free_port()
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PORT": str(port), "PATH": programs}
     container = await anyio.open_process(command, cwd=project, env=environment, stdout=None, stderr=None)

@@ -8,7 +8,6 @@ import pty
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -23,6 +22,7 @@ from roundtrip.cli import main
 from roundtrip.serving.application import READY_PATH
 from tests.docs.pages import ROOT, Block, blocks, pages
 from tests.forks import commands_with
+from tests.hosts import free_port
 
 README: Final = ROOT / "README.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
@@ -156,11 +156,6 @@ def shell_blocks(page: Path) -> list[Block]:
 
 def lines_of(block: Block) -> Iterator[str]:
     yield from block.text.replace("\\\n", " ").splitlines()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import redis
 
 from roundtrip import Context, DocketEngine, InvalidSignature, Server
 from roundtrip.ledger import MemoryLedger, RedisLedger
-from tests.hosts import ROOT
+from tests.hosts import ROOT, free_port
 from tests.interaction.serving.services import WAIT, Service, environment, eventually
 from tests.interaction.tasks.docket_shop import DOCKET, FOLDER, KEY, NAME, REDIS
 from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
@@ -105,13 +105,6 @@ async def holding(folder: Path, times: int = 1) -> list[int]:
 
 def go_on(folder: Path) -> None:
     (folder / "go on").touch()
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 @pytest.mark.parametrize("kind", [DocketWorker, Worker])
