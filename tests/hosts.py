@@ -42,13 +42,13 @@ def _url_of(listening: socket.socket) -> str:
     return f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
 
 
-def listening() -> socket.socket:
-    """Listen on a free port of this machine, without delays of what is sent.
+def listening(port: int = 0) -> socket.socket:
+    """Listen on a port of this machine, by default a free one, without delays of what is sent.
 
     asyncio switches them off only for sockets of its own. The second part of a response would wait some 40 ms for the
     acknowledgment of the first.
     """
-    door = socket.create_server(("127.0.0.1", 0))
+    door = socket.create_server(("127.0.0.1", port))
     door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return door
 
@@ -76,10 +76,12 @@ def stdio(factory: Factory) -> StdioServerParameters:
 
 
 @asynccontextmanager
-async def hosted(app: ASGIApp, *, lifespan: Literal["auto", "on", "off"] = "auto") -> AsyncGenerator[str]:
+async def hosted(
+    app: ASGIApp, *, port: int = 0, lifespan: Literal["auto", "on", "off"] = "auto"
+) -> AsyncGenerator[str]:
     """Serve an application on this event loop, and yield its address without a path."""
     host = _Host(uvicorn.Config(app, log_config=None, ws="none", lifespan=lifespan, timeout_graceful_shutdown=5))
-    with listening() as door:
+    with listening(port) as door:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(functools.partial(host.serve, sockets=[door]))
             try:

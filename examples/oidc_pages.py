@@ -1,0 +1,161 @@
+"""Log the readers of question pages in with OpenID Connect, at the provider that also logs in the users of clients.
+
+Register this program at the provider as a web application with the redirect address `BASE_URL/login`. Then:
+
+    pip install 'roundtrip[pages]' authlib httpx 'pyjwt[crypto]'
+    OIDC_ISSUER=https://login.example OIDC_CLIENT_ID=pages OIDC_CLIENT_SECRET=… BASE_URL=https://cinema.example \\
+        python examples/oidc_pages.py --port 8000
+
+A client names its user by an access token, and a browser by a login. Both are the same user if issuer and subject
+agree. The default of `principal=` would compare the id of the client too, which differs.
+"""
+
+import argparse
+import os
+import secrets
+from typing import Any
+
+import anyio.to_thread
+import httpx
+import jwt
+import uvicorn
+from authlib.integrations.starlette_client import OAuth, OAuthError
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.context import ServerRequestContext
+from starlette.applications import Starlette
+from starlette.middleware.sessions import SessionMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from roundtrip import Context, Pages, Server
+
+
+def person(issuer: object, subject: object) -> str:
+    """Return the text that names a user, for clients and for browsers. A subject is unique per issuer only."""
+    return f"{subject} of {issuer}"
+
+
+class AccessTokens:
+    """Verifier of the access tokens that clients send: signed by the issuer, and meant for this server."""
+
+    def __init__(self, issuer: str, resource: str) -> None:
+        self._issuer, self._resource = issuer, resource
+        self._keys: jwt.PyJWKClient | None = None
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        if self._keys is None:
+            metadata = httpx.get(f"{self._issuer}/.well-known/openid-configuration").raise_for_status().json()
+            self._keys = jwt.PyJWKClient(metadata["jwks_uri"])
+        return jwt.decode(
+            token,
+            self._keys.get_signing_key_from_jwt(token),
+            algorithms=["RS256", "ES256"],
+            issuer=self._issuer,
+            audience=self._resource,
+            options={"require": ["exp", "iss", "aud", "sub", "client_id"]},
+        )
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        try:
+            claims = await anyio.to_thread.run_sync(self._claims, token)
+        except (jwt.PyJWTError, httpx.HTTPError):
+            return None
+        return AccessToken(
+            token=token,
+            client_id=claims["client_id"],
+            scopes=claims.get("scope", "").split(),
+            expires_at=claims["exp"],
+            resource=self._resource,
+            subject=claims["sub"],
+            claims=claims,
+        )
+
+
+def user_of_client(request: ServerRequestContext[Any, Any]) -> str | None:
+    """Return the user whose client sent a request."""
+    token = get_access_token()
+    return None if token is None else person((token.claims or {})["iss"], token.subject)
+
+
+class BrowserLogin:
+    """Login of browsers: the authorization code flow, with PKCE and a nonce."""
+
+    def __init__(self, issuer: str, client_id: str, client_secret: str, base_url: str) -> None:
+        self._back = f"{base_url}/login"
+        registry: Any = OAuth()  # It has no types.
+        self._provider = registry.register(
+            "provider",
+            client_id=client_id,
+            client_secret=client_secret,
+            server_metadata_url=f"{issuer}/.well-known/openid-configuration",
+            client_kwargs={"scope": "openid", "code_challenge_method": "S256"},
+        )
+
+    async def user(self, request: Request) -> str | Response:
+        """Return the user who is logged in, or send the browser to the provider. `Pages` calls this for each page."""
+        if (user := request.session.get("user")) is not None:
+            return user
+        response: Response = await self._provider.authorize_redirect(request, self._back)
+        # The address of a page begins with BASE_URL, so nobody can make this server redirect elsewhere.
+        request.session["page"] = request.state.page_url
+        return response
+
+    async def finish(self, request: Request) -> Response:
+        """Take the provider's answer, and send the browser back to its page."""
+        page = request.session.get("page")
+        try:
+            token: dict[str, Any] = await self._provider.authorize_access_token(request)
+        except OAuthError:
+            return PlainTextResponse("The login failed, or took too long. Open your link again.", 400)
+        # A new session, so that nothing from before the login stays.
+        request.session.clear()
+        request.session["user"] = person(token["userinfo"]["iss"], token["userinfo"]["sub"])
+        return RedirectResponse(page, 303) if page else PlainTextResponse("You are logged in.")
+
+
+def cinema(issuer: str, client_id: str, client_secret: str, base_url: str) -> Starlette:
+    """Return an application with MCP at /mcp, pages at /ask/…, and the end of a login at /login."""
+    resource = f"{base_url}/mcp"
+    login = BrowserLogin(issuer, client_id, client_secret, base_url)
+    server = Server(
+        "cinema",
+        # From text: clients compare the issuer exactly, and `AnyHttpUrl(…)` would add a slash to it.
+        auth=AuthSettings.model_validate(
+            {"issuer_url": issuer, "resource_server_url": resource, "validate_token_resource": True}
+        ),
+        token_verifier=AccessTokens(issuer, resource),
+        principal=user_of_client,
+        pages=Pages(base_url=base_url, authenticate=login.user),
+    )
+    server.custom_route("/login", methods=["GET"])(login.finish)
+
+    @server.tool()
+    async def book(film: str, ctx: Context) -> str:
+        """Book seats for the user."""
+        seats = await ctx.ask("seats", f"How many seats for {film}?", int)
+        return f"{seats} seats for {film}"
+
+    app = server.streamable_http_app()
+    # With several instances, give all the same secret.
+    secret = os.environ.get("SESSION_SECRET") or secrets.token_hex(32)
+    app.add_middleware(SessionMiddleware, secret_key=secret, https_only=base_url.startswith("https:"))
+    return app
+
+
+def main() -> None:
+    """Serve on 127.0.0.1 until interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--port", type=int, default=8000)
+    names = ("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET", "BASE_URL")
+    uvicorn.run(
+        cinema(*(os.environ[name] for name in names)),
+        host="127.0.0.1",
+        port=parser.parse_args().port,
+        log_level="warning",
+    )
+
+
+if __name__ == "__main__":
+    main()
