@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from roundtrip.pages import rendering
 from roundtrip.pages.forms import form_of_questions
 from roundtrip.pages.look import PageLook, contrast_of
 from roundtrip.pages.rendering import PageRenderer
@@ -103,6 +104,12 @@ def test_templates_of_authors_take_the_place_of_ours(tmp_path: Path) -> None:
     assert "Sure?" in html
     assert "--accent: #0b5cad" in html
     assert renderer.policy != PageRenderer(PageLook("<Shop>")).policy
+
+
+def test_documentation_lists_every_template() -> None:
+    root = Path(rendering.__file__).parent
+    page = (root.parents[1] / "docs" / "theming.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)) == {path.name for path in root.glob("templates/*")}
 
 
 def test_broken_templates_are_reported(tmp_path: Path) -> None:
