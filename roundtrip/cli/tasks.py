@@ -58,7 +58,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _configure_action(action: ArgumentParser, name: str) -> None:
-    call: dict[str, Any] = {"metavar": "CALL", "help": "the id of a call or of its task, or the unique start of one"}
+    call: dict[str, Any] = {"metavar": "CALL", "help": "the id of a call or its task, the start of one, or `last`"}
     if name == "ls":
         states = [state.value for state in TaskState]
         action.add_argument("--state", action="append", choices=states, metavar="STATE", help=f"{', '.join(states)}")

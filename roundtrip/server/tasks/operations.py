@@ -40,7 +40,10 @@ class TaskOperations:
         self._book = book
 
     async def find(self, text: str) -> str | None:
-        """Return the call that a text names: as the id of a call or of its task, or as the unique start of one."""
+        """Return the call that a text names: by its id or its task's, by the unique start of one, or as `last`."""
+        if text == "last":
+            newest = await self._book.store.list(limit=1)
+            return newest[0].call_id if newest else None
         call_id, _ = split_id(text) if "." in text else (text, "")
         if not is_call_id(call_id):
             return None

@@ -67,5 +67,9 @@ class TaskMode(NamedTuple):
                 f"tool {tool!r}: task_ttl must be a number of seconds, more than 0 and at most a year, got {ttl!r}"
             )
         if not given:
+            if spec.task_ttl is not None:
+                raise InvalidSignature(
+                    f"tool {tool!r}: task_ttl= must be given together with task=; add task=True, or leave task_ttl out"
+                )
             return None
         return cls(given == "required", float(ttl), given.seconds if isinstance(given, After) else None)

@@ -66,7 +66,7 @@ async def test_task_is_shown_with_its_contents_only_on_request(capsys: pytest.Ca
         task = (await peer.call("build", secret="argument-4711"))["taskId"]
         await peer.asked(task, "size")
         call_id = task.split(".")[0]
-        for text in (task, call_id, call_id[:6]):
+        for text in (task, call_id, call_id[:6], "last"):
             assert await run("show", text) == 0
             shown = capsys.readouterr().out
             assert f"call               {call_id}" in shown

@@ -254,3 +254,13 @@ def test_invalid_lifetime_is_rejected(ttl: Any) -> None:
         @server.tool(task=True, task_ttl=ttl)
         async def work() -> str:
             return ""
+
+
+@pytest.mark.parametrize("task", [None, False])
+def test_lifetime_without_a_task_is_rejected(task: Any) -> None:
+    server = Server[Any]("shop")
+    with pytest.raises(InvalidSignature, match="task_ttl= must be given together with task="):
+
+        @server.tool(task=task, task_ttl=60)
+        async def work() -> str:
+            return ""
