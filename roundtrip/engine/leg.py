@@ -129,6 +129,13 @@ class Suspended(NamedTuple):
     state: str
     waits: tuple[Wait, ...] = ()
     """What a task waits for, besides answers."""
+    rung: str | None = None
+    """The way in which the questions are asked; None if the client asks them."""
+
+    def names_for_model(self) -> frozenset[str]:
+        """Return the names of the questions that a model may answer."""
+        named = self.questions.items() if self.rung == "model" else ()
+        return frozenset(name for name, waiting in named if waiting.question.is_for_anyone)
 
     def result(self) -> InputRequiredResult:
         """Return the result with which the SDK's handlers ask them."""
@@ -220,7 +227,9 @@ class Leg:
     hands_over: bool = False
     """True to end before the body, which will run in a task."""
     rung: str | None = None
-    """The way to the page that asks its questions, as the trace names it; None if its client does."""
+    """The way to the page that asks its questions, as the trace names it; None if there is none."""
+    asks_model: bool = False
+    """True if the model that called the tool may answer questions for anyone."""
     needs_token: bool = False
     """True to ask for nothing first, so that a repeated request is known by its token."""
     signals: Mapping[str, Any] | None = None

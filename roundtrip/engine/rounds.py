@@ -27,7 +27,7 @@ from roundtrip.errors import (
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import NOTHING
-from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
+from roundtrip.questions.wire import FormQuestion, ModelQuestion, PendingQuestion, UrlQuestion
 
 __all__ = ["Rounds"]
 
@@ -153,6 +153,8 @@ class Rounds:
 
     def _can_ask(self, waiting: PendingQuestion, capabilities: ClientCapabilities | None) -> bool:
         question, client = waiting.question, self.leg.client
+        if self.leg.asks_model and question.is_for_anyone:
+            return True
         try:
             if not self.is_retry:
                 declared = capabilities.elicitation if capabilities is not None else None
@@ -189,7 +191,14 @@ class Rounds:
         """
         self.answers.check_volatile()
         self._note_ask()
-        return Suspended(self.batch, self.remember(), tuple(self.waits))
+        return Suspended(self.batch, self.remember(), tuple(self.waits), self._rung())
+
+    def _rung(self) -> str | None:
+        """Return the way in which the batch is asked: one page or one result has all of it; None for the client."""
+        asked = [waiting for waiting in self.batch.values() if not isinstance(waiting.question, ModelQuestion)]
+        if asked and self.leg.asks_model and all(waiting.question.is_for_anyone for waiting in asked):
+            return "model"
+        return self.leg.rung if asked else None
 
     def _note_ask(self) -> None:
         """Move the call to the state in which it waits for the batch."""
@@ -199,8 +208,8 @@ class Rounds:
             detail["keys"] = tuple(self.batch)
             detail["reasons"] = {key: waiting.reason for key, waiting in self.batch.items()}
             detail["questions"] = tuple(self.batch.values())
-            if self.leg.rung is not None and self.batch:
-                detail["rung"] = self.leg.rung
+            if (rung := self._rung()) is not None:
+                detail["rung"] = rung
             if self.waits:
                 detail["waits"] = tuple(self.waits)
         call.apply(Event.ASK, **detail)

@@ -70,6 +70,9 @@ class Question(ABC):
 
     __slots__ = ("attempts", "message", "otherwise", "result_type", "schema", "text", "volatile_ok")
 
+    is_for_anyone: bool = False
+    """True if the model that called the tool may answer."""
+
     def __init__(
         self, marker: object, text: str, message: bytes, schema: bytes, result_type: type[BaseModel] = ElicitResult
     ) -> None:
@@ -142,8 +145,7 @@ class FormQuestion(Question):
         super().__init__(marker, marker.message, digest(marker.message), self.form.digest)
         self.guesses: int | None = getattr(marker, "guesses", None)
         """The number of different answers that a call accepts."""
-        self.is_for_anyone: bool = getattr(marker, "answered_by", "human") == "anyone"
-        """True if the model that called the tool may answer."""
+        self.is_for_anyone = getattr(marker, "answered_by", "human") == "anyone"
 
     @override
     def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
