@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from roundtrip.engine.claim import Claim
     from roundtrip.engine.teardown import Outlive, Report, TeardownStack
+    from roundtrip.engine.ways import Ways
     from roundtrip.machine.call import Call
     from roundtrip.machine.journal import Entry, Journal
     from roundtrip.machine.pins import Pinner
@@ -226,10 +227,8 @@ class Leg:
     """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
     hands_over: bool = False
     """True to end before the body, which will run in a task."""
-    rung: str | None = None
-    """The way to the page that asks its questions, as the trace names it; None if there is none."""
-    asks_model: bool = False
-    """True if the model that called the tool may answer questions for anyone."""
+    ways: Ways | None = None
+    """The ways to ask its questions besides its client's own."""
     needs_token: bool = False
     """True to ask for nothing first, so that a repeated request is known by its token."""
     signals: Mapping[str, Any] | None = None

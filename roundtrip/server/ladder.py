@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from roundtrip.engine.ways import Ways
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS
 
 if TYPE_CHECKING:
@@ -19,28 +20,13 @@ if TYPE_CHECKING:
 
     from roundtrip.server.pages import Pages
 
-__all__ = ["RUNGS", "Ladder", "Rung", "Ways"]
+__all__ = ["RUNGS", "Ladder", "Rung"]
 
 Rung = Literal["form", "url", "local", "link", "model"]
 """A way in which a question may be asked."""
 
 RUNGS: Final[tuple[Rung, ...]] = ("form", "url", "local", "link", "model")
 _PAGE_RUNGS: Final = ("url", "local", "link")
-
-
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """Ways to ask the questions of one request besides its client's own."""
-
-    page: Literal["url", "link", "page"] | None = None
-    """The way to a question page: its client shows it, its result has it, or its user is on it."""
-    model: bool = False
-    """True if the model may answer questions for anyone."""
-
-    @property
-    def stores(self) -> bool:
-        """Return True if a call that asks is stored."""
-        return self.page is not None or self.model
 
 
 _CLIENT_ONLY: Final = Ways()

@@ -38,8 +38,8 @@ from roundtrip.safe_text import printable
 from roundtrip.server.sdk_private import session_id_of
 
 if TYPE_CHECKING:
+    from roundtrip.engine.ways import Ways
     from roundtrip.server.context import Context
-    from roundtrip.server.ladder import Ways
     from roundtrip.server.leg_facts import LegFacts
     from roundtrip.server.tasks.legs import TaskLeg
 

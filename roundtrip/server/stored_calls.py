@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,25 +19,24 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
     CallToolResult,
-    ClientCapabilities,
-    ElicitationCapability,
-    FormElicitationCapability,
     InputRequiredResult,
     ToolAnnotations,
-    UrlElicitationCapability,
 )
 from mcp_types import Tool as WireTool
 from pydantic import Field
 
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
+from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.journal import to_text
 from roundtrip.machine.tasks import TaskState
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
+from roundtrip.server.client_questions import ask_client
 from roundtrip.server.context import Context
 from roundtrip.server.equal_calls import EqualCalls
-from roundtrip.server.ladder import Ladder, Rung, Ways
+from roundtrip.server.ladder import Ladder, Rung
+from roundtrip.server.ladder_client import PAGE_ELICITATION, LadderClient, with_elicitation
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused, read_answers
@@ -63,7 +62,6 @@ __all__ = ["StoredCalls"]
 _SECRET_BYTES: Final = 16
 _HOLDER: Final = "its request"
 _KEY: Final = "page"
-_PAGE_ELICITATION: Final = ElicitationCapability(form=FormElicitationCapability(), url=UrlElicitationCapability())
 _DESCRIPTION: Final = (
     "Get the result of a call that waited for its user. Call it with the handle from that call's result, after the "
     "user has answered on the page."
@@ -80,39 +78,11 @@ _REFUSED: Final = (
     "No answer was taken. Answers may only be to questions that this call asks you now; call continue_call with the "
     "handle alone to see where it is."
 )
+_NEEDS_CLIENT: Final = (
+    "This call needs a client that can answer for its own software, and this one cannot. Call it again with "
+    "handle={handle!r} from the client that made the call."
+)
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
-
-
-class _LadderClient(RequestClient):
-    """Client whose user can be asked in more ways than by the client itself, or in fewer."""
-
-    __slots__ = ("_ladder", "_ways")
-
-    def __init__(self, request: ServerRequestContext[Any, Any] | None, ladder: Ladder, ways: Ways) -> None:
-        super().__init__(request)
-        self._ladder = ladder
-        self._ways = ways
-        if ways.stores:
-            # Its questions are returned, whatever the revision of the client.
-            self.protocol_version = FIRST_OF_RETRY_ERA
-
-    @property
-    def capabilities(self) -> ClientCapabilities | None:
-        """Return the declared capabilities, with those of a page, and without forms that the ladder does not use."""
-        declared = super().capabilities
-        if self._ways.page is not None:
-            return _with_elicitation(declared, _PAGE_ELICITATION)
-        elicitation = declared.elicitation if declared is not None else None
-        if elicitation is None or self._ladder.shows_forms(declared):
-            return declared
-        url = elicitation.url
-        return _with_elicitation(declared, None if url is None else ElicitationCapability(url=url))
-
-
-def _with_elicitation(
-    declared: ClientCapabilities | None, elicitation: ElicitationCapability | None
-) -> ClientCapabilities:
-    return (declared or ClientCapabilities()).model_copy(update={"elicitation": elicitation})
 
 
 class StoredCalls:
@@ -171,7 +141,7 @@ class StoredCalls:
             return
 
         async def continue_call(handle: str, ctx: Context, answers: dict[str, Any] | None = None) -> CallToolResult:
-            return await calls.go_on(handle, answers, legs.parts.protection.principal(ctx.request_context))
+            return await calls.go_on(handle, answers, ctx)
 
         async def continue_without_answers(handle: str, ctx: Context) -> CallToolResult:
             return await continue_call(handle, ctx)
@@ -194,7 +164,7 @@ class StoredCalls:
 
     def client_of(self, request: ServerRequestContext[Any, Any] | None, record: RequestRecord) -> RequestClient:
         """Return the client of a request as the ladder shows it."""
-        return _LadderClient(request, self._ladder, record.ways or Ways())
+        return LadderClient(request, self._ladder, record.ways or Ways())
 
     def _relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
         """Return a tool as it must be listed: clients check results against its schema, and a link does not fit one."""
@@ -206,7 +176,8 @@ class StoredCalls:
         """Return the ways to ask the questions of a request, besides its client's own."""
         asked = record.journal.round if record.journal is not None else 0
         knows_user = self._legs.parts.protection.user(ctx) is not None
-        return self._ladder.ways(ctx.session.client_capabilities, asked=asked, knows_user=knows_user)
+        ways = self._ladder.ways(ctx.session.client_capabilities, asked=asked, knows_user=knows_user)
+        return ways if is_retry_era(ctx.protocol_version) else replace(ways, is_live=True)
 
     async def serve(
         self, calls: ToolCalls, name: str, arguments: dict[str, Any], record: RequestRecord, incoming: Incoming
@@ -238,6 +209,7 @@ class StoredCalls:
         if view is None or not view.content.is_continued:
             return None
         record.claimed = True
+        await self._take_from_client(view, (ctx.params or {}).get("inputResponses") or {})
         view = await self._changed(view)
         if view is None:
             return None
@@ -315,7 +287,7 @@ class StoredCalls:
             raise RuntimeError("a call without a journal cannot be stored")
         content = self._service.content_of(function, ctx, journal)
         # Its client is gone when further questions are asked, and its forms with it.
-        known = _with_elicitation(ctx.session.client_capabilities, _PAGE_ELICITATION if ways.page else None)
+        known = with_elicitation(ctx.session.client_capabilities, PAGE_ELICITATION if ways.page else None)
         content.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
         content.protocol = FIRST_OF_RETRY_ERA
         content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if ways.page else ""
@@ -355,14 +327,15 @@ class StoredCalls:
             return ended(view)
         return self._by_url(view, end.state) if self._shows_links(ctx) else self._in_result(view)
 
-    async def go_on(self, handle: str, answers: dict[str, Any] | None, principal: str | None) -> CallToolResult:
+    async def go_on(self, handle: str, answers: dict[str, Any] | None, ctx: Context) -> CallToolResult:
         """Return the result of a stored call, or word that it still waits; what `continue_call` does.
 
         Args:
             handle: The handle.
             answers: A model's answers to questions of the call.
-            principal: The caller.
+            ctx: The request of the client, which is asked what only its software can answer.
         """
+        principal = self._legs.parts.protection.principal(ctx.request_context)
         call_id, secret = split_id(handle)
         view = await self._view(call_id) if handle.isascii() else None
         if (
@@ -372,7 +345,8 @@ class StoredCalls:
             or view.content.principal != principal
         ):
             return result_from(_UNKNOWN, is_error=True)
-        if answers:
+        # The first leg has taken them.
+        if answers and ctx.call.leg == 1:
             try:
                 await self._take(call_id, answers)
             except AnswersRefused:
@@ -380,8 +354,34 @@ class StoredCalls:
             except AnswersInvalid as error:
                 return result_from(f"No answer was taken: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
         changed = await self._changed(view, is_answered=bool(answers))
+        while changed is not None and not changed.entry.has_ended and (questions := changed.content.client_questions):
+            said = await ask_client(ctx, questions)
+            if said is None:
+                return result_from(_NEEDS_CLIENT.format(handle=handle), is_error=True)
+            await self._take_from_client(changed, said)
+            changed = await self._changed(changed, is_answered=bool(answers))
         reply = self._in_result(changed or view) if changed is None or not changed.entry.has_ended else ended(changed)
         return CallToolResult.model_validate(reply)
+
+    async def _take_from_client(self, view: TaskView, responses: Mapping[str, Any]) -> None:
+        """Give a call the client's answers to questions that only its software answers, and no others.
+
+        Raises:
+            MCPError: The store cannot be used.
+        """
+        if not view.content.client_questions:
+            return
+
+        def take(entry: TaskEntry, now: float) -> None:
+            content = self._book.seal.read(entry.content, entry.call_id)
+            known = {key: responses[key] for key in content.client_questions if key in responses}
+            if not entry.has_ended:
+                self._book.take_answers(entry, content, known, now)
+
+        try:
+            await change_task(self._book.store, view.entry.call_id, take)
+        except (LedgerDown, ContentUnreadable) as error:
+            raise _out_of_reach(error) from error
 
     async def _take(self, call_id: str, answers: dict[str, Any]) -> None:
         """Give a call the answers of a model.
@@ -433,7 +433,9 @@ class StoredCalls:
                     current = await self._view(call_id)
                     if current is None or current.entry.has_ended:
                         return current
-                    if current.entry.state is TaskState.ASKING and (is_answered or current.content.for_model):
+                    content = current.content
+                    is_news = is_answered or content.for_model or content.client_questions
+                    if current.entry.state is TaskState.ASKING and is_news:
                         return current
                     await changed.wait()
                     changed = anyio.Event()
@@ -445,9 +447,16 @@ class StoredCalls:
         """Return the question in URL mode that shows the page of a call."""
         if self.site is None:
             raise RuntimeError("a call without pages has no address")
-        params = {"mode": "url", "message": self._message, "url": self.site.url_of(view)}
+        requests = view.content.client_questions
+        if view.content.user_questions or not requests:
+            params = {"mode": "url", "message": self._message, "url": self.site.url_of(view)}
+            key = _KEY
+            while key in requests:
+                # Authors name their questions, and may use this name.
+                key += "_"
+            requests[key] = {"method": "elicitation/create", "params": params}
         return {
-            "inputRequests": {_KEY: {"method": "elicitation/create", "params": params}},
+            "inputRequests": requests,
             "requestState": state,
             "resultType": "input_required",
         }

@@ -74,8 +74,9 @@ class StoredPages:
         if view is None:
             return ClosedPage()
         entry, content = view
-        if entry.state is TaskState.ASKING:
-            return AskingPage(_round_of(content), content.questions)
+        # The client is asked what only its software can answer.
+        if entry.state is TaskState.ASKING and (questions := content.user_questions):
+            return AskingPage(_round_of(content), questions)
         if not entry.has_ended:
             return WorkingPage()
         return EndedPage(is_error=entry.state is not TaskState.COMPLETED)
@@ -112,4 +113,4 @@ class StoredPages:
 
 def _round_of(content: TaskContent) -> str:
     """Return a text that differs between rounds: keys of questions are used once."""
-    return "\n".join(sorted(content.questions))
+    return "\n".join(sorted(content.user_questions))

@@ -54,7 +54,7 @@ def for_user(view: TaskView, link: str | None) -> dict[str, Any]:
         link: The address of its page, if a model may read it.
     """
     handle = view.content.id_of(view.entry.call_id)
-    waits = view.entry.state is TaskState.ASKING
+    waits = view.entry.state is TaskState.ASKING and bool(view.content.user_questions)
     what = "This call waits for its user, who answers on a page." if waits else "This call is still running."
     show = f"Show the user this link: {link}\n" if waits and link is not None else ""
     only = " Only the user can answer." if waits else ""

@@ -19,6 +19,7 @@ __all__ = ["ContentUnreadable", "Pause", "TaskContent", "TaskSeal", "is_call_id"
 _SEALED_PREFIX: Final = "s1."
 """The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""
 
+_FOR_USERS: Final = "elicitation/create"
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 
 
@@ -86,6 +87,16 @@ class TaskContent:
     def is_continued(self) -> bool:
         """Return True for a call that is no task: its client continues it by a handle or a token."""
         return bool(self.page_secret) or self.asks_model
+
+    @property
+    def user_questions(self) -> dict[str, Any]:
+        """Return the open questions that a user answers, by their keys on the wire."""
+        return {key: asked for key, asked in self.questions.items() if asked["method"] == _FOR_USERS}
+
+    @property
+    def client_questions(self) -> dict[str, Any]:
+        """Return the open questions that only the client's software answers, by their keys on the wire."""
+        return {key: asked for key, asked in self.questions.items() if asked["method"] != _FOR_USERS}
 
     def id_of(self, call_id: str) -> str:
         """Return the id by which the client knows the task."""

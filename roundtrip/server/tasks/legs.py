@@ -149,7 +149,7 @@ def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:
     )
     record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
     if content.is_continued:
-        from roundtrip.server.ladder import Ways  # tasks do without
+        from roundtrip.engine.ways import Ways  # tasks do without
 
         record.ways = Ways("page" if content.page_secret else None, content.asks_model)
     known = {name: answer for name, answer in leg.responses.items() if answer is not None}
