@@ -60,6 +60,8 @@ class Answers(NodeOutcomes):
     """The texts of this leg's unnamed questions, by their generated names."""
     forms: dict[str, Form] = field(default_factory=dict[str, Form], init=False)
     """The forms of the questions that came up on this leg, for a review of their answers."""
+    for_anyone: set[str] = field(default_factory=set[str], init=False)
+    """The names of this leg's questions that a model may answer, too."""
     _pins: CallPins = field(init=False)
     _watch: Watch | None = field(init=False)
     _fresh: set[str] = field(default_factory=set[str], init=False)
@@ -120,6 +122,8 @@ class Answers(NodeOutcomes):
         if isinstance(question, FormQuestion):
             if isinstance(question.form, Form):
                 self.forms[key] = question.form
+            if question.is_for_anyone:
+                self.for_anyone.add(key)
             if question.guesses is not None:
                 self.guarded.add(key)
                 waiting.guess = self._uncounted(names, question)

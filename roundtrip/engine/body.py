@@ -189,7 +189,9 @@ class Body:
                     f"ctx.review({key!r}) cannot show {name!r}: it is not a form that was answered in this call before"
                 )
             parts[name] = (form, entry.data or {})
-        outcome = (await self._settle({key: Review(message, parts)}, ()))[key]
+        # A model must not change the answers of a human.
+        answered_by = "anyone" if self._answers.for_anyone.issuperset(parts) else "human"
+        outcome = (await self._settle({key: Review(message, parts, answered_by)}, ()))[key]
         if outcome.action is Action.ACCEPT and self._answers.is_fresh(key):
             changed = {
                 name: content

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from roundtrip.engine.claim import Claim
     from roundtrip.engine.teardown import Outlive, Report, TeardownStack
+    from roundtrip.engine.ways import Ways
     from roundtrip.machine.call import Call
     from roundtrip.machine.journal import Entry, Journal
     from roundtrip.machine.pins import Pinner
@@ -129,6 +130,13 @@ class Suspended(NamedTuple):
     state: str
     waits: tuple[Wait, ...] = ()
     """What a task waits for, besides answers."""
+    rung: str | None = None
+    """The way in which the questions are asked; None if the client asks them."""
+
+    def names_for_model(self) -> frozenset[str]:
+        """Return the names of the questions that a model may answer."""
+        named = self.questions.items() if self.rung == "model" else ()
+        return frozenset(name for name, waiting in named if waiting.question.is_for_anyone)
 
     def result(self) -> InputRequiredResult:
         """Return the result with which the SDK's handlers ask them."""
@@ -219,8 +227,8 @@ class Leg:
     """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
     hands_over: bool = False
     """True to end before the body, which will run in a task."""
-    rung: str | None = None
-    """The way to the page that asks its questions, as the trace names it; None if its client does."""
+    ways: Ways | None = None
+    """The ways to ask its questions besides its client's own."""
     needs_token: bool = False
     """True to ask for nothing first, so that a repeated request is known by its token."""
     signals: Mapping[str, Any] | None = None

@@ -27,7 +27,7 @@ from roundtrip.errors import (
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import NOTHING
-from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
+from roundtrip.questions.wire import FormQuestion, ModelQuestion, PendingQuestion, UrlQuestion
 
 __all__ = ["Rounds"]
 
@@ -77,13 +77,16 @@ class Rounds:
             for waiting in unaskable:
                 await answers.stand_in(waiting)
             return
-        left = 0.0 if self.is_retry else self.leg.end - self.leg.clock()
-        if not self.is_retry and left <= 0:
+        # What only the client can answer is asked first, if its connection carries it.
+        whole, batch = batch, [waiting for waiting in batch if not self._ends_leg(waiting)] or batch
+        ends_leg = self._ends_leg(batch[0])
+        left = 0.0 if ends_leg else self.leg.end - self.leg.clock()
+        if not ends_leg and left <= 0:
             raise CallOutlived([waiting.key for waiting in batch])
         self.end_abandoned()
         for waiting in batch:
             self.batch[waiting.key] = waiting
-        if self.is_retry:
+        if ends_leg:
             raise Suspension
         was_executing = call.state is State.EXECUTING
         self._note_ask()
@@ -99,7 +102,7 @@ class Rounds:
         call.apply(Event.RESOLVE)
         if was_executing:
             call.apply(Event.EXECUTE)
-        answers.deliver(responses, {waiting.key: waiting.asked for waiting in batch})
+        answers.deliver(responses, {waiting.key: waiting.asked for waiting in whole})
 
     async def _count(self, waiting: PendingQuestion) -> None:
         """Count an answer to a question with `guesses=`. Only a counted answer may be read."""
@@ -151,10 +154,18 @@ class Rounds:
             with clock_paused():
                 await anyio.sleep(_PAGE_POLL_SECONDS)
 
+    def _ends_leg(self, waiting: PendingQuestion) -> bool:
+        """Return True for a question whose answer comes with the next leg, and False for one that is asked live."""
+        ways = self.leg.ways
+        return self.is_retry and not (ways is not None and ways.is_live and isinstance(waiting.question, ModelQuestion))
+
     def _can_ask(self, waiting: PendingQuestion, capabilities: ClientCapabilities | None) -> bool:
         question, client = waiting.question, self.leg.client
+        ways = self.leg.ways
+        if ways is not None and ways.model and question.is_for_anyone:
+            return True
         try:
-            if not self.is_retry:
+            if not self._ends_leg(waiting):
                 declared = capabilities.elicitation if capabilities is not None else None
                 shows_pages = declared is not None and declared.url is not None
                 if isinstance(question, UrlQuestion) and shows_pages and not client.can_be_asked_live:
@@ -189,7 +200,15 @@ class Rounds:
         """
         self.answers.check_volatile()
         self._note_ask()
-        return Suspended(self.batch, self.remember(), tuple(self.waits))
+        return Suspended(self.batch, self.remember(), tuple(self.waits), self._rung())
+
+    def _rung(self) -> str | None:
+        """Return the way in which the batch is asked: one page or one result has all of it; None for the client."""
+        ways = self.leg.ways
+        asked = [waiting for waiting in self.batch.values() if not isinstance(waiting.question, ModelQuestion)]
+        if ways is None or not asked:
+            return None
+        return "model" if ways.model and all(waiting.question.is_for_anyone for waiting in asked) else ways.page
 
     def _note_ask(self) -> None:
         """Move the call to the state in which it waits for the batch."""
@@ -199,8 +218,8 @@ class Rounds:
             detail["keys"] = tuple(self.batch)
             detail["reasons"] = {key: waiting.reason for key, waiting in self.batch.items()}
             detail["questions"] = tuple(self.batch.values())
-            if self.leg.rung is not None and self.batch:
-                detail["rung"] = self.leg.rung
+            if (rung := self._rung()) is not None:
+                detail["rung"] = rung
             if self.waits:
                 detail["waits"] = tuple(self.waits)
         call.apply(Event.ASK, **detail)

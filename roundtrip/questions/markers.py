@@ -28,6 +28,7 @@ __all__ = [
     "ATTEMPTS",
     "MARKERS",
     "NOTHING",
+    "AnsweredBy",
     "Elicit",
     "ElicitUrl",
     "FormOptions",
@@ -61,6 +62,11 @@ Otherwise: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOT
 Schema: TypeAlias = TypeForm[T] | Mapping[T, str]
 """The type of a form's answer, or a mapping of values to titles, from which the user chooses."""
 
+AnsweredBy: TypeAlias = Literal["human", "anyone"]
+"""Those who may answer a form: `anyone` includes the model that called the tool."""
+
+_ANSWERERS: Final = ("human", "anyone")
+
 ATTEMPTS = 3
 """Times that a question is asked before an invalid answer ends the call."""
 
@@ -68,6 +74,7 @@ ATTEMPTS = 3
 class FormOptions(TypedDict, total=False):
     """Options of a form besides its message, its schema and `otherwise`."""
 
+    answered_by: AnsweredBy
     attempts: int
     guesses: int | None
     volatile_ok: bool
@@ -89,6 +96,9 @@ class Elicit(SdkElicit[Any], Generic[T]):
             was made for this call alone: a client can begin another call, with new guesses.
         otherwise: The value, or a function that makes it, for a client that cannot be asked.
         volatile_ok: Accept that the wording changes from leg to leg. An answer counts only for unchanged wording.
+        answered_by: `"anyone"` lets the model that called the tool answer in place of its user, if the server's
+            `ladder=` has the rung `model` and the client cannot ask. A question for a `"human"` is never offered to a
+            model.
 
     Example:
         ```python
@@ -138,6 +148,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         guesses: int | None = None,
         otherwise: Any = NOTHING,
         volatile_ok: bool = False,
+        answered_by: AnsweredBy = "human",
     ) -> None:
         if not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"Elicit(message, schema) must begin with a text, got {type(message).__name__}")
@@ -146,10 +157,16 @@ class Elicit(SdkElicit[Any], Generic[T]):
             raise ValueError(f"Elicit(attempts=...) must be a whole number of at least 1, got {attempts!r}")
         if guesses is not None and not _is_count(guesses):
             raise ValueError(f"Elicit(guesses=...) must be a whole number of at least 1, got {guesses!r}")
+        if answered_by not in _ANSWERERS:
+            raise ValueError(
+                f"Elicit(answered_by=...) must be 'human' or 'anyone', got {answered_by!r}; leave it out for a "
+                "question that only a human may answer"
+            )
         self.attempts = attempts
         self.guesses = guesses
         self.otherwise = otherwise
         self.volatile_ok = volatile_ok
+        self.answered_by: AnsweredBy = answered_by
 
 
 def _is_count(value: object) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid, Form
+from roundtrip.questions.markers import AnsweredBy
 
 __all__ = ["Review", "ReviewForm"]
 
@@ -15,6 +16,7 @@ class Review(NamedTuple):
 
     message: str
     parts: Mapping[str, tuple[Form, Mapping[str, Any]]]
+    answered_by: AnsweredBy = "human"
 
 
 class ReviewForm:

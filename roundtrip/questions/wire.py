@@ -70,6 +70,9 @@ class Question(ABC):
 
     __slots__ = ("attempts", "message", "otherwise", "result_type", "schema", "text", "volatile_ok")
 
+    is_for_anyone: bool = False
+    """True if the model that called the tool may answer."""
+
     def __init__(
         self, marker: object, text: str, message: bytes, schema: bytes, result_type: type[BaseModel] = ElicitResult
     ) -> None:
@@ -135,13 +138,14 @@ class Question(ABC):
 class FormQuestion(Question):
     """Form for the user (`elicitation/create`)."""
 
-    __slots__ = ("form", "guesses")
+    __slots__ = ("form", "guesses", "is_for_anyone")
 
     def __init__(self, marker: SdkElicit[Any] | Review) -> None:
         self.form = ReviewForm(marker.parts) if isinstance(marker, Review) else form_of(marker.schema)
         super().__init__(marker, marker.message, digest(marker.message), self.form.digest)
         self.guesses: int | None = getattr(marker, "guesses", None)
         """The number of different answers that a call accepts."""
+        self.is_for_anyone = getattr(marker, "answered_by", "human") == "anyone"
 
     @override
     def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:

@@ -24,6 +24,7 @@ from roundtrip.errors import AskedTooLate, BodyMistake, UsedUnawaited
 from roundtrip.machine.journal import Action
 from roundtrip.questions.markers import (
     WEB,
+    AnsweredBy,
     Elicit,
     ElicitUrl,
     FormOptions,
@@ -204,7 +205,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             question: The message above a form, with the form's schema after it; or a whole question, as `ElicitUrl`.
             schema: The type of the answer, or the choices, as `Elicit` takes them.
             was: Names that the question had in earlier versions, so that a rename does not ask again.
-            **options: For a message with a schema: `attempts`, `guesses`, `otherwise` and `volatile_ok` of `Elicit`.
+            **options: For a message with a schema: `answered_by`, `attempts`, `guesses`, `otherwise` and `volatile_ok`
+                of `Elicit`.
 
         Raises:
             QuestionDeclined: The user declined or cancelled; let it pass to end the call.
@@ -365,17 +367,21 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
     @overload
     async def elicit(
-        self, message: str, schema: list[Mapping[T, str]], *, key: str | None = ...
+        self, message: str, schema: list[Mapping[T, str]], *, key: str | None = ..., answered_by: AnsweredBy = ...
     ) -> ElicitationResult[list[T]]: ...
     @overload
-    async def elicit(self, message: str, schema: Schema[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
-    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> ElicitationResult[Any]:
+    async def elicit(
+        self, message: str, schema: Schema[T], *, key: str | None = ..., answered_by: AnsweredBy = ...
+    ) -> ElicitationResult[T]: ...
+    async def elicit(
+        self, message: str, schema: Any, *, key: str | None = None, answered_by: AnsweredBy = "human"
+    ) -> ElicitationResult[Any]:
         """Ask the user to fill in a form, as `ask_outcome` does; without a key, the wording is the name."""
         if self._body is None or not self._body.is_running:
             self._require_live_resolver("elicit")
             with clock_paused():
                 return cast("ElicitationResult[Any]", await super().elicit(message, schema))
-        return (await self._body.ask(key, Elicit(message, schema))).as_result()
+        return (await self._body.ask(key, Elicit(message, schema, answered_by=answered_by))).as_result()
 
     @overload
     async def sample(

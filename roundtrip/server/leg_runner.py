@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
-from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR
 
 from roundtrip.engine.leg import Authored, Declined, Finished, HandedOver, Leg, LegEnd, PlainBody, Suspended
 from roundtrip.engine.silent_body import serve_silent_body
@@ -92,7 +90,7 @@ class LegRunner:
         self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
         """The states of the server's lifespans that are active, by their event loops."""
         self.stored_calls: StoredCalls | None = None
-        """Calls whose users answer on pages, if the server has pages."""
+        """Calls whose users answer on pages, or whose questions a model answers, if the server's ladder has them."""
         self.tasks: TaskService | None = None
         """The tasks of the server, once it has a tool that runs as a task."""
         self.runs_tasks = True
@@ -213,23 +211,10 @@ class LegRunner:
         return served.conclude(end)
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: RequestRecord, state: str) -> bytes:
-        """Return a journal for a state that a function outside of roundtrip returned by hand.
+        """Return a journal for a state that a function outside of roundtrip returned by hand."""
+        from roundtrip.server.authored_states import authored_journal  # few authors do
 
-        Raises:
-            MCPError: It cannot be carried; the log has the reason.
-        """
-        journal, limits, system = request.journal, self.parts.limits, self.parts.system
-        call = Call(system.new_id()) if journal is None else Call.resumed(journal)
-        now = system.time()
-        born = journal.born if journal is not None else now
-        end = journal.end if journal is not None else born + limits.max_age
-        deadline = min(now + limits.ttl, end)
-        note = Journal(call.id, born, deadline, end, leg=call.leg, round=call.round, authored=state, written=now)
-        try:
-            return self.parts.protection.write(note)
-        except RoundtripError as error:
-            logger.error("cannot carry the request state of %s: %s", ctx.method, error)
-            raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
+        return authored_journal(self.parts, ctx, request, state)
 
 
 # It must not refer to its `Leg`, which refers to its methods: only the garbage collector would free such a cycle.
@@ -256,7 +241,7 @@ class _ServedLeg:
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
         self.task = self.record.task if self.record is not None else None
         self.hands_over = function.task is not None and self.record is not None and self.record.may_become_task
-        self.rung = self.record.rung if self.record is not None else None
+        self.ways = self.record.ways if self.record is not None else None
         # Older revisions have no tokens, so a leg cannot claim its call. For a task, its store knows if its body began.
         self.claims = function.once is not None and self.record is not None and self.is_retry
         self.claims = self.claims and self.task is None and not self.hands_over
@@ -314,11 +299,13 @@ class _ServedLeg:
             responses, limits = task.responses, task.limits(clock())
         elif once is not None and self.claims:
             claim = self.ledger_use().claim(once)
-        stored = runner.stored_calls if self.rung is not None and task is None else None
+        client, stored = RequestClient(self.wire), runner.stored_calls
+        if stored is not None and task is None and self.record is not None:
+            client = stored.client_of(self.wire, self.record)
         return Leg(
             call=self.call,
             plan=function.planned.plan,
-            client=RequestClient(self.wire) if stored is None else stored.client_of(self.wire),
+            client=client,
             born=self.born,
             end=self.end,
             clock=clock,
@@ -340,7 +327,7 @@ class _ServedLeg:
             outlive=threads.outlive,
             page_wait=runner.page_wait,
             hands_over=self.hands_over,
-            rung=self.rung,
+            ways=self.ways,
             needs_token=self.hands_over and once is not None and journal is None and self.begin_unclaimed(once) is None,
             signals=task.content.signals if task is not None else None,
             threads=threads,
@@ -408,7 +395,8 @@ class _ServedLeg:
         facts = self.facts
         if facts is not None:
             journal = facts.linked(journal)
-        if self.task is not None or ((self.hands_over or self.rung is not None) and self.record is not None):
+        is_stored = self.hands_over or (self.ways is not None and self.ways.stores)
+        if self.task is not None or (is_stored and self.record is not None):
             return self._store(journal)
         packed = self.runner.parts.protection.write(journal)
         if facts is not None:

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from roundtrip.pages.look import PageLook
 
-__all__ = ["Pages"]
+__all__ = ["DEFAULT_WAIT_SECONDS", "Pages"]
 
+DEFAULT_WAIT_SECONDS = 20.0
+"""Seconds for which a request waits for the answers of a stored call."""
 _MAX_WAIT_SECONDS = 300.0
 
 
@@ -49,7 +51,7 @@ class Pages:
     base_url: str
     authenticate: Callable[[Request], Awaitable[AccessToken | str | Response | None]] | None = None
     from_round: int = 6
-    wait: float = 20.0
+    wait: float = DEFAULT_WAIT_SECONDS
     message: str = "Please answer on this page."
     name: str | None = None
     logo: str | None = None
@@ -62,11 +64,6 @@ class Pages:
             raise ValueError(f"from_round must be between 1 and {CLIENTS_STOP_AFTER_ROUNDS - 1}, got {self.from_round}")
         if not 0 <= self.wait <= _MAX_WAIT_SECONDS:
             raise ValueError(f"wait must be between 0 and {_MAX_WAIT_SECONDS:g} seconds, got {self.wait!r}")
-
-    @property
-    def last_round(self) -> int:
-        """Return the round after which a call must have a result, as its client stops."""
-        return CLIENTS_STOP_AFTER_ROUNDS - 1
 
     def look(self, server: str) -> PageLook:
         """Return the look of the pages of a server."""

@@ -38,6 +38,7 @@ from roundtrip.safe_text import printable
 from roundtrip.server.sdk_private import session_id_of
 
 if TYPE_CHECKING:
+    from roundtrip.engine.ways import Ways
     from roundtrip.server.context import Context
     from roundtrip.server.leg_facts import LegFacts
     from roundtrip.server.tasks.legs import TaskLeg
@@ -118,8 +119,8 @@ class RequestRecord:
     """Values of the visibility gates of each server, kept until the request ends."""
     may_become_task: bool = False
     """True if its client can be given the handle of a task in place of a result."""
-    rung: str | None = None
-    """The way to the page that asks its questions; None if its client asks them."""
+    ways: Ways | None = None
+    """The ways to ask its questions, if they are more than its client's own."""
     handed: Journal | None = None
     """The journal with which its call became a task, or was stored for its page."""
     task: TaskLeg | None = None

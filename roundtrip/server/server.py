@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from roundtrip.ledger.contract import Ledger
     from roundtrip.server.connections import HttpOptions, SseOptions
+    from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.tokens.tickets import Ticket
@@ -129,6 +130,10 @@ class Server(ToolServer[LifespanResultT]):
             run them. By default as the environment variable ROUNDTRIP_RUN_TASKS says; without it, True.
         task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker looks at the store.
         pages: `Pages(...)`, on which users answer if their clients cannot ask them by form. By default such calls fail.
+        ladder: The ways in which questions may be asked: `form` (by the client), `url` (a page that the client shows),
+            `local` (a page on the user's machine), `link` (a page whose address is in the result) and `model` (the
+            model that called the tool answers questions with `answered_by="anyone"`). Each question takes the first
+            that it can. By default `form`, with `pages` also `url`, and with `Pages(authenticate=...)` also `link`.
         fast_lane: False to serve requests of 2026-07-28 over HTTP by the SDK's transport, which is slower and sends the
             same. By default as the environment variable ROUNDTRIP_FAST_LANE says; without it, True.
         max_token_bytes: A longer token is neither made nor accepted.
@@ -179,6 +184,7 @@ class Server(ToolServer[LifespanResultT]):
         run_tasks: bool | None = None,
         task_engine: DistributedEngine | None = None,
         pages: Pages | None = None,
+        ladder: Iterable[Rung] | None = None,
         fast_lane: bool | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
@@ -243,10 +249,10 @@ class Server(ToolServer[LifespanResultT]):
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
         self._legs.task_engine = task_engine
         self._legs.runs_tasks = is_on(run_tasks, RUN_TASKS_VARIABLE, environment=os.environ, default=True)
-        if pages is not None:
+        if pages is not None or ladder is not None:
             from roundtrip.server.stored_calls import StoredCalls
 
-            StoredCalls.install(pages, self, self._legs, self._store_calls(), self._tools)
+            StoredCalls.install(ladder, pages, self, self._legs, self._store_calls, self._tools)
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 

@@ -1,178 +1,183 @@
-"""Ask by page: store a call whose client cannot be asked by form, and go on with it as its user answers on a page.
+"""Store a call whose client cannot be asked by form, and go on with it as its user, or a model, answers.
 
 The call becomes an entry in the store of tasks, and workers serve its further legs, as those of a task. Its client gets
-the address of the page, as a question in URL mode or in a result, and the end of the call when it asks again.
+the address of a page, as a question in URL mode or in a result, or the questions themselves in a result for the model;
+and the end of the call when it asks again.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import anyio
-from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.context import ServerRequestContext
-from mcp.server.request_state import compact_json
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
     CallToolResult,
-    ClientCapabilities,
     InputRequiredResult,
-    TextContent,
     ToolAnnotations,
 )
 from mcp_types import Tool as WireTool
+from pydantic import Field
 
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
+from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.journal import to_text
 from roundtrip.machine.tasks import TaskState
-from roundtrip.pages.calls import AskingPage, ClosedPage, EndedPage, PageState, WorkingPage
-from roundtrip.pages.handler import QuestionPages
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
+from roundtrip.server.client_questions import ask_client
 from roundtrip.server.context import Context
+from roundtrip.server.equal_calls import EqualCalls
+from roundtrip.server.ladder import Ladder, Rung
+from roundtrip.server.ladder_client import PAGE_ELICITATION, LadderClient, with_elicitation
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.pages import Pages
+from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused, read_answers
+from roundtrip.server.pages import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.server.requests import Incoming, RequestClient, RequestRecord
+from roundtrip.server.stored_replies import CONTINUE_TOOL, ended, for_model, for_user, result_from
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.claim import lease_seconds
-from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, split_id
+from roundtrip.server.tasks.content import ContentUnreadable, Pause, split_id
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
     from roundtrip.server.functions import AskingFunction
     from roundtrip.server.leg_runner import LegRunner
+    from roundtrip.server.stored_pages import StoredPages
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tool_calls import ToolCalls
     from roundtrip.server.tool_server import ToolServer
     from roundtrip.server.tools.registered import RegisteredTool
     from roundtrip.server.tools.registry import ToolRegistry
 
-__all__ = ["CONTINUE_TOOL", "StoredCalls"]
+__all__ = ["StoredCalls"]
 
-CONTINUE_TOOL: Final = "continue_call"
 _SECRET_BYTES: Final = 16
 _HOLDER: Final = "its request"
 _KEY: Final = "page"
-_PAGE_CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}}
-_CONTINUE_DESCRIPTION: Final = (
+_DESCRIPTION: Final = (
     "Get the result of a call that waited for its user. Call it with the handle from that call's result, after the "
     "user has answered on the page."
+)
+_DESCRIPTION_WITH_ANSWERS: Final = (
+    "Continue a call that waits. Call it with the handle from that call's result: after the user has answered on the "
+    "page, or with answers, if that result has questions."
+)
+_ANSWERS_DESCRIPTION: Final = (
+    "The answers by question, as the result with the questions says; null in place of an answer declines it."
+)
+_UNKNOWN: Final = "There is no such call, or it has expired. Begin it again."
+_REFUSED: Final = (
+    "No answer was taken. Answers may only be to questions that this call asks you now; call continue_call with the "
+    "handle alone to see where it is."
+)
+_NEEDS_CLIENT: Final = (
+    "This call needs a client that can answer for its own software, and this one cannot. Call it again with "
+    "handle={handle!r} from the client that made the call."
 )
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
-class _PageClient(RequestClient):
-    """Client whose user can be asked on a page, with forms and links."""
-
-    __slots__ = ()
-
-    def __init__(self, request: ServerRequestContext[Any, Any] | None) -> None:
-        super().__init__(request)
-        # Its questions are returned, whatever the revision of the client.
-        self.protocol_version = FIRST_OF_RETRY_ERA
-
-    @property
-    def capabilities(self) -> ClientCapabilities | None:
-        """Return the declared capabilities, and those of a page."""
-        declared = super().capabilities
-        known = declared.model_dump(by_alias=True, exclude_none=True) if declared is not None else {}
-        return ClientCapabilities.model_validate({**known, **_PAGE_CAPABILITIES})
-
-
 class StoredCalls:
-    """Calls of one server whose users answer on pages; also the calls behind the pages.
+    """Calls of one server whose users answer on pages, or whose questions a model answers.
 
     Args:
-        pages: The author's settings.
+        ladder: The ways in which questions may be asked.
+        pages: The author's settings of pages, if there are any.
         name: The name of the server.
         legs: Serves legs.
         service: Stores calls, and runs their further legs.
     """
 
-    def __init__(self, pages: Pages, *, name: str, legs: LegRunner, service: TaskService) -> None:
-        self._pages = pages
+    def __init__(
+        self, ladder: Ladder, pages: Pages | None, *, name: str, legs: LegRunner, service: TaskService
+    ) -> None:
+        self._ladder = ladder
+        self._wait = DEFAULT_WAIT_SECONDS if pages is None else pages.wait
+        self._message = "" if pages is None else pages.message
         self._legs = legs
         self._service = service
         self._book = service.book
-        self._site = QuestionPages(
-            self,
-            base_url=pages.base_url,
-            keys=service.book.page_keys,
-            look=pages.look(name),
-            templates=pages.templates,
-            authenticate=self._reader if pages.authenticate is not None else None,
-        )
+        self._equal = EqualCalls(service.book)
+        self.continuing: AskingFunction | None = None
+        """The function of the tool that continues calls. It is not traced: it has handles and addresses of pages."""
+        self.site: StoredPages | None = None
+        if pages is not None:
+            from roundtrip.server.stored_pages import StoredPages  # it needs the extra of pages
+
+            self.site = StoredPages(pages, name=name, book=service.book, view=self._view)
 
     @classmethod
     def install(
-        cls, pages: Pages, server: ToolServer[Any], legs: LegRunner, service: TaskService, tools: ToolRegistry
+        cls,
+        given: Iterable[Rung] | None,
+        pages: Pages | None,
+        server: ToolServer[Any],
+        legs: LegRunner,
+        service: Callable[[], TaskService],
+        tools: ToolRegistry,
     ) -> None:
-        """Give a server pages, and the tool with which models get the results of calls that waited."""
-        calls = legs.stored_calls = cls(pages, name=server.name, legs=legs, service=service)
+        """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
+
+        Raises:
+            TypeError: The ladder is not a list of names.
+            ValueError: It has an unknown rung, or one that the server cannot serve.
+        """
+        ladder = Ladder.of(given, pages, knows_users=legs.parts.protection.policy.bind_principal is not None)
+        if pages is None and not ladder.continues:
+            return
+        calls = legs.stored_calls = cls(ladder, pages, name=server.name, legs=legs, service=service())
         tools.relist = calls._relist
-        for route in calls._site.routes:
-            server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(calls._site.respond)
+        if calls.site is not None:
+            calls.site.serve_on(server)
+        if not ladder.continues:
+            return
 
-        async def continue_call(handle: str, ctx: Context) -> CallToolResult:
-            return await calls.go_on(handle, legs.parts.protection.principal(ctx.request_context))
+        async def continue_call(handle: str, ctx: Context, answers: dict[str, Any] | None = None) -> CallToolResult:
+            return await calls.go_on(handle, answers, ctx)
 
-        continue_call.__annotations__ = {"handle": str, "ctx": Context, "return": CallToolResult}
+        async def continue_without_answers(handle: str, ctx: Context) -> CallToolResult:
+            return await continue_call(handle, ctx)
+
+        takes_answers = "model" in ladder.rungs
+        answers: Any = Annotated[dict[str, Any] | None, Field(description=_ANSWERS_DESCRIPTION)]
+        parameters: dict[str, Any] = {"handle": str, "ctx": Context, "return": CallToolResult}
+        continue_call.__annotations__ = {**parameters, "answers": answers}
+        continue_without_answers.__annotations__ = parameters
         server.add_tool(
-            continue_call,
+            continue_call if takes_answers else continue_without_answers,
             name=CONTINUE_TOOL,
             title="Continue a call",
-            description=_CONTINUE_DESCRIPTION,
+            description=_DESCRIPTION_WITH_ANSWERS if takes_answers else _DESCRIPTION,
             # Destructive, so that a host which always allows other tools asks its user about this one.
             annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False),
             structured_output=False,
         )
+        calls.continuing = tools.registered_as(CONTINUE_TOOL, None).function
 
-    async def _reader(self, request: Request) -> str | Response | None:
-        """Return the reader of a page, in the form of principals."""
-        authenticate = self._pages.authenticate
-        reader = await authenticate(request) if authenticate is not None else None
-        return compact_json(principal_components(reader)) if isinstance(reader, AccessToken) else reader
-
-    @property
-    def gives_links(self) -> bool:
-        """Return True if a result may carry the address of a page: only its user can open it."""
-        return self._pages.authenticate is not None
-
-    def client_of(self, request: ServerRequestContext[Any, Any] | None) -> RequestClient:
-        """Return the client of a request, whose user can be asked on a page."""
-        return _PageClient(request)
+    def client_of(self, request: ServerRequestContext[Any, Any] | None, record: RequestRecord) -> RequestClient:
+        """Return the client of a request as the ladder shows it."""
+        return LadderClient(request, self._ladder, record.ways or Ways())
 
     def _relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
         """Return a tool as it must be listed: clients check results against its schema, and a link does not fit one."""
         function = tool.function
         may_ask = function.contexts or function.plan.nodes or function.confirmation is not None
-        return listing.model_copy(update={"output_schema": None}) if self.gives_links and may_ask else listing
+        return listing.model_copy(update={"output_schema": None}) if self._ladder.has_results and may_ask else listing
 
-    def _rung(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> Literal["url", "link"] | None:
-        """Return the way to the page that asks the questions of a request; None if its client asks them."""
-        declared = ctx.session.client_capabilities
-        elicitation = declared.elicitation if declared is not None else None
-        may_link = self.gives_links and self._knows_user(ctx)
-        if elicitation is None:
-            return "link" if may_link else None
+    def _ways(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> Ways:
+        """Return the ways to ask the questions of a request, besides its client's own."""
         asked = record.journal.round if record.journal is not None else 0
-        if elicitation.url is not None:
-            return "url" if elicitation.form is None or asked >= self._pages.from_round else None
-        # By form for as long as the client goes on: a link interrupts its user.
-        return "link" if may_link and asked >= self._pages.last_round else None
-
-    def _knows_user(self, ctx: ServerRequestContext[Any, Any]) -> bool:
-        return self._legs.parts.protection.user(ctx) is not None
+        knows_user = self._legs.parts.protection.user(ctx) is not None
+        ways = self._ladder.ways(ctx.session.client_capabilities, asked=asked, knows_user=knows_user)
+        return ways if is_retry_era(ctx.protocol_version) else replace(ways, is_live=True)
 
     async def serve(
         self, calls: ToolCalls, name: str, arguments: dict[str, Any], record: RequestRecord, incoming: Incoming
@@ -185,10 +190,10 @@ class StoredCalls:
         ctx = record.context
         if (reply := await self._reply(ctx, record)) is not None:
             return reply
-        record.rung = self._rung(ctx, record)
+        record.ways = self._ways(ctx, record)
         end = await calls.serve_caught(name, arguments, incoming)
         # A round without questions only gives its call a token.
-        if record.rung is not None and isinstance(end, Suspended) and end.questions:
+        if isinstance(end, Suspended) and end.rung is not None:
             return await self.store(calls.function_of(name, record), ctx, record, end)
         return end
 
@@ -201,16 +206,17 @@ class StoredCalls:
         if record.journal is None:
             return await self._same_call(ctx)
         view = await self._view(record.journal.call_id)
-        if view is None or not view.content.page_secret:
+        if view is None or not view.content.is_continued:
             return None
         record.claimed = True
+        await self._take_from_client(view, (ctx.params or {}).get("inputResponses") or {})
         view = await self._changed(view)
         if view is None:
             return None
         if view.entry.has_ended:
-            return _ended(view)
+            return ended(view)
         journal = record.journal
-        if not _shows_links(ctx) or journal.round >= self._pages.last_round:
+        if not self._shows_links(ctx) or journal.round >= self._ladder.last_round:
             return self._in_result(view)
         waited = replace(journal, leg=journal.leg + 1, round=journal.round + 1)
         record.packed = self._legs.parts.protection.write(waited)
@@ -220,25 +226,24 @@ class StoredCalls:
     async def serve_old_client(
         self, calls: ToolCalls, name: str, arguments: dict[str, Any], incoming: Incoming
     ) -> CallToolResult | InputRequiredResult:
-        """Serve a call of a client that is asked over its connection; if it cannot be, by a link in the result.
+        """Serve a call of a client that is asked over its connection; if it cannot be, by a result.
 
         Raises:
             ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
         record = incoming.record
-        if (
-            record is None
-            or is_retry_era(record.context.protocol_version)
-            or self._rung(record.context, record) != "link"
-        ):
+        if record is None or is_retry_era(record.context.protocol_version):
             return result_of(await calls.serve(name, arguments, incoming, None))
         ctx = record.context
+        ways = self._ways(ctx, record)
+        if ways.page == "url" or not ways.stores:
+            return result_of(await calls.serve(name, arguments, incoming, None))
         if (same := await self._same_call(ctx)) is not None:
             return CallToolResult.model_validate(same)
-        record.rung = "link"
+        record.ways = ways
         end = await calls.serve(name, arguments, incoming, None)
-        if not isinstance(end, Suspended) or not end.questions:
+        if not isinstance(end, Suspended) or end.rung is None:
             return result_of(end)
         return CallToolResult.model_validate(await self.store(calls.function_of(name, record), ctx, record, end))
 
@@ -248,20 +253,26 @@ class StoredCalls:
         if label is None:
             return None
         try:
-            waiting = await self._book.store.labelled(label, limit=1)
-        except LedgerDown as error:
+            call_id = await self._equal.chosen(label)
+        except (LedgerDown, ContentUnreadable) as error:
             raise _out_of_reach(error) from error
-        view = await self._view(waiting[0].call_id) if waiting else None
+        view = await self._view(call_id) if call_id is not None else None
         return self._in_result(view) if view is not None and not view.entry.has_ended else None
 
     def _label(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
-        """Return a word that equal calls of one user share, for clients that show no links; None for other clients."""
+        """Return the label of a request's call; None for clients that show links, and for unknown users.
+
+        The handle of an unknown user's call is its only secret, so another caller must not get it by calling alike.
+        """
         user = self._legs.parts.protection.user(ctx)
-        if user is None or _shows_links(ctx):
+        if user is None or self._shows_links(ctx) or (ctx.params or {}).get("name") == CONTINUE_TOOL:
             return None
-        params = ctx.params or {}
-        called = json.dumps([user, params.get("name"), params.get("arguments") or {}], sort_keys=True)
-        return hmac.digest(self._book.page_keys[0], called.encode("utf-8", "surrogatepass"), "sha256").hex()
+        return self._equal.label(user, ctx.params or {})
+
+    def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
+        declared = ctx.session.client_capabilities
+        shows = declared is not None and declared.elicitation is not None and declared.elicitation.url is not None
+        return shows and "url" in self._ladder.rungs
 
     async def store(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], record: RequestRecord, end: Suspended
@@ -271,12 +282,19 @@ class StoredCalls:
         Raises:
             MCPError: The store cannot be used, and the client may try again.
         """
-        journal = record.handed
+        journal, ways = record.handed, record.ways or Ways()
         if journal is None:
             raise RuntimeError("a call without a journal cannot be stored")
         content = self._service.content_of(function, ctx, journal)
-        content.capabilities, content.protocol = _PAGE_CAPABILITIES, FIRST_OF_RETRY_ERA
-        content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES)
+        # Its client is gone when further questions are asked, and its forms with it.
+        known = with_elicitation(ctx.session.client_capabilities, PAGE_ELICITATION if ways.page else None)
+        content.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
+        content.protocol = FIRST_OF_RETRY_ERA
+        content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if ways.page else ""
+        content.asks_model = ways.model
+        label = self._label(ctx)
+        # A call without a label has no equal ones.
+        content.is_chosen = label is None
         clock = self._legs.parts.system.time
         once = function.once
         try:
@@ -288,38 +306,103 @@ class StoredCalls:
                 runs_once=once is not None and once.on_unknown == "fail",
             )
             entry.account = self._service.account_of(function, content)
-            label = self._label(ctx)
             entry.labels = () if label is None else (label,)
             entry.claim(_HOLDER, entry.due, lease=lease_seconds())
             questions = {name: (waiting.sent(), waiting.asked.pin.hex()) for name, waiting in end.questions.items()}
-            pause = Pause(to_text(self._book.journals.write(journal)), questions, None, ())
+            pause = Pause(
+                to_text(self._book.journals.write(journal)), questions, None, (), for_model=end.names_for_model()
+            )
             content.pause(pause, entry, entry.updated, delivered=frozenset())
             entry.content = self._book.seal.write(content, journal.call_id)
             view = await self._book.add(entry, content)
+            if view is not None and label is not None:
+                view = await self._book.view(await self._equal.choose(label, journal.call_id))
         except (LedgerDown, ContentUnreadable) as error:
-            _LOG.warning("a call of %s could not be stored for its page: %s", function.owner, error)
+            _LOG.warning("a call of %s could not be stored for its questions: %s", function.owner, error)
             raise MCPError(code=INTERNAL_ERROR, message="Calls cannot be stored now; try again later") from error
         if view is None:
             raise MCPError(code=INTERNAL_ERROR, message="This call has ended; begin it again")
         self._service.start()
-        if _shows_links(ctx):
-            return self._by_url(view, end.state)
-        return self._in_result(view)
+        if view.entry.has_ended:
+            return ended(view)
+        return self._by_url(view, end.state) if self._shows_links(ctx) else self._in_result(view)
 
-    async def go_on(self, handle: str, principal: str | None) -> CallToolResult:
-        """Return the result of a stored call, or word that it still waits; what `continue_call` does."""
+    async def go_on(self, handle: str, answers: dict[str, Any] | None, ctx: Context) -> CallToolResult:
+        """Return the result of a stored call, or word that it still waits; what `continue_call` does.
+
+        Args:
+            handle: The handle.
+            answers: A model's answers to questions of the call.
+            ctx: The request of the client, which is asked what only its software can answer.
+        """
+        principal = self._legs.parts.protection.principal(ctx.request_context)
         call_id, secret = split_id(handle)
         view = await self._view(call_id) if handle.isascii() else None
         if (
             view is None
-            or not view.content.page_secret
+            or not view.content.is_continued
             or not hmac.compare_digest(view.content.secret.encode(), secret.encode())
             or view.content.principal != principal
         ):
-            return _text("There is no such call, or it has expired. Begin it again.", is_error=True)
-        changed = await self._changed(view)
-        reply = self._in_result(changed or view) if changed is None or not changed.entry.has_ended else _ended(changed)
+            return result_from(_UNKNOWN, is_error=True)
+        # The first leg has taken them.
+        if answers and ctx.call.leg == 1:
+            try:
+                await self._take(call_id, answers)
+            except AnswersRefused:
+                return result_from(_REFUSED, is_error=True)
+            except AnswersInvalid as error:
+                return result_from(f"No answer was taken: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
+        changed = await self._changed(view, is_answered=bool(answers))
+        while changed is not None and not changed.entry.has_ended and (questions := changed.content.client_questions):
+            said = await ask_client(ctx, questions)
+            if said is None:
+                return result_from(_NEEDS_CLIENT.format(handle=handle), is_error=True)
+            await self._take_from_client(changed, said)
+            changed = await self._changed(changed, is_answered=bool(answers))
+        reply = self._in_result(changed or view) if changed is None or not changed.entry.has_ended else ended(changed)
         return CallToolResult.model_validate(reply)
+
+    async def _take_from_client(self, view: TaskView, responses: Mapping[str, Any]) -> None:
+        """Give a call the client's answers to questions that only its software answers, and no others.
+
+        Raises:
+            MCPError: The store cannot be used.
+        """
+        if not view.content.client_questions:
+            return
+
+        def take(entry: TaskEntry, now: float) -> None:
+            content = self._book.seal.read(entry.content, entry.call_id)
+            known = {key: responses[key] for key in content.client_questions if key in responses}
+            if not entry.has_ended:
+                self._book.take_answers(entry, content, known, now)
+
+        try:
+            await change_task(self._book.store, view.entry.call_id, take)
+        except (LedgerDown, ContentUnreadable) as error:
+            raise _out_of_reach(error) from error
+
+    async def _take(self, call_id: str, answers: dict[str, Any]) -> None:
+        """Give a call the answers of a model.
+
+        Raises:
+            AnswersRefused: The call does not ask a model one of the questions.
+            AnswersInvalid: An answer does not fit.
+            MCPError: The store cannot be used.
+        """
+
+        def take(entry: TaskEntry, now: float) -> bool:
+            content = self._book.seal.read(entry.content, entry.call_id)
+            if entry.has_ended:
+                return False
+            return self._book.take_answers(entry, content, read_answers(content, answers), now)
+
+        try:
+            if not await change_task(self._book.store, call_id, take):
+                raise AnswersRefused
+        except (LedgerDown, ContentUnreadable) as error:
+            raise _out_of_reach(error) from error
 
     async def _view(self, call_id: str) -> TaskView | None:
         try:
@@ -330,8 +413,13 @@ class StoredCalls:
         except LedgerDown as error:
             raise _out_of_reach(error) from error
 
-    async def _changed(self, view: TaskView) -> TaskView | None:
-        """Wait for the end of a call for some seconds, and return it; None if it was forgotten."""
+    async def _changed(self, view: TaskView, *, is_answered: bool = False) -> TaskView | None:
+        """Wait for some seconds until a call has ended or asks the model, and return it; None if it was forgotten.
+
+        Args:
+            view: The call.
+            is_answered: True after answers of the model, so that a page is news, too.
+        """
         call_id, changed = view.entry.call_id, anyio.Event()
 
         def note(other: str | None) -> None:
@@ -340,10 +428,14 @@ class StoredCalls:
 
         stop = self._book.store.listen(note)
         try:
-            with anyio.move_on_after(self._pages.wait):
+            with anyio.move_on_after(self._wait):
                 while True:
                     current = await self._view(call_id)
                     if current is None or current.entry.has_ended:
+                        return current
+                    content = current.content
+                    is_news = is_answered or content.for_model or content.client_questions
+                    if current.entry.state is TaskState.ASKING and is_news:
                         return current
                     await changed.wait()
                     changed = anyio.Event()
@@ -351,104 +443,32 @@ class StoredCalls:
         finally:
             stop()
 
-    # Replies to clients.
-
     def _by_url(self, view: TaskView, state: str) -> dict[str, Any]:
-        url = self._site.url(_page_ticket(view))
-        params = {"mode": "url", "message": self._pages.message, "url": url}
+        """Return the question in URL mode that shows the page of a call."""
+        if self.site is None:
+            raise RuntimeError("a call without pages has no address")
+        requests = view.content.client_questions
+        if view.content.user_questions or not requests:
+            params = {"mode": "url", "message": self._message, "url": self.site.url_of(view)}
+            key = _KEY
+            while key in requests:
+                # Authors name their questions, and may use this name.
+                key += "_"
+            requests[key] = {"method": "elicitation/create", "params": params}
         return {
-            "inputRequests": {_KEY: {"method": "elicitation/create", "params": params}},
+            "inputRequests": requests,
             "requestState": state,
             "resultType": "input_required",
         }
 
     def _in_result(self, view: TaskView) -> dict[str, Any]:
-        handle = view.content.id_of(view.entry.call_id)
-        waits = view.entry.state is TaskState.ASKING
-        what = "This call waits for its user, who answers on a page." if waits else "This call is still running."
-        link = f"Show the user this link: {self._site.url(_page_ticket(view))}\n" if waits and self.gives_links else ""
-        return _written(
-            f"{what}\n{link}Then call {CONTINUE_TOOL} with handle={handle!r} to get the result. Only the user can "
-            "answer."
-        )
-
-    # The calls behind the pages; see `PageCalls`.
-
-    async def open(self, ticket: str, subject: str | None) -> PageState:
-        """Return the state of a call for the reader of its page."""
-        view = await self._own(ticket, subject)
-        if view is None:
-            return ClosedPage()
-        entry, content = view
-        if entry.state is TaskState.ASKING:
-            return AskingPage(_round_of(content), content.questions)
-        if not entry.has_ended:
-            return WorkingPage()
-        return EndedPage(is_error=entry.state is not TaskState.COMPLETED)
-
-    async def answer(
-        self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
-    ) -> bool:
-        """Give a round its answers, at most once."""
-        view = await self._own(ticket, subject)
-        if view is None:
-            return False
-
-        def answer(entry: TaskEntry, now: float) -> bool:
-            content = self._book.seal.read(entry.content, entry.call_id)
-            if entry.state is not TaskState.ASKING or _round_of(content) != round_id:
-                return False
-            return self._book.take_answers(entry, content, answers, now)
-
-        return await change_task(self._book.store, view.entry.call_id, answer) or False
-
-    async def _own(self, ticket: str, subject: str | None) -> TaskView | None:
-        """Return the call of a page for its reader; None if there is none, or if it is another user's."""
-        call_id, secret = split_id(ticket)
-        view = await self._view(call_id)
-        if view is None or not view.content.page_secret:
-            return None
-        content = view.content
-        if not hmac.compare_digest(content.page_secret.encode(), secret.encode("utf-8", "replace")):
-            return None
-        if self._pages.authenticate is not None and (subject is None or subject != content.user):
-            return None
-        return view
+        """Return the result for a client whose call has not ended."""
+        if view.content.for_model:
+            return for_model(view)
+        is_linked = self.site is not None and view.content.page_secret and "link" in self._ladder.rungs
+        return for_user(view, self.site.url_of(view) if is_linked and self.site is not None else None)
 
 
-def _out_of_reach(error: LedgerDown) -> MCPError:
+def _out_of_reach(error: Exception) -> MCPError:
     _LOG.warning("a stored call cannot be reached: %s", error)
     return MCPError(code=INTERNAL_ERROR, message="Calls cannot be reached now; try again later")
-
-
-def _page_ticket(view: TaskView) -> str:
-    return f"{view.entry.call_id}.{view.content.page_secret}"
-
-
-def _round_of(content: TaskContent) -> str:
-    """Return a text that differs between rounds: keys of questions are used once."""
-    return "\n".join(sorted(content.questions))
-
-
-def _shows_links(ctx: ServerRequestContext[Any, Any]) -> bool:
-    declared = ctx.session.client_capabilities
-    return declared is not None and declared.elicitation is not None and declared.elicitation.url is not None
-
-
-def _ended(view: TaskView) -> dict[str, Any]:
-    """Return the end of a call as the protocol writes it."""
-    content = view.content
-    if view.entry.state is TaskState.COMPLETED and content.result is not None:
-        return {**content.result, "resultType": "complete"}
-    error = content.error or {}
-    told = error.get("message") or "This call was cancelled, or its time is over."
-    return _written(told, is_error=True)
-
-
-def _written(text: str, *, is_error: bool = False) -> dict[str, Any]:
-    result = _text(text, is_error=is_error).model_dump(by_alias=True, mode="json", exclude_none=True)
-    return {**result, "resultType": "complete"}
-
-
-def _text(text: str, *, is_error: bool = False) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)

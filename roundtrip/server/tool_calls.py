@@ -251,8 +251,9 @@ class ToolCalls:
             _check_headers(tool, incoming)
         try:
             validated = tool.arguments.validate(arguments)
-            # A call of the doctor's probe is not traced.
-            is_traced = tool is not self._probe
+            stored = self._legs.stored_calls
+            # A call of the doctor's probe is not traced, nor one that continues another.
+            is_traced = tool is not self._probe and (stored is None or tool.function is not stored.continuing)
             return await self._legs.run(tool.function, validated, incoming, opened, is_traced=is_traced)
         except Exception as error:
             from roundtrip.server.failures import told_by, tool_failure

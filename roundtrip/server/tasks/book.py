@@ -187,6 +187,7 @@ class TaskBook:
             name = content.names.pop(key)
             content.answers[name], content.answered[name] = responses[key], content.pins.pop(key)
             del content.questions[key]
+        content.for_model = [key for key in content.for_model if key in content.questions]
         if known:
             entry.content = self.seal.write(content, entry.call_id)
             entry.updated = now

@@ -19,6 +19,7 @@ __all__ = ["ContentUnreadable", "Pause", "TaskContent", "TaskSeal", "is_call_id"
 _SEALED_PREFIX: Final = "s1."
 """The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""
 
+_FOR_USERS: Final = "elicitation/create"
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 
 
@@ -47,12 +48,18 @@ class TaskContent:
     """The principal, if it names a user and not only a client: tickets are for users."""
     page_secret: str = ""
     """The secret of its page, for a call whose questions are on a page."""
+    asks_model: bool = False
+    """True if the model that made the call may answer its questions for anyone."""
+    is_chosen: bool = False
+    """True if, of all equal calls that wait, this one is continued."""
     is_fresh: bool = True
     """True until a worker has parked the task: the journal ends before the body, and not at questions."""
     questions: dict[str, Any] = field(default_factory=dict[str, Any])
     """The open questions as the client sees them, by their keys on the wire."""
     names: dict[str, str] = field(default_factory=dict[str, str])
     """The names of the open questions, by their keys on the wire."""
+    for_model: list[str] = field(default_factory=list[str])
+    """The keys of the open questions that a model may answer. They were decided when the questions were asked."""
     pins: dict[str, str] = field(default_factory=dict[str, str])
     """The pins of the open questions, by their keys on the wire."""
     used: list[str] = field(default_factory=list[str])
@@ -76,6 +83,21 @@ class TaskContent:
     pin_keys: list[str] = field(default_factory=list[str])
     """Former keys of pins, as base64url, which rekeying has kept: the pins of answered questions need them."""
 
+    @property
+    def is_continued(self) -> bool:
+        """Return True for a call that is no task: its client continues it by a handle or a token."""
+        return bool(self.page_secret) or self.asks_model
+
+    @property
+    def user_questions(self) -> dict[str, Any]:
+        """Return the open questions that a user answers, by their keys on the wire."""
+        return {key: asked for key, asked in self.questions.items() if asked["method"] == _FOR_USERS}
+
+    @property
+    def client_questions(self) -> dict[str, Any]:
+        """Return the open questions that only the client's software answers, by their keys on the wire."""
+        return {key: asked for key, asked in self.questions.items() if asked["method"] != _FOR_USERS}
+
     def id_of(self, call_id: str) -> str:
         """Return the id by which the client knows the task."""
         return f"{call_id}.{self.secret}"
@@ -97,7 +119,9 @@ class TaskContent:
             for name, (_, pin) in pause.questions.items()
             if name in self.answers and name not in delivered and self.answered.get(name) == pin
         }
-        shown, names, pins = {}, {}, {}
+        shown: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        pins: dict[str, str] = {}
         for name, (request, pin) in pause.questions.items():
             if name in late:
                 continue
@@ -107,6 +131,7 @@ class TaskContent:
                 key = self.fresh_key(name)
             shown[key], names[key], pins[key] = request, name, pin
         self.questions, self.names, self.pins = shown, names, pins
+        self.for_model = [key for key, name in names.items() if name in pause.for_model]
         self.answers = late
         self.answered = {name: self.answered[name] for name in late}
         self.waits, self.looks = list(pause.signals), pause.looks
@@ -162,6 +187,8 @@ class Pause(NamedTuple):
     """The number of times in a row that legs have looked at a page."""
     attempt: int = 1
     """The number of the next attempt at the body."""
+    for_model: Collection[str] = ()
+    """The names of the questions that a model may answer."""
 
 
 class TaskSeal:

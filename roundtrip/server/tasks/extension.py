@@ -127,6 +127,9 @@ class TaskMethods:
         view = await self._view(call_id)
         if view is None or not hmac.compare_digest(view.content.secret, secret):
             return None
+        # The handle of another call is not a task's, else its holder could answer for the user of its page.
+        if view.content.is_continued:
+            return None
         return view if view.content.principal == self._parts.protection.principal(ctx) else None
 
     async def _listen(

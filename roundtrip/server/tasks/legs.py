@@ -111,7 +111,15 @@ class TaskLeg:
             times.append(now + self.retry_seconds)
             attempt = self.content.attempt + 1
         until = min(times, default=None)
-        return Pause(journal, questions, until, signals, looks=looks + 1 if is_visiting else 0, attempt=attempt)
+        return Pause(
+            journal,
+            questions,
+            until,
+            signals,
+            looks=looks + 1 if is_visiting else 0,
+            attempt=attempt,
+            for_model=end.names_for_model() if isinstance(end, Suspended) else (),
+        )
 
 
 def _is_visited(waiting: PendingQuestion) -> bool:
@@ -140,7 +148,10 @@ def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:
         params=params,
     )
     record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
-    record.rung = "page" if content.page_secret else None
+    if content.is_continued:
+        from roundtrip.engine.ways import Ways  # tasks do without
+
+        record.ways = Ways("page" if content.page_secret else None, content.asks_model)
     known = {name: answer for name, answer in leg.responses.items() if answer is not None}
     return Incoming(context, record, known or None, leg.journal.authored or None)
 

@@ -288,3 +288,29 @@ def test_a_page_needs_a_client_that_declared_pages(capabilities: Any) -> None:
     with pytest.raises(CapabilityMissing):
         page.require("login", declared(**capabilities))
     page.require("login", declared(elicitation={"url": {}}))
+
+
+@pytest.mark.parametrize("given", [{}, {"answered_by": "human"}])
+def test_a_form_is_for_a_human_by_default(given: Any) -> None:
+    question = question_of(Elicit("How many?", int, **given))
+    assert isinstance(question, FormQuestion)
+    assert not question.is_for_anyone
+
+
+def test_answered_by_changes_no_digest() -> None:
+    human, anyone = question_of(Elicit("How many?", int)), question_of(Elicit("How many?", int, answered_by="anyone"))
+    assert isinstance(anyone, FormQuestion)
+    assert anyone.is_for_anyone
+    assert (human.message, human.schema) == (anyone.message, anyone.schema)
+
+
+def test_markers_of_the_sdk_are_for_a_human() -> None:
+    question = question_of(SdkElicit("How many?", Choice))
+    assert isinstance(question, FormQuestion)
+    assert not question.is_for_anyone
+
+
+@pytest.mark.parametrize("given", ["model", "", None, True])
+def test_unknown_answered_by_is_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"answered_by=\.\.\.\) must be 'human' or 'anyone', got"):
+        Elicit("How many?", int, answered_by=given)

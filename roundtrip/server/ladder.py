@@ -1,0 +1,125 @@
+"""Provide the ladder of a server: the ways in which a question may reach its user, or a model.
+
+The rungs, in their order: `form`, by the client; `url`, a question page whose address the client shows; `local`, a page
+on the user's own machine; `link`, a question page whose address is in the tool's result; and `model`, the tool's result
+has the question. A question takes the first rung that its client and its own policy allow. The rung `model` is for
+questions for anyone. These take it before the rung `link`, as they need no human.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from roundtrip.engine.ways import Ways
+from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS
+
+if TYPE_CHECKING:
+    from mcp_types import ClientCapabilities
+
+    from roundtrip.server.pages import Pages
+
+__all__ = ["RUNGS", "Ladder", "Rung"]
+
+Rung = Literal["form", "url", "local", "link", "model"]
+"""A way in which a question may be asked."""
+
+RUNGS: Final[tuple[Rung, ...]] = ("form", "url", "local", "link", "model")
+_PAGE_RUNGS: Final = ("url", "local", "link")
+
+
+_CLIENT_ONLY: Final = Ways()
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """The rungs of one server, and the rounds from which on its clients' forms are not used."""
+
+    rungs: frozenset[Rung]
+    from_round: int
+    last_round: int
+
+    @classmethod
+    def of(cls, given: Iterable[Rung] | None, pages: Pages | None, *, knows_users: bool) -> Ladder:
+        """Return the ladder of `Server(ladder=...)`.
+
+        Args:
+            given: The author's rungs; None for `form`, and with pages `url` and, if they have `authenticate=`, `link`.
+            pages: The question pages.
+            knows_users: False if the server never knows its callers.
+
+        Raises:
+            TypeError: It is not a list of names.
+            ValueError: It has an unknown rung, or one that the server cannot serve.
+        """
+        last_round = CLIENTS_STOP_AFTER_ROUNDS - 1
+        from_round = last_round if pages is None else pages.from_round
+        if given is None:
+            rungs: set[Rung] = {"form"} if pages is None else {"form", "url"}
+            if pages is not None and pages.authenticate is not None:
+                rungs.add("link")
+            return cls(frozenset(rungs), from_round, last_round)
+        return cls(_checked(given, pages, knows_users=knows_users), from_round, last_round)
+
+    @property
+    def has_results(self) -> bool:
+        """Return True if the result of a tool may have a link or a question in place of the tool's own."""
+        return "link" in self.rungs or "model" in self.rungs
+
+    @property
+    def continues(self) -> bool:
+        """Return True if calls may be stored, and continued with a handle."""
+        return self.has_results or not self.rungs.isdisjoint(_PAGE_RUNGS)
+
+    def ways(self, declared: ClientCapabilities | None, *, asked: int, knows_user: bool) -> Ways:
+        """Return the ways to ask the questions of a request besides its client's own.
+
+        Args:
+            declared: The capabilities of its client.
+            asked: The number of rounds that its client has had in this call.
+            knows_user: True if its user is known, so that a link opens for that user alone.
+        """
+        elicitation = declared.elicitation if declared is not None else None
+        shows_links = elicitation is not None and elicitation.url is not None and "url" in self.rungs
+        # By form for as long as the client goes on: a link interrupts its user.
+        if self.shows_forms(declared) and asked < (self.from_round if shows_links else self.last_round):
+            return _CLIENT_ONLY
+        if shows_links:
+            return Ways("url")
+        return Ways("link" if "link" in self.rungs and knows_user else None, "model" in self.rungs)
+
+    def shows_forms(self, declared: ClientCapabilities | None) -> bool:
+        """Return True if a client shows forms, and may be asked by them."""
+        elicitation = declared.elicitation if declared is not None else None
+        if elicitation is None or "form" not in self.rungs:
+            return False
+        # A bare `elicitation: {}` is older than modes, and means forms.
+        return elicitation.form is not None or elicitation.url is None
+
+
+def _checked(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset[Rung]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"ladder must be a list of rungs, such as ['form', 'model'], got {given!r}")
+    rungs: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    known = ", ".join(RUNGS)
+    if not rungs:
+        raise ValueError(f"ladder must have a rung, got none; the rungs are {known}")
+    for rung in rungs:
+        if rung not in RUNGS:
+            raise ValueError(f"ladder must have known rungs only, got {rung!r}; the rungs are {known}")
+        if rung in _PAGE_RUNGS and pages is None:
+            raise ValueError(f"ladder must have no {rung!r} without pages, got {rungs!r}; add pages=Pages(...)")
+    if "local" in rungs and not getattr(pages, "local", False):
+        raise ValueError(f"ladder must have no 'local' without a local page, got {rungs!r}; add Pages(local=True)")
+    if "link" in rungs and (pages is None or pages.authenticate is None):
+        raise ValueError(
+            f"ladder must have no 'link' without Pages(authenticate=...), got {rungs!r}; a model reads the address, so "
+            "the page must open for its user alone"
+        )
+    if "link" in rungs and not knows_users:
+        raise ValueError(
+            f"ladder must have no 'link' with principal=False, got {rungs!r}; a link opens for the user of the call, "
+            "whom the server must know"
+        )
+    return frozenset(rungs)

@@ -1,0 +1,116 @@
+"""Show the questions of stored calls on the server's own pages, and take the answers of their users."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.auth.provider import AccessToken, principal_components
+from mcp.server.request_state import compact_json
+
+from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.machine.tasks import TaskState
+from roundtrip.pages.calls import AskingPage, ClosedPage, EndedPage, PageState, WorkingPage
+from roundtrip.pages.handler import QuestionPages
+from roundtrip.server.pages import Pages
+from roundtrip.server.tasks.book import TaskBook, TaskView
+from roundtrip.server.tasks.content import TaskContent, split_id
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from roundtrip.server.tool_server import ToolServer
+
+__all__ = ["StoredPages"]
+
+
+class StoredPages:
+    """The stored calls of one server behind its pages; see `PageCalls`.
+
+    Args:
+        pages: The author's settings.
+        name: The name of the server.
+        book: The stored calls.
+        view: Returns a stored call.
+    """
+
+    def __init__(
+        self, pages: Pages, *, name: str, book: TaskBook, view: Callable[[str], Awaitable[TaskView | None]]
+    ) -> None:
+        self._pages = pages
+        self._book = book
+        self._view = view
+        self._site = QuestionPages(
+            self,
+            base_url=pages.base_url,
+            keys=book.page_keys,
+            look=pages.look(name),
+            templates=pages.templates,
+            authenticate=self._reader if pages.authenticate is not None else None,
+        )
+
+    def serve_on(self, server: ToolServer[Any]) -> None:
+        """Add the pages to the application of a server."""
+        for route in self._site.routes:
+            server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(self._site.respond)
+
+    async def _reader(self, request: Request) -> str | Response | None:
+        """Return the reader of a page, in the form of principals."""
+        authenticate = self._pages.authenticate
+        reader = await authenticate(request) if authenticate is not None else None
+        return compact_json(principal_components(reader)) if isinstance(reader, AccessToken) else reader
+
+    def url_of(self, view: TaskView) -> str:
+        """Return the address of the page of a call."""
+        return self._site.url(f"{view.entry.call_id}.{view.content.page_secret}")
+
+    async def open(self, ticket: str, subject: str | None) -> PageState:
+        """Return the state of a call for the reader of its page."""
+        view = await self._own(ticket, subject)
+        if view is None:
+            return ClosedPage()
+        entry, content = view
+        # The client is asked what only its software can answer.
+        if entry.state is TaskState.ASKING and (questions := content.user_questions):
+            return AskingPage(_round_of(content), questions)
+        if not entry.has_ended:
+            return WorkingPage()
+        return EndedPage(is_error=entry.state is not TaskState.COMPLETED)
+
+    async def answer(
+        self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
+    ) -> bool:
+        """Give a round its answers, at most once."""
+        view = await self._own(ticket, subject)
+        if view is None:
+            return False
+
+        def answer(entry: TaskEntry, now: float) -> bool:
+            content = self._book.seal.read(entry.content, entry.call_id)
+            if entry.state is not TaskState.ASKING or _round_of(content) != round_id:
+                return False
+            return self._book.take_answers(entry, content, answers, now)
+
+        return await change_task(self._book.store, view.entry.call_id, answer) or False
+
+    async def _own(self, ticket: str, subject: str | None) -> TaskView | None:
+        """Return the call of a page for its reader; None if there is none, or if it is another user's."""
+        call_id, secret = split_id(ticket)
+        view = await self._view(call_id)
+        if view is None or not view.content.page_secret:
+            return None
+        content = view.content
+        if not hmac.compare_digest(content.page_secret.encode(), secret.encode("utf-8", "replace")):
+            return None
+        if self._pages.authenticate is not None and (subject is None or subject != content.user):
+            return None
+        return view
+
+
+def _round_of(content: TaskContent) -> str:
+    """Return a text that differs between rounds: keys of questions are used once."""
+    return "\n".join(sorted(content.user_questions))
