@@ -22,7 +22,9 @@ from mcp_types import (
     INTERNAL_ERROR,
     CallToolResult,
     ClientCapabilities,
+    ElicitResult,
     InputRequiredResult,
+    InputResponses,
     TextContent,
     ToolAnnotations,
 )
@@ -183,7 +185,7 @@ class StoredCalls:
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
         ctx = record.context
-        if (reply := await self._reply(ctx, record)) is not None:
+        if (reply := await self._reply(ctx, record, incoming.responses)) is not None:
             return reply
         record.rung = self._rung(ctx, record)
         end = await calls.serve_caught(name, arguments, incoming)
@@ -192,7 +194,9 @@ class StoredCalls:
             return await self.store(calls.function_of(name, record), ctx, record, end)
         return end
 
-    async def _reply(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> dict[str, Any] | None:
+    async def _reply(
+        self, ctx: ServerRequestContext[Any, Any], record: RequestRecord, responses: InputResponses | None
+    ) -> dict[str, Any] | None:
         """Return the reply to a request of a call that is stored already; None for all others.
 
         Raises:
@@ -204,7 +208,7 @@ class StoredCalls:
         if view is None or not view.content.page_secret:
             return None
         record.claimed = True
-        view = await self._changed(view)
+        view = await self._take_refusal(view, responses)
         if view is None:
             return None
         if view.entry.has_ended:
@@ -330,8 +334,21 @@ class StoredCalls:
         except LedgerDown as error:
             raise _out_of_reach(error) from error
 
-    async def _changed(self, view: TaskView) -> TaskView | None:
-        """Wait for the end of a call for some seconds, and return it; None if it was forgotten."""
+    async def _take_refusal(self, view: TaskView, responses: InputResponses | None) -> TaskView | None:
+        """Decline the questions of the page if the client declined its link, and wait as `_changed`."""
+        answer = None if responses is None else responses.get(_KEY)
+        if not isinstance(answer, ElicitResult) or answer.action == "accept":
+            return await self._changed(view)
+        found = await self._changed(view, until_asking=True)
+        if found is None or found.entry.state is not TaskState.ASKING:
+            return found
+        refused = {key: {"action": answer.action} for key in found.content.questions}
+        await self._give(found, _round_of(found.content), refused)
+        # A call that asks on sends its client to the page again.
+        return await self._changed(found, until_asking=True)
+
+    async def _changed(self, view: TaskView, *, until_asking: bool = False) -> TaskView | None:
+        """Wait for the end of a call, or its questions, for some seconds, and return it; None if it was forgotten."""
         call_id, changed = view.entry.call_id, anyio.Event()
 
         def note(other: str | None) -> None:
@@ -344,6 +361,8 @@ class StoredCalls:
                 while True:
                     current = await self._view(call_id)
                     if current is None or current.entry.has_ended:
+                        return current
+                    if until_asking and current.entry.state is TaskState.ASKING:
                         return current
                     await changed.wait()
                     changed = anyio.Event()
@@ -391,8 +410,10 @@ class StoredCalls:
     ) -> bool:
         """Give a round its answers, at most once."""
         view = await self._own(ticket, subject)
-        if view is None:
-            return False
+        return view is not None and await self._give(view, round_id, answers)
+
+    async def _give(self, view: TaskView, round_id: str, answers: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Give a round its answers, unless it has other ones."""
 
         def answer(entry: TaskEntry, now: float) -> bool:
             content = self._book.seal.read(entry.content, entry.call_id)
