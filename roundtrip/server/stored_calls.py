@@ -22,6 +22,7 @@ from mcp_types import (
     INTERNAL_ERROR,
     CallToolResult,
     ClientCapabilities,
+    ElicitationCapability,
     ElicitResult,
     InputRequiredResult,
     InputResponses,
@@ -165,7 +166,8 @@ class StoredCalls:
         declared = ctx.session.client_capabilities
         elicitation = declared.elicitation if declared is not None else None
         may_link = self.gives_links and self._knows_user(ctx)
-        if elicitation is None:
+        # Clients of older revisions show links alone on an open connection, which would wait for the whole call.
+        if elicitation is None or not (_shows_forms(elicitation) or is_retry_era(ctx.protocol_version)):
             return "link" if may_link else None
         asked = record.journal.round if record.journal is not None else 0
         if elicitation.url is not None:
@@ -453,7 +455,13 @@ def _round_of(content: TaskContent) -> str:
 
 def _shows_links(ctx: ServerRequestContext[Any, Any]) -> bool:
     declared = ctx.session.client_capabilities
-    return declared is not None and declared.elicitation is not None and declared.elicitation.url is not None
+    elicitation = declared.elicitation if declared is not None else None
+    return elicitation is not None and elicitation.url is not None and is_retry_era(ctx.protocol_version)
+
+
+def _shows_forms(elicitation: ElicitationCapability) -> bool:
+    # Without a mode, a client shows forms.
+    return elicitation.form is not None or elicitation.url is None
 
 
 def _ended(view: TaskView) -> dict[str, Any]:
