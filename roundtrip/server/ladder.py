@@ -9,7 +9,7 @@ questions for anyone. These take it before the rung `link`, as they need no huma
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from roundtrip.engine.ways import Ways
@@ -72,22 +72,30 @@ class Ladder:
         """Return True if calls may be stored, and continued with a handle."""
         return self.has_results or not self.rungs.isdisjoint(_PAGE_RUNGS)
 
-    def ways(self, declared: ClientCapabilities | None, *, asked: int, knows_user: bool) -> Ways:
+    def ways(self, declared: ClientCapabilities | None, *, asked: int, knows_user: bool, is_live: bool) -> Ways:
         """Return the ways to ask the questions of a request besides its client's own.
 
         Args:
             declared: The capabilities of its client.
             asked: The number of rounds that its client has had in this call.
             knows_user: True if its user is known, so that a link opens for that user alone.
+            is_live: True if its client is asked over its connection.
         """
-        elicitation = declared.elicitation if declared is not None else None
-        shows_links = elicitation is not None and elicitation.url is not None and "url" in self.rungs
+        shows_links = self.shows_links(declared, is_live=is_live)
         # By form for as long as the client goes on: a link interrupts its user.
         if self.shows_forms(declared) and asked < (self.from_round if shows_links else self.last_round):
-            return _CLIENT_ONLY
+            return replace(_CLIENT_ONLY, is_live=is_live)
         if shows_links:
             return Ways("url")
-        return Ways("link" if "link" in self.rungs and knows_user else None, "model" in self.rungs)
+        return Ways("link" if "link" in self.rungs and knows_user else None, "model" in self.rungs, is_live)
+
+    def shows_links(self, declared: ClientCapabilities | None, *, is_live: bool) -> bool:
+        """Return True if a client shows the address of a page as a question, and comes back for the result.
+
+        On an open connection, the call would have to wait for its user.
+        """
+        elicitation = declared.elicitation if declared is not None else None
+        return elicitation is not None and elicitation.url is not None and "url" in self.rungs and not is_live
 
     def shows_forms(self, declared: ClientCapabilities | None) -> bool:
         """Return True if a client shows forms, and may be asked by them."""

@@ -175,9 +175,12 @@ class StoredCalls:
     def _ways(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> Ways:
         """Return the ways to ask the questions of a request, besides its client's own."""
         asked = record.journal.round if record.journal is not None else 0
-        knows_user = self._legs.parts.protection.user(ctx) is not None
-        ways = self._ladder.ways(ctx.session.client_capabilities, asked=asked, knows_user=knows_user)
-        return ways if is_retry_era(ctx.protocol_version) else replace(ways, is_live=True)
+        return self._ladder.ways(
+            ctx.session.client_capabilities,
+            asked=asked,
+            knows_user=self._legs.parts.protection.user(ctx) is not None,
+            is_live=not is_retry_era(ctx.protocol_version),
+        )
 
     async def serve(
         self, calls: ToolCalls, name: str, arguments: dict[str, Any], record: RequestRecord, incoming: Incoming
@@ -209,8 +212,9 @@ class StoredCalls:
         if view is None or not view.content.is_continued:
             return None
         record.claimed = True
-        await self._take_from_client(view, (ctx.params or {}).get("inputResponses") or {})
-        view = await self._changed(view)
+        sent: Mapping[str, Mapping[str, Any]] = (ctx.params or {}).get("inputResponses") or {}
+        await self._take_from_client(view, sent)
+        view = await self._take_refusal(view, sent)
         if view is None:
             return None
         if view.entry.has_ended:
@@ -237,7 +241,7 @@ class StoredCalls:
             return result_of(await calls.serve(name, arguments, incoming, None))
         ctx = record.context
         ways = self._ways(ctx, record)
-        if ways.page == "url" or not ways.stores:
+        if not ways.stores:
             return result_of(await calls.serve(name, arguments, incoming, None))
         if (same := await self._same_call(ctx)) is not None:
             return CallToolResult.model_validate(same)
@@ -270,9 +274,7 @@ class StoredCalls:
         return self._equal.label(user, ctx.params or {})
 
     def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
-        declared = ctx.session.client_capabilities
-        shows = declared is not None and declared.elicitation is not None and declared.elicitation.url is not None
-        return shows and "url" in self._ladder.rungs
+        return self._ladder.shows_links(ctx.session.client_capabilities, is_live=not is_retry_era(ctx.protocol_version))
 
     async def store(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], record: RequestRecord, end: Suspended
@@ -353,13 +355,13 @@ class StoredCalls:
                 return result_from(_REFUSED, is_error=True)
             except AnswersInvalid as error:
                 return result_from(f"No answer was taken: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
-        changed = await self._changed(view, is_answered=bool(answers))
+        changed = await self._changed(view, until_asking=bool(answers))
         while changed is not None and not changed.entry.has_ended and (questions := changed.content.client_questions):
             said = await ask_client(ctx, questions)
             if said is None:
                 return result_from(_NEEDS_CLIENT.format(handle=handle), is_error=True)
             await self._take_from_client(changed, said)
-            changed = await self._changed(changed, is_answered=bool(answers))
+            changed = await self._changed(changed, until_asking=bool(answers))
         reply = self._in_result(changed or view) if changed is None or not changed.entry.has_ended else ended(changed)
         return CallToolResult.model_validate(reply)
 
@@ -413,12 +415,24 @@ class StoredCalls:
         except LedgerDown as error:
             raise _out_of_reach(error) from error
 
-    async def _changed(self, view: TaskView, *, is_answered: bool = False) -> TaskView | None:
+    async def _take_refusal(self, view: TaskView, responses: Mapping[str, Mapping[str, Any]]) -> TaskView | None:
+        """Decline the questions of the page if the client declined its link, and wait as `_changed`."""
+        action = responses.get(_page_key(view), {}).get("action")
+        if self.site is None or action not in ("decline", "cancel"):
+            return await self._changed(view)
+        found = await self._changed(view, until_asking=True)
+        if found is None or found.entry.state is not TaskState.ASKING:
+            return found
+        await self.site.refuse(found, action)
+        # A call that asks on sends its client to the page again.
+        return await self._changed(found, until_asking=True)
+
+    async def _changed(self, view: TaskView, *, until_asking: bool = False) -> TaskView | None:
         """Wait for some seconds until a call has ended or asks the model, and return it; None if it was forgotten.
 
         Args:
             view: The call.
-            is_answered: True after answers of the model, so that a page is news, too.
+            until_asking: True to return a call that asks on a page, too.
         """
         call_id, changed = view.entry.call_id, anyio.Event()
 
@@ -434,7 +448,7 @@ class StoredCalls:
                     if current is None or current.entry.has_ended:
                         return current
                     content = current.content
-                    is_news = is_answered or content.for_model or content.client_questions
+                    is_news = until_asking or content.for_model or content.client_questions
                     if current.entry.state is TaskState.ASKING and is_news:
                         return current
                     await changed.wait()
@@ -450,11 +464,7 @@ class StoredCalls:
         requests = view.content.client_questions
         if view.content.user_questions or not requests:
             params = {"mode": "url", "message": self._message, "url": self.site.url_of(view)}
-            key = _KEY
-            while key in requests:
-                # Authors name their questions, and may use this name.
-                key += "_"
-            requests[key] = {"method": "elicitation/create", "params": params}
+            requests[_page_key(view)] = {"method": "elicitation/create", "params": params}
         return {
             "inputRequests": requests,
             "requestState": state,
@@ -467,6 +477,15 @@ class StoredCalls:
             return for_model(view)
         is_linked = self.site is not None and view.content.page_secret and "link" in self._ladder.rungs
         return for_user(view, self.site.url_of(view) if is_linked and self.site is not None else None)
+
+
+def _page_key(view: TaskView) -> str:
+    """Return the key of the question that shows the page of a call."""
+    key = _KEY
+    while key in view.content.client_questions:
+        # Authors name their questions, and may use this name.
+        key += "_"
+    return key
 
 
 def _out_of_reach(error: Exception) -> MCPError:

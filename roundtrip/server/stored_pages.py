@@ -86,8 +86,15 @@ class StoredPages:
     ) -> bool:
         """Give a round its answers, at most once."""
         view = await self._own(ticket, subject)
-        if view is None:
-            return False
+        return view is not None and await self._give(view, round_id, answers)
+
+    async def refuse(self, view: TaskView, action: str) -> None:
+        """Decline or cancel the questions of a page, unless they have been answered."""
+        refused = {key: {"action": action} for key in view.content.user_questions}
+        await self._give(view, _round_of(view.content), refused)
+
+    async def _give(self, view: TaskView, round_id: str, answers: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Give a round its answers, unless it has other ones."""
 
         def answer(entry: TaskEntry, now: float) -> bool:
             content = self._book.seal.read(entry.content, entry.call_id)

@@ -23,7 +23,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.tracing import TokenRejection
 
-__all__ = ["AskedQuestion", "Conversation", "Message", "Steps"]
+__all__ = ["AskedQuestion", "Conversation", "LinkResult", "Message", "Steps"]
 
 Message = tuple[Literal["client", "server"], dict[str, Any]]
 """The sender, and a JSON-RPC message as sent."""
@@ -40,6 +40,8 @@ class AskedQuestion:
     """The user's answer."""
     round: int = 1
     """The number of its round."""
+    page: str | None = None
+    """The address of the question page that asked it; None if the client did."""
 
     @property
     def message(self) -> str:
@@ -85,6 +87,15 @@ class AskedQuestion:
         return f"{self.key!r}: {self.message!r}" if self.key is not None else repr(self.message)
 
 
+@dataclass(frozen=True, slots=True)
+class LinkResult:
+    """A result that told the model to show the user a link, and to call `continue_call`."""
+
+    result: CallToolResult
+    round: int
+    """The number of rounds before it."""
+
+
 @dataclass(slots=True)
 class Conversation:
     """One call, from its first request to its result."""
@@ -99,6 +110,8 @@ class Conversation:
     """The number of requests."""
     states: list[State] | None = None
     """The states of the call; None for servers of another library or in another process."""
+    link_results: list[LinkResult] = field(default_factory=list[LinkResult])
+    """The results before the last one, which had links to question pages."""
     result: FinalResult = field(default_factory=lambda: CallToolResult(content=[]))
     """Empty if the user left the call waiting, or it ended with a protocol error."""
     error: MCPError | None = None

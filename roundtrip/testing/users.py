@@ -9,7 +9,15 @@ from typing import Any, Final, Literal, TypeVar
 import anyio
 from mcp.server.auth.provider import AccessToken
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitResult, InputRequest, InputRequiredResult, InputResponse, ListRootsResult, Root
+from mcp_types import (
+    CallToolResult,
+    ElicitResult,
+    InputRequest,
+    InputRequiredResult,
+    InputResponse,
+    ListRootsResult,
+    Root,
+)
 
 from roundtrip.client.legs import ERAS, LIVES, Era, LegRequest, LegResult, TaskRound, asking, callbacks, drive, within
 from roundtrip.client.tasks import question_name
@@ -19,10 +27,12 @@ from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.server.server import Server
 from roundtrip.testing.chosen import CHOSEN, stack_of
-from roundtrip.testing.conversations import AskedQuestion, Conversation
+from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
 from roundtrip.testing.networks.fleet import Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
+from roundtrip.testing.question_pages import WaitingCall, page_at, waiting_call
 from roundtrip.testing.scripts import (
+    IGNORE,
     LEAVE,
     Answers,
     AnswersBy,
@@ -105,6 +115,10 @@ class User:
         max_rounds: Rounds of questions after which the client gives a call up in the retry era. Every client that was
             tried does after 10.
         lacks: Capabilities that the client does not declare: "elicitation" (forms and pages), "sampling".
+        client: "no-elicitation" for a client that can be asked nothing, "links" for one that shows links and no forms;
+            by default it shows both. If the server has question pages (`Server(pages=...)`) and is in this process,
+            the user answers them with the same answers, and calls `continue_call` if a result says so.
+        page_headers: Headers of the user's browser on question pages, such as the cookie of a login.
         wired: Keep every JSON-RPC message in `Conversation.messages`; this needs HTTP.
         allow_error: Allow the call to end with a protocol error, in `Conversation.error`.
         allow_unused: Allow answers that were not asked for.
@@ -130,6 +144,8 @@ class User:
         roots: Sequence[Root] | None = None,
         max_rounds: int = CLIENTS_STOP_AFTER_ROUNDS,
         lacks: Collection[Literal["elicitation", "sampling"]] = (),
+        client: Literal["no-elicitation", "links"] | None = None,
+        page_headers: Mapping[str, str] | None = None,
         wired: bool | None = None,
         allow_error: bool = False,
         allow_unused: bool = False,
@@ -140,6 +156,8 @@ class User:
             raise ValueError(f"over= must be 'memory' or 'http', got {over!r}")
         if isinstance(lacks, str) or not frozenset(lacks) <= {"elicitation", "sampling"}:
             raise ValueError(f"lacks= must be a set of 'elicitation' and 'sampling', got {lacks!r}")
+        if client not in (None, "no-elicitation", "links"):
+            raise ValueError(f"client= must be 'no-elicitation' or 'links', got {client!r}")
         if isinstance(answers, str):
             raise TypeError(f"answers= must map the name of a question to its answer, got {answers!r}")
         if patience <= 0:
@@ -156,7 +174,9 @@ class User:
         self._principal = principal
         self._roots = roots
         self._max_rounds = max_rounds
-        self._lacks = frozenset(lacks)
+        self._lacks: frozenset[str] = frozenset([*lacks, *(["elicitation"] if client == "no-elicitation" else [])])
+        self._links_only = client == "links"
+        self._page_headers = dict(page_headers or {})
         self._wired = wired
         self._allow_error = allow_error
         self._allow_unused = allow_unused
@@ -198,6 +218,7 @@ class User:
             roots=self._roots or (),
             patience=self._patience,
             max_rounds=self._max_rounds if self.era is not Era.TASK else _MAX_TASK_ROUNDS,
+            page_headers=self._page_headers,
         )
 
         async def work(stack: AsyncExitStack) -> None:
@@ -237,6 +258,7 @@ class User:
             tracers=tracers if chosen.recorder is None else (*tracers, chosen.recorder),
             page_wait=self._patience,
             task_patience=self._patience * _ELSEWHERE_FACTOR,
+            links_only=self._links_only,
         )
         conversation.messages = fleet.messages
         await fleet.start()
@@ -270,12 +292,15 @@ class _UserCall:
     roots: Sequence[Root]
     patience: float
     max_rounds: int
+    page_headers: Mapping[str, str]
     failure: Exception | None = None
     fleet: NetworkFleet = field(init=False)
     live_keys: list[str] = field(default_factory=list[str])
     """The names of the live round's questions that have not been asked yet."""
     pages: dict[tuple[str | None, str, str], _AgreedPage] = field(default_factory=dict[Any, _AgreedPage])
     waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    continues: bool = False
+    """True while `continue_call` runs, which is another call."""
 
     @property
     def unused_visits(self) -> list[str]:
@@ -288,11 +313,12 @@ class _UserCall:
 
     def listen(self, step: Transition) -> None:
         """Record the states, and the names of questions, of the live era."""
-        if self.conversation.era is not Era.LIVE or self.conversation.left:
+        if self.conversation.era is not Era.LIVE or self.conversation.left or self.continues:
             return
         if self.conversation.states is not None:
             self.conversation.states.append(step.target)
-        if step.event is Event.ASK:
+        # A round on a page is recorded when the page is opened.
+        if step.event is Event.ASK and "rung" not in step.detail:
             self.live_keys = list(step.detail.get("keys", ()))
             self.conversation.rounds.append([])
 
@@ -312,7 +338,7 @@ class _UserCall:
         async def send_leg(leg: LegRequest) -> LegResult:
             conversation.legs += 1
             delivery = await carry(leg)
-            if conversation.states is not None and conversation.era is not Era.LIVE:
+            if conversation.states is not None and conversation.era is not Era.LIVE and not self.continues:
                 conversation.states.extend(step.target for step in delivery.steps or ())
             if delivery.error is not None:
                 conversation.error = delivery.error
@@ -323,6 +349,12 @@ class _UserCall:
 
         try:
             result = await drive(conversation.first, send=send_leg, answer=self._round, max_rounds=self.max_rounds)
+            while (waits := self._waits(result)) is not None:
+                if waits.link is not None and not await self._read_page(waits.link):
+                    return
+                self.continues = True
+                leg = LegRequest(waits.tool, {"handle": waits.handle})
+                result = await drive(leg, send=send_leg, answer=self._round, max_rounds=self.max_rounds)
         except MCPError as error:
             if error is not conversation.error:
                 raise
@@ -331,6 +363,40 @@ class _UserCall:
             conversation.result = result
         elif not conversation.left and self.failure is None:
             raise self._endless()
+
+    def _waits(self, result: object) -> WaitingCall | None:
+        """Note a result that tells of a question page, and return the waiting call; None for any other result."""
+        waits = waiting_call(result) if isinstance(self.fleet.at, Server) else None
+        if waits is None or not isinstance(result, CallToolResult):
+            return None
+        results = self.conversation.link_results
+        if len(results) >= self.max_rounds:
+            raise AssertionError(f"{waits.tool} was called {len(results)} times, and the call still waits")
+        results.append(LinkResult(result, len(self.conversation.rounds)))
+        return waits
+
+    async def _read_page(self, link: str) -> bool:
+        """Answer the question page behind a link, if it is one; return False if the user does not go on."""
+        page = page_at(link, self.fleet.at)
+        if page is None:
+            return True
+        steps = self.fleet.follow_call(page.call_id)
+        try:
+            return await page.play(self._answer_page, headers=self.page_headers)
+        except Exception as error:  # noqa: BLE001  # raised here it would be taken for the client's
+            self.failure = self.failure or error
+            return False
+        finally:
+            if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
+                self.conversation.states.extend(step.target for step in steps)
+            steps.clear()
+
+    async def _answer_page(self, questions: Sequence[AskedQuestion]) -> list[InputResponse | None] | None:
+        """Answer a round on a page; None if the user does not go on."""
+        self.conversation.rounds.append([])
+        self.conversation.tokens.append(None)
+        answers = [await self._answer(question) for question in questions]
+        return None if self.conversation.left or self.failure is not None else answers
 
     def _endless(self) -> AssertionError:
         waited = f"done= has not found it finished in {self.max_rounds} rounds"
@@ -394,6 +460,9 @@ class _UserCall:
 
     async def _go_to_page(self, question: AskedQuestion, reply: InputResponse | Silence | None) -> Any:
         """Visit the page of a question, and accept; None if the script has neither a visit nor an answer."""
+        if question.page is None and page_at(question.url or "", self.fleet.at) is not None:
+            went_on = await self._read_page(question.url or "")
+            return ElicitResult(action="accept") if went_on else LEAVE if self.conversation.left else IGNORE
         name = (question.key, question.message, TICKET.sub("", question.url or ""))
         listed = reply is not None and self.script.listed
         agreed = self.pages.get(name)

@@ -7,14 +7,16 @@ program is missing.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -38,6 +40,10 @@ Transport = Literal["HTTP", "stdio"]
 _SECONDS: Final = 50.0
 """Time limit of one run, on a busy machine. Nothing may hang."""
 
+_LINK: Final = re.compile(r"https?://\S+")
+_HANDLE: Final = re.compile(r"handle='([^']+)'")
+_MAX_CONTINUATIONS: Final = 5
+
 _HERE: Final = Path(__file__).parent
 _NAME: Final = "foreign"
 
@@ -48,6 +54,8 @@ class Target:
 
     url: str | None = None
     command: Sequence[str] = ()
+    desktop: str | None = None
+    """The address that opens links for the user; see `tests/clients/desktop.py`. None if nobody opens any."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,21 +78,26 @@ class Outcome:
     error: str | None = None
     data: Any = None
     """The structured content."""
+    results: Sequence[str] = ()
+    """The texts of earlier results, which told the model to let the user open a link, and to call `continue_call`."""
 
 
 @dataclass(slots=True)
 class Questions:
     """Answers of the current call, and the questions that it was asked."""
 
+    target: Target
     answers: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     asked: list[str] = field(default_factory=list[str])
 
     def begin(self, call: ToolCall) -> None:
         self.answers, self.asked = list(call.answers), []
 
-    def answer(self, params: ElicitRequestParams) -> ElicitResult:
+    async def answer(self, params: ElicitRequestParams) -> ElicitResult:
         url = params.url if isinstance(params, ElicitRequestURLParams) else None
         self.asked.append(params.message if url is None else f"{params.message} {url}")
+        if url is not None:
+            await _open(self.target, url)
         if not self.answers:
             return ElicitResult(action="decline")
         content = dict(self.answers.pop(0))
@@ -127,16 +140,42 @@ def _outcome_of(result: CallToolResult, asked: Sequence[str]) -> Outcome:
     return Outcome(text, tuple(asked), data=result.structured_content)
 
 
+async def _open(target: Target, link: str) -> None:
+    """Open a link for the user."""
+    if target.desktop is not None:
+        async with httpx.AsyncClient() as http:
+            await http.get(target.desktop, params={"url": link})
+
+
+async def _to_the_end(
+    target: Target, call: ToolCall, make: Callable[[str, dict[str, Any]], Awaitable[Outcome]]
+) -> Outcome:
+    """Make a call, do what its results say about links and `continue_call`, and return its end."""
+    results: list[str] = []
+    outcome = await make(call.tool, dict(call.arguments))
+    while target.desktop is not None and outcome.text is not None and (handle := _HANDLE.search(outcome.text)):
+        results.append(outcome.text)
+        if len(results) > _MAX_CONTINUATIONS:
+            break
+        if link := _LINK.search(outcome.text):
+            await _open(target, link[0])
+        outcome = await make("continue_call", {"handle": handle[1]})
+    return replace(outcome, results=tuple(results))
+
+
 async def _calls(
     call: Callable[[str, dict[str, Any]], Awaitable[CallToolResult]], questions: Questions, calls: Sequence[ToolCall]
 ) -> list[Outcome]:
+    async def make(tool: str, arguments: dict[str, Any]) -> Outcome:
+        try:
+            return _outcome_of(await call(tool, arguments), questions.asked)
+        except Exception as error:  # noqa: BLE001 - whatever the client raises is the outcome
+            return Outcome(asked=tuple(questions.asked), error=str(error))
+
     outcomes: list[Outcome] = []
     for each in calls:
         questions.begin(each)
-        try:
-            outcomes.append(_outcome_of(await call(each.tool, dict(each.arguments)), questions.asked))
-        except Exception as error:  # noqa: BLE001 - whatever the client raises is the outcome
-            outcomes.append(Outcome(asked=tuple(questions.asked), error=str(error)))
+        outcomes.append(await _to_the_end(questions.target, each, make))
     return outcomes
 
 
@@ -144,10 +183,10 @@ def _sdk(mode: str, *, asks: bool = True) -> Run:
     """Drive the client of the SDK that roundtrip uses."""
 
     async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
-        questions = Questions()
+        questions = Questions(target)
 
         async def answer(context: Any, params: ElicitRequestParams) -> ElicitResult:
-            return questions.answer(params)
+            return await questions.answer(params)
 
         if target.url is not None:
             server: Any = target.url
@@ -166,10 +205,10 @@ import_module("fastmcp_tasks.client")
 
 def _fastmcp(mode: str) -> Run:
     async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
-        questions = Questions()
+        questions = Questions(target)
 
         async def answer(message: str, response_type: Any, params: ElicitRequestParams, context: Any) -> Any:
-            answered = questions.answer(params)
+            answered = await questions.answer(params)
             return answered.content if answered.content is not None else answered
 
         if target.url is not None:
@@ -243,7 +282,8 @@ _CLI_ERAS: Final = {Era.RETRY: "modern", Era.LIVE: "legacy"}
 async def _inspector(program: str) -> AsyncGenerator[Callable[..., Awaitable[dict[str, Any]]]]:
     """Yield a function that runs a command of the Inspector, in a home of its own, and returns its JSON."""
     node = node_with(_INSPECTOR)
-    script = str(NODE_MODULES / _INSPECTOR / "clients" / program)
+    # Its programs run only if they are called by their real path, and the folder may be a link.
+    script = str((NODE_MODULES / _INSPECTOR / "clients" / program).resolve())
     # Sockets have short paths, so not in the folder of the test.
     with tempfile.TemporaryDirectory(prefix="inspector-") as home:
         env = {**os.environ, "HOME": home, "MCP_INSPECTOR_SECRET_STORE": "memory"}
@@ -269,10 +309,13 @@ def _inspector_cli(era: Era) -> Run:
         where = [target.url] if target.url is not None else list(target.command)
         options = ["--protocol-era", _CLI_ERAS[era], "--format", "json", "-q", "--method", "tools/call"]
 
-        async def make(call: ToolCall) -> None:
-            arguments = ["--tool-name", call.tool, "--tool-args-json", json.dumps(dict(call.arguments))]
+        async def send(tool: str, arguments: dict[str, Any]) -> Outcome:
+            named = ["--tool-name", tool, "--tool-args-json", json.dumps(arguments)]
             async with at_once:
-                outcomes[call] = _outcome_of_json(await command(*where, *options, *arguments), ())
+                return _outcome_of_json(await command(*where, *options, *named), ())
+
+        async def make(call: ToolCall) -> None:
+            outcomes[call] = await _to_the_end(target, call, send)
 
         at_once = anyio.Semaphore(2)
         async with _inspector("cli/build/index.js") as command, anyio.create_task_group() as group:
@@ -295,21 +338,37 @@ def _mcpdo(era: Era) -> Run:
             try:
                 for call in calls:
                     answers, asked = list(call.answers), list[str]()
-                    said = await command(*options, "tools/call", call.tool, json.dumps(dict(call.arguments)))
-                    while "elicitationPending" in said:
-                        pending = said["elicitationPending"]
-                        is_page = pending["mode"] == "url"
-                        asked.append(f"{pending['message']} {pending['url']}" if is_page else pending["message"])
-                        reply = "--done" if is_page else json.dumps(dict(answers[0])) if answers else "--decline"
-                        del answers[:1]
-                        said = await command(*options, "elicitation/respond", pending["elicitationId"], reply)
-                    outcomes.append(_outcome_of_json(said, asked))
+                    make = partial(_parked, command, options, target, answers, asked)
+                    outcomes.append(await _to_the_end(target, call, make))
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(10):
                     await command("--format", "json", "daemon", "stop")
         return outcomes
 
     return run
+
+
+async def _parked(
+    command: Callable[..., Awaitable[dict[str, Any]]],
+    options: Sequence[str],
+    target: Target,
+    answers: list[Mapping[str, Any]],
+    asked: list[str],
+    tool: str,
+    arguments: dict[str, Any],
+) -> Outcome:
+    """Make one call of `mcpdo`, and answer what parks it."""
+    said = await command(*options, "tools/call", tool, json.dumps(arguments))
+    while "elicitationPending" in said:
+        pending = said["elicitationPending"]
+        is_page = pending["mode"] == "url"
+        asked.append(f"{pending['message']} {pending['url']}" if is_page else pending["message"])
+        if is_page:
+            await _open(target, pending["url"])
+        reply = "--done" if is_page else json.dumps(dict(answers[0])) if answers else "--decline"
+        del answers[:1]
+        said = await command(*options, "elicitation/respond", pending["elicitationId"], reply)
+    return _outcome_of_json(said, asked)
 
 
 def _outcome_of_json(said: dict[str, Any], asked: Sequence[str]) -> Outcome:
@@ -328,37 +387,36 @@ async def _bare(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
         "io.modelcontextprotocol/clientInfo": {"name": _NAME, "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
     }
-    outcomes: list[Outcome] = []
-    async with httpx.AsyncClient() as client:
-        for number, call in enumerate(calls):
-            params = {"name": call.tool, "arguments": dict(call.arguments), "_meta": meta}
-            headers = {
-                **_HEADERS,
-                "mcp-protocol-version": "2026-07-28",
-                "mcp-method": "tools/call",
-                "mcp-name": call.tool,
-            }
-            sent = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-            outcomes.append(_outcome_of_message(await client.post(target.url or "", json=sent, headers=headers)))
-    return outcomes
+    numbers = count()
+    async with httpx.AsyncClient(timeout=_SECONDS) as client:
+
+        async def make(tool: str, arguments: dict[str, Any]) -> Outcome:
+            params = {"name": tool, "arguments": arguments, "_meta": meta}
+            named = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": tool}
+            sent = {"jsonrpc": "2.0", "id": next(numbers), "method": "tools/call", "params": params}
+            return _outcome_of_message(await client.post(target.url or "", json=sent, headers={**_HEADERS, **named}))
+
+        return [await _to_the_end(target, call, make) for call in calls]
 
 
 async def _bare_handshake(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
     """Send the requests of 2025-06-18 by hand, and declare nothing."""
-    outcomes: list[Outcome] = []
     revision = "2025-06-18"
+    numbers = count()
     begin = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": _NAME, "version": "1"}}
-    async with httpx.AsyncClient(headers=_HEADERS) as client:
+    async with httpx.AsyncClient(headers=_HEADERS, timeout=_SECONDS) as client:
         hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": begin}
         answered = await client.post(target.url or "", json=hello)
         headers = {"mcp-session-id": answered.headers["mcp-session-id"], "mcp-protocol-version": revision}
         ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         await client.post(target.url or "", json=ready, headers=headers)
-        for number, call in enumerate(calls):
-            params = {"name": call.tool, "arguments": dict(call.arguments)}
-            sent = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-            outcomes.append(_outcome_of_message(await client.post(target.url or "", json=sent, headers=headers)))
-    return outcomes
+
+        async def make(tool: str, arguments: dict[str, Any]) -> Outcome:
+            params = {"name": tool, "arguments": arguments}
+            sent = {"jsonrpc": "2.0", "id": next(numbers), "method": "tools/call", "params": params}
+            return _outcome_of_message(await client.post(target.url or "", json=sent, headers=headers))
+
+        return [await _to_the_end(target, call, make) for call in calls]
 
 
 def _outcome_of_message(response: httpx.Response) -> Outcome:

@@ -1,14 +1,18 @@
 """A server that asks in every way, for foreign clients; it also tells a client what it can be asked."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel
+from starlette.requests import Request
 
-from roundtrip import Context, Elicit, ElicitUrl, Resolve, Server
+from roundtrip import Context, Elicit, ElicitUrl, Pages, Resolve, Server
 from roundtrip.doctor.client_report import ClientReport
 from roundtrip.doctor.client_server import make_server as make_doctor
 
-__all__ = ["make_server"]
+__all__ = ["BASE", "USER", "make_server", "make_server_with_pages"]
+
+BASE: Final = "https://shop.example"
+USER: Final = "ann"
 
 
 class Seat(BaseModel):
@@ -25,7 +29,22 @@ def _quiet(report: ClientReport) -> None:
 
 def make_server() -> Server[Any]:
     server = make_doctor(_quiet)
+    _add_tools(server)
+    return server
 
+
+def make_server_with_pages() -> Server[Any]:
+    pages = Pages(base_url=BASE, authenticate=_reader)
+    server = Server[Any]("shop", keys=["7f" * 32], principal=lambda ctx: USER, pages=pages, trace=False)
+    _add_tools(server)
+    return server
+
+
+async def _reader(request: Request) -> str | None:
+    return request.cookies.get("user")
+
+
+def _add_tools(server: Server[Any]) -> None:
     @server.tool
     async def book(film: str, seat: Annotated[Seat, Resolve(choose_seat)]) -> str:
         return f"{film}, {seat.row}"
@@ -52,8 +71,6 @@ def make_server() -> Server[Any]:
         return f"{cups} cups"
 
     @server.tool
-    async def survey(ctx: Context) -> str:
-        answers = [await ctx.ask(f"q{number}", f"Question {number}?", int) for number in range(1, 12)]
-        return f"{sum(answers)} in eleven answers"
-
-    return server
+    async def survey(ctx: Context, number: int = 11) -> str:
+        answers = [await ctx.ask(f"q{place}", f"Question {place}?", int) for place in range(1, number + 1)]
+        return f"{sum(answers)} in {number} answers"

@@ -16,6 +16,7 @@ from mcp_types import (
     CallToolResult,
     ElicitRequest,
     ElicitRequestFormParams,
+    ElicitRequestURLParams,
     ElicitResult,
     InputRequest,
     InputResponse,
@@ -32,6 +33,7 @@ from roundtrip.testing.clocks import Clock
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 from roundtrip.testing.networks.fleet import acting_as
 from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Route
+from roundtrip.testing.question_pages import page_at
 from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import read_unverified
 
@@ -177,7 +179,8 @@ class Strip:
         """Send the leg without one answer, and that answer when the server asks again."""
         before = route.before(leg)
         expected = before.keys if before is not None else set[str]()
-        lost = next((key for key in leg.answers or {} if key in expected), None)
+        pages = _question_pages(before, route)
+        lost = next((key for key in leg.answers or {} if key in expected - pages), None)
         if leg.answers is None or lost is None:
             return await route.onward(leg)
         answers: Mapping[str, InputResponse] = {key: value for key, value in leg.answers.items() if key != lost}
@@ -199,6 +202,16 @@ class Strip:
                 "answers that arrived must be kept"
             )
         return again
+
+
+def _question_pages(asked: LegDelivery | None, route: Route) -> set[str]:
+    """Return the names of questions that only show a question page: its answers do not pass through the client."""
+    requests = (asked.asks.input_requests if asked is not None and asked.asks is not None else None) or {}
+    return {
+        key
+        for key, request in requests.items()
+        if isinstance(params := asking(request), ElicitRequestURLParams) and page_at(params.url, route.fleet.at)
+    }
 
 
 class Invent:
@@ -251,7 +264,10 @@ class Garble:
         requests = (asks.input_requests if asks is not None else None) or {}
         if leg.task_id is not None:
             return await self._to_task(leg, route, requests)
+        pages = _question_pages(before, route)
         for key, request in requests.items():
+            if key in pages:
+                continue
             for what, garbage in _garbage(request):
                 delivery = await route.aside(replace(leg, answers={**(leg.answers or {}), key: garbage}))
                 _require_no_trust(delivery, [key], f"the answer to {key!r} came as {what}")

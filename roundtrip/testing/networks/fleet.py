@@ -23,6 +23,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
+from mcp_types import ClientCapabilities, ElicitationCapability, UrlElicitationCapability
 
 from roundtrip.client.legs import Era, LegRequest, LegResult, send
 from roundtrip.client.tasks import RemoteTask, TaskRequests, TasksExtension, follow
@@ -172,6 +173,8 @@ class NetworkFleet:
     page_wait: float = math.inf
     task_patience: float = math.inf
     """Seconds for which a task may show no change."""
+    links_only: bool = False
+    """True for a client that declares URL mode, and no forms."""
     messages: list[Message] = field(default_factory=list[Message])
     """The JSON-RPC messages, if the fleet keeps them."""
     _clients: list[tuple[Instance, Client]] = field(default_factory=list[tuple[Instance, Client]])
@@ -267,6 +270,10 @@ class NetworkFleet:
         session = self.session
         return await follow(session, delivery.leg, send=partial(send, session), seen=seen, pace=_POLL_SECONDS)
 
+    def follow_call(self, call_id: str) -> list[Transition]:
+        """Return the list that gets the transitions of a call which workers continue, as its user answers on a page."""
+        return self._task_steps.setdefault(call_id, [])
+
     def has_task(self, call_id: str) -> bool:
         """Return True if a call is one of this fleet's, and may be a task."""
         return call_id in self._task_steps
@@ -298,7 +305,8 @@ class NetworkFleet:
                     raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
                 target = Tap(streamable_http_client(target), keep=self.messages)
             extensions = [TasksExtension()] if self.era is Era.TASK else None
-            client = Client(target, mode=self.era.mode, cache=None, extensions=extensions, **self.callbacks)
+            kind = _LinkClient if self.links_only else Client
+            client = kind(target, mode=self.era.mode, cache=None, extensions=extensions, **self.callbacks)
             task_status.started(await stack.enter_async_context(client))
             await self._closing.wait()
 
@@ -338,6 +346,18 @@ class NetworkFleet:
 
     def reject(self, rejection: TokenRejection) -> None:
         """Do nothing: the client receives an error."""
+
+
+class _LinkClient(Client):
+    """Client that declares URL mode alone. That of the SDK declares forms with it."""
+
+    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
+        session = await super()._build_session(exit_stack)
+        build: Callable[[str], ClientCapabilities] = session._build_capabilities  # pyright: ignore[reportPrivateUsage]
+        links = ElicitationCapability(url=UrlElicitationCapability())
+        declared = {"elicitation": links}
+        session._build_capabilities = lambda version: build(version).model_copy(update=declared)  # pyright: ignore[reportPrivateUsage]
+        return session
 
 
 def _call_of(delivery: LegDelivery) -> str:

@@ -21,6 +21,8 @@ _END: Final = r"(?![A-Za-z0-9_-])"
 _UUID: Final = r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9A-Za-z])"
 _KINDS: Final = {
     "ticket": TICKET.pattern,
+    "page": r"(?<=/ask/)[A-Za-z0-9_-]{12}\.[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])",
+    "handle": r"(?<=handle=')[A-Za-z0-9_-]{12}\.[A-Za-z0-9_-]{16,}(?=')",
     "token": rf"{_EDGE}r3[se][A-Za-z0-9_-]{{4}}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{{22}}{_END}",
     "time": r"(?<![0-9])\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?(?![0-9])",
     "uuid": _UUID,
@@ -47,6 +49,7 @@ class Placeholders:
 
     - `<token 1>`: the request states of the call, also those of other servers, and other tokens of roundtrip;
     - `<ticket 1>`: tickets in URLs;
+    - `<page 1>`, `<handle 1>`: the secrets of question pages and of waiting calls;
     - `<id 1>`: UUIDs; 16 or more hexadecimal digits with a letter among them, or 24 without one; ULIDs; base64 with its
       padding or as a whole text; and 20 or more letters and digits in a row (with `-` and `_`), in mixed case, that are
       not made of words: `SummerMenu2026-Vegetarian` stays;

@@ -46,14 +46,32 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
     tokens = [*call.tokens, *[None] * len(call.rounds)]
     order = {key: place for place, key in reversed([*enumerate(call.keys)])}
     story["rounds"] = [
-        {"questions": [_question(question, redaction) for question in round_], "token": _token(token, order)}
+        {
+            "questions": [_question(question, redaction) for question in round_],
+            "token": _token(token, order),
+            **({"page": round_[0].page} if round_ and round_[0].page is not None else {}),
+        }
         for round_, token in zip(call.rounds, tokens, strict=False)
     ]
+    if call.link_results:
+        story["link_results"] = [
+            {"round": one.round, "content": _blocks(one.result.content)} for one in call.link_results
+        ]
     # A call that cannot ask reports no states beyond the first.
     story["states"] = [state.value for state in call.states] if call.states and len(call.states) > 1 else None
     story["end"] = _end(call)
     story.update(_result(call, redaction))
-    for part in ("name", "arguments", "rounds", "error", "result", "content", "messages", "description"):
+    for part in (
+        "name",
+        "arguments",
+        "rounds",
+        "link_results",
+        "error",
+        "result",
+        "content",
+        "messages",
+        "description",
+    ):
         if part in story:
             story[part] = redaction.texts(story[part])
     return story

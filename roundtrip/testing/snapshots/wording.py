@@ -50,15 +50,28 @@ class _Page:
         era = f" ({story['era']} era)" if "era" in story else ""
         self._line(printable(" ".join(head)) + era)
         self._values(story.get("arguments"), 1)
-        for number, round_ in enumerate(_list(story.get("rounds")), start=1):
+        rounds = _list(story.get("rounds"))
+        for number, round_ in enumerate(rounds, start=1):
+            self._link_results(number - 1)
             self._lines.append("")
             self._line(f"round {number}")
+            if "page" in round_:
+                self._line(f"on the page {printable(str(round_['page']))}", 1)
             for question in _list(round_.get("questions")):
                 self._question(question)
             self._token(round_.get("token"))
+        self._link_results(len(rounds))
         self._states(_list(story.get("states")))
         self._end()
         return "\n".join(self._lines) + "\n"
+
+    def _link_results(self, rounds: int) -> None:
+        """Write the results with links that came after a number of rounds."""
+        for result in _list(self._story.get("link_results")):
+            if result.get("round") == rounds:
+                self._lines.append("")
+                self._line("result with a link")
+                self._blocks(result.get("content"), 1)
 
     def _line(self, text: str, depth: int = 0) -> None:
         spaces = len(text) - len(text.rstrip(" "))

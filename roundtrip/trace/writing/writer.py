@@ -109,7 +109,8 @@ class LineWriter:
         self._moves.append(f"{_MOVES[event, self._state]}{ms:.3f}]")
         if event is Event.ASK:
             self._asked = transition
-            if self._beginning.era == "live" and "authored" not in detail:
+            # Questions of an author, and those on a page, end the leg: they are written with its token.
+            if self._beginning.era == "live" and not {"authored", "rung"} & detail.keys():
                 self._asked_ms = ms
                 return self._asked_line(None, ms)
         elif event is Event.RESUME and self._asked is not None:

@@ -7,13 +7,18 @@ export const load = createRequire(`${process.argv[2]}/`);
 
 // `connect(job, answer)` returns `call(tool, arguments)`, which returns a result of tools/call, and `close()`.
 // `answer(params)` answers a question: with the next answer of the call, or by declining if there is none.
+// The job's `desktop` is the address that opens links; see tests/clients/desktop.py.
+const MAX_CONTINUATIONS = 5;
+
 export async function drive(connect) {
   const job = JSON.parse(await text(process.stdin));
+  const open = (link) => job.desktop && fetch(`${job.desktop}?url=${encodeURIComponent(link)}`);
   const outcomes = [];
   let answers = [];
   let asked = [];
-  const answer = ({ message, url }) => {
+  const answer = async ({ message, url }) => {
     asked.push(url === undefined ? message : `${message} ${url}`);
+    if (url !== undefined) await open(url);
     const content = answers.shift();
     if (content === undefined) return { action: "decline" };
     return url === undefined ? { action: "accept", content } : { action: "accept" };
@@ -22,13 +27,25 @@ export async function drive(connect) {
   for (const each of job.calls) {
     answers = [...each.answers];
     asked = [];
+    const results = [];
+    let [tool, args] = [each.tool, each.arguments];
     try {
-      const result = await client.call(each.tool, each.arguments);
-      const said = result.content.map((block) => block.text).join("\n");
-      const data = result.structuredContent ?? null;
-      outcomes.push(result.isError ? { error: said, asked } : { text: said, asked, data });
+      for (;;) {
+        const result = await client.call(tool, args);
+        const said = result.content.map((block) => block.text).join("\n");
+        const data = result.structuredContent ?? null;
+        const handle = job.desktop && !result.isError && said.match(/handle='([^']+)'/);
+        if (!handle || results.length > MAX_CONTINUATIONS) {
+          outcomes.push(result.isError ? { error: said, asked, results } : { text: said, asked, data, results });
+          break;
+        }
+        results.push(said);
+        const link = said.match(/https?:\/\/\S+/);
+        if (link) await open(link[0]);
+        [tool, args] = ["continue_call", { handle: handle[1] }];
+      }
     } catch (error) {
-      outcomes.push({ error: `${error.message}`, asked });
+      outcomes.push({ error: `${error.message}`, asked, results });
     }
   }
   await client.close();

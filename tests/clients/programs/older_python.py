@@ -7,27 +7,41 @@ The job is JSON on standard input, the outcomes are JSON on standard output. The
 import asyncio
 import json
 import logging
+import re
 import sys
+import urllib.parse
+import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 Call = Callable[[str, dict[str, Any]], Awaitable[Any]]
-Answer = Callable[[Any], Any]
+Answer = Callable[[Any], Awaitable[Any]]
+
+MAX_CONTINUATIONS = 5
 
 
 class Questions:
     """Answers of the current call, and the questions that it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, desktop: str | None) -> None:
         self.answers: list[Any] = []
         self.asked: list[str] = []
+        self._desktop = desktop
 
-    def answer(self, params: Any) -> Any:
+    async def open(self, link: str) -> None:
+        """Open a link for the user; see `tests/clients/desktop.py`."""
+        if self._desktop is not None:
+            url = f"{self._desktop}?{urllib.parse.urlencode({'url': link})}"
+            await asyncio.to_thread(urllib.request.urlopen, url)
+
+    async def answer(self, params: Any) -> Any:
         from mcp.types import ElicitResult
 
         url = getattr(params, "url", None)
         self.asked.append(params.message if url is None else f"{params.message} {url}")
+        if url is not None:
+            await self.open(url)
         if not self.answers:
             return ElicitResult(action="decline")
         content = self.answers.pop(0)
@@ -41,7 +55,7 @@ async def sdk(job: dict[str, Any], answer: Answer) -> AsyncGenerator[Call]:
     from mcp.client.streamable_http import streamablehttp_client
 
     async def elicit(context: Any, params: Any) -> Any:
-        return answer(params)
+        return await answer(params)
 
     if job["url"] is not None:
         transport: Any = streamablehttp_client(job["url"])
@@ -62,7 +76,7 @@ async def langchain(job: dict[str, Any], answer: Answer) -> AsyncGenerator[Call]
     from langchain_mcp_adapters.tools import load_mcp_tools
 
     async def elicit(mcp_context: Any, params: Any, context: Any) -> Any:
-        return answer(params)
+        return await answer(params)
 
     if job["url"] is not None:
         connection: Any = {"transport": "streamable_http", "url": job["url"]}
@@ -106,16 +120,32 @@ def outcome_of(result: Any, asked: list[str]) -> dict[str, Any]:
     return {"error": content, "asked": asked} if failed else {"text": content, "asked": asked, "data": data}
 
 
+async def to_the_end(call: Call, each: dict[str, Any], questions: Questions, *, follows: bool) -> dict[str, Any]:
+    """Make a call, do what its results say about links and `continue_call`, and return its outcome."""
+    results: list[str] = []
+    tool, arguments = each["tool"], each["arguments"]
+    try:
+        while True:
+            outcome = outcome_of(await call(tool, arguments), questions.asked)
+            handle = re.search(r"handle='([^']+)'", outcome.get("text", "")) if follows else None
+            if handle is None or len(results) > MAX_CONTINUATIONS:
+                return {**outcome, "results": results}
+            results.append(outcome["text"])
+            if link := re.search(r"https?://\S+", outcome["text"]):
+                await questions.open(link[0])
+            tool, arguments = "continue_call", {"handle": handle[1]}
+    except Exception as error:  # noqa: BLE001 - whatever the client raises is the outcome
+        return {"error": str(error), "asked": questions.asked, "results": results}
+
+
 async def main(kind: str) -> None:
-    job, questions = json.load(sys.stdin), Questions()
+    job = json.load(sys.stdin)
+    questions = Questions(job["desktop"])
     outcomes: list[dict[str, Any]] = []
     async with {"sdk": sdk, "langchain": langchain, "agents": agents}[kind](job, questions.answer) as call:
         for each in job["calls"]:
             questions.answers, questions.asked = list(each["answers"]), []
-            try:
-                outcomes.append(outcome_of(await call(each["tool"], each["arguments"]), questions.asked))
-            except Exception as error:  # noqa: BLE001 - whatever the client raises is the outcome
-                outcomes.append({"error": str(error), "asked": questions.asked})
+            outcomes.append(await to_the_end(call, each, questions, follows=job["desktop"] is not None))
     json.dump(outcomes, sys.stdout)
 
 

@@ -1,11 +1,12 @@
 """Questions on pages: for clients that cannot be asked by form, and for calls with many rounds."""
 
 import html
+import json
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import anyio
 import httpx
@@ -69,6 +70,12 @@ def cinema(**options: Any) -> Server[Any]:
         await ctx.step("reserve", lambda: STEPS.append(film))
         size = await ctx.ask("size", "How many?", int)
         return f"{film}, row {seat.row}, {size}"
+
+    @server.tool()
+    async def offer(ctx: Context) -> str:
+        """Ask why if the user declines."""
+        seats = await ctx.ask_outcome("seats", "How many?", int)
+        return f"{seats.action}d, as {await ctx.ask('why', 'Why not?', str)}"
 
     @server.tool()
     async def many(number: int, ctx: Context) -> str:
@@ -185,6 +192,47 @@ async def test_declining_on_the_page_ends_the_call() -> None:
         result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
         assert result.is_error
         assert "declined" in text_of(result) or "decline" in text_of(result)
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_client_that_declines_the_link_declines_its_questions(
+    monkeypatch: pytest.MonkeyPatch, action: Literal["decline", "cancel"]
+) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    links: list[str] = []
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        links.append(params.url)
+        return ElicitResult(action=action)
+
+    STEPS.clear()
+    async with hosted(with_pages().streamable_http_app()) as url:
+        async with client_of(url, elicitation_callback=elicited) as client:
+            result = await client.call_tool("book", {"film": "Solaris"})
+        assert result.is_error
+        assert f"elicitation was {action}" in text_of(result)
+        assert STEPS == []
+        # Nothing can be answered any more, on any rung.
+        (link,) = links
+        assert await Browser(url, "ann").answer_all(link, {}) == "Done"
+
+
+async def test_call_that_asks_on_after_a_declined_link_is_asked_on_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    async with hosted(with_pages().streamable_http_app()) as url:
+        links: list[str] = []
+
+        async def elicited(context: Any, params: Any) -> ElicitResult:
+            links.append(params.url)
+            if len(links) == 1:
+                return ElicitResult(action="decline")
+            assert await Browser(url, "ann").answer_all(params.url, {"Why": "too late"}) == "Done"
+            return ElicitResult(action="accept")
+
+        async with client_of(url, elicitation_callback=elicited) as client:
+            assert text_of(await client.call_tool("offer")) == "declined, as too late"
+        assert len(links) == 2
+        assert len(set(links)) == 1
 
 
 async def test_call_that_waits_says_so_until_its_user_has_answered() -> None:
@@ -410,3 +458,17 @@ async def test_trace_tells_how_each_round_was_asked(tmp_path: Path) -> None:
     first, second = [explanation.text for explanation in explain(linked)]
     assert first.startswith("Question 'q0' was asked by a link in the result in round 1, ")
     assert second.startswith("Question 'q1' was asked on its page in round 2, ")
+
+
+async def test_trace_has_a_question_of_an_old_client_once(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "calls.jsonl")
+    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=5), trace=recorder)
+    async with hosted(server.streamable_http_app()) as url, client_of(url, mode="legacy") as client:
+        asked = await client.call_tool("many", {"number": 1})
+        await Browser(url, "ann").answer_all(link_in(asked), {"Number": "5"})
+    recorder.flush()
+    lines = (tmp_path / "calls.jsonl").read_text(encoding="utf-8").splitlines()
+    events = [json.loads(line).get("event") for line in lines]
+    assert events.count("asked") == 1
+    (call,) = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
+    assert [round_.asked.rung for round_ in call.rounds] == ["link"]

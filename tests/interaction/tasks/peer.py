@@ -37,7 +37,7 @@ class Peer:
         meta = {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": capabilities,
-            "io.modelcontextprotocol/clientInfo": {"name": "peer", "version": "1"},
+            "io.modelcontextprotocol/clientInfo": {"name": "peer of tasks", "version": "1"},
         }
         headers = {
             **self._headers,

@@ -196,7 +196,7 @@ async def test_docket_has_nothing_but_the_id_of_the_call(tmp_path: Path, store: 
     # Every command that Redis has ever got, for Docket and for the ledger.
     written = b"".join(path.read_bytes() for path in Path(store.url.removeprefix("unix://")).parent.rglob("*.aof"))
     assert call.encode() in written
-    for private in (b"argument-4711", b"How large", secret.encode(), b"peer"):
+    for private in (b"argument-4711", b"How large", secret.encode(), b"peer of tasks"):
         assert private not in written
 
 

@@ -1,0 +1,226 @@
+"""Answer question pages for scripted users: open the page, type the answers into its form, and send it.
+
+The pages are those of a roundtrip server in this process. Requests go through its own routes, with the user's headers.
+The names of questions and fields come from the stored call, as a page does not show them.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+from mcp_types import CallToolResult, ElicitRequest, ElicitResult, InputResponse, TextContent
+from starlette.applications import Starlette
+
+from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.machine.tasks import TaskState
+from roundtrip.pages.controls import Control, FieldView, view_of_field
+from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, QuestionView, form_of_questions
+from roundtrip.pages.headers import FORM_TYPE
+from roundtrip.server.server import Server
+from roundtrip.server.tasks.content import TaskContent, split_id
+from roundtrip.testing.conversations import AskedQuestion
+
+__all__ = ["QuestionPage", "WaitingCall", "page_at", "waiting_call"]
+
+# A failing test shows its own frames only.
+__tracebackhide__ = True
+
+_PAGE_PATTERN: Final = re.compile(r"https?://[^\s'\"<>]+/ask/([A-Za-z0-9._~-]{16,2048})", re.ASCII)
+_HANDLE_PATTERN: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
+_POLL_SECONDS: Final = 0.01
+_WAIT_SECONDS: Final = 20.0
+
+AnswerQuestions = Callable[[Sequence[AskedQuestion]], Awaitable[Sequence[InputResponse | None] | None]]
+"""Answers the questions of a page in their order; None leaves the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A result that tells the model which tool to call later, and which link to show the user, if any."""
+
+    tool: str
+    handle: str
+    link: str | None
+
+
+def waiting_call(result: object) -> WaitingCall | None:
+    """Return the call that a result says is waiting; None for any other result."""
+    if not isinstance(result, CallToolResult) or result.is_error:
+        return None
+    text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+    handle, link = _HANDLE_PATTERN.search(text), _PAGE_PATTERN.search(text)
+    return None if handle is None else WaitingCall(handle[1], handle[2], None if link is None else link[0])
+
+
+def page_at(url: str, server: object) -> "QuestionPage | None":
+    """Return the question page at an address; None if the server is elsewhere, or the address is another page's."""
+    found = _PAGE_PATTERN.fullmatch(url)
+    if found is None or not isinstance(server, Server) or cast("Server[Any]", server).task_service is None:
+        return None
+    call_id, _ = split_id(found[1])
+    return QuestionPage(url, call_id, cast("Server[Any]", server))
+
+
+class QuestionPage:
+    """The question page of one call.
+
+    Args:
+        url: Its address.
+        call_id: The call.
+        server: The server that serves it.
+    """
+
+    def __init__(self, url: str, call_id: str, server: Server[Any]) -> None:
+        self.url = url
+        self.call_id = call_id
+        self._server = server
+
+    async def play(self, answer: AnswerQuestions, *, headers: Mapping[str, str]) -> bool:
+        """Answer round after round until the call has ended; return False if the reader left before.
+
+        Raises:
+            AssertionError: The page does not open, or does not take an answer.
+        """
+        app = Starlette(routes=self._server.own_routes)
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), headers=headers) as browser:
+            while (stored := await self._paused()) is not None:
+                entry, content = stored
+                if entry.has_ended:
+                    break
+                questions = [
+                    AskedQuestion(content.names[key], ElicitRequest.model_validate(request).params, page=self.url)
+                    for key, request in content.questions.items()
+                ]
+                shown = await browser.get(self.url)
+                self._require(shown, 200, "opened")
+                answers = await answer(questions)
+                if answers is None:
+                    return False
+                await self._send(browser, shown.text, content, questions, answers)
+        return True
+
+    async def _paused(self) -> tuple[TaskEntry, TaskContent] | None:
+        """Wait until the call asks or has ended, and return it; None if it was forgotten."""
+        service = self._server.task_service
+        if service is None:
+            return None
+        with anyio.move_on_after(_WAIT_SECONDS):
+            while (view := await service.book.view(self.call_id)) is not None:
+                if view.entry.has_ended or view.entry.state is TaskState.ASKING:
+                    return view.entry, view.content
+                await anyio.sleep(_POLL_SECONDS)
+            return None
+        raise AssertionError(f"the call behind a question page neither asks nor ends within {_WAIT_SECONDS:g} s")
+
+    async def _send(
+        self,
+        browser: httpx2.AsyncClient,
+        page: str,
+        content: TaskContent,
+        questions: Sequence[AskedQuestion],
+        answers: Sequence[InputResponse | None],
+    ) -> None:
+        form = form_of_questions(content.questions)
+        fields: list[tuple[str, str]] = [(TOKEN, _token_in(page)), (DECISION, "answer")]
+        for view, question, reply in zip(form.questions, questions, answers, strict=True):
+            if not isinstance(reply, ElicitResult) or reply.action == "cancel":
+                raise AssertionError(
+                    f"the question {question} is asked on a page, where a user can answer, decline, or LEAVE; got "
+                    f"{'no answer' if reply is None else repr(reply)}"
+                )
+            fields += _declined(view, is_single=form.is_single) if reply.action == "decline" else _typed(view, reply)
+            if reply.action == "accept" and not form.is_single and view.kind is not QuestionKind.FORM:
+                fields.append((view.choice_name, "yes"))
+        if form.is_single and ElicitResult(action="decline") in answers:
+            fields[1] = (DECISION, "decline")
+        parts = urlsplit(self.url)
+        headers = {"origin": f"{parts.scheme}://{parts.netloc}", "content-type": FORM_TYPE}
+        sent = await browser.post(self.url, content=_encoded(fields), headers=headers)
+        self._require(sent, 303, "answered")
+
+    def _require(self, response: httpx2.Response, status: int, what: str) -> None:
+        if response.status_code == status:
+            return
+        reasons = {
+            401: "its server has Pages(authenticate=...): give the user's login, such as User(page_headers={...})",
+            404: "it is another user's, or has expired: is User(page_headers=...) the login of the call's user?",
+            422: f"it does not accept the answer: {'; '.join(_mistakes_in(response.text))}",
+        }
+        raise AssertionError(
+            f"a question page could not be {what}: it answered {response.status_code}; "
+            f"{reasons.get(response.status_code, response.text[:200])}"
+        )
+
+
+def _declined(view: QuestionView, *, is_single: bool) -> list[tuple[str, str]]:
+    return [] if is_single else [(view.choice_name, "no")]
+
+
+def _typed(view: QuestionView, reply: ElicitResult) -> list[tuple[str, str]]:
+    """Return the texts of a form; fields that the answer leaves out stay as the page shows them."""
+    content: Mapping[str, Any] = reply.content or {}
+    return [pair for field in view.fields for pair in _texts(field, content)]
+
+
+def _texts(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    typed = view.typed
+    if view.field.name in content:
+        value = content[view.field.name]
+        filled = view_of_field(view.id, replace(view.field, has_default=value is not None, default=value))
+        # A value that does not fit is typed as it is, and the page says what is wrong with it.
+        typed = filled.typed or (
+            () if value in (None, []) else (value if isinstance(value, str) else json.dumps(value),)
+        )
+    if view.control is Control.CHECKBOXES:
+        return [(view.id, text) for text in typed]
+    return list(zip(view.names, typed, strict=False))
+
+
+def _encoded(fields: Sequence[tuple[str, str]]) -> bytes:
+    return str(httpx2.QueryParams(list(fields))).encode()
+
+
+class _PageParser(HTMLParser):
+    """The token of a page's form, and the lines of its summary of mistakes."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.token = ""
+        self.mistakes: list[str] = []
+        self._in_mistake = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "input" and given.get("name") == TOKEN:
+            self.token = given.get("value") or ""
+        if tag == "li":
+            self._in_mistake = True
+            self.mistakes.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_mistake = self._in_mistake and tag != "li"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_mistake:
+            self.mistakes[-1] += data
+
+
+def _parsed(html: str) -> _PageParser:
+    parser = _PageParser()
+    parser.feed(html)
+    parser.close()
+    return parser
+
+
+def _token_in(html: str) -> str:
+    return _parsed(html).token
+
+
+def _mistakes_in(html: str) -> list[str]:
+    return [" ".join(mistake.split()) for mistake in _parsed(html).mistakes]

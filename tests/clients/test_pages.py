@@ -1,0 +1,116 @@
+"""Every foreign client completes every tool, however little it can show, if the server has question pages.
+
+`pytest tests/clients/test_pages.py --snapshot-update` writes into docs/clients.md on which rung each client was asked;
+otherwise the results are compared with the page.
+"""
+
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+
+from roundtrip.revisions import FIRST_OF_RETRY_ERA
+from roundtrip.testing import served
+from tests.clients.desktop import Desktop, Fill, desktop
+from tests.clients.drivers import DRIVERS, Driver, Outcome, Target, ToolCall
+from tests.clients.shop import BASE, USER, make_server_with_pages
+from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable, row_of, survey
+
+pytestmark = pytest.mark.anyio
+
+COMMAND: Final = "pytest tests/clients/test_pages.py --snapshot-update"
+COLUMNS: Final = ["form", "confirmation", "page", "two questions", "review", "eleven questions"]
+
+
+FILL: Final[Mapping[str, Fill]] = {
+    "Which row for Solaris?": lambda form: form.choose("q0-f0", "1"),
+    "Cancel 7?": lambda form: None,
+    "Pay on this page": lambda form: None,
+    "How many adults?": lambda form: form.fill("q0-f0", "2"),
+    "And children, with 2 adults?": lambda form: form.fill("q0-f0", "1"),
+    "How many cups?": lambda form: form.fill("q0-f0", "3"),
+    "Is this right?": lambda form: None,
+    **{f"Question {place}?": (lambda form, place=place: form.fill("q0-f0", str(place))) for place in range(1, 51)},
+}
+
+
+@pytest.fixture(scope="module")
+def table(request: pytest.FixtureRequest) -> Generator[ClientTable]:
+    table = ClientTable("pages matrix", command=COMMAND, columns=COLUMNS)
+    yield table
+    if request.config.getoption("update_snapshots"):
+        table.write()
+
+
+@asynccontextmanager
+async def shop() -> AsyncGenerator[tuple[Target, Desktop]]:
+    """Serve the shop, and give its user a desktop."""
+    async with served(make_server_with_pages()) as url:
+        cookies = {"user": USER}
+        async with desktop(url.removesuffix("/mcp"), BASE, FILL, cookies=cookies) as screen:
+            yield Target(url=url, desktop=screen.address), screen
+
+
+def cell_of(call: ToolCall, outcome: Outcome, answered: list[str]) -> str:
+    """Return the rungs on which a call was asked, in order; fail unless each question was asked once, and answered."""
+    if call.tool == "pay" and outcome.error is not None and (missing := MISSING.search(outcome.error)):
+        return f"no: declares no {KINDS[missing[1]]}"
+    assert (outcome.text, outcome.error) == (done(call), None)
+    shown = [message for message in outcome.asked if BASE not in message]
+    assert [heading_of(message) for message in (*shown, *answered)] == asked_by(call)
+    rungs = ["URL" if "https://" in message else "form" for message in outcome.asked]
+    return ", then ".join(dict.fromkeys([*rungs, *["link"] * len(outcome.results)]))
+
+
+def done(call: ToolCall) -> str:
+    if call.tool == "survey":
+        number = len(call.answers)
+        return f"{sum(range(number + 1))} in {number} answers"
+    return DONE[call.tool][0]
+
+
+def asked_by(call: ToolCall) -> list[str]:
+    """Return the headings of its questions."""
+    if call.tool == "survey":
+        return [f"Question {place}?" for place in range(1, len(call.answers) + 1)]
+    return [heading_of(message) for message in DONE[call.tool][1]]
+
+
+def heading_of(message: str) -> str:
+    """Return the first line of a question, without the address of its page."""
+    return message.partition("\n")[0].partition(" https://")[0]
+
+
+async def cells_of(driver: Driver, calls: Sequence[ToolCall]) -> list[str]:
+    """Make calls, and return their cells."""
+    await driver.prepare()
+    async with shop() as (target, screen):
+        outcomes = await driver.run(target, calls)
+    cells: list[str] = []
+    for call, outcome in zip(calls, outcomes, strict=True):
+        # A page that asks the same as an earlier call's is another page.
+        cells.append(cell_of(call, outcome, screen.answered_for(*outcome.asked, *outcome.results)))
+    return cells
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: f"{driver.name}, {driver.revision}")
+async def test_client_completes_every_tool(driver: Driver, table: ClientTable, request: pytest.FixtureRequest) -> None:
+    row = row_of(driver, *await cells_of(driver, CALLS))
+    table.add(row)
+    if request.config.getoption("update_snapshots"):
+        return
+    assert row in table, f"docs/clients.md is stale, run: {COMMAND}"
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: f"{driver.name}, {driver.revision}")
+async def test_client_completes_twenty_and_fifty_questions(driver: Driver) -> None:
+    # On older revisions a form of a slow client is a process of half a second.
+    numbers = (20,) if driver.is_slow and driver.revision < FIRST_OF_RETRY_ERA else (20, 50)
+    assert all(await cells_of(driver, [survey(number) for number in numbers]))
+
+
+def test_table_has_a_row_for_each_client_and_no_other(table: ClientTable, request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("update_snapshots"):
+        return  # written at the end of this run
+    assert table.starts == table.wanted

@@ -1,0 +1,212 @@
+"""Scripted users answer question pages with the same script as forms."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Annotated, Any, Literal
+
+import pytest
+from mcp_types import ElicitResult
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from roundtrip import Context, Elicit, ElicitUrl, Pages, Resolve, Server
+from roundtrip.ledger import MemoryLedger
+from roundtrip.machine.table import State
+from roundtrip.testing import ACCEPT, CANCEL, DECLINE, LEAVE, Era, Steps, Unanswered, Unused, User, Visit
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+BASE = "https://shop.example"
+ANN = {"cookie": "user=ann"}
+Client = Literal["no-elicitation", "links"]
+CLIENTS: list[Client] = ["no-elicitation", "links"]
+ERAS = [Era.RETRY, Era.LIVE]
+
+
+class Seat(BaseModel):
+    row: int = Field(ge=1, le=9)
+    side: Literal["left", "right"]
+    extras: list[Literal["wine", "nuts"]] = []
+    day: date | None = None
+    note: str = Field("", max_length=400)
+
+
+def which_seat(film: str) -> Elicit[Seat]:
+    return Elicit(f"Which seat for {film}?", Seat)
+
+
+async def reader(request: Request) -> str | None:
+    return request.cookies.get("user")
+
+
+def ann(ctx: object) -> str:
+    return "ann"
+
+
+def make_cinema(**options: Any) -> Server[Any]:
+    given: dict[str, Any] = {"keys": [KEY], "principal": ann, "ledger": MemoryLedger(), **options}
+    server = Server[Any]("cinema", pages=Pages(base_url=BASE, authenticate=reader, wait=5), **given)
+
+    @server.tool(confirm="Book {film}?")
+    async def book(film: str, seat: Annotated[Seat, Resolve(which_seat)], ctx: Context) -> dict[str, Any]:
+        size = await ctx.ask("size", "How many?", int)
+        return {"film": film, "seat": seat.model_dump(mode="json", exclude_defaults=True), "size": size}
+
+    @server.tool
+    async def both(ctx: Context) -> str:
+        answers = await ctx.ask_all_outcomes({"name": Elicit("Name?", str), "sure": Elicit("Sure?", Seat)})
+        return ", ".join(f"{key} {outcome.action}" for key, outcome in answers.items())
+
+    @server.tool
+    async def many(number: int, ctx: Context) -> int:
+        return sum([await ctx.ask(f"q{place}", f"Number {place}?", int) for place in range(number)])
+
+    paid: set[str] = set()
+
+    @server.tool
+    async def pay(ctx: Context) -> str:
+        page = f"{BASE}/pay?call={ctx.call.id}"
+        await ctx.ask("pay", ElicitUrl("Please pay.", page, done=lambda: ctx.call.id in paid))
+        return "Paid."
+
+    @server.custom_route("/pay", methods=["POST"])
+    async def pay_page(request: Request) -> Response:
+        paid.add(request.query_params["call"])
+        return PlainTextResponse("Thank you.")
+
+    return server
+
+
+SEAT = {"row": 3, "side": "right", "extras": ["nuts"], "day": "2026-07-28", "note": "Near\nthe door"}
+SCRIPT = {"confirm:book": ACCEPT, "which_seat": SEAT, "size": 2}
+"""The same answers as for forms."""
+
+
+def on_pages(server: Any, script: Any, client: Client | None = "no-elicitation", **options: Any) -> User:
+    return User(server, script, client=client, page_headers=ANN, **options)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_same_script_answers_forms_and_pages(client: Client, era: Era) -> None:
+    by_form = await User(make_cinema(), SCRIPT, era=era).call("book", film="Solaris")
+    by_page = await on_pages(make_cinema(), SCRIPT, client, era=era).call("book", film="Solaris")
+    asked = [question for question in by_page.questions if question.page is not None]
+    assert [one.message for one in asked] == by_form.asked
+    assert [one.key for one in asked] == by_form.keys
+    assert [one.shown for one in asked] == [one.shown for one in by_form.questions]
+    assert by_page.value == by_form.value
+    assert by_page.states == by_form.states
+    shown_links = [question.key for question in by_page.questions if question.page is None]
+    assert shown_links == (["page"] if client == "links" and era is Era.RETRY else [])
+    assert len(by_page.link_results) == (0 if shown_links else 1)
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_mark_runs_pages_in_both_eras(roundtrip_era: Era) -> None:
+    trace = Steps()
+    call = await on_pages(make_cinema(trace=trace), {"q0": 2, "q1": 3}).call("many", number=2)
+    assert call.value == 5
+    assert call.era is roundtrip_era
+    assert State.AWAITING_INPUT in trace.states
+
+
+async def test_page_takes_over_in_the_middle_of_a_call() -> None:
+    script = {f"q{place}": 2 for place in range(20)}
+    call = await on_pages(make_cinema(), script, None).call("many", number=20)
+    assert call.value == 40
+    assert [question.page is None for question in call.questions] == [*[True] * 7, *[False] * 14]
+    assert call.keys == [*[f"q{place}" for place in range(6)], "page", *[f"q{place}" for place in range(6, 20)]]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_each_question_of_a_page_is_answered_by_its_name(client: Client) -> None:
+    call = await on_pages(make_cinema(), {"name": "Ann", "sure": DECLINE}, client).call("both")
+    assert call.text == "name accept, sure decline"
+    assert [question.answer.action for question in call.rounds[-1] if isinstance(question.answer, ElicitResult)] == [
+        "accept",
+        "decline",
+    ]
+
+
+async def test_page_that_leads_elsewhere_is_visited() -> None:
+    async def press_pay(visit: Visit) -> None:
+        async with visit.browser() as browser:
+            assert (await browser.post(visit.url)).text == "Thank you."
+
+    user = User(make_cinema(), visits={"pay": press_pay}, client="no-elicitation", page_headers=ANN)
+    assert (await user.call("pay")).text == "Paid."
+
+
+@pytest.mark.parametrize("key", ["confirm:book", "which_seat"])
+async def test_declined_page_ends_the_call(key: str) -> None:
+    script = {name: reply for name, reply in SCRIPT.items() if name in ("confirm:book", key)}
+    call = await on_pages(make_cinema(), {**script, key: DECLINE}).call("book", film="Solaris")
+    assert call.is_error
+    assert call.states is not None
+    assert call.states[-1] is State.DECLINED
+
+
+async def test_declined_link_ends_the_call() -> None:
+    call = await on_pages(make_cinema(), {"page": DECLINE}, "links").call("many", number=1)
+    assert call.is_error
+    assert call.keys == ["page"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_user_may_leave_a_page(client: Client) -> None:
+    call = await on_pages(make_cinema(), {"q0": 1, "q1": LEAVE}, client).call("many", number=2)
+    assert call.left
+    assert call.states is not None
+    assert call.states[-1] is State.AWAITING_INPUT
+
+
+async def test_page_without_a_login_fails_with_the_way_out() -> None:
+    with pytest.raises(AssertionError, match=r"answered 401; its server has .*User\(page_headers="):
+        await User(make_cinema(), {"q0": 1}, client="no-elicitation").call("many", number=1)
+    eve = User(make_cinema(), {"q0": 1}, client="no-elicitation", page_headers={"cookie": "user=eve"})
+    with pytest.raises(AssertionError, match="answered 404; it is another user's"):
+        await eve.call("many", number=1)
+
+
+async def test_answer_that_a_page_does_not_take_fails_with_its_words() -> None:
+    with pytest.raises(AssertionError, match="does not accept the answer: Your answer: It must be a whole number"):
+        await on_pages(make_cinema(), {"q0": "seven"}).call("many", number=1)
+
+
+async def test_answers_that_a_page_cannot_give_are_named() -> None:
+    with pytest.raises(AssertionError, match="where a user can answer, decline, or LEAVE"):
+        await on_pages(make_cinema(), {"q0": CANCEL}).call("many", number=1)
+
+
+async def test_script_is_checked_on_pages_too() -> None:
+    with pytest.raises(Unanswered, match="'q1'"):
+        await on_pages(make_cinema(), {"q0": 1}).call("many", number=2)
+    with pytest.raises(Unused, match="'q7'"):
+        await on_pages(make_cinema(), {"q0": 1, "q7": 1}).call("many", number=1)
+
+
+def test_unknown_client_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be 'no-elicitation' or 'links', got 'none'"):
+        User(make_cinema(), client="none")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_snapshot_shows_links_and_pages(client: Client, call_snapshot: Any) -> None:
+    call = await on_pages(make_cinema(), {"name": "Ann", "sure": DECLINE}, client).call("both")
+    assert call == call_snapshot
+
+
+LEDGER = MemoryLedger()
+
+
+def make_instance(keys: Sequence[bytes] = (KEY,)) -> Server[Any]:
+    return make_cinema(keys=list(keys), ledger=LEDGER)
+
+
+@pytest.mark.roundtrip(hostile=True, eras="both")
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_pages_withstand_every_network(client: Client) -> None:
+    call = await on_pages(make_instance, SCRIPT, client).call("book", film="Solaris")
+    assert call.value == {"film": "Solaris", "seat": SEAT, "size": 2}
