@@ -210,7 +210,7 @@ class StoredCalls:
             return None
         record.claimed = True
         await self._take_from_client(view, (ctx.params or {}).get("inputResponses") or {})
-        view = await self._changed(view)
+        view = await self._changed(view, ctx)
         if view is None:
             return None
         if view.entry.has_ended:
@@ -353,13 +353,14 @@ class StoredCalls:
                 return result_from(_REFUSED, is_error=True)
             except AnswersInvalid as error:
                 return result_from(f"No answer was taken: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
-        changed = await self._changed(view, is_answered=bool(answers))
+        request = ctx.request_context
+        changed = await self._changed(view, request, is_answered=bool(answers))
         while changed is not None and not changed.entry.has_ended and (questions := changed.content.client_questions):
             said = await ask_client(ctx, questions)
             if said is None:
                 return result_from(_NEEDS_CLIENT.format(handle=handle), is_error=True)
             await self._take_from_client(changed, said)
-            changed = await self._changed(changed, is_answered=bool(answers))
+            changed = await self._changed(changed, request, is_answered=bool(answers))
         reply = self._in_result(changed or view) if changed is None or not changed.entry.has_ended else ended(changed)
         return CallToolResult.model_validate(reply)
 
@@ -413,11 +414,16 @@ class StoredCalls:
         except LedgerDown as error:
             raise _out_of_reach(error) from error
 
-    async def _changed(self, view: TaskView, *, is_answered: bool = False) -> TaskView | None:
+    async def _changed(
+        self, view: TaskView, request: ServerRequestContext[Any, Any], *, is_answered: bool = False
+    ) -> TaskView | None:
         """Wait for some seconds until a call has ended or asks the model, and return it; None if it was forgotten.
+
+        A leg that needs its client runs with the request that waits.
 
         Args:
             view: The call.
+            request: The request of the client.
             is_answered: True after answers of the model, so that a page is news, too.
         """
         call_id, changed = view.entry.call_id, anyio.Event()
@@ -437,11 +443,24 @@ class StoredCalls:
                     is_news = is_answered or content.for_model or content.client_questions
                     if current.entry.state is TaskState.ASKING and is_news:
                         return current
+                    if current.entry.state is TaskState.WAITING and content.needs_client:
+                        await self._run_with(request, call_id)
                     await changed.wait()
                     changed = anyio.Event()
             return await self._view(call_id)
         finally:
             stop()
+
+    async def _run_with(self, request: ServerRequestContext[Any, Any], call_id: str) -> None:
+        """Run the leg of a call that needs its client.
+
+        Raises:
+            MCPError: The store cannot be used.
+        """
+        try:
+            await self._service.run_with_client(call_id, request)
+        except (LedgerDown, ContentUnreadable) as error:
+            raise _out_of_reach(error) from error
 
     def _by_url(self, view: TaskView, state: str) -> dict[str, Any]:
         """Return the question in URL mode that shows the page of a call."""
