@@ -1,6 +1,8 @@
 """Agents that try to answer a question for a human: by texts in requests, by an HTTP tool, and as clients of tasks."""
 
 import json
+from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -23,6 +25,7 @@ from tests.interaction.pages.test_question_pages import (
     user_of,
 )
 from tests.interaction.tasks.peer import Peer
+from tests.interaction.tasks.stores import Servers, ledger_at, place_of, servers
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +55,7 @@ def shop() -> Server[Any]:
         PAID.append("picked")
         return json.dumps(said)
 
-    @server.tool()
+    @server.tool(task=True)
     async def background(ctx: Context) -> str:
         """Wait as a task."""
         return str(await ctx.ask("size", "How many?", int))
@@ -82,10 +85,9 @@ async def test_no_text_of_a_model_answers_for_a_human(tool: str, mode: str) -> N
         # In the arguments of the tool, which are another call's then, in metadata, and in place of the handle.
         answers = {name: {"action": "accept", "content": {"value": 5}} for name in NAMES}
         metas: list[Any] = [{"answers": answers}, {"inputResponses": answers}, {"roundtrip/answers": answers}]
-        for meta in metas:
-            told.append(text_of(await client.call_tool(tool, given, meta=meta)))
-        for extra in ({"answers": answers}, {"inputResponses": answers}, {"answered_by": "anyone"}):
-            told.append(text_of(await client.call_tool(tool, {**given, **extra})))
+        extras: list[Any] = [{"answers": answers}, {"inputResponses": answers}, {"answered_by": "anyone"}]
+        told += [text_of(await client.call_tool(tool, given, meta=meta)) for meta in metas]
+        told += [text_of(await client.call_tool(tool, {**given, **extra})) for extra in extras]
         for forged in (ticket, f"{handle}.{ticket}", f"{handle}#answers", json.dumps(answers), "", "é" * 20):
             attempt = await client.call_tool("continue_call", {"handle": forged, "answers": answers})
             assert attempt.is_error
@@ -129,44 +131,71 @@ async def test_handle_of_a_call_is_no_task() -> None:
         client_of(url) as client,
         httpx.AsyncClient(headers={"x-user": "ann"}) as http,
     ):
-        server_with_tasks = Server[Any]("tasks", keys=[KEY], principal=user_of)
-        del server_with_tasks
-        handle = handle_in(await client.call_tool("pay", {"what": "all"}))
+        asked = await client.call_tool("pay", {"what": "all"})
+        handle = handle_in(asked)
         peer = Peer(http, f"{url}/mcp", declares=True)
-        accepted = {"confirm:pay": {"action": "accept", "content": {}}}
-        for method, more in (("tasks/get", {}), ("tasks/update", {"inputResponses": accepted}), ("tasks/cancel", {})):
+        accepted: dict[str, Any] = {"confirm:pay": {"action": "accept", "content": {}}}
+        attempts: dict[str, Any] = {"tasks/get": {}, "tasks/update": {"inputResponses": accepted}, "tasks/cancel": {}}
+        for method, more in attempts.items():
             reply = await peer.send(method, taskId=handle, **more)
-            assert "error" in reply
-            assert "Delete" not in json.dumps(reply)
+            assert reply["error"]["message"] == "Task not found"
+        # It is still there for its user, and a task beside it is one.
+        assert "Delete" in (await Browser(url, "ann").open(link_in(asked))).text
+        task = await peer.call("background")
+        assert "size" in json.dumps(await peer.asked(task["taskId"], "size"))
     assert PAID == []
 
 
-async def test_equal_calls_race_with_answers() -> None:
-    """Many clients of one user call, answer and continue at once; each question is answered once."""
-    server = Server[Any]("race", keys=[KEY], principal=user_of, ladder=["model"])
-    bodies: list[str] = []
+@pytest.fixture(scope="module")
+def started() -> Generator[Servers]:
+    with servers() as found:
+        yield found
 
-    @server.tool(exactly_once=True)
-    async def add(ctx: Context) -> str:
-        """Add two numbers."""
-        first = await ctx.ask("first", "First?", int, answered_by="anyone")
-        second = await ctx.ask("second", "Second?", int, answered_by="anyone")
-        bodies.append("ran")
-        return str(first + second)
 
-    ends: list[str] = []
-    async with hosted(server.streamable_http_app()) as url:
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_equal_calls_on_two_instances_run_one_body_each(kind: str, started: Servers, tmp_path: Path) -> None:
+    """Agents of one user call, answer and continue at once."""
+    place, bodies, handles = place_of(kind, started, tmp_path), list[str](), set[str]()
 
-        async def agent() -> None:
+    def adder() -> Server[Any]:
+        server = Server[Any]("race", keys=[KEY], principal=user_of, ladder=["model"], ledger=ledger_at(place))
+
+        @server.tool(exactly_once=True)
+        async def add(ctx: Context) -> str:
+            """Add two numbers."""
+            first = await ctx.ask("first", "First?", int, answered_by="anyone")
+            second = await ctx.ask("second", "Second?", int, answered_by="anyone")
+            bodies.append(ctx.call.id)
+            return str(first + second)
+
+        return server
+
+    async with hosted(adder().streamable_http_app()) as one, hosted(adder().streamable_http_app()) as two:
+        begun: list[str] = []
+
+        async def begin(url: str) -> None:
             async with client_of(url) as client:
-                result = await client.call_tool("add", {})
-                handle = handle_in(result)
-                for name in ("first", "second"):
-                    await client.call_tool("continue_call", {"handle": handle, "answers": {name: 2}})
-                ends.append(text_of(await client.call_tool("continue_call", {"handle": handle})))
+                begun.append(handle_in(await client.call_tool("add", {})))
 
         async with anyio.create_task_group() as group:
-            for _ in range(5):
-                group.start_soon(agent)
-    assert set(ends) <= {"4"} or all(end == "4" or end.startswith("This call") for end in ends)
-    assert bodies.count("ran") >= 1
+            for url in (one, two) * 3:
+                group.start_soon(begin, url)
+        assert len(set(begun)) == 1
+
+        async def agent(url: str) -> None:
+            async with client_of(url) as client:
+                result = await client.call_tool("add", {})
+                if "handle=" not in text_of(result):
+                    return
+                handle = handle_in(result)
+                handles.add(handle)
+                for name in ("first", "second"):
+                    await client.call_tool("continue_call", {"handle": handle, "answers": {name: 2}})
+
+        async with anyio.create_task_group() as group:
+            for url in (one, two) * 3:
+                group.start_soon(agent, url)
+        async with client_of(two) as client:
+            ends = [text_of(await client.call_tool("continue_call", {"handle": handle})) for handle in handles]
+    assert set(ends) == {"4"}
+    assert sorted(bodies) == sorted({handle.partition(".")[0] for handle in handles})
