@@ -123,6 +123,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
     @property
     def client_id(self) -> str | None:
         """Return the client of the request's access token; None on a server without authentication."""
+        _ = self.request_context.request  # a leg without its client's request ends here
         token = get_access_token()
         return token.client_id if token is not None else None
 

@@ -259,7 +259,7 @@ def get_access_token() -> AccessToken | None:
     Raises:
         RuntimeError: No request is being served here.
     """
-    _context_for("get_access_token")
+    _ = _context_for("get_access_token").request_context.request  # a leg without its client's request ends here
     return auth_context.get_access_token()
 
 

@@ -214,7 +214,7 @@ class StoredCalls:
         record.claimed = True
         sent: Mapping[str, Mapping[str, Any]] = (ctx.params or {}).get("inputResponses") or {}
         await self._take_from_client(view, sent)
-        view = await self._take_refusal(view, sent)
+        view = await self._take_refusal(view, ctx, sent)
         if view is None:
             return None
         if view.entry.has_ended:
@@ -355,13 +355,14 @@ class StoredCalls:
                 return result_from(_REFUSED, is_error=True)
             except AnswersInvalid as error:
                 return result_from(f"No answer was taken: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
-        changed = await self._changed(view, until_asking=bool(answers))
+        request = ctx.request_context
+        changed = await self._changed(view, request, until_asking=bool(answers))
         while changed is not None and not changed.entry.has_ended and (questions := changed.content.client_questions):
             said = await ask_client(ctx, questions)
             if said is None:
                 return result_from(_NEEDS_CLIENT.format(handle=handle), is_error=True)
             await self._take_from_client(changed, said)
-            changed = await self._changed(changed, until_asking=bool(answers))
+            changed = await self._changed(changed, request, until_asking=bool(answers))
         reply = self._in_result(changed or view) if changed is None or not changed.entry.has_ended else ended(changed)
         return CallToolResult.model_validate(reply)
 
@@ -415,23 +416,33 @@ class StoredCalls:
         except LedgerDown as error:
             raise _out_of_reach(error) from error
 
-    async def _take_refusal(self, view: TaskView, responses: Mapping[str, Mapping[str, Any]]) -> TaskView | None:
+    async def _take_refusal(
+        self,
+        view: TaskView,
+        request: ServerRequestContext[Any, Any],
+        responses: Mapping[str, Mapping[str, Any]],
+    ) -> TaskView | None:
         """Decline the questions of the page if the client declined its link, and wait as `_changed`."""
         action = responses.get(_page_key(view), {}).get("action")
         if self.site is None or action not in ("decline", "cancel"):
-            return await self._changed(view)
-        found = await self._changed(view, until_asking=True)
+            return await self._changed(view, request)
+        found = await self._changed(view, request, until_asking=True)
         if found is None or found.entry.state is not TaskState.ASKING:
             return found
         await self.site.refuse(found, action)
         # A call that asks on sends its client to the page again.
-        return await self._changed(found, until_asking=True)
+        return await self._changed(found, request, until_asking=True)
 
-    async def _changed(self, view: TaskView, *, until_asking: bool = False) -> TaskView | None:
+    async def _changed(
+        self, view: TaskView, request: ServerRequestContext[Any, Any], *, until_asking: bool = False
+    ) -> TaskView | None:
         """Wait for some seconds until a call has ended or asks the model, and return it; None if it was forgotten.
+
+        A leg that needs its client runs with the request that waits.
 
         Args:
             view: The call.
+            request: The request of the client.
             until_asking: True to return a call that asks on a page, too.
         """
         call_id, changed = view.entry.call_id, anyio.Event()
@@ -451,11 +462,24 @@ class StoredCalls:
                     is_news = until_asking or content.for_model or content.client_questions
                     if current.entry.state is TaskState.ASKING and is_news:
                         return current
+                    if current.entry.state is TaskState.WAITING and content.needs_client:
+                        await self._run_with(request, call_id)
                     await changed.wait()
                     changed = anyio.Event()
             return await self._view(call_id)
         finally:
             stop()
+
+    async def _run_with(self, request: ServerRequestContext[Any, Any], call_id: str) -> None:
+        """Run the leg of a call that needs its client.
+
+        Raises:
+            MCPError: The store cannot be used.
+        """
+        try:
+            await self._service.run_with_client(call_id, request)
+        except (LedgerDown, ContentUnreadable) as error:
+            raise _out_of_reach(error) from error
 
     def _by_url(self, view: TaskView, state: str) -> dict[str, Any]:
         """Return the question in URL mode that shows the page of a call."""

@@ -327,7 +327,8 @@ def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
         MCPError: A header disagrees with its argument, in the SDK's own words.
     """
     record = _called_by_client(tool.name, incoming)
-    if record is None or not is_retry_era(record.context.protocol_version):
+    # The request that began a task was checked.
+    if record is None or record.task is not None or not is_retry_era(record.context.protocol_version):
         return
     request: object = record.context.request
     arguments: object = (record.context.params or {}).get("arguments") or {}

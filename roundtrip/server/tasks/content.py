@@ -48,6 +48,8 @@ class TaskContent:
     """The principal, if it names a user and not only a client: tickets are for users."""
     page_secret: str = ""
     """The secret of its page, for a call whose questions are on a page."""
+    needs_client: bool = False
+    """True while it waits for a request of its client, because its body reads a part of one."""
     asks_model: bool = False
     """True if the model that made the call may answer its questions for anyone."""
     is_chosen: bool = False
@@ -135,7 +137,7 @@ class TaskContent:
         self.answers = late
         self.answered = {name: self.answered[name] for name in late}
         self.waits, self.looks = list(pause.signals), pause.looks
-        self.attempt = pause.attempt
+        self.attempt, self.needs_client = pause.attempt, pause.needs_client
         entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=pause.until)
         # Everything may have come before the leg ended.
         if (late and not shown) or any(name in self.signals for name in pause.signals):
@@ -189,6 +191,8 @@ class Pause(NamedTuple):
     """The number of the next attempt at the body."""
     for_model: Collection[str] = ()
     """The names of the questions that a model may answer."""
+    needs_client: bool = False
+    """True if the leg needed a request of its client, and had none."""
 
 
 class TaskSeal:

@@ -272,11 +272,13 @@ class TaskEngine:
         """Return True if a request may begin a leg."""
         return len(self._apart) < self.most
 
-    def begin_apart(self, claim: TaskClaim, leg: TaskLeg, tool: str) -> asyncio.Task[None]:
+    def begin_apart(
+        self, claim: TaskClaim, leg: TaskLeg, tool: str, context: Context | None = None
+    ) -> asyncio.Task[None]:
         """Begin a leg for a request, which has taken a lease for this worker."""
         call_id = claim.call_id
         work = asyncio.get_running_loop().create_task(
-            self._serve_leg(tool, leg, claim), name=f"roundtrip: call {call_id}", context=Context()
+            self._serve_leg(tool, leg, claim), name=f"roundtrip: call {call_id}", context=context or Context()
         )
         self._apart[call_id] = work
         work.add_done_callback(partial(self._ended, self._apart, call_id))

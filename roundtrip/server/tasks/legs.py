@@ -14,6 +14,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import InputResponse
 from pydantic import TypeAdapter, ValidationError
 
+from roundtrip.engine.interruptions import Suspension
 from roundtrip.engine.leg import Authored, Limits, Suspended
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
@@ -51,7 +52,16 @@ class TaskInfo:
 class TaskLeg:
     """One leg of a task, with everything that a request would have brought."""
 
-    def __init__(self, content: TaskContent, journal: Journal, claim: TaskClaim, pinner: Pinner) -> None:
+    def __init__(
+        self,
+        content: TaskContent,
+        journal: Journal,
+        claim: TaskClaim,
+        pinner: Pinner,
+        request: ServerRequestContext[Any, Any] | None = None,
+    ) -> None:
+        self.request = request
+        """The request of the client that runs the leg, if one does."""
         self.content = content
         self.journal = journal
         self.claim = claim
@@ -106,6 +116,9 @@ class TaskLeg:
             if not questions:
                 is_visiting = True
                 times.append(look)
+        # Nothing else that a body does ends a leg so.
+        needs_client = self.content.is_continued and self.retry_seconds is None
+        needs_client = needs_client and not (questions or times or signals)
         attempt = 1
         if self.retry_seconds is not None:
             times.append(now + self.retry_seconds)
@@ -118,6 +131,7 @@ class TaskLeg:
             signals,
             looks=looks + 1 if is_visiting else 0,
             attempt=attempt,
+            needs_client=needs_client,
             for_model=end.names_for_model() if isinstance(end, Suspended) else (),
         )
 
@@ -140,12 +154,16 @@ def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:
     connection = Connection.from_envelope(content.protocol, None, content.capabilities)
     session = ServerSession(_NoClient(leg.claim.say), connection)
     params: dict[str, Any] = {"name": tool, "arguments": content.arguments}
-    context = ServerRequestContext[Any, Any](
+    kind = ServerRequestContext[Any, Any]
+    if content.is_continued and leg.request is None:
+        kind = _ClientlessContext
+    context = kind(
         session=session,
         lifespan_context=lifespan,
         protocol_version=content.protocol,
         method="tools/call",
         params=params,
+        request=leg.request.request if leg.request is not None else None,
     )
     record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
     if content.is_continued:
@@ -154,6 +172,19 @@ def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:
         record.ways = Ways("page" if content.page_secret else None, content.asks_model)
     known = {name: answer for name, answer in leg.responses.items() if answer is not None}
     return Incoming(context, record, known or None, leg.journal.authored or None)
+
+
+class _ClientlessContext(ServerRequestContext[Any, Any]):
+    """Context of a leg without its client's request. Reading the request ends the leg until there is one."""
+
+    @property
+    def request(self) -> Any:
+        """End the leg."""
+        raise Suspension
+
+    @request.setter
+    def request(self, value: Any) -> None:
+        del value
 
 
 class _NoClient:

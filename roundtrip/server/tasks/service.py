@@ -210,6 +210,17 @@ class TaskService:
 
         return await run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
 
+    async def run_with_client(self, call_id: str, request: ServerRequestContext[Any, Any]) -> None:
+        """Run a leg that needs its client, with a request of that client; see `client_legs`."""
+        from roundtrip.server.tasks.client_legs import run_with_client  # few bodies read a request behind a page
+
+        self.start()
+        if not self._legs.runs_tasks:
+            self._start_engine(deliver=_NoDelivery)
+        engine = self._engines.get(asyncio.get_running_loop())
+        if engine is not None:
+            await run_with_client(engine, self.book, call_id, request)
+
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:
         """Store a signal for a task; see `Server.signal`."""
         try:

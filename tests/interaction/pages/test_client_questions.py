@@ -1,8 +1,11 @@
 """Samples and roots in calls whose users answer on pages: only the client's software answers them."""
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import anyio
 import pytest
+from mcp.client import Client
 from mcp_types import (
     CreateMessageResult,
     ElicitationCapability,
@@ -15,7 +18,19 @@ from mcp_types import (
 )
 from pydantic import FileUrl
 
-from roundtrip import Context, Elicit, ListRoots, Pages, Sample, Server
+from roundtrip import (
+    Context,
+    Elicit,
+    ListRoots,
+    Pages,
+    Resolve,
+    Sample,
+    Server,
+    get_access_token,
+    get_http_headers,
+    get_request,
+)
+from roundtrip.ledger import SqliteLedger
 from tests.hosts import hosted
 from tests.interaction.pages.test_question_pages import (
     BASE,
@@ -144,3 +159,124 @@ async def test_another_client_of_the_user_is_told_what_it_lacks(mode: str) -> No
             assert "needs a client that" in text_of(result)
         async with client_of(url, mode=mode, **CALLBACKS) as client:
             assert text_of(await client.call_tool("continue_call", {"handle": handle})) == "4 pie"
+
+
+def office(**options: Any) -> Server[Any]:
+    given: dict[str, Any] = {"wait": 5, **options.pop("page_options", {})}
+    pages = Pages(base_url=BASE, authenticate=reader, **given)
+    server = Server[Any]("office", keys=[KEY], principal=user_of, pages=pages, **options)
+
+    def desk(ctx: Context) -> str:
+        return (ctx.headers or {})["x-user"]
+
+    @server.tool(exactly_once=True)
+    async def late(ctx: Context) -> str:
+        """Ask, and then read the request."""
+        size = await ctx.ask("size", "How many?", int)
+        RUNS.append("late")
+        for event in RAN:
+            event.set()
+        return f"{size} {(ctx.headers or {})['x-user']} {get_http_headers()['x-user']}"
+
+    @server.tool()
+    def plain(ctx: Context) -> str:
+        """Do it in a thread."""
+        size = ctx.blocking.ask("size", "How many?", int)
+        return f"{size} {get_request().headers['x-user']}"
+
+    @server.tool()
+    async def resolved(desk: Annotated[str, Resolve(desk)], ctx: Context) -> str:
+        """Read the request in a resolver, on each leg."""
+        return f"{desk} {await ctx.ask('size', 'How many?', int)} {await ctx.ask('more', 'More?', int)}"
+
+    @server.tool()
+    async def tokened(ctx: Context) -> str:
+        """Read the access token."""
+        size = await ctx.ask("size", "How many?", int)
+        return f"{size} {get_access_token()} {ctx.client_id}"
+
+    return server
+
+
+RUNS: list[str] = []
+RAN: list[anyio.Event] = []
+READ = {"late": "2 ann ann", "plain": "2 ann", "resolved": "ann 2 3", "tokened": "2 None None"}
+
+
+async def page_with(browser: Browser, link: str, text: str) -> str:
+    """Load a page again until it has a text, as browsers do, and return it."""
+    with anyio.fail_after(20):
+        while True:
+            page = (await browser.open(link)).text
+            if text in page:
+                return page
+            await anyio.sleep(0.01)
+
+
+@ERAS
+@pytest.mark.parametrize("tool", list(READ))
+async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: str) -> None:
+    RUNS.clear()
+    async with hosted(office().streamable_http_app()) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool(tool, {})
+        browser, link, result = Browser(url, "ann"), link_in(asked), asked
+        page = (await browser.open(link)).text
+        assert (await browser.send(link, page, "2")).status_code == 303
+        if tool == "resolved":
+            # The next question comes up with the client's request, which waits for its answer, too.
+            async with anyio.create_task_group() as group:
+
+                async def continue_it() -> None:
+                    nonlocal result
+                    result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+
+                group.start_soon(continue_it)
+                page = await page_with(browser, link, "More?")
+                assert (await browser.send(link, page, "3")).status_code == 303
+        else:
+            result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        assert text_of(result) == READ[tool]
+        assert await browser.answer_all(link, {}) == "Done"
+
+
+async def test_leg_without_its_client_changes_nothing(tmp_path: Path) -> None:
+    """The leg runs on another instance, and after a restart."""
+    RUNS.clear()
+    RAN[:] = [anyio.Event()]
+    path = tmp_path / "calls.db"
+    async with hosted(office(ledger=SqliteLedger(path)).streamable_http_app()) as url:
+        async with client_of(url) as client:
+            asked = await client.call_tool("late", {})
+        browser, link = Browser(url, "ann"), link_in(asked)
+        assert (await browser.send(link, (await browser.open(link)).text, "2")).status_code == 303
+        await page_with(browser, link, "Still working")
+        with anyio.fail_after(20):
+            await RAN[0].wait()
+    others = [office(ledger=SqliteLedger(path)).streamable_http_app() for _ in range(2)]
+    async with hosted(others[0]) as one, hosted(others[1]) as two, client_of(one) as first, client_of(two) as second:
+        results: list[str] = []
+
+        async def continue_with(client: Client) -> None:
+            results.append(text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})))
+
+        async with anyio.create_task_group() as group:
+            for client in (first, second) * 2:
+                group.start_soon(continue_with, client)
+        assert results == ["2 ann ann"] * 4
+    # Without the request, and once with it.
+    assert RUNS == ["late"] * 2
+
+
+async def test_client_that_shows_links_runs_the_leg_with_its_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    async with hosted(office().streamable_http_app()) as url:
+        browser = Browser(url, "ann")
+
+        async def elicited(context: Any, params: Any) -> ElicitResult:
+            page = (await browser.open(params.url)).text
+            if "<form" in page:
+                await browser.send(params.url, page, "2" if "How many" in page else "3")
+            return ElicitResult(action="accept")
+
+        async with client_of(url, elicitation_callback=elicited) as client:
+            assert text_of(await client.call_tool("late", {})) == READ["late"]

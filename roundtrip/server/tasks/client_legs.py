@@ -1,0 +1,56 @@
+"""Run legs of stored calls that need their client: its headers, its access token.
+
+A leg that an answer on a page has started has no request. A body that asks for a part of it ends the leg, and the call
+waits until its client sends a request for it. Then that request runs the leg.
+"""
+
+from __future__ import annotations
+
+from contextvars import Context
+from typing import Any
+
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from mcp.server.context import ServerRequestContext
+
+from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.tasks import TaskEvent
+from roundtrip.server.tasks.book import TaskBook
+from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
+from roundtrip.server.tasks.content import TaskContent
+from roundtrip.server.tasks.engine import TaskEngine
+from roundtrip.server.tasks.legs import TaskLeg
+
+__all__ = ["run_with_client"]
+
+
+async def run_with_client(
+    engine: TaskEngine, book: TaskBook, call_id: str, request: ServerRequestContext[Any, Any]
+) -> None:
+    """Begin the leg of a call that waits for its client, with a request of this client, unless another request did.
+
+    Raises:
+        LedgerDown: The store cannot be used.
+        ContentUnreadable: No key of this server opens the call.
+    """
+
+    def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, float, TaskContent, Journal] | None:
+        content = book.seal.read(entry.content, call_id)
+        if not content.needs_client or not entry.apply(TaskEvent.WAKE, now):
+            return None
+        journal = book.read_journal(content)
+        content.needs_client = False
+        entry.content = book.seal.write(content, call_id)
+        entry.claim(engine.holder, now, lease=lease_seconds())
+        return entry, now, content, journal
+
+    claimed = await change_task(book.store, call_id, claim_it) if engine.has_room_apart else None
+    if claimed is None:
+        return
+    entry, now, content, journal = claimed
+    claim = TaskClaim(book, entry, now)
+    leg = TaskLeg(content, journal, claim, book.pinner_of(content), request)
+    # The leg may outlive the request, so it takes the token alone from its context.
+    context = Context()
+    context.run(auth_context_var.set, auth_context_var.get())
+    engine.begin_apart(claim, leg, entry.tool, context)
