@@ -35,7 +35,8 @@ FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 
 def make_shop(ledger: Ledger, effects: list[int], *, keys: Sequence[bytes] = (KEY,), **options: Any) -> Server[Any]:
-    pages = Pages(base_url=BASE, authenticate=reader, wait=5)
+    # Shorter than the patience of a client.
+    pages = Pages(base_url=BASE, authenticate=reader, wait=1)
     given: dict[str, Any] = {"keys": list(keys), "principal": user_of, "pages": pages, "ledger": ledger, **options}
     server = Server[Any]("shop", **given)
 
@@ -276,7 +277,7 @@ async def test_form_of_one_call_answers_no_other(tmp_path: Path) -> None:
             assert link_in(await client.call_tool("add")) == links[0]
 
 
-async def test_answers_that_race_with_a_declined_link_end_the_call_once(tmp_path: Path) -> None:
+async def test_answer_and_decline_at_once_count_once(tmp_path: Path) -> None:
     effects: list[int] = []
     async with instances(tmp_path, effects) as urls:
         async with client_of(urls[0]) as client:
