@@ -14,7 +14,15 @@ from urllib.parse import urlsplit
 
 import anyio
 import httpx2
-from mcp_types import CallToolResult, ElicitRequest, ElicitResult, InputResponse, TextContent
+from mcp_types import (
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestURLParams,
+    ElicitResult,
+    InputRequiredResult,
+    InputResponse,
+    TextContent,
+)
 from starlette.applications import Starlette
 
 from roundtrip.ledger.tasks import TaskEntry
@@ -26,7 +34,7 @@ from roundtrip.server.server import Server
 from roundtrip.server.tasks.content import TaskContent, split_id
 from roundtrip.testing.conversations import AskedQuestion
 
-__all__ = ["QuestionPage", "WaitingCall", "page_at", "waiting_call"]
+__all__ = ["QuestionPage", "WaitingCall", "page_at", "pages_among", "waiting_call"]
 
 # A failing test shows its own frames only.
 __tracebackhide__ = True
@@ -65,6 +73,17 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
         return None
     call_id, _ = split_id(found[1])
     return QuestionPage(url, call_id, cast("Server[Any]", server))
+
+
+def pages_among(asked: InputRequiredResult | None, server: object) -> set[str]:
+    """Return the names of questions that only show a question page: its answers do not pass through the client."""
+    requests = (asked.input_requests if asked is not None else None) or {}
+    urls = {
+        key: request.params.url
+        for key, request in requests.items()
+        if isinstance(request, ElicitRequest) and isinstance(request.params, ElicitRequestURLParams)
+    }
+    return {key for key, url in urls.items() if page_at(url, server) is not None}
 
 
 class QuestionPage:

@@ -16,7 +16,6 @@ from mcp_types import (
     CallToolResult,
     ElicitRequest,
     ElicitRequestFormParams,
-    ElicitRequestURLParams,
     ElicitResult,
     InputRequest,
     InputResponse,
@@ -33,7 +32,7 @@ from roundtrip.testing.clocks import Clock
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 from roundtrip.testing.networks.fleet import acting_as
 from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Route
-from roundtrip.testing.question_pages import page_at
+from roundtrip.testing.question_pages import pages_among
 from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import read_unverified
 
@@ -179,7 +178,7 @@ class Strip:
         """Send the leg without one answer, and that answer when the server asks again."""
         before = route.before(leg)
         expected = before.keys if before is not None else set[str]()
-        pages = _question_pages(before, route)
+        pages = pages_among(before.asks if before is not None else None, route.fleet.at)
         lost = next((key for key in leg.answers or {} if key in expected - pages), None)
         if leg.answers is None or lost is None:
             return await route.onward(leg)
@@ -204,16 +203,6 @@ class Strip:
         return again
 
 
-def _question_pages(asked: LegDelivery | None, route: Route) -> set[str]:
-    """Return the names of questions that only show a question page: its answers do not pass through the client."""
-    requests = (asked.asks.input_requests if asked is not None and asked.asks is not None else None) or {}
-    return {
-        key
-        for key, request in requests.items()
-        if isinstance(params := asking(request), ElicitRequestURLParams) and page_at(params.url, route.fleet.at)
-    }
-
-
 class Invent:
     """A network that adds answers without a token, before their question, or to unknown questions.
 
@@ -235,7 +224,8 @@ class Invent:
             what = f"answers to {_names(known)} came without a token, where {_names(past[0].keys)} should be asked"
             _require_no_trust(delivery, past[0].keys, what)
             # A task takes an answer to an open question at any time.
-            early = leg.answers.keys() - past[-2].keys if len(past) > 1 and leg.task_id is None else None
+            early = leg.answers.keys() - past[-2].keys if len(past) > 1 and leg.task_id is None else set[str]()
+            early -= pages_among(past[-1].asks, route.fleet.at)
             if early:
                 before = past[-1].leg
                 answers = {**{key: leg.answers[key] for key in sorted(early)}, **(before.answers or {})}
@@ -264,7 +254,7 @@ class Garble:
         requests = (asks.input_requests if asks is not None else None) or {}
         if leg.task_id is not None:
             return await self._to_task(leg, route, requests)
-        pages = _question_pages(before, route)
+        pages = pages_among(asks, route.fleet.at)
         for key, request in requests.items():
             if key in pages:
                 continue

@@ -9,6 +9,7 @@ import anyio
 from roundtrip.client.legs import LegRequest
 from roundtrip.testing.networks.fleet import KEYS, Make
 from roundtrip.testing.networks.network import Breach, LegDelivery, Route
+from roundtrip.testing.question_pages import pages_among
 
 __all__ = ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"]
 
@@ -177,8 +178,9 @@ class Reorder:
             late = await route.onward(before.leg)
             if late.crashed:
                 raise Breach(f"a leg arrived once more, late, and was answered with {late.told}")
-            # A task goes on meanwhile, and the late leg gets its result.
-            if late.done is not None and late.task_id is None:
+            # A task, or a call that asks on a page, goes on meanwhile, and the late leg gets its result.
+            goes_on = late.task_id is not None or pages_among(before.asks, route.fleet.at)
+            if late.done is not None and not goes_on:
                 raise Breach(f"a leg that had been answered with a question arrived late, and then ended: {late.told}")
         return delivery
 

@@ -9,6 +9,7 @@ from mcp_types import INTERNAL_ERROR, CallToolResult, InputRequiredResult
 
 from roundtrip.client.legs import FinalResult, LegRequest, LegResult
 from roundtrip.machine.call import Transition
+from roundtrip.testing.question_pages import waiting_call
 
 if TYPE_CHECKING:
     from roundtrip.testing.networks.fleet import NetworkFleet
@@ -75,9 +76,11 @@ class LegDelivery:
 
     @property
     def done(self) -> FinalResult | None:
-        """Return the successful result of the call; None otherwise."""
+        """Return the successful result of the call; None otherwise, as for a call that waits for its user."""
         final = self.final
-        return None if isinstance(final, CallToolResult) and final.is_error else final
+        if isinstance(final, CallToolResult) and (final.is_error or waiting_call(final) is not None):
+            return None
+        return final
 
     @property
     def crashed(self) -> bool:

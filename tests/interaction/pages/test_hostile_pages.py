@@ -1,0 +1,324 @@
+"""Question pages on hostile networks: requests of clients and of browsers arrive twice, late, elsewhere, or forged."""
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import anyio
+import httpx
+import pytest
+
+from roundtrip import Context, Pages, Server
+from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.ledger.contract import Ledger
+from roundtrip.testing import User
+from tests.hosts import WAIT, hosted
+from tests.html_forms import read_page
+from tests.interaction.pages.test_question_pages import (
+    BASE,
+    KEY,
+    client_of,
+    handle_in,
+    link_in,
+    reader,
+    text_of,
+    user_of,
+)
+
+pytestmark = pytest.mark.anyio
+
+ANSWERS: Final = {"First?": "1", "Second?": "20", "Third?": "300"}
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
+
+
+def make_shop(ledger: Ledger, effects: list[int], *, keys: Sequence[bytes] = (KEY,), **options: Any) -> Server[Any]:
+    # Shorter than the patience of a client.
+    pages = Pages(base_url=BASE, authenticate=reader, wait=1)
+    given: dict[str, Any] = {"keys": list(keys), "principal": user_of, "pages": pages, "ledger": ledger, **options}
+    server = Server[Any]("shop", **given)
+
+    @server.tool(exactly_once=True)
+    async def add(ctx: Context) -> str:
+        """Add three numbers."""
+        numbers = [await ctx.ask(message, message, int) for message in ANSWERS]
+        effects.append(sum(numbers))
+        return str(sum(numbers))
+
+    return server
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """One request of a browser."""
+
+    method: Literal["GET", "POST"]
+    link: str
+    body: bytes = b""
+    user: str | None = "ann"
+    headers: dict[str, str] = field(default_factory=lambda: {"origin": BASE, "sec-fetch-site": "same-origin"})
+
+
+Send = Callable[[PageRequest], Awaitable[httpx.Response]]
+
+
+class PageNetwork:
+    """Network between a browser and the pages, which sends each request once."""
+
+    def __init__(self) -> None:
+        self.posts: list[PageRequest] = []
+        """The genuine posts so far."""
+
+    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
+        """Send a request in any way, and return the response that the browser gets."""
+        return await send(request)
+
+
+class Twice(PageNetwork):
+    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
+        first, again = await send(request), await send(request)
+        if request.method == "POST":
+            assert (first.status_code, again.status_code) == (303, 409)
+        return first
+
+
+class TwiceAtOnce(PageNetwork):
+    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
+        responses: list[httpx.Response] = []
+
+        async def one() -> None:
+            responses.append(await send(request))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(one)
+            group.start_soon(one)
+        if request.method == "POST":
+            assert sorted(response.status_code for response in responses) == [303, 409]
+        return responses[0]
+
+
+class Lost(PageNetwork):
+    """The response is lost, and the browser sends the request again."""
+
+    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
+        await send(request)
+        return await send(request)
+
+
+class Late(PageNetwork):
+    """After each post, all earlier ones arrive again."""
+
+    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
+        response = await send(request)
+        for post in self.posts:
+            assert (await send(post)).status_code == 409
+        return response
+
+
+class OtherTab(PageNetwork):
+    """The form of the round before is sent from a tab that is still open, with another answer and each button."""
+
+    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
+        if request.method == "POST" and self.posts:
+            for old in (b"7000", b""):
+                stale = re.sub(rb"q0-f0=\d+", b"q0-f0=" + old, self.posts[-1].body)
+                for body in (stale, stale.replace(b"decision=answer", b"decision=decline")):
+                    late = await send(replace(request, body=body))
+                    assert late.status_code == 409
+        return await send(request)
+
+
+class OtherPerson(PageNetwork):
+    """Another user, and a browser without a login, send the request first."""
+
+    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
+        foreign, unknown = await send(replace(request, user="eve")), await send(replace(request, user=None))
+        assert (foreign.status_code, unknown.status_code) == (404, 401)
+        nothing = await send(replace(request, user="eve", link=f"{BASE}/ask/{'x' * 36}"))
+        assert foreign.content == nothing.content
+        assert not any(message in foreign.text + unknown.text for message in ANSWERS)
+        return await send(request)
+
+
+class OtherSite(PageNetwork):
+    """Another site's page sends the form first, with the user's login."""
+
+    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
+        if request.method == "POST":
+            for headers in ({"origin": "https://evil.example"}, {"origin": BASE, "sec-fetch-site": "same-site"}):
+                assert (await send(replace(request, headers=headers))).status_code == 403
+        return await send(request)
+
+
+class Forged(PageNetwork):
+    """The form arrives first without its token, with others, with unknown fields, and as another type."""
+
+    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
+        if request.method == "POST":
+            (token,) = re.findall(rb"token=([^&]+)", request.body)
+            changed = token[:-1] + (b"A" if token[-1:] != b"A" else b"B")
+            for forged, status in [
+                (request.body.replace(token, b""), 409),
+                (request.body.replace(token, changed), 409),
+                (request.body.replace(b"token=", b"tokem="), 409),
+                (request.body + b"&q9-f9=1", 400),
+                (request.body + b"&decision=answer", 400),
+                (request.body + b"&" + request.body, 409),
+                (b"%ff", 400),
+            ]:
+                assert (await send(replace(request, body=forged))).status_code == status, forged
+            json = {**request.headers, "content-type": "application/json"}
+            assert (await send(replace(request, headers=json))).status_code == 415
+        return await send(request)
+
+
+class InTheQuery(PageNetwork):
+    """The answer arrives as the query of a GET first, which changes nothing."""
+
+    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
+        if request.method == "POST":
+            read = await send(replace(request, method="GET", link=f"{request.link}?{request.body.decode()}", body=b""))
+            assert read.status_code == 200
+            assert "<form" in read.text
+        return await send(request)
+
+
+PAGE_NETWORKS: Final = (
+    *(PageNetwork, Twice, TwiceAtOnce, Lost, Late, OtherTab, OtherPerson, OtherSite, Forged, InTheQuery),
+)
+
+
+async def answer_all(link: str, urls: Sequence[str], network: PageNetwork) -> None:
+    """Answer a page to its end; each request reaches the next one of several instances."""
+    places = 0
+
+    async def send(request: PageRequest) -> httpx.Response:
+        nonlocal places
+        places += 1
+        cookies = {"user": request.user} if request.user is not None else None
+        async with httpx.AsyncClient(cookies=cookies) as http:
+            headers = {"content-type": FORM_TYPE, **request.headers} if request.method == "POST" else request.headers
+            address = request.link.replace(BASE, urls[places % len(urls)])
+            response = await http.request(request.method, address, content=request.body or None, headers=headers)
+        assert response.status_code < 500
+        return response
+
+    with anyio.fail_after(WAIT):
+        while True:
+            shown = await network.carry(PageRequest("GET", link), send)
+            heading = next((message for message in ANSWERS if message in shown.text), None)
+            if "<form" in shown.text and heading is not None:
+                form = read_page(shown.text).fill("q0-f0", ANSWERS[heading])
+                post = PageRequest("POST", link, form.body())
+                # To the browser, a form that was taken before leads on, too.
+                assert (await network.carry(post, send)).status_code in (303, 409)
+                network.posts.append(post)
+            elif "Done" in shown.text:
+                return
+            else:
+                await anyio.sleep(0.01)
+
+
+@asynccontextmanager
+async def instances(tmp_path: Path, effects: list[int]) -> AsyncGenerator[list[str]]:
+    """Serve two instances that share a ledger."""
+    apps = [make_shop(SqliteLedger(tmp_path / "calls.db"), effects).streamable_http_app() for _ in range(2)]
+    async with hosted(apps[0]) as one, hosted(apps[1]) as other:
+        yield [one, other]
+
+
+@pytest.mark.parametrize("kind", PAGE_NETWORKS, ids=lambda kind: kind.__name__)
+async def test_each_round_of_a_page_is_answered_once(kind: type[PageNetwork], tmp_path: Path) -> None:
+    effects: list[int] = []
+    async with instances(tmp_path, effects) as urls, client_of(urls[0]) as client:
+        asked = await client.call_tool("add")
+        network = kind()
+        await answer_all(link_in(asked), urls, network)
+        async with client_of(urls[1]) as other:
+            results = [
+                await one.call_tool("continue_call", {"handle": handle_in(asked)}) for one in (client, other, client)
+            ]
+        assert [text_of(result) for result in results] == ["321"] * 3
+        assert effects == [321]
+        assert len(network.posts) == 3
+        # The page has ended: no post counts any more, and the link shows nothing of the call.
+        for post in network.posts:
+            async with httpx.AsyncClient(cookies={"user": "ann"}) as http:
+                late = await http.post(
+                    post.link.replace(BASE, urls[0]), content=post.body, headers={"content-type": FORM_TYPE}
+                )
+            assert late.status_code == 409
+            # A color of the page has these digits, too.
+            assert re.search(r"\b321\b", late.text) is None
+        assert effects == [321]
+
+
+async def test_form_of_one_call_answers_no_other(tmp_path: Path) -> None:
+    effects: list[int] = []
+    async with instances(tmp_path, effects) as urls:
+        links: list[str] = []
+        for user in ("ann", "eve"):
+            async with client_of(urls[0], user) as client:
+                links.append(link_in(await client.call_tool("add")))
+        async with httpx.AsyncClient(cookies={"user": "ann"}) as http:
+            own = links[0].replace(BASE, urls[0])
+            body = read_page((await http.get(own)).text).fill("q0-f0", "1").body()
+        # A form that ann's page made, sent by eve to her own page, and to ann's.
+        async with httpx.AsyncClient(cookies={"user": "eve"}) as http:
+            headers = {"content-type": FORM_TYPE}
+            sent = [
+                (await http.post(link.replace(BASE, urls[0]), content=body, headers=headers)).status_code
+                for link in (links[1], links[0])
+            ]
+        assert sent == [409, 404]
+        async with client_of(urls[0]) as client:
+            assert link_in(await client.call_tool("add")) == links[0]
+
+
+async def test_answer_and_decline_at_once_count_once(tmp_path: Path) -> None:
+    effects: list[int] = []
+    async with instances(tmp_path, effects) as urls:
+        async with client_of(urls[0]) as client:
+            asked = await client.call_tool("add")
+            page = link_in(asked).replace(BASE, urls[0])
+            async with httpx.AsyncClient(cookies={"user": "ann"}) as http:
+                form = read_page((await http.get(page)).text).fill("q0-f0", "1")
+                statuses: list[int] = []
+
+                async def press(button: str) -> None:
+                    headers = {"content-type": FORM_TYPE}
+                    statuses.append((await http.post(page, content=form.body(button), headers=headers)).status_code)
+
+                async with anyio.create_task_group() as group:
+                    group.start_soon(press, "decline")
+                    group.start_soon(press, "answer")
+                assert sorted(statuses) == [303, 409]
+            # Either the second question is open now, or the call has ended.
+            again = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+            assert again.is_error or handle_in(again) == handle_in(asked)
+        assert effects == []
+
+
+LEDGER: Final = MemoryLedger()
+EFFECTS: Final[list[int]] = []
+
+
+def ann(ctx: object) -> str:
+    return "ann"
+
+
+def make_instance(keys: Sequence[bytes] = (KEY,)) -> Server[Any]:
+    return make_shop(LEDGER, EFFECTS, keys=keys, principal=ann)
+
+
+@pytest.mark.roundtrip(hostile=True, eras="both")
+@pytest.mark.parametrize("client", ["no-elicitation", "links"])
+async def test_client_on_a_hostile_network_ends_its_call_once(client: Literal["no-elicitation", "links"]) -> None:
+    EFFECTS.clear()
+    script = {message: int(text) for message, text in ANSWERS.items()}
+    user = User(make_instance, script, client=client, page_headers={"cookie": "user=ann"})
+    call = await user.call("add")
+    assert call.value == "321"
+    assert EFFECTS == [321]
