@@ -15,11 +15,9 @@ from roundtrip.resolvers.annotations import (
     find_resolved,
     is_page,
     marker_of,
-    misfit,
-    must_ask,
-    once_adapter,
     read_marker,
 )
+from roundtrip.resolvers.fits import misfit, must_ask, once_adapter
 from roundtrip.resolvers.markers import Dependency, Marker, Resolve
 from roundtrip.resolvers.plan import EMPTY, Input, Node, Plan, Source
 from roundtrip.resolvers.signatures import (
