@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from mcp_types import InputRequiredResult
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from roundtrip.machine.call import Call
     from roundtrip.machine.journal import Entry, Journal
     from roundtrip.machine.pins import Pinner
+    from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
     from roundtrip.questions.outcomes import Outcome
     from roundtrip.questions.wire import PendingQuestion
@@ -129,6 +131,8 @@ class Suspended(NamedTuple):
     state: str
     waits: tuple[Wait, ...] = ()
     """What a task waits for, besides answers."""
+    approvals: Mapping[str, PendingQuestion] = MappingProxyType({})
+    """The approvals that it waits for, which are no questions to the client."""
 
     def result(self) -> InputRequiredResult:
         """Return the result with which the SDK's handlers ask them."""
@@ -225,6 +229,8 @@ class Leg:
     """True to ask for nothing first, so that a repeated request is known by its token."""
     signals: Mapping[str, Any] | None = None
     """The signals that a task has received, by their names; None outside of a task."""
+    approvals: LegApprovals | None = None
+    """The approvals of the call; None if it cannot be approved."""
     threads: Threads = field(default_factory=AnyThreads)
     """Run plain resolvers and steps."""
     plain_body: PlainBody | None = None

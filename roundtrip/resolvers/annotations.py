@@ -5,10 +5,10 @@ A marker that nothing would read is rejected, as a client could fill its paramet
 
 import inspect
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin
+from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.markers import MARKERS, ElicitUrl
+from roundtrip.questions.markers import MARKERS
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
 from roundtrip.resolvers.signatures import (
     arms_of,
@@ -20,13 +20,9 @@ from roundtrip.resolvers.signatures import (
 )
 
 __all__ = [
-    "asked_type",
     "asking_arms",
-    "check_asking",
-    "elicited",
     "filled_foreign",
     "find_resolved",
-    "is_page",
     "marker_of",
     "read_marker",
 ]
@@ -168,39 +164,3 @@ def asking_arms(returns: Any) -> list[Any]:
         for arm in arms_of(returns)
         if isinstance(kind := get_origin(arm) or arm, type) and issubclass(kind, MARKERS)
     ]
-
-
-def elicited(arm: Any) -> Any:
-    """Return the schema in `Elicit[Schema]`; None if the annotation has none."""
-    parameters = get_args(arm)
-    is_told = bool(parameters) and parameters[0] is not Any and not isinstance(parameters[0], TypeVar)
-    return parameters[0] if is_told else None
-
-
-def check_asking(returns: Any, label: str, where: str) -> None:
-    """Reject a return annotation that names several questions, or a form that the protocol cannot show."""
-    asking = asking_arms(returns)
-    if len(asking) > 1:
-        raise InvalidSignature(
-            f"{where}: the return annotation of resolver {label!r} has {len(asking)} asking arms; a resolver asks one "
-            "question. Split it into one resolver per question"
-        )
-    schema = elicited(asking[0]) if asking and not is_page(asking[0]) else None
-    # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
-    if isinstance(schema, type):
-        from roundtrip.questions.forms import form_of  # only tools that ask have forms
-
-        try:
-            form_of(schema)
-        except InvalidSignature as error:
-            raise InvalidSignature(f"{where}, resolver {label!r}: {error}") from error
-
-
-def is_page(arm: Any) -> bool:
-    """Return True for the annotation of a question that sends users to a page."""
-    return (get_origin(arm) or arm) is ElicitUrl
-
-
-def asked_type(arm: Any) -> Any:
-    """Return the schema or result type of a question's annotation."""
-    return elicited(arm) if get_args(arm) else arm

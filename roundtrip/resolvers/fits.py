@@ -1,23 +1,59 @@
-"""Compare the question of a resolver with the parameter that it fills. Only tools with resolvers load this module."""
+"""Read the question of a resolver, and compare it with the parameter that it fills. Only plans need this."""
 
 import functools
 from types import NoneType
-from typing import Any, Final, cast, get_args, get_origin
+from typing import Any, Final, TypeVar, cast, get_args, get_origin
 
 from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ListRootsResult
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.markers import SdkListRoots, SdkSample
+from roundtrip.questions.markers import ElicitUrl, InboxQuestion, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import AcceptedElicitation
-from roundtrip.resolvers.annotations import asking_arms, elicited
+from roundtrip.resolvers.annotations import asking_arms
 from roundtrip.resolvers.signatures import arms_of, wants_outcome
 
-__all__ = ["misfit", "must_ask", "once_adapter"]
+__all__ = ["asked_type", "check_asking", "is_page", "misfit", "must_ask", "once_adapter"]
 
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
 """Pairs of types: a value of the first fits an annotation of the second, although it is not a subclass."""
+
+
+def elicited(arm: Any) -> Any:
+    """Return the schema in `Elicit[Schema]`; None if the annotation has none."""
+    parameters = get_args(arm)
+    is_told = bool(parameters) and parameters[0] is not Any and not isinstance(parameters[0], TypeVar)
+    return parameters[0] if is_told else None
+
+
+def check_asking(returns: Any, label: str, where: str) -> None:
+    """Reject a return annotation that names several questions, or a form that the protocol cannot show."""
+    asking = asking_arms(returns)
+    if len(asking) > 1:
+        raise InvalidSignature(
+            f"{where}: the return annotation of resolver {label!r} has {len(asking)} asking arms; a resolver asks one "
+            "question. Split it into one resolver per question"
+        )
+    schema = elicited(asking[0]) if asking and not is_page(asking[0]) else None
+    # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
+    if isinstance(schema, type):
+        from roundtrip.questions.forms import form_of  # only tools that ask have forms
+
+        try:
+            form_of(schema)
+        except InvalidSignature as error:
+            raise InvalidSignature(f"{where}, resolver {label!r}: {error}") from error
+
+
+def is_page(arm: Any) -> bool:
+    """Return True for the annotation of a question that sends users to a page."""
+    return (get_origin(arm) or arm) is ElicitUrl
+
+
+def asked_type(arm: Any) -> Any:
+    """Return the schema or result type of a question's annotation."""
+    return elicited(arm) if get_args(arm) else arm
 
 
 def must_ask(returns: Any, filled: Any) -> bool:
@@ -68,6 +104,10 @@ def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
 def _yielded(arm: Any) -> tuple[Any, ...]:
     """Return the types that the answer to a question may have."""
     kind = get_origin(arm) or arm
+    if issubclass(kind, InboxQuestion):
+        from roundtrip.questions.approvals import Approval  # few resolvers need an approval
+
+        return (Approval,)
     if issubclass(kind, SdkListRoots):
         return (ListRootsResult,)
     if issubclass(kind, SdkSample):

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
     from roundtrip.engine.body import Body
+    from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
     from roundtrip.server.context import Context
+    from roundtrip.server.inbox import Inbox
     from roundtrip.server.ledger_use import LedgerUse
     from roundtrip.server.leg_facts import LegFacts
     from roundtrip.server.stored_calls import StoredCalls
@@ -93,6 +95,8 @@ class LegRunner:
         """The states of the server's lifespans that are active, by their event loops."""
         self.stored_calls: StoredCalls | None = None
         """Calls whose users answer on pages, if the server has pages."""
+        self.inbox: Inbox | None = None
+        """The approvals of calls, if the server has an inbox."""
         self.tasks: TaskService | None = None
         """The tasks of the server, once it has a tool that runs as a task."""
         self.runs_tasks = True
@@ -343,6 +347,7 @@ class _ServedLeg:
             rung=self.rung,
             needs_token=self.hands_over and once is not None and journal is None and self.begin_unclaimed(once) is None,
             signals=task.content.signals if task is not None else None,
+            approvals=self.approvals() if runner.inbox is not None else None,
             threads=threads,
             plain_body=self.plain_body(),
             report=log_teardown,
@@ -350,6 +355,14 @@ class _ServedLeg:
             known=opened.known if opened is not None else None,
             entered=opened.managers if opened is not None else None,
         )
+
+    def approvals(self) -> LegApprovals | None:
+        """Return the approvals of the call; None for a leg that no client asked for."""
+        inbox, protection = self.runner.inbox, self.runner.parts.protection
+        if inbox is None or self.record is None or self.function.kind != "tool":
+            return None
+        user = protection.user(self.wire) if self.task is None else None
+        return inbox.of_leg(self.task, user=user, max_seconds=self.end - self.born)
 
     def end_authored(self, result: InputRequiredResult) -> Authored:
         """End a silent leg with questions that the author asks by hand."""
@@ -408,7 +421,8 @@ class _ServedLeg:
         facts = self.facts
         if facts is not None:
             journal = facts.linked(journal)
-        if self.task is not None or ((self.hands_over or self.rung is not None) and self.record is not None):
+        may_be_stored = self.hands_over or self.rung is not None or self.runner.inbox is not None
+        if self.task is not None or (may_be_stored and self.record is not None):
             return self._store(journal)
         packed = self.runner.parts.protection.write(journal)
         if facts is not None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
     from roundtrip.ledger.contract import Ledger
+    from roundtrip.server.approvals import Approvals
     from roundtrip.server.connections import HttpOptions, SseOptions
     from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.engine import DistributedEngine
@@ -129,6 +130,7 @@ class Server(ToolServer[LifespanResultT]):
             run them. By default as the environment variable ROUNDTRIP_RUN_TASKS says; without it, True.
         task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker looks at the store.
         pages: `Pages(...)`, on which users answer if their clients cannot ask them by form. By default such calls fail.
+        approvals: `Approvals(...)`, by which people of a group decide calls of others, with `Approve`.
         fast_lane: False to serve requests of 2026-07-28 over HTTP by the SDK's transport, which is slower and sends the
             same. By default as the environment variable ROUNDTRIP_FAST_LANE says; without it, True.
         max_token_bytes: A longer token is neither made nor accepted.
@@ -179,6 +181,7 @@ class Server(ToolServer[LifespanResultT]):
         run_tasks: bool | None = None,
         task_engine: DistributedEngine | None = None,
         pages: Pages | None = None,
+        approvals: Approvals | None = None,
         fast_lane: bool | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
@@ -247,6 +250,10 @@ class Server(ToolServer[LifespanResultT]):
             from roundtrip.server.stored_calls import StoredCalls
 
             StoredCalls.install(pages, self, self._legs, self._store_calls(), self._tools)
+        if approvals is not None:
+            from roundtrip.server.inbox_pages import install_inbox
+
+            install_inbox(approvals, pages, self, self._legs, self._store_calls())
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 

@@ -33,7 +33,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.journal import to_text
 from roundtrip.machine.tasks import TaskState
-from roundtrip.pages.calls import AskingPage, ClosedPage, EndedPage, PageState, WorkingPage
+from roundtrip.pages.calls import AskingPage, AwaitingPage, ClosedPage, EndedPage, PageState, WorkingPage
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.context import Context
@@ -188,7 +188,7 @@ class StoredCalls:
         record.rung = self._rung(ctx, record)
         end = await calls.serve_caught(name, arguments, incoming)
         # A round without questions only gives its call a token.
-        if record.rung is not None and isinstance(end, Suspended) and end.questions:
+        if isinstance(end, Suspended) and self._must_store(end, record):
             return await self.store(calls.function_of(name, record), ctx, record, end)
         return end
 
@@ -227,20 +227,22 @@ class StoredCalls:
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
         record = incoming.record
-        if (
-            record is None
-            or is_retry_era(record.context.protocol_version)
-            or self._rung(record.context, record) != "link"
-        ):
+        rung = self._rung(record.context, record) if record is not None else None
+        is_stored = rung == "link" or self._book.inbox is not None
+        if record is None or is_retry_era(record.context.protocol_version) or not is_stored:
             return result_of(await calls.serve(name, arguments, incoming, None))
         ctx = record.context
         if (same := await self._same_call(ctx)) is not None:
             return CallToolResult.model_validate(same)
-        record.rung = "link"
+        record.rung = "link" if rung == "link" else None
         end = await calls.serve(name, arguments, incoming, None)
-        if not isinstance(end, Suspended) or not end.questions:
+        if not isinstance(end, Suspended) or not self._must_store(end, record):
             return result_of(end)
         return CallToolResult.model_validate(await self.store(calls.function_of(name, record), ctx, record, end))
+
+    def _must_store(self, end: Suspended, record: RequestRecord) -> bool:
+        """Return True if a call goes on in the store: its user answers on a page, or others decide about it."""
+        return record.rung is not None if end.questions else bool(end.approvals)
 
     async def _same_call(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any] | None:
         """Return the reply to a request that repeats a call which waits: models do so, and must not begin another."""
@@ -279,12 +281,13 @@ class StoredCalls:
         content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES)
         clock = self._legs.parts.system.time
         once = function.once
+        grace = self._book.inbox.grace_seconds if self._book.inbox is not None and end.approvals else 0.0
         try:
             entry = await self._book.entry(
                 journal.call_id,
                 function.name,
                 content,
-                ttl=max(1.0, journal.end - clock()),
+                ttl=max(1.0, journal.end - clock()) + grace,
                 runs_once=once is not None and once.on_unknown == "fail",
             )
             entry.account = self._service.account_of(function, content)
@@ -293,6 +296,7 @@ class StoredCalls:
             entry.claim(_HOLDER, entry.due, lease=lease_seconds())
             questions = {name: (waiting.sent(), waiting.asked.pin.hex()) for name, waiting in end.questions.items()}
             pause = Pause(to_text(self._book.journals.write(journal)), questions, None, ())
+            pause = self._book.with_approvals(pause, end, content, journal.call_id)
             content.pause(pause, entry, entry.updated, delivered=frozenset())
             entry.content = self._book.seal.write(content, journal.call_id)
             view = await self._book.add(entry, content)
@@ -355,7 +359,9 @@ class StoredCalls:
 
     def _by_url(self, view: TaskView, state: str) -> dict[str, Any]:
         url = self._site.url(_page_ticket(view))
-        params = {"mode": "url", "message": self._pages.message, "url": url}
+        groups = _awaited(view)
+        message = f"This waits for an approval by {', '.join(groups)}." if groups else self._pages.message
+        params = {"mode": "url", "message": message, "url": url}
         return {
             "inputRequests": {_KEY: {"method": "elicitation/create", "params": params}},
             "requestState": state,
@@ -366,6 +372,9 @@ class StoredCalls:
         handle = view.content.id_of(view.entry.call_id)
         waits = view.entry.state is TaskState.ASKING
         what = "This call waits for its user, who answers on a page." if waits else "This call is still running."
+        if groups := _awaited(view):
+            what = f"This call waits for an approval by {', '.join(groups)}, which its user cannot give."
+            return _written(f"{what}\nLater call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
         link = f"Show the user this link: {self._site.url(_page_ticket(view))}\n" if waits and self.gives_links else ""
         return _written(
             f"{what}\n{link}Then call {CONTINUE_TOOL} with handle={handle!r} to get the result. Only the user can "
@@ -382,6 +391,8 @@ class StoredCalls:
         entry, content = view
         if entry.state is TaskState.ASKING:
             return AskingPage(_round_of(content), content.questions)
+        if groups := _awaited(view):
+            return AwaitingPage(tuple(groups))
         if not entry.has_ended:
             return WorkingPage()
         return EndedPage(is_error=entry.state is not TaskState.COMPLETED)
@@ -421,6 +432,15 @@ def _out_of_reach(error: LedgerDown) -> MCPError:
     return MCPError(code=INTERNAL_ERROR, message="Calls cannot be reached now; try again later")
 
 
+def _awaited(view: TaskView) -> list[str]:
+    """Return the groups for whose decisions a call waits, if it waits for nothing else."""
+    if not view.content.approvals or view.entry.state is not TaskState.WAITING:
+        return []
+    from roundtrip.server.inbox import open_groups  # few calls need an approval
+
+    return open_groups(view.content)
+
+
 def _page_ticket(view: TaskView) -> str:
     return f"{view.entry.call_id}.{view.content.page_secret}"
 
@@ -431,6 +451,9 @@ def _round_of(content: TaskContent) -> str:
 
 
 def _shows_links(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Return True if the reply to a request may be a question in URL mode."""
+    if not is_retry_era(ctx.protocol_version):
+        return False
     declared = ctx.session.client_capabilities
     return declared is not None and declared.elicitation is not None and declared.elicitation.url is not None
 

@@ -124,6 +124,10 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         policy = self._parts.protection.policy
         limits = tool.function.limits
         self._check_promises(tool)
+        if tool.function.needs_approval:
+            from roundtrip.server.inbox import check_tool  # few tools need an approval
+
+            check_tool(tool, self._legs.inbox)
         policy.ttl = max(policy.ttl, limits.ttl + limits.recover)
         if tool.function.task is not None:
             self._store_calls().serve_extension()
