@@ -10,7 +10,7 @@ from mcp_types import ClientCapabilities, InputRequest, InputResponse
 from pydantic import TypeAdapter
 from typing_extensions import override
 
-from roundtrip.errors import ApprovalExpired, ApprovalRejected, BodyMistake, Decision, RoundtripError
+from roundtrip.errors import ApprovalExpired, ApprovalRejected, Decision, RoundtripError
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid
@@ -18,7 +18,7 @@ from roundtrip.questions.markers import NOTHING, InboxQuestion
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.wire import Question
 
-__all__ = ["Approval", "ApprovalQuestion", "ApprovalState", "Approve", "LegApprovals", "approval_of", "seconds_of"]
+__all__ = ["Approval", "ApprovalQuestion", "ApprovalState", "Approve", "LegApprovals", "seconds_of"]
 
 _MIN_REMIND_SECONDS = 1.0
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
@@ -76,6 +76,11 @@ class Approve(InboxQuestion):
         self.within = None if within is None else seconds_of(within, "within")
         self.remind = None if remind is None else seconds_of(remind, "remind", least=_MIN_REMIND_SECONDS)
         self.otherwise = otherwise
+
+    @override
+    def question(self) -> "ApprovalQuestion":
+        """Return it as a question."""
+        return ApprovalQuestion(self)
 
     def worded(self, message: str) -> "Approve":
         """Return the same approval with another message."""
@@ -180,14 +185,3 @@ class ApprovalQuestion(Question):
 
 
 _APPROVAL: TypeAdapter[Approval] = TypeAdapter(Approval)
-
-
-def approval_of(marker: InboxQuestion) -> ApprovalQuestion:
-    """Return the question of an approval.
-
-    Raises:
-        BodyMistake: It is another question without a client.
-    """
-    if not isinstance(marker, Approve):
-        raise BodyMistake(f"{type(marker).__name__} is not a question; return an Approve(...)")
-    return ApprovalQuestion(marker)

@@ -331,6 +331,10 @@ class ListRoots(SdkListRoots):
 class InboxQuestion:
     """Question that no client answers, as a person decides it in the server's inbox: see `Approve`."""
 
+    def question(self) -> Any:
+        """Return it as `question_of` does."""
+        raise NotImplementedError
+
 
 Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots | InboxQuestion
 """Question of this library or of the SDK."""

@@ -403,7 +403,5 @@ def question_of(marker: Marker | Review) -> Question:
     if isinstance(marker, ElicitUrl):
         return UrlQuestion(marker)
     if isinstance(marker, InboxQuestion):
-        from roundtrip.questions.approvals import approval_of  # few tools need an approval
-
-        return approval_of(marker)
+        return marker.question()
     return SampleQuestion(marker) if isinstance(marker, SdkSample) else RootsQuestion(marker)

@@ -1,8 +1,7 @@
-"""Provide the rules of approvals: who sees and decides them, when they expire, and when their group is notified.
+"""Provide the approvals of a server: to legs, to the people who decide, and to the author's functions.
 
-An approval is a record in the content of a stored call. Each change of it is a compare-and-set of that call in the
-store, at the time of the store's clock. So of several decisions, and of a decision and the end of its time, one counts.
-The store finds the calls that wait for a group by a label, whatever the number of other calls.
+Each change is a compare-and-set of the stored call, by the rules of `approval_rules` and the store's clock. The store
+finds the calls that wait for a group by a label, whatever the number of other calls.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import Context
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -26,11 +25,21 @@ from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
 from starlette.responses import Response
 
-from roundtrip.errors import CallerUnknown, Decision, InvalidSignature
+from roundtrip.errors import CallerUnknown, InvalidSignature
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary, change_task
-from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.pages.inbox_calls import Choice, InboxPage, Reader, ShownApproval
 from roundtrip.questions.approvals import ApprovalQuestion, ApprovalState, LegApprovals
+from roundtrip.server.approval_rules import (
+    GRACE_SECONDS,
+    LABEL_PREFIX,
+    ApprovalLook,
+    Record,
+    decide,
+    decision_of,
+    may_decide,
+    name_of,
+    relabel,
+)
 from roundtrip.server.approvals import Approvals, PendingApproval
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id, split_id
@@ -44,200 +53,14 @@ if TYPE_CHECKING:
     from roundtrip.server.tasks.legs import TaskLeg
     from roundtrip.server.tools.registered import RegisteredTool
 
-__all__ = ["Inbox", "check_tool", "look_at", "open_groups", "park_approvals", "read_approvals"]
+__all__ = ["Inbox", "check_tool"]
 
-_LABEL_PREFIX: Final = "approvals-"
 _ID_BYTES: Final = 16
 _PAGE_SIZE: Final = 20
-_GRACE_SECONDS: Final = 60.0
-"""Time that a call has left when its approval expires at the latest, so that a value can replace it."""
-_MAX_GRACE_SHARE: Final = 0.1
 _NOTIFY_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 2.0
 _MARK: Final = re.compile(r"[A-Za-z0-9_-]{1,800}", re.ASCII)
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
-
-Record = dict[str, Any]
-"""Approval in the content of a stored call, in JSON."""
-
-
-# People. Callers and readers are compared by their principals.
-
-
-class _OAuthPerson(NamedTuple):
-    issuer: str | None
-    subject: str
-
-
-def _person_of(principal: str) -> _OAuthPerson | str:
-    """Return the person of a principal. A web login has another OAuth client than the caller's, so that is left out."""
-    try:
-        parts: Any = json.loads(principal) if principal.startswith("[") else None
-    except ValueError:
-        return principal
-    match parts:
-        case [str() | None, (str() | None) as issuer, str(subject)]:
-            return _OAuthPerson(issuer, subject)
-        case _:
-            return principal
-
-
-def _name_of(principal: str) -> str:
-    person = _person_of(principal)
-    return person.subject if isinstance(person, _OAuthPerson) else person
-
-
-def _is_another(reader: str, caller: str | None) -> bool:
-    """Return True if a reader is certainly not the caller."""
-    if caller is None:
-        return False
-    one, other = _person_of(reader), _person_of(caller)
-    if isinstance(one, _OAuthPerson) and isinstance(other, _OAuthPerson):
-        if one.subject != other.subject:
-            return True
-        return one.issuer is not None and other.issuer is not None and one.issuer != other.issuer
-    if isinstance(one, str) and isinstance(other, str):
-        return one != other
-    _LOG.warning(
-        "people and callers have principals of two forms, so no approval can be decided: Pages(authenticate=...) must "
-        "return what Server(principal=...) returns for the same person"
-    )
-    return False
-
-
-# Records.
-
-
-def _is_open(record: Mapping[str, Any]) -> bool:
-    return record["decision"] is None and record["withdrawn"] is None
-
-
-def _decision_of(record: Mapping[str, Any]) -> Decision | None:
-    made = record["decision"]
-    if made is None:
-        return None
-    return Decision(made["outcome"], datetime.fromtimestamp(made["when"], UTC), made["who"], made["reason"])
-
-
-def _relabel(entry: TaskEntry, content: TaskContent) -> None:
-    """Let the store find the call by the groups for which it waits."""
-    others = [label for label in entry.labels if not label.startswith(_LABEL_PREFIX)]
-    own = {record["label"] for record in content.approvals if _is_open(record)}
-    entry.labels = (*others, *sorted(own))
-
-
-def _next_look(content: TaskContent) -> float | None:
-    """Return the time at which the next approval expires, or its group is notified."""
-    found = [record["until"] for record in content.approvals if _is_open(record)]
-    found += [record["notify"] for record in content.approvals if _is_open(record) and record["notify"] is not None]
-    return min(found, default=None)
-
-
-def open_groups(content: TaskContent) -> list[str]:
-    """Return the groups for whose decisions a call waits."""
-    return sorted({record["by"] for record in content.approvals if _is_open(record)})
-
-
-def read_approvals(content: TaskContent) -> list[str]:
-    """Return the ids of the decided approvals, which a leg has read."""
-    return [record["id"] for record in content.approvals if record["decision"] is not None]
-
-
-def park_approvals(
-    content: TaskContent,
-    entry: TaskEntry,
-    asked: Mapping[str, Record],
-    now: float,
-    *,
-    read: Collection[str],
-    asks_client: bool,
-) -> tuple[float | None, bool]:
-    """Open the approvals for which a leg has ended, in the content of its call.
-
-    Args:
-        content: The content.
-        entry: The call.
-        asked: The approvals that the leg needs, by their names.
-        now: The time.
-        read: The ids of the decisions that the leg has read.
-        asks_client: True if questions to the client are open, which come first.
-
-    Returns:
-        The time at which a worker has to look at the call, and True if a decision came while the leg ran.
-    """
-    is_decided = False
-    latest: dict[str, Record] = {}
-    for record in content.approvals:
-        latest[record["name"]] = record
-        record["read"] = record["read"] or record["id"] in read
-        is_decided |= record["decision"] is not None and not record["read"]
-    for name, wanted in asked.items():
-        known = latest.get(name)
-        is_same = known is not None and known["pin"] == wanted["pin"]
-        if known is not None and is_same and (_is_open(known) or not known["read"]):
-            continue
-        if asks_client:
-            continue
-        if known is not None and _is_open(known):
-            known["withdrawn"] = now
-        content.approvals.append(_opened(wanted, entry, now))
-    _relabel(entry, content)
-    return _next_look(content), is_decided
-
-
-def _opened(wanted: Record, entry: TaskEntry, now: float) -> Record:
-    record = dict(wanted)
-    within, notifies = record.pop("within"), record.pop("notifies")
-    left = entry.expires - now
-    latest = entry.expires - min(_GRACE_SECONDS, _MAX_GRACE_SHARE * left)
-    until = latest if within is None else min(now + within, latest)
-    fresh: Record = {"opened": now, "until": until, "notify": now if notifies else None, "notified": 0}
-    return {**record, **fresh, "decision": None, "withdrawn": None, "read": False}
-
-
-class ApprovalLook(NamedTuple):
-    """Result of a worker's look at the approvals of a call that is due."""
-
-    notify: list[Record]
-    """The approvals of which their groups have to be notified."""
-    expired: list[Record]
-    is_idle: bool
-    """True if there is nothing to do but that; then the call waits again."""
-
-
-def look_at(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> ApprovalLook:
-    """Expire the approvals of a call that is due, and note that their groups are notified."""
-    expired = [record for record in content.approvals if _is_open(record) and now >= record["until"]]
-    for record in expired:
-        record["decision"] = {"outcome": "expired", "when": now, "who": None, "reason": None}
-    due = [
-        record
-        for record in content.approvals
-        if _is_open(record) and record["notify"] is not None and now >= record["notify"]
-    ]
-    for record in due:
-        record["notified"] += 1
-        record["notify"] = None if record["remind"] is None else now + record["remind"]
-    if expired:
-        _relabel(entry, content)
-    is_idle = bool(due) and not _must_run(content, entry, now)
-    if is_idle and entry.claim(holder, now, lease=0.0):
-        following = [at for at in (content.wakes, _next_look(content)) if at is not None]
-        entry.park(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now, due=min(following, default=None))
-    return ApprovalLook([dict(record) for record in due], [dict(record) for record in expired], is_idle)
-
-
-def _must_run(content: TaskContent, entry: TaskEntry, now: float) -> bool:
-    """Return True if a leg of the call has something to do."""
-    return (
-        content.is_fresh
-        or bool(content.answers)
-        or bool(entry.notes)
-        or (content.wakes is not None and now >= content.wakes)
-        or any(name in content.signals for name in content.waits)
-        or any(record["decision"] is not None and not record["read"] for record in content.approvals)
-    )
-
 
 # Registration.
 
@@ -295,7 +118,7 @@ class Inbox:
         self._base = base_url.rstrip("/")
         self._sending: dict[asyncio.Task[None], asyncio.AbstractEventLoop] = {}
 
-    grace_seconds: Final = _GRACE_SECONDS
+    grace_seconds: Final = GRACE_SECONDS
     """Time that a call lives longer if it waits for an approval."""
 
     # Legs.
@@ -305,7 +128,7 @@ class Inbox:
         states: dict[str, ApprovalState] = {}
         for record in task.content.approvals if task is not None else ():
             if record["withdrawn"] is None:
-                states[record["name"]] = ApprovalState(record["id"], record["pin"], _decision_of(record))
+                states[record["name"]] = ApprovalState(record["id"], record["pin"], decision_of(record))
         caller = user if task is None else task.content.user
         return LegApprovals(states, max_seconds, CallerUnknown if caller is None else None)
 
@@ -332,7 +155,7 @@ class Inbox:
         for record in content.approvals:
             record["label"] = _label(record["by"], self._book.page_keys[0])
         if not entry.has_ended:
-            _relabel(entry, content)
+            relabel(entry, content)
 
     # Readers.
 
@@ -348,7 +171,7 @@ class Inbox:
             principal = compact_json(principal_components(person))
         else:
             principal = person
-        return Reader(principal, _name_of(principal), await self._groups_of(person))
+        return Reader(principal, name_of(principal), await self._groups_of(person))
 
     async def _groups_of(self, person: str | AccessToken) -> frozenset[str]:
         groups = self._settings.groups
@@ -376,7 +199,7 @@ class Inbox:
         for summary in ordered[:_PAGE_SIZE]:
             view = await self._view(summary.call_id)
             if view is not None and not view.entry.has_ended:
-                own = [record for record in view.content.approvals if _may_decide(reader, view.content, record)]
+                own = [record for record in view.content.approvals if may_decide(reader, view.content, record)]
                 shown += [one for record in own if (one := self._shown(view, record)).state == "pending"]
         last = ordered[_PAGE_SIZE - 1] if len(ordered) > _PAGE_SIZE else None
         return InboxPage(shown, None if last is None else _mark_of(last))
@@ -386,7 +209,7 @@ class Inbox:
         call_id, _ = split_id(approval_id)
         view = await self._view(call_id)
         record = _record_of(view.content, approval_id) if view is not None else None
-        if view is None or record is None or not _may_decide(reader, view.content, record):
+        if view is None or record is None or not may_decide(reader, view.content, record):
             return None
         return self._shown(view, record)
 
@@ -399,28 +222,17 @@ class Inbox:
             return None
         call_id, _ = split_id(approval_id)
 
-        def decide(entry: TaskEntry, now: float) -> tuple[TaskEntry, TaskContent, Record] | bool:
+        def change(entry: TaskEntry, now: float) -> tuple[TaskEntry, TaskContent, Record] | bool:
             content = self._book.seal.read(entry.content, call_id)
             record = _record_of(content, approval_id)
-            if (
-                record is None
-                or entry.has_ended
-                or not _is_open(record)
-                or now >= record["until"]
-                or (pin is not None and pin != record["pin"])
-                or not _may_decide(reader, content, record)
-            ):
+            if record is None or (pin is not None and pin != record["pin"]):
                 return False
-            record["decision"] = {"outcome": choice, "when": now, "who": reader.name, "reason": reason or None}
-            _relabel(entry, content)
+            if not decide(record, entry, content, now, reader=reader, choice=choice, reason=reason):
+                return False
             entry.content = self._book.seal.write(content, call_id)
-            entry.updated = now
-            # A leg that runs finds it when it ends.
-            if entry.state in (TaskState.ASKING, TaskState.WAITING):
-                entry.apply(TaskEvent.WAKE, now)
             return entry, content, record
 
-        decided = await change_task(self._book.store, call_id, decide)
+        decided = await change_task(self._book.store, call_id, change)
         if not isinstance(decided, tuple):
             return False
         entry, content, record = decided
@@ -454,7 +266,7 @@ class Inbox:
     def tell_decided(self, entry: TaskEntry, content: TaskContent, records: Iterable[Record]) -> None:
         """Tell the author of decisions."""
         for record in records:
-            decision = _decision_of(record)
+            decision = decision_of(record)
             if self._settings.on_decided is not None and decision is not None:
                 self._send(self._settings.on_decided, self._pending(entry, content, record), decision)
 
@@ -464,7 +276,7 @@ class Inbox:
             message=record["message"],
             by=record["by"],
             tool=entry.tool,
-            caller=_name_of(content.user or ""),
+            caller=name_of(content.user or ""),
             opened=datetime.fromtimestamp(record["opened"], UTC),
             until=datetime.fromtimestamp(record["until"], UTC),
             url=f"{self._base}/approvals/{record['id']}",
@@ -503,17 +315,12 @@ async def _sent(function: Callable[..., object], *arguments: object) -> None:
 
 def _label(group: str, key: bytes) -> str:
     named = hmac.digest(key, f"approvals/{group}".encode("utf-8", "surrogatepass"), "sha256")
-    return _LABEL_PREFIX + named.hex()
+    return LABEL_PREFIX + named.hex()
 
 
 def _record_of(content: TaskContent, approval_id: str) -> Record | None:
     given = approval_id.encode("utf-8", "replace")
     return next((record for record in content.approvals if hmac.compare_digest(record["id"].encode(), given)), None)
-
-
-def _may_decide(reader: Reader, content: TaskContent, record: Mapping[str, Any]) -> bool:
-    """Return True if a reader is of the group, and not the caller."""
-    return record["by"] in reader.groups and _is_another(reader.principal, content.user)
 
 
 def _shown(entry: TaskEntry, content: TaskContent, record: Mapping[str, Any]) -> ShownApproval:
@@ -522,7 +329,7 @@ def _shown(entry: TaskEntry, content: TaskContent, record: Mapping[str, Any]) ->
         message=record["message"],
         by=record["by"],
         tool=entry.tool,
-        caller=_name_of(content.user or ""),
+        caller=name_of(content.user or ""),
         opened=record["opened"],
         until=record["until"],
         pin=record["pin"],

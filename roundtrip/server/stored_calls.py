@@ -436,7 +436,7 @@ def _awaited(view: TaskView) -> list[str]:
     """Return the groups for whose decisions a call waits, if it waits for nothing else."""
     if not view.content.approvals or view.entry.state is not TaskState.WAITING:
         return []
-    from roundtrip.server.inbox import open_groups  # few calls need an approval
+    from roundtrip.server.approval_rules import open_groups  # few calls need an approval
 
     return open_groups(view.content)
 

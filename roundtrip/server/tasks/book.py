@@ -156,7 +156,7 @@ class TaskBook:
         """
         if self.inbox is None:
             return pause
-        from roundtrip.server.inbox import read_approvals  # few servers have an inbox
+        from roundtrip.server.approval_rules import read_approvals  # few servers have an inbox
 
         needed = self.inbox.asked(end.approvals if isinstance(end, Suspended) else {}, call_id)
         return pause._replace(approvals=needed, read_approvals=read_approvals(content))
@@ -268,7 +268,7 @@ class TaskBook:
         }
         message = content.message
         if message is None and content.approvals and not entry.has_ended:
-            from roundtrip.server.inbox import open_groups  # few tasks need an approval
+            from roundtrip.server.approval_rules import open_groups  # few tasks need an approval
 
             groups = open_groups(content)
             message = f"Waits for an approval by {', '.join(groups)}" if groups else None

@@ -117,7 +117,7 @@ class TaskContent:
         self.attempt = pause.attempt
         due, is_decided = pause.until, False
         if pause.approvals or self.approvals:
-            from roundtrip.server.inbox import park_approvals  # few calls need an approval
+            from roundtrip.server.approval_rules import park_approvals  # few calls need an approval
 
             self.wakes = due
             look, is_decided = park_approvals(

@@ -235,7 +235,7 @@ class TaskEngine:
                 raise _NotHere
             look = None
             if content.approvals and entry.state is TaskState.DUE:
-                from roundtrip.server.inbox import look_at  # few calls need an approval
+                from roundtrip.server.approval_rules import look_at  # few calls need an approval
 
                 look = look_at(content, entry, now, holder=self.holder)
                 entry.content = self._book.seal.write(content, call_id)
