@@ -231,7 +231,7 @@ class Rounds:
                 detail["rung"] = self.leg.rung
             if self.waits:
                 detail["waits"] = tuple(self.waits)
-            if self.approvals:
+            if self.approvals and not self.batch:
                 detail["approvals"] = tuple(self.approvals.values())
         call.apply(Event.ASK, **detail)
 
