@@ -1,7 +1,8 @@
 """`User`: a scripted person in front of a real client."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
@@ -9,7 +10,16 @@ from typing import Any, Final, Literal, TypeVar
 import anyio
 from mcp.server.auth.provider import AccessToken
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitResult, InputRequest, InputRequiredResult, InputResponse, ListRootsResult, Root
+from mcp_types import (
+    CallToolResult,
+    ElicitResult,
+    InputRequest,
+    InputRequiredResult,
+    InputResponse,
+    ListRootsResult,
+    Root,
+    TextContent,
+)
 
 from roundtrip.client.legs import ERAS, LIVES, Era, LegRequest, LegResult, TaskRound, asking, callbacks, drive, within
 from roundtrip.client.tasks import question_name
@@ -18,6 +28,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.server.server import Server
+from roundtrip.testing.approvers import Approver
 from roundtrip.testing.chosen import CHOSEN, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.testing.networks.fleet import Instances, NetworkFleet, Target, acting_as
@@ -41,6 +52,10 @@ __all__ = ["Unanswered", "Unused", "User", "assert_same_in_all_lives", "assert_s
 # A failing test shows where the test failed, and no frame of this module.
 __tracebackhide__ = True
 
+_APPROVAL_SECONDS: Final = 30.0
+"""Time in which an approver has to decide."""
+_AWAITED: Final = "This waits for an approval by "
+_HANDLE: Final = re.compile(r"continue_call with handle='([^']+)'")
 _ELSEWHERE_FACTOR: Final = 5
 """Multiple of `patience=` for servers in other processes, whose page waits cannot be shortened."""
 
@@ -91,6 +106,8 @@ class User:
         visits: The visits of pages, by the same keys as answers: a function, plain or asynchronous, that takes a
             `Visit` and plays the browser, or a list of them, one for each time the page is asked for. The user
             accepts the question, and goes on when the function returns.
+        approver: An `Approver`, or several, who decide approvals while the call waits for them. The user agrees to the
+            page that says who must decide, and asks for the result with `continue_call`, as models do.
         patience: Seconds within which `done=` must find a page finished after the user agreed to visit it. A server in
             another process waits as long as its own `wait=`, and has five times as long to answer. A task has five
             times as long, too, until its status changes.
@@ -122,6 +139,7 @@ class User:
         answers: AnswersBy[MatcherT] | Sequence[AnswersBy[MatcherT]] | None = None,
         *,
         visits: VisitsBy[PageT] | None = None,
+        approver: Approver | Sequence[Approver] = (),
         patience: float = 2.0,
         era: Era | None = None,
         network: Network | str | Sequence[Network | str] | None = None,
@@ -149,6 +167,7 @@ class User:
         self._instances = Instances(server)
         self._answers: Answers | Sequence[Answers] = answers or {}
         self._visits: Mapping[Any, Any] = visits or {}
+        self._approvers = (approver,) if isinstance(approver, Approver) else tuple(approver)
         self._patience = patience
         self._era = era
         self._network = None if network is None else stack_of(network)
@@ -198,10 +217,19 @@ class User:
             roots=self._roots or (),
             patience=self._patience,
             max_rounds=self._max_rounds if self.era is not Era.TASK else _MAX_TASK_ROUNDS,
+            has_approver=bool(self._approvers),
         )
 
         async def work(stack: AsyncExitStack) -> None:
-            await run.legs(await self._connect(run, stack, tracers))
+            carry = await self._connect(run, stack, tracers)
+            if not self._approvers:
+                await run.legs(carry)
+                return
+            async with anyio.create_task_group() as group:
+                for approver in self._approvers:
+                    group.start_soon(run.watched, approver)
+                await run.legs(carry)
+                group.cancel_scope.cancel()
 
         failed: Exception | None = None
         try:
@@ -270,6 +298,7 @@ class _UserCall:
     roots: Sequence[Root]
     patience: float
     max_rounds: int
+    has_approver: bool = False
     failure: Exception | None = None
     fleet: NetworkFleet = field(init=False)
     live_keys: list[str] = field(default_factory=list[str])
@@ -327,10 +356,28 @@ class _UserCall:
             if error is not conversation.error:
                 raise
             return
+        if self.has_approver:
+            result = await self._continued(result, send_leg)
         if not isinstance(result, InputRequiredResult):
             conversation.result = result
         elif not conversation.left and self.failure is None:
             raise self._endless()
+
+    async def watched(self, approver: Approver) -> None:
+        """Let an approver decide, and end the call if they cannot."""
+        try:
+            await approver.watch(lambda: self.fleet.at)
+        except AssertionError as error:
+            self.failure = self.failure or error
+            self.waiting.cancel()
+
+    async def _continued(self, result: LegResult, send: Callable[[LegRequest], Awaitable[LegResult]]) -> LegResult:
+        """Ask for the result of a call that waits for an approval, as a model does, until it is there."""
+        with anyio.move_on_after(_APPROVAL_SECONDS):
+            while isinstance(result, CallToolResult) and (handle := _handle_in(result)) is not None:
+                result = await send(LegRequest("continue_call", {"handle": handle}))
+            return result
+        raise AssertionError(f"the call still waits for an approval after {_APPROVAL_SECONDS:g} s")
 
     def _endless(self) -> AssertionError:
         waited = f"done= has not found it finished in {self.max_rounds} rounds"
@@ -359,6 +406,8 @@ class _UserCall:
                 answers[key] = answer
             elif self.failure is not None:
                 return None
+        if not self.conversation.rounds[-1] and self.has_approver:
+            self.conversation.rounds.pop()
         return None if self.conversation.left else answers
 
     async def answer_live(self, request: InputRequest) -> InputResponse | None:
@@ -374,6 +423,9 @@ class _UserCall:
 
     async def _answer(self, question: AskedQuestion) -> InputResponse | None:
         self.waiting.deadline = math.inf
+        if self.has_approver and question.url is not None and question.message.startswith(_AWAITED):
+            # It asks nothing, and others decide.
+            return ElicitResult(action="accept")
         question.round = len(self.conversation.rounds)
         self.conversation.rounds[-1].append(question)
         try:
@@ -417,6 +469,13 @@ class _UserCall:
         if not listed and (self.conversation.era is Era.TASK or not isinstance(self.fleet.at, Server)):
             self.waiting.deadline = anyio.current_time() + self.patience * _ELSEWHERE_FACTOR
         return ElicitResult(action="accept") if reply is None else reply
+
+
+def _handle_in(result: CallToolResult) -> str | None:
+    """Return the handle in a result that says that its call waits."""
+    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    found = [_HANDLE.search(text) for text in texts]
+    return next((one[1] for one in found if one is not None), None)
 
 
 def _agrees(reply: InputResponse | Silence) -> bool:

@@ -1,4 +1,6 @@
-"""The example that tells a chat of approvals."""
+"""The example that tells a chat of approvals, and the tests on the page about them."""
+
+from typing import Any
 
 import httpx
 import pytest
@@ -8,7 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from examples import approvals_webhook
-from tests.hosts import hosted
+from tests.docs.pages import blocks
+from tests.hosts import ROOT, hosted
 from tests.interaction.pages.test_approvals import until
 from tests.interaction.pages.test_question_pages import client_of, handle_in, text_of
 
@@ -41,3 +44,13 @@ async def test_chat_is_told_and_the_page_decides() -> None:
                 assert (await http.get(f"{url}/approvals")).status_code == 401
             result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
             assert text_of(result) == "5 refunded for <b>1</b>"
+
+
+async def test_tests_of_the_page_pass() -> None:
+    page = ROOT / "docs" / "approvals.md"
+    names: dict[str, Any] = {"__name__": "approvals_page"}
+    for block in blocks(page):
+        if block.language == "python":
+            exec(compile(block.text, str(page), "exec", dont_inherit=True), names)
+    for name in ("test_refund", "test_rejection"):
+        await names[name]()
