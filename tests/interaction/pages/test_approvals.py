@@ -7,7 +7,12 @@ from typing import Annotated, Any, cast
 
 import anyio
 import httpx
+import httpx2
 import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitationCapability,
@@ -16,9 +21,12 @@ from mcp_types import (
     ElicitResult,
     FormElicitationCapability,
 )
+from pydantic import AnyHttpUrl
+from starlette.requests import Request
 
-from roundtrip import Approval, Approvals, Approve, InvalidSignature, Pages, PendingApproval, Resolve, Server
+from roundtrip import Approval, Approvals, Approve, Context, InvalidSignature, Pages, PendingApproval, Resolve, Server
 from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.pages.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
@@ -400,3 +408,74 @@ async def test_inbox_is_listed_page_by_page() -> None:
             await client.call_tool("refund", {"amount": number})
         listed = [text for _, text in await Person(url, "fay").inbox()]
         assert listed == [f"Refund {number}?" for number in range(45)]
+
+
+async def test_keys_are_rotated_while_an_approval_waits(tmp_path: Path) -> None:
+    place, new = tmp_path / "calls.db", b"n" * 32
+    async with open_shop(shop(ledger=SqliteLedger(place), keys=[KEY])) as url, client_of(url) as client:
+        asked = await client.call_tool("refund_all", {"order": "Emma"})
+        approval = await Person(url, "fay").one()
+    server = shop(ledger=SqliteLedger(place), keys=[new, KEY])
+    async with open_shop(server) as url:
+        assert await Person(url, "fay").one() == approval
+        assert server.task_service is not None
+        operations = TaskOperations(server.task_service.book)
+        assert [await operations.renew_key(entry) async for entry in operations.scan()] == [True]
+    async with open_shop(shop(ledger=SqliteLedger(place), keys=[new])) as url, client_of(url) as client:
+        assert await Person(url, "fay").decide("approve", "fine") == approval
+        assert text_of(await result_of(client, asked)) == "refunded Emma, as fay says: fine"
+
+
+async def test_people_of_one_issuer_are_compared_without_their_clients() -> None:
+    """The browser's login has another OAuth client than the caller's."""
+    people = {name: AccessToken(token=name, client_id="web", scopes=[], subject=name) for name in ("ann", "fay")}
+    people["robot"] = AccessToken(token="robot", client_id="web", scopes=[])
+
+    async def login(request: Request) -> AccessToken | None:
+        return people.get(request.cookies.get("user", ""))
+
+    def groups(person: AccessToken) -> list[str]:
+        return ["finance"] if person.subject else []
+
+    server = Server[Any](
+        "shop",
+        keys=[KEY],
+        auth=AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None),
+        token_verifier=Verifier(),
+        pages=Pages(base_url=BASE, authenticate=login, wait=2),
+        approvals=Approvals(groups=groups),
+    )
+
+    @server.tool()
+    async def pay(ctx: Context) -> str:
+        return (await ctx.approve("ok", "Pay?", by="finance")).who
+
+    async with open_shop(server) as url:
+        headers = {"authorization": "Bearer ann"}
+        async with httpx2.AsyncClient(headers=headers) as http:
+            transport = streamable_http_client(f"{url}/mcp", http_client=http)
+            async with Client(cast("Any", transport), mode="2026-07-28") as client:
+                asked = await client.call_tool("pay", {})
+                assert await Person(url, "ann").inbox() == []
+                assert (await Person(url, "robot").get("/approvals")).status_code == 401
+                await Person(url, "fay").decide("approve")
+                assert text_of(await result_of(client, asked)) == "fay"
+
+
+class Verifier:
+    """Verifier of access tokens, which name their users."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        return AccessToken(token=token, client_id="chat", scopes=[], subject=token)
+
+
+async def test_failing_functions_of_the_author_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("the mail server is down")
+
+    settings = Approvals(groups=GROUPS, on_pending=fail, on_decided=fail)
+    async with open_shop(approvals=settings) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        await Person(url, "fay").decide("approve")
+        assert text_of(await result_of(client, asked)) == "refunded 5"
+        await until(lambda: caplog.text.count("a function of Approvals(...) failed") == 2)
