@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from roundtrip.errors import InvalidSignature, RoundtripError
     from roundtrip.machine.call import Transition
     from roundtrip.machine.table import Event, State
+    from roundtrip.questions.approvals import Approval, Approve
     from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
     from roundtrip.questions.outcomes import (
         AcceptedElicitation,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     )
     from roundtrip.questions.samples import Sampled
     from roundtrip.resolvers.markers import Depends, Resolve
+    from roundtrip.server.approvals import Approvals, PendingApproval
     from roundtrip.server.content import ToolResult
     from roundtrip.server.context import Context
     from roundtrip.server.media import Audio, File, Image
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcceptedElicitation",
+    "Approval",
+    "Approvals",
+    "Approve",
     "Audio",
     "CancelledElicitation",
     "Context",
@@ -47,6 +52,7 @@ __all__ = [
     "InvalidSignature",
     "ListRoots",
     "Pages",
+    "PendingApproval",
     "Recorder",
     "Resolve",
     "RoundtripError",
@@ -71,6 +77,7 @@ if not TYPE_CHECKING:
     # The command line shows its help without the SDK, and a server does not pay for what it does not use.
     _HOMES: Final = {
         "mcp.server.mcpserver.exceptions": ["ToolError"],
+        "roundtrip.questions.approvals": ["Approval", "Approve"],
         "roundtrip.questions.markers": ["Elicit", "ElicitUrl", "ListRoots", "Sample"],
         "roundtrip.questions.outcomes": [
             "AcceptedElicitation",
@@ -85,6 +92,7 @@ if not TYPE_CHECKING:
         "roundtrip.machine.table": ["Event", "State"],
         "roundtrip.trace.writing.recorder": ["Recorder"],
         "roundtrip.trace.writing.telemetry": ["Telemetry"],
+        "roundtrip.server.approvals": ["Approvals", "PendingApproval"],
         "roundtrip.server.content": ["ToolResult"],
         "roundtrip.server.media": ["Audio", "File", "Image"],
         "roundtrip.server.context": ["Context"],

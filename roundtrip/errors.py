@@ -10,6 +10,9 @@
     │   └── GuessesSpent          the call sent more different answers than allowed
     ├── QuestionVolatile     a question that changes each time it is asked
     ├── QuestionDeclined     the user declined or cancelled, and the body wanted the value
+    ├── NotApproved          an approval was not given
+    │   ├── ApprovalRejected      the group rejected it
+    │   └── ApprovalExpired       the group did not decide in time
     ├── BodyMistake          a body asks in a way that cannot work
     │   ├── KeyUsedTwice          two questions or steps of one body share a name
     │   ├── QuestionsUnkeyed      two unnamed questions are pending at once
@@ -34,6 +37,7 @@
     │   ├── CapabilityMissing     it did not declare the capability
     │   ├── ChannelMissing        its connection cannot carry a question
     │   ├── ConnectionLost        it disconnected before it answered, or the process is stopping
+    │   ├── CallerUnknown         an approval needs to know who makes the call
     │   └── UrlRequired           it can only open the page, and must call again
     ├── TokenTooLarge        the call remembers more than a token may hold
     ├── ValueNotStorable     a value that must travel in the token is not JSON
@@ -44,8 +48,10 @@ A user who declines or cancels has given an outcome, which is not an error.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
 from mcp.server.request_state import InvalidRequestState
@@ -55,6 +61,8 @@ from roundtrip.revisions import FIRST_OF_RETRY_ERA
 
 __all__ = [
     "AnswerRejected",
+    "ApprovalExpired",
+    "ApprovalRejected",
     "AskNotAwaited",
     "AskedTooLate",
     "BodyMistake",
@@ -62,10 +70,12 @@ __all__ = [
     "CallHasEnded",
     "CallOutlived",
     "CallTakenOver",
+    "CallerUnknown",
     "CannotAsk",
     "CapabilityMissing",
     "ChannelMissing",
     "ConnectionLost",
+    "Decision",
     "DependencyEndedCall",
     "GuessUncounted",
     "GuessesSpent",
@@ -74,6 +84,7 @@ __all__ = [
     "KeyUsedTwice",
     "LedgerUnavailable",
     "NeedsTask",
+    "NotApproved",
     "NotSendable",
     "OutcomeUnknown",
     "QuestionDeclined",
@@ -220,6 +231,39 @@ class QuestionDeclined(RoundtripError):
         super().__init__(f"Question {key!r} was not answered: elicitation was {action}")
         self.key = key
         self.action = action
+
+
+class Decision(NamedTuple):
+    """Decision about an approval."""
+
+    outcome: Literal["approved", "rejected", "expired"]
+    when: datetime
+    who: str | None = None
+    """The person who decided; None if the time was over."""
+    reason: str | None = None
+
+
+class NotApproved(RoundtripError):
+    """An approval that was not given. Its message has neither the person nor the reason: models read it."""
+
+    def __init__(self, key: str, what: str, decision: Decision) -> None:
+        super().__init__(f"approval {key!r} was {what}")
+        self.key = key
+        self.decision = decision
+
+
+class ApprovalRejected(NotApproved):
+    """The group rejected an approval; `decision.reason` says why."""
+
+    def __init__(self, key: str, decision: Decision) -> None:
+        super().__init__(key, "rejected", decision)
+
+
+class ApprovalExpired(NotApproved):
+    """The group did not decide in time."""
+
+    def __init__(self, key: str, decision: Decision) -> None:
+        super().__init__(key, "not decided in time", decision)
 
 
 class BodyMistake(RoundtripError):
@@ -461,6 +505,14 @@ class ConnectionLost(CannotAsk):
             else "the client's connection was lost while it was asked, and the call was ended; a call can outlive its "
             f"connection if the client speaks {FIRST_OF_RETRY_ERA}, or reconnects to a server with event_store="
         )
+
+
+class CallerUnknown(CannotAsk):
+    """An approval of a call whose caller the server does not know, so that it cannot tell who must not decide."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"approval {key!r} needs a caller whom the server knows; authenticate the client's user")
+        self.key = key
 
 
 class UrlRequired(CannotAsk):

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "demo": "watch one call hop between instances that share only a key",
     "doctor": "check that instances fit together, or what a client can be asked",
     "graph": "draw the state machine, or the dependencies of a server's tools",
+    "inbox": "list, show, approve and reject what waits for your approval",
     "keys": "make the keys of a server, and replace them without losing calls",
     "serve": "serve over HTTP, with one process or several",
     "tasks": "list, show, cancel and retry stored tasks, and renew their keys",

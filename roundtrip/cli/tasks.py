@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -171,6 +171,8 @@ async def _show(shelf: _Shelf, arguments: Namespace) -> int:
         "waits for": content.waits,
         "steps": [*(name for name in journal.computed if not name.startswith("~")), *steps],
     }
+    if content.approvals:
+        shown["approvals"] = [_approval(record, reveal=arguments.reveal) for record in content.approvals]
     if arguments.reveal:
         shown |= {
             "principal": content.principal,
@@ -184,6 +186,17 @@ async def _show(shelf: _Shelf, arguments: Namespace) -> int:
         }
     _print(shown, arguments)
     return 0
+
+
+def _approval(record: Mapping[str, Any], *, reveal: bool) -> dict[str, Any]:
+    """Return an approval for an audit. The wording, the person and the reason are values, and shown as such."""
+    made: Mapping[str, Any] = record["decision"] or {}
+    state = made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None else "pending")
+    shown: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state}
+    shown |= {"opened": record["opened"], "until": record["until"], "decided": made.get("when")}
+    if reveal:
+        shown |= {"message": record["message"], "who": made.get("who"), "reason": made.get("reason")}
+    return shown
 
 
 def _facts(entry: "TaskEntry", now: float) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Re
 from roundtrip.machine.journal import UNNAMED, Action, Asked, Entry, to_text
 from roundtrip.machine.pins import CallPins, digest, is_page, may_use_tools
 from roundtrip.questions.forms import AnswerInvalid, Form, form_of
-from roundtrip.questions.markers import NOTHING, Marker, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.questions.markers import NOTHING, InboxQuestion, Marker, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review
 from roundtrip.questions.wire import FormQuestion, PendingQuestion, Question, UrlQuestion, question_of
@@ -119,6 +119,10 @@ class Answers(NodeOutcomes):
         except SchemaNotRenderable as error:
             raise SchemaNotRenderable(f"question {key!r}: {error}", field=error.field) from error
         waiting = PendingQuestion(key, question, _NOT_PINNED, decisive=decisive)
+        if question.is_approval:
+            from roundtrip.engine.approvals import settle_approval  # few tools need an approval
+
+            return settle_approval(self, names, waiting)
         if isinstance(question, FormQuestion):
             if isinstance(question.form, Form):
                 self.forms[key] = question.form
@@ -138,7 +142,7 @@ class Answers(NodeOutcomes):
         if self.entries or self.computed.values:
             restored = self._restore(names, question)
             if restored is not None:
-                return self._reuse(key, restored)
+                return self.reuse(key, restored)
         name = next((name for name in names if name in known.asked), None) if known.asked else None
         if name is None:
             return self._leave_new(names, waiting)
@@ -173,7 +177,7 @@ class Answers(NodeOutcomes):
         kept = self.computed.stand_in_for(names)
         if kept is not None:
             try:
-                return self._reuse(key, question.restore(Action.ACCEPT, kept.value))
+                return self.reuse(key, question.restore(Action.ACCEPT, kept.value))
             except AnswerInvalid:
                 # Another build's value does not fit this one's type: `done` is called again.
                 self.computed.forget_stand_in(names)
@@ -234,7 +238,8 @@ class Answers(NodeOutcomes):
             return outcome
         return None
 
-    def _reuse(self, key: str, outcome: Outcome) -> Outcome:
+    def reuse(self, key: str, outcome: Outcome) -> Outcome:
+        """Return an outcome of an earlier leg."""
         self.open.pop(key, None)
         self._tell_reused(key)
         return outcome
@@ -395,6 +400,10 @@ class Answers(NodeOutcomes):
     def revise(self, changed: Mapping[str, Mapping[str, Any]], *, stale: Iterable[str]) -> None:
         """Replace answers that a review has changed, and forget those that depended on them."""
         stale = list(stale)
+        if self.leg.approvals is not None:
+            from roundtrip.engine.approvals import void  # few tools need an approval
+
+            void(self, stale)
         for key, content in changed.items():
             self.entries[key] = self.entries[key]._replace(data=dict(content))
         for name in stale:
@@ -460,7 +469,7 @@ def _is_asking(node: Node, kind: type[Any]) -> bool:
 
 def _form_asked_by(node: Node) -> Form | None:
     """Return the form in a node's annotation; None without one."""
-    if node.asked is None or _is_asking(node, SdkListRoots) or _is_asking(node, SdkSample):
+    if node.asked is None or any(_is_asking(node, kind) for kind in (SdkListRoots, SdkSample, InboxQuestion)):
         return None
     return form_of(node.asked)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from mcp_types import InputRequiredResult
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from roundtrip.machine.call import Call
     from roundtrip.machine.journal import Entry, Journal
     from roundtrip.machine.pins import Pinner
+    from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
     from roundtrip.questions.outcomes import Outcome
     from roundtrip.questions.wire import PendingQuestion
@@ -132,6 +134,8 @@ class Suspended(NamedTuple):
     """What a task waits for, besides answers."""
     rung: str | None = None
     """The way in which the questions are asked; None if the client asks them."""
+    approvals: Mapping[str, PendingQuestion] = MappingProxyType({})
+    """The approvals that it waits for, which are no questions to the client."""
 
     def names_for_model(self) -> frozenset[str]:
         """Return the names of the questions that a model may answer."""
@@ -233,6 +237,8 @@ class Leg:
     """True to ask for nothing first, so that a repeated request is known by its token."""
     signals: Mapping[str, Any] | None = None
     """The signals that a task has received, by their names; None outside of a task."""
+    approvals: LegApprovals | None = None
+    """The approvals of the call; None if it cannot be approved."""
     threads: Threads = field(default_factory=AnyThreads)
     """Run plain resolvers and steps."""
     plain_body: PlainBody | None = None

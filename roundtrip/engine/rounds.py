@@ -49,6 +49,8 @@ class Rounds:
     """The questions with which the leg will end."""
     waits: list[Wait] = field(default_factory=list[Wait])
     """What a task will wait for when the leg ends."""
+    approvals: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
+    """The approvals that the call will wait for when the leg ends."""
 
     async def ask(self, batch: Sequence[PendingQuestion]) -> None:
         """Ask questions and deliver the answers, or use `otherwise=` for questions that the client cannot be asked.
@@ -63,6 +65,11 @@ class Rounds:
             GuessUncounted: Nothing can count such an answer now.
         """
         call, answers, client = self.leg.call, self.answers, self.leg.client
+        approvals = [waiting for waiting in batch if waiting.question.is_approval]
+        if approvals:
+            batch = [waiting for waiting in batch if not waiting.question.is_approval]
+            if await self._await_approvals(approvals, are_alone=not batch):
+                return
         guesses = [waiting for waiting in batch if waiting.guess is not NOTHING]
         if guesses:
             # The counted answers can be read now: the batch is settled again.
@@ -103,6 +110,27 @@ class Rounds:
         if was_executing:
             call.apply(Event.EXECUTE)
         answers.deliver(responses, {waiting.key: waiting.asked for waiting in whole})
+
+    async def _await_approvals(self, approvals: Sequence[PendingQuestion], *, are_alone: bool) -> bool:
+        """Note the approvals for which the leg ends; return True if the time of one is over, and a value replaces it.
+
+        Raises:
+            Suspension: There are no other questions, which are asked first.
+            BodyMistake: The server has no inbox, or the call cannot wait for so long.
+            CallerUnknown: The server does not know who must not decide.
+        """
+        from roundtrip.engine.approvals import check_approvals, replaced  # few tools need an approval
+
+        if await replaced(self.answers, approvals):
+            return True
+        # A task, to which the call is handed over first, checks them again.
+        if not self.leg.hands_over:
+            check_approvals(self.leg, approvals)
+        self.approvals |= {waiting.key: waiting for waiting in approvals}
+        if are_alone:
+            self.end_abandoned()
+            raise Suspension
+        return False
 
     async def _count(self, waiting: PendingQuestion) -> None:
         """Count an answer to a question with `guesses=`. Only a counted answer may be read."""
@@ -200,7 +228,7 @@ class Rounds:
         """
         self.answers.check_volatile()
         self._note_ask()
-        return Suspended(self.batch, self.remember(), tuple(self.waits), self._rung())
+        return Suspended(self.batch, self.remember(), tuple(self.waits), self._rung(), self.approvals)
 
     def _rung(self) -> str | None:
         """Return the way in which the batch is asked: one page or one result has all of it; None for the client."""
@@ -222,6 +250,8 @@ class Rounds:
                 detail["rung"] = rung
             if self.waits:
                 detail["waits"] = tuple(self.waits)
+            if self.approvals and not self.batch:
+                detail["approvals"] = tuple(self.approvals.values())
         call.apply(Event.ASK, **detail)
 
     def remember(self, *, authored: str | None = None) -> str:
@@ -253,7 +283,10 @@ class Rounds:
         )
         if authored is None:
             journal.entries = answers.entries
-            journal.asked = {key: waiting.asked for key, waiting in answers.open.items()}
+            # Clients answer what was asked, and never decide an approval.
+            journal.asked = {
+                key: waiting.asked for key, waiting in answers.open.items() if not waiting.question.is_approval
+            }
             if known.asked:
                 journal.entries = known.entries_to_write()
                 journal.asked = known.foreign_asked() | journal.asked

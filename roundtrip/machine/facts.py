@@ -7,10 +7,13 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
+from roundtrip.errors import Decision
+
 __all__ = [
     "AnswerRead",
     "AnswerReused",
     "AnswersIgnored",
+    "ApprovalRead",
     "BodyBegan",
     "Fixed",
     "NodeBegan",
@@ -106,6 +109,14 @@ class Fixed(NamedTuple):
 
     key: str
     value: Any
+
+
+class ApprovalRead(NamedTuple):
+    """A decision about an approval was read."""
+
+    key: str
+    by: str
+    decision: Decision
 
 
 class AnswersIgnored(NamedTuple):

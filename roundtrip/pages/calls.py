@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from roundtrip.pages.forms import OpenQuestions
 
-__all__ = ["AskingPage", "ClosedPage", "EndedPage", "PageCalls", "PageState", "WorkingPage"]
+__all__ = ["AskingPage", "AwaitingPage", "ClosedPage", "EndedPage", "PageCalls", "PageState", "WorkingPage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,15 @@ class WorkingPage:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitingPage:
+    """The call waits for a decision of people other than the reader."""
+
+    groups: tuple[str, ...]
+    seconds: int = 10
+    """The page loads itself again after this time."""
+
+
+@dataclass(frozen=True, slots=True)
 class EndedPage:
     """The call has ended."""
 
@@ -40,7 +49,7 @@ class ClosedPage:
     """There is nothing to answer at this address: it is unknown, expired, used, or another user's."""
 
 
-PageState = AskingPage | WorkingPage | EndedPage | ClosedPage
+PageState = AskingPage | WorkingPage | AwaitingPage | EndedPage | ClosedPage
 """The state of the call behind a page, for one reader."""
 
 

@@ -14,14 +14,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from roundtrip.pages.calls import AskingPage, ClosedPage, EndedPage, PageCalls, PageState, WorkingPage
+from roundtrip.pages.calls import AskingPage, AwaitingPage, ClosedPage, EndedPage, PageCalls, PageState, WorkingPage
 from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import TOKEN, PostUnreadable, form_of_questions, parse_body, read_form
 from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
 from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
 
-__all__ = ["Authenticate", "QuestionPages"]
+__all__ = ["Authenticate", "BodyTooLong", "QuestionPages", "read_body"]
 
 Authenticate = Callable[[Request], Awaitable[str | Response | None]]
 """Return the reader of a page; or the response of a login, such as a redirect; or None, which becomes a 401.
@@ -41,7 +41,7 @@ _UNREADABLE: Final = ("This could not be read", "Nothing was sent. Open the page
 _TOO_LONG: Final = ("This is too long", "Nothing was sent. Go back, and shorten your answer.")
 
 
-class _TooLong(Exception):
+class BodyTooLong(Exception):
     """The body of a request is larger than a page takes."""
 
 
@@ -121,7 +121,7 @@ class QuestionPages:
         if not is_form(request.headers):
             return self._error_page(415, _UNREADABLE)
         try:
-            posted = parse_body(await self._body(request))
+            posted = parse_body(await read_body(request, self._max_body_bytes))
             state = await self._calls.open(ticket, subject)
             if not isinstance(state, AskingPage):
                 return self._state_page(ticket, subject, state, notice=_ANSWERED)
@@ -129,7 +129,7 @@ class QuestionPages:
             if not self._tokens.is_valid(token, ticket, subject, state.round_id, state.questions):
                 return self._state_page(ticket, subject, state, notice=_ANSWERED)
             form, answers = read_form(state.questions, posted)
-        except _TooLong:
+        except BodyTooLong:
             return self._error_page(413, _TOO_LONG)
         except PostUnreadable:
             return self._error_page(400, _UNREADABLE)
@@ -139,20 +139,6 @@ class QuestionPages:
             return Response(status_code=303, headers={**self._headers, "Location": self.url(ticket)})
         state = await self._calls.open(ticket, subject)
         return self._state_page(ticket, subject, state, notice=_ANSWERED)
-
-    async def _body(self, request: Request) -> bytes:
-        """Return the body of a request, and stop reading one that is too long."""
-        if _length_of(request.headers) > self._max_body_bytes:
-            raise _TooLong
-        body = bytearray()
-        try:
-            async for part in request.stream():
-                body += part
-                if len(body) > self._max_body_bytes:
-                    raise _TooLong
-        except ClientDisconnect as error:
-            raise PostUnreadable("the client disconnected") from error
-        return bytes(body)
 
     # Pages.
 
@@ -167,6 +153,8 @@ class QuestionPages:
                 )
             case WorkingPage(seconds):
                 return self._page(self._renderer.working(seconds=seconds, notice=notice), status)
+            case AwaitingPage(groups, seconds):
+                return self._page(self._renderer.awaiting(groups=groups, seconds=seconds), status)
             case EndedPage(text, is_error):
                 return self._page(self._renderer.ended(text=text, is_error=is_error, notice=notice), status)
             case ClosedPage():
@@ -178,6 +166,26 @@ class QuestionPages:
     def _page(self, text: str, status: int) -> Response:
         # A lone surrogate, which JSON can carry, has no place in UTF-8.
         return HTMLResponse(text.encode("utf-8", "replace"), status, self._headers)
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """Return the body of a request, and stop reading one that is too long.
+
+    Raises:
+        BodyTooLong: It is too long.
+        PostUnreadable: The browser left before its end.
+    """
+    if _length_of(request.headers) > max_bytes:
+        raise BodyTooLong
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > max_bytes:
+                raise BodyTooLong
+    except ClientDisconnect as error:
+        raise PostUnreadable("the client disconnected") from error
+    return bytes(body)
 
 
 def _length_of(headers: Headers) -> int:

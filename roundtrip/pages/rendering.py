@@ -5,7 +5,7 @@ original by the name `roundtrip/` and the name of the template. The policy of th
 that of `page.css`, and no image but the logo.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,6 +82,18 @@ class PageRenderer:
         """Return the page of a call that has ended, with its result if the reader may see it."""
         shown = None if text is None else printable(text, keep_newlines=True)
         return self._render("ended.html.j2", text=shown, is_error=is_error, notice=notice)
+
+    def awaiting(self, *, groups: Sequence[str], seconds: int) -> str:
+        """Return the page of a call that waits for the decision of others; it loads itself again after some seconds."""
+        return self._render("awaiting.html.j2", groups=[printable(group) for group in groups], seconds=seconds)
+
+    def inbox(self, **values: Any) -> str:
+        """Return a page of the inbox."""
+        return self._render("inbox.html.j2", **values)
+
+    def approval(self, **values: Any) -> str:
+        """Return the page of one approval."""
+        return self._render("approval.html.j2", **values)
 
     def closed(self) -> str:
         """Return the page for every address that asks nothing: it does not say why."""

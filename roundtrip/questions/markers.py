@@ -32,6 +32,7 @@ __all__ = [
     "Elicit",
     "ElicitUrl",
     "FormOptions",
+    "InboxQuestion",
     "ListRoots",
     "Marker",
     "Otherwise",
@@ -344,10 +345,18 @@ class ListRoots(SdkListRoots):
         self.otherwise = otherwise
 
 
-Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots
+class InboxQuestion:
+    """Question that no client answers, as a person decides it in the server's inbox: see `Approve`."""
+
+    def question(self) -> Any:
+        """Return it as `question_of` does."""
+        raise NotImplementedError
+
+
+Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots | InboxQuestion
 """Question of this library or of the SDK."""
 
-MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
+MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots, InboxQuestion)
 """Types of markers. It is a tuple, because a union would be created again at each call of `isinstance`."""
 
 

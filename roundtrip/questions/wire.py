@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from mcp_types import (
     ClientCapabilities,
@@ -41,7 +41,16 @@ from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import ACTIONS, Action, Asked
 from roundtrip.machine.pins import LIST_ROOTS, PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
 from roundtrip.questions.forms import AnswerInvalid, form_of
-from roundtrip.questions.markers import ATTEMPTS, NOTHING, ElicitUrl, Marker, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.questions.markers import (
+    ATTEMPTS,
+    NOTHING,
+    ElicitUrl,
+    InboxQuestion,
+    Marker,
+    SdkElicit,
+    SdkListRoots,
+    SdkSample,
+)
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review, ReviewForm
 from roundtrip.questions.samples import read_structured, text_of
@@ -69,6 +78,8 @@ class Question(ABC):
     """Question to the client, made from a marker."""
 
     __slots__ = ("attempts", "message", "otherwise", "result_type", "schema", "text", "volatile_ok")
+    is_approval: ClassVar[bool] = False
+    """True if no client is asked: a person decides in the inbox."""
 
     is_for_anyone: bool = False
     """True if the model that called the tool may answer."""
@@ -395,4 +406,6 @@ def question_of(marker: Marker | Review) -> Question:
         return FormQuestion(marker)
     if isinstance(marker, ElicitUrl):
         return UrlQuestion(marker)
+    if isinstance(marker, InboxQuestion):
+        return marker.question()
     return SampleQuestion(marker) if isinstance(marker, SdkSample) else RootsQuestion(marker)

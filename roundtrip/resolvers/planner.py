@@ -9,17 +9,12 @@ from typing import Any, NamedTuple, get_origin
 from roundtrip.errors import InvalidSignature
 from roundtrip.questions.markers import is_marker
 from roundtrip.resolvers.annotations import (
-    asked_type,
     asking_arms,
-    check_asking,
     find_resolved,
-    is_page,
     marker_of,
-    misfit,
-    must_ask,
-    once_adapter,
     read_marker,
 )
+from roundtrip.resolvers.fits import asked_type, check_asking, is_page, misfit, must_ask, once_adapter
 from roundtrip.resolvers.markers import Dependency, Marker, Resolve
 from roundtrip.resolvers.plan import EMPTY, Input, Node, Plan, Source
 from roundtrip.resolvers.signatures import (

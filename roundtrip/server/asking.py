@@ -44,6 +44,9 @@ from roundtrip.questions.outcomes import ElicitationResult, Outcome
 from roundtrip.questions.samples import Sampled, read_structured, text_of
 from roundtrip.server.calls import CallInfo
 
+if TYPE_CHECKING:
+    from roundtrip.questions.approvals import Approval, Approve
+
 __all__ = ["AskingContext"]
 
 T = TypeVar("T")
@@ -70,6 +73,13 @@ class AskOptions(FormOptions, total=False):
     """Options of a question that is asked with a message and a schema."""
 
     was: Sequence[str]
+
+
+class ApproveOptions(TypedDict, total=False):
+    """Options of `ctx.approve` besides its group and `otherwise`."""
+
+    within: float | timedelta | None
+    remind: float | timedelta | None
 
 
 class VisitOptions(TypedDict, total=False):
@@ -188,6 +198,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     @overload
     def ask(self, key: str, question: Elicit[T] | ElicitUrl[T], /, *, was: Sequence[str] = ...) -> Asking[T]: ...
     @overload
+    def ask(self, key: str, question: "Approve", /, *, was: Sequence[str] = ...) -> "Asking[Approval]": ...
+    @overload
     def ask(self, key: str, question: SdkElicit[ModelT], /, *, was: Sequence[str] = ...) -> Asking[ModelT]: ...
     @overload
     def ask(self, key: str, question: SdkSample, /, *, was: Sequence[str] = ...) -> Asking[CreateMessageResult]: ...
@@ -267,6 +279,31 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             )
 
         return Asking(body, key, partial(body.ask, key, marker, was=tuple(was)), Outcome.as_result)
+
+    @overload
+    def approve(
+        self, key: str, message: str, /, *, by: str, otherwise: T, **options: Unpack[ApproveOptions]
+    ) -> "Asking[Approval | T]": ...
+    @overload
+    def approve(
+        self, key: str, message: str, /, *, by: str, **options: Unpack[ApproveOptions]
+    ) -> "Asking[Approval]": ...
+    def approve(self, key: str, message: str, /, **options: Any) -> Asking[Any]:
+        """Ask the people of a group to approve, and yield the `Approval`. The call waits without a worker.
+
+        Args:
+            key: The approval's name, as of a question.
+            message: The wording that is approved.
+            **options: Those of `Approve`: `by`, `within`, `remind` and `otherwise`.
+
+        Raises:
+            ApprovalRejected: The group rejected it.
+            ApprovalExpired: The group did not decide in time, and there is no `otherwise`.
+            BodyMistake: The server has no inbox, or the call cannot wait for so long.
+        """
+        from roundtrip.questions.approvals import Approve  # few tools need an approval
+
+        return self.ask(key, Approve(message, **options))
 
     def ask_all(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
         """Ask several questions in one round and yield the values of their answers by name.

@@ -192,6 +192,7 @@ class BlockingContext:
 
     ask = _waiting(Context.ask)
     ask_outcome = _waiting(Context.ask_outcome)
+    approve = _waiting(Context.approve)
     ask_all = _waiting(Context.ask_all)
     ask_all_outcomes = _waiting(Context.ask_all_outcomes)
     review = _waiting(Context.review)

@@ -13,6 +13,7 @@ from mcp_types import InputRequiredResult
 
 from roundtrip.engine.leg import DONE, Limits, PlainBody
 from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
+from roundtrip.questions.markers import InboxQuestion
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from roundtrip.resolvers.annotations import filled_foreign, find_resolved
 from roundtrip.resolvers.markers import Marker, SdkResolve, check_inline
@@ -229,6 +230,13 @@ class AskingFunction:
     def plan(self) -> Plan:
         """Return the plan that fills its parameters."""
         return self.planned.plan
+
+    @property
+    def needs_approval(self) -> bool:
+        """Return True if its confirmation or one of its resolvers is an approval."""
+        confirmed = self.confirmation is not None and self.confirmation.approve is not None
+        kinds = [node.asked for node in self.plan.nodes]
+        return confirmed or any(isinstance(kind, type) and issubclass(kind, InboxQuestion) for kind in kinds)
 
     @property
     def build(self) -> str:

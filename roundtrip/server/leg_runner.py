@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
     from roundtrip.engine.body import Body
+    from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
     from roundtrip.server.context import Context
+    from roundtrip.server.inbox import Inbox
     from roundtrip.server.ledger_use import LedgerUse
     from roundtrip.server.leg_facts import LegFacts
     from roundtrip.server.stored_calls import StoredCalls
@@ -91,6 +93,8 @@ class LegRunner:
         """The states of the server's lifespans that are active, by their event loops."""
         self.stored_calls: StoredCalls | None = None
         """Calls whose users answer on pages, or whose questions a model answers, if the server's ladder has them."""
+        self.inbox: Inbox | None = None
+        """The approvals of calls, if the server has an inbox."""
         self.tasks: TaskService | None = None
         """The tasks of the server, once it has a tool that runs as a task."""
         self.runs_tasks = True
@@ -330,6 +334,7 @@ class _ServedLeg:
             ways=self.ways,
             needs_token=self.hands_over and once is not None and journal is None and self.begin_unclaimed(once) is None,
             signals=task.content.signals if task is not None else None,
+            approvals=self.approvals() if runner.inbox is not None else None,
             threads=threads,
             plain_body=self.plain_body(),
             report=log_teardown,
@@ -337,6 +342,14 @@ class _ServedLeg:
             known=opened.known if opened is not None else None,
             entered=opened.managers if opened is not None else None,
         )
+
+    def approvals(self) -> LegApprovals | None:
+        """Return the approvals of the call; None for a leg that no client asked for."""
+        inbox, protection = self.runner.inbox, self.runner.parts.protection
+        if inbox is None or self.record is None or self.function.kind != "tool":
+            return None
+        user = protection.user(self.wire) if self.task is None else None
+        return inbox.of_leg(self.task, user=user, max_seconds=self.end - self.born)
 
     def end_authored(self, result: InputRequiredResult) -> Authored:
         """End a silent leg with questions that the author asks by hand."""
@@ -395,8 +408,9 @@ class _ServedLeg:
         facts = self.facts
         if facts is not None:
             journal = facts.linked(journal)
-        is_stored = self.hands_over or (self.ways is not None and self.ways.stores)
-        if self.task is not None or (is_stored and self.record is not None):
+        may_be_stored = self.hands_over or self.runner.inbox is not None
+        may_be_stored = may_be_stored or (self.ways is not None and self.ways.stores)
+        if self.task is not None or (may_be_stored and self.record is not None):
             return self._store(journal)
         packed = self.runner.parts.protection.write(journal)
         if facts is not None:

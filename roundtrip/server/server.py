@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
     from roundtrip.ledger.contract import Ledger
+    from roundtrip.server.approvals import Approvals
     from roundtrip.server.connections import HttpOptions, SseOptions
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
@@ -134,6 +135,7 @@ class Server(ToolServer[LifespanResultT]):
             `local` (a page on the user's machine), `link` (a page whose address is in the result) and `model` (the
             model that called the tool answers questions with `answered_by="anyone"`). Each question takes the first
             that it can. By default `form`, with `pages` also `url`, and with `Pages(authenticate=...)` also `link`.
+        approvals: `Approvals(...)`, by which people of a group decide calls of others, with `Approve`.
         fast_lane: False to serve requests of 2026-07-28 over HTTP by the SDK's transport, which is slower and sends the
             same. By default as the environment variable ROUNDTRIP_FAST_LANE says; without it, True.
         max_token_bytes: A longer token is neither made nor accepted.
@@ -185,6 +187,7 @@ class Server(ToolServer[LifespanResultT]):
         task_engine: DistributedEngine | None = None,
         pages: Pages | None = None,
         ladder: Iterable[Rung] | None = None,
+        approvals: Approvals | None = None,
         fast_lane: bool | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
@@ -253,6 +256,10 @@ class Server(ToolServer[LifespanResultT]):
             from roundtrip.server.stored_calls import StoredCalls
 
             StoredCalls.install(ladder, pages, self, self._legs, self._store_calls, self._tools)
+        if approvals is not None:
+            from roundtrip.server.inbox_pages import install_inbox
+
+            install_inbox(approvals, pages, self, self._legs, self._store_calls())
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 

@@ -42,7 +42,7 @@ from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused, read_answers
 from roundtrip.server.pages import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.server.requests import Incoming, RequestClient, RequestRecord
-from roundtrip.server.stored_replies import CONTINUE_TOOL, ended, for_model, for_user, result_from
+from roundtrip.server.stored_replies import CONTINUE_TOOL, awaited_groups, ended, for_model, for_user, result_from
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.claim import lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, split_id
@@ -162,6 +162,11 @@ class StoredCalls:
         )
         calls.continuing = tools.registered_as(CONTINUE_TOOL, None).function
 
+    @property
+    def gives_links(self) -> bool:
+        """Return True if a result may have the address of a page, which only its user can open."""
+        return "link" in self._ladder.rungs
+
     def client_of(self, request: ServerRequestContext[Any, Any] | None, record: RequestRecord) -> RequestClient:
         """Return the client of a request as the ladder shows it."""
         return LadderClient(request, self._ladder, record.ways or Ways())
@@ -196,7 +201,7 @@ class StoredCalls:
         record.ways = self._ways(ctx, record)
         end = await calls.serve_caught(name, arguments, incoming)
         # A round without questions only gives its call a token.
-        if isinstance(end, Suspended) and end.rung is not None:
+        if isinstance(end, Suspended) and _must_store(end):
             return await self.store(calls.function_of(name, record), ctx, record, end)
         return end
 
@@ -241,13 +246,13 @@ class StoredCalls:
             return result_of(await calls.serve(name, arguments, incoming, None))
         ctx = record.context
         ways = self._ways(ctx, record)
-        if not ways.stores:
+        if not ways.stores and self._book.inbox is None:
             return result_of(await calls.serve(name, arguments, incoming, None))
         if (same := await self._same_call(ctx)) is not None:
             return CallToolResult.model_validate(same)
         record.ways = ways
         end = await calls.serve(name, arguments, incoming, None)
-        if not isinstance(end, Suspended) or end.rung is None:
+        if not isinstance(end, Suspended) or not _must_store(end):
             return result_of(end)
         return CallToolResult.model_validate(await self.store(calls.function_of(name, record), ctx, record, end))
 
@@ -289,22 +294,24 @@ class StoredCalls:
             raise RuntimeError("a call without a journal cannot be stored")
         content = self._service.content_of(function, ctx, journal)
         # Its client is gone when further questions are asked, and its forms with it.
-        known = with_elicitation(ctx.session.client_capabilities, PAGE_ELICITATION if ways.page else None)
+        has_page = bool(ways.page or end.approvals)
+        known = with_elicitation(ctx.session.client_capabilities, PAGE_ELICITATION if has_page else None)
         content.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
         content.protocol = FIRST_OF_RETRY_ERA
-        content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if ways.page else ""
+        content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
         content.asks_model = ways.model
         label = self._label(ctx)
         # A call without a label has no equal ones.
         content.is_chosen = label is None
         clock = self._legs.parts.system.time
         once = function.once
+        grace = self._book.inbox.grace_seconds if self._book.inbox is not None and end.approvals else 0.0
         try:
             entry = await self._book.entry(
                 journal.call_id,
                 function.name,
                 content,
-                ttl=max(1.0, journal.end - clock()),
+                ttl=max(1.0, journal.end - clock()) + grace,
                 runs_once=once is not None and once.on_unknown == "fail",
             )
             entry.account = self._service.account_of(function, content)
@@ -314,6 +321,7 @@ class StoredCalls:
             pause = Pause(
                 to_text(self._book.journals.write(journal)), questions, None, (), for_model=end.names_for_model()
             )
+            pause = self._book.with_approvals(pause, end, content, journal.call_id)
             content.pause(pause, entry, entry.updated, delivered=frozenset())
             entry.content = self._book.seal.write(content, journal.call_id)
             view = await self._book.add(entry, content)
@@ -487,7 +495,9 @@ class StoredCalls:
             raise RuntimeError("a call without pages has no address")
         requests = view.content.client_questions
         if view.content.user_questions or not requests:
-            params = {"mode": "url", "message": self._message, "url": self.site.url_of(view)}
+            groups = awaited_groups(view)
+            message = f"This waits for an approval by {', '.join(groups)}." if groups else self._message
+            params = {"mode": "url", "message": message, "url": self.site.url_of(view)}
             requests[_page_key(view)] = {"method": "elicitation/create", "params": params}
         return {
             "inputRequests": requests,
@@ -499,8 +509,13 @@ class StoredCalls:
         """Return the result for a client whose call has not ended."""
         if view.content.for_model:
             return for_model(view)
-        is_linked = self.site is not None and view.content.page_secret and "link" in self._ladder.rungs
+        is_linked = self.site is not None and view.content.page_secret and self.gives_links
         return for_user(view, self.site.url_of(view) if is_linked and self.site is not None else None)
+
+
+def _must_store(end: Suspended) -> bool:
+    """Return True if a call goes on in the store: by a page, by a model, or by the decision of others."""
+    return end.rung is not None if end.questions else bool(end.approvals)
 
 
 def _page_key(view: TaskView) -> str:

@@ -11,9 +11,10 @@ from mcp.server.request_state import compact_json
 
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskState
-from roundtrip.pages.calls import AskingPage, ClosedPage, EndedPage, PageState, WorkingPage
+from roundtrip.pages.calls import AskingPage, AwaitingPage, ClosedPage, EndedPage, PageState, WorkingPage
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.server.pages import Pages
+from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import TaskContent, split_id
 
@@ -77,6 +78,8 @@ class StoredPages:
         # The client is asked what only its software can answer.
         if entry.state is TaskState.ASKING and (questions := content.user_questions):
             return AskingPage(_round_of(content), questions)
+        if groups := awaited_groups(view):
+            return AwaitingPage(tuple(groups))
         if not entry.has_ended:
             return WorkingPage()
         return EndedPage(is_error=entry.state is not TaskState.COMPLETED)

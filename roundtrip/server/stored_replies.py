@@ -17,7 +17,7 @@ from roundtrip.server.model_answers import answer_schema
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.content import TaskContent
 
-__all__ = ["CONTINUE_TOOL", "ended", "for_model", "for_user", "result_from", "written"]
+__all__ = ["CONTINUE_TOOL", "awaited_groups", "ended", "for_model", "for_user", "result_from", "written"]
 
 CONTINUE_TOOL: Final = "continue_call"
 
@@ -54,11 +54,23 @@ def for_user(view: TaskView, link: str | None) -> dict[str, Any]:
         link: The address of its page, if a model may read it.
     """
     handle = view.content.id_of(view.entry.call_id)
+    if groups := awaited_groups(view):
+        what = f"This call waits for an approval by {', '.join(groups)}, which its user cannot give."
+        return written(f"{what}\nLater call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
     waits = view.entry.state is TaskState.ASKING and bool(view.content.user_questions)
     what = "This call waits for its user, who answers on a page." if waits else "This call is still running."
     show = f"Show the user this link: {link}\n" if waits and link is not None else ""
     only = " Only the user can answer." if waits else ""
     return written(f"{what}\n{show}Then call {CONTINUE_TOOL} with handle={handle!r} to get the result.{only}")
+
+
+def awaited_groups(view: TaskView) -> list[str]:
+    """Return the groups for whose decisions a call waits, if it waits for nothing else."""
+    if not view.content.approvals or view.entry.state is not TaskState.WAITING:
+        return []
+    from roundtrip.server.approval_rules import open_groups  # few calls need an approval
+
+    return open_groups(view.content)
 
 
 def ended(view: TaskView) -> dict[str, Any]:

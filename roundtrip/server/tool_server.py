@@ -127,6 +127,10 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             from roundtrip.server.promises import check_promises  # few tools make any
 
             check_promises(tool, self._parts, may_forget=self._may_forget)
+        if tool.function.needs_approval:
+            from roundtrip.server.inbox import check_tool  # few tools need an approval
+
+            check_tool(tool, self._legs.inbox)
         policy.ttl = max(policy.ttl, limits.ttl + limits.recover)
         if tool.function.task is not None:
             self._store_calls().serve_extension()

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from roundtrip.client.legs import Era, LegRequest
+    from roundtrip.testing.approvers import Approver, Verdict
     from roundtrip.testing.clocks import Clock
     from roundtrip.testing.conversations import AskedQuestion, Conversation, Steps
     from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
@@ -33,6 +34,7 @@ __all__ = [
     "LEAVE",
     "Abort",
     "Answers",
+    "Approver",
     "AskedQuestion",
     "Breach",
     "Clock",
@@ -73,6 +75,7 @@ __all__ = [
     "Unanswered",
     "Unused",
     "User",
+    "Verdict",
     "Visit",
     "assert_same_in_all_lives",
     "assert_same_on_both_eras",
@@ -84,6 +87,7 @@ if not TYPE_CHECKING:
     # The pytest plugin imports parts of this package, and a test pays for those it uses.
     _HOMES: Final = {
         "roundtrip.client.legs": ["Era", "LegRequest"],
+        "roundtrip.testing.approvers": ["Approver", "Verdict"],
         "roundtrip.testing.clocks": ["Clock"],
         "roundtrip.testing.conversations": ["AskedQuestion", "Conversation", "Steps"],
         "roundtrip.testing.exploration.explored": ["Coverage", "Explored", "Path", "PathAction", "PathOutcome"],

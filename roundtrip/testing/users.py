@@ -26,6 +26,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.server.server import Server
+from roundtrip.testing.approvers import Approver
 from roundtrip.testing.chosen import CHOSEN, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
 from roundtrip.testing.networks.fleet import Instances, NetworkFleet, Target, acting_as
@@ -51,6 +52,9 @@ __all__ = ["Unanswered", "Unused", "User", "assert_same_in_all_lives", "assert_s
 # A failing test shows where the test failed, and no frame of this module.
 __tracebackhide__ = True
 
+_APPROVAL_SECONDS: Final = 30.0
+"""Time in which an approver has to decide."""
+_AWAITED: Final = "This waits for an approval by "
 _ELSEWHERE_FACTOR: Final = 5
 """Multiple of `patience=` for servers in other processes, whose page waits cannot be shortened."""
 
@@ -101,6 +105,8 @@ class User:
         visits: The visits of pages, by the same keys as answers: a function, plain or asynchronous, that takes a
             `Visit` and plays the browser, or a list of them, one for each time the page is asked for. The user
             accepts the question, and goes on when the function returns.
+        approver: An `Approver`, or several, who decide approvals while the call waits for them. The user agrees to the
+            page that says who must decide, and asks for the result with `continue_call`, as models do.
         patience: Seconds within which `done=` must find a page finished after the user agreed to visit it. A server in
             another process waits as long as its own `wait=`, and has five times as long to answer. A task has five
             times as long, too, until its status changes.
@@ -136,6 +142,7 @@ class User:
         answers: AnswersBy[MatcherT] | Sequence[AnswersBy[MatcherT]] | None = None,
         *,
         visits: VisitsBy[PageT] | None = None,
+        approver: Approver | Sequence[Approver] = (),
         patience: float = 2.0,
         era: Era | None = None,
         network: Network | str | Sequence[Network | str] | None = None,
@@ -167,6 +174,7 @@ class User:
         self._instances = Instances(server)
         self._answers: Answers | Sequence[Answers] = answers or {}
         self._visits: Mapping[Any, Any] = visits or {}
+        self._approvers = (approver,) if isinstance(approver, Approver) else tuple(approver)
         self._patience = patience
         self._era = era
         self._network = None if network is None else stack_of(network)
@@ -219,10 +227,19 @@ class User:
             patience=self._patience,
             max_rounds=self._max_rounds if self.era is not Era.TASK else _MAX_TASK_ROUNDS,
             page_headers=self._page_headers,
+            has_approver=bool(self._approvers),
         )
 
         async def work(stack: AsyncExitStack) -> None:
-            await run.legs(await self._connect(run, stack, tracers))
+            carry = await self._connect(run, stack, tracers)
+            if not self._approvers:
+                await run.legs(carry)
+                return
+            async with anyio.create_task_group() as group:
+                for approver in self._approvers:
+                    group.start_soon(run.watched, approver)
+                await run.legs(carry)
+                group.cancel_scope.cancel()
 
         failed: Exception | None = None
         try:
@@ -293,6 +310,7 @@ class _UserCall:
     patience: float
     max_rounds: int
     page_headers: Mapping[str, str]
+    has_approver: bool = False
     failure: Exception | None = None
     fleet: NetworkFleet = field(init=False)
     live_keys: list[str] = field(default_factory=list[str])
@@ -349,7 +367,10 @@ class _UserCall:
 
         try:
             result = await drive(conversation.first, send=send_leg, answer=self._round, max_rounds=self.max_rounds)
+            decided_by = anyio.current_time() + _APPROVAL_SECONDS
             while (waits := self._waits(result)) is not None:
+                if self.has_approver and anyio.current_time() > decided_by:
+                    raise AssertionError(f"the call still waits for an approval after {_APPROVAL_SECONDS:g} s")
                 if waits.link is not None and not await self._read_page(waits.link):
                     return
                 self.continues = True
@@ -370,10 +391,18 @@ class _UserCall:
         if waits is None or not isinstance(result, CallToolResult):
             return None
         results = self.conversation.link_results
-        if len(results) >= self.max_rounds:
+        if len(results) >= self.max_rounds and not self.has_approver:
             raise AssertionError(f"{waits.tool} was called {len(results)} times, and the call still waits")
         results.append(LinkResult(result, len(self.conversation.rounds)))
         return waits
+
+    async def watched(self, approver: Approver) -> None:
+        """Let an approver decide, and end the call if they cannot."""
+        try:
+            await approver.watch(lambda: self.fleet.at)
+        except AssertionError as error:
+            self.failure = self.failure or error
+            self.waiting.cancel()
 
     async def _read_page(self, link: str) -> bool:
         """Answer the question page behind a link, if it is one; return False if the user does not go on."""
@@ -425,6 +454,8 @@ class _UserCall:
                 answers[key] = answer
             elif self.failure is not None:
                 return None
+        if not self.conversation.rounds[-1] and self.has_approver:
+            self.conversation.rounds.pop()
         return None if self.conversation.left else answers
 
     async def answer_live(self, request: InputRequest) -> InputResponse | None:
@@ -440,6 +471,9 @@ class _UserCall:
 
     async def _answer(self, question: AskedQuestion) -> InputResponse | None:
         self.waiting.deadline = math.inf
+        if self.has_approver and question.url is not None and question.message.startswith(_AWAITED):
+            # It asks nothing, and others decide.
+            return ElicitResult(action="accept")
         question.round = len(self.conversation.rounds)
         self.conversation.rounds[-1].append(question)
         try:

@@ -12,6 +12,7 @@ from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_rejection, explain_replay
 from roundtrip.trace.explaining.stories import outcome_of, story
 from roundtrip.trace.explaining.wording import (
+    approvals_text,
     clock_text,
     count_text,
     duration_text,
@@ -154,6 +155,11 @@ class _CallView:
             event = f"{keys} answered after" if keys else "the body stopped waiting for the answer after"
             self._screen.line((f"{event} {duration_text(line.waited)}", _DIM), indent=2)
         self._answers(line.answers, line.ignored)
+        for made in line.decisions:
+            style = "" if made.outcome == "approved" else _WARN
+            self._screen.line(
+                "approval ", (made.key, _HEAD), ": ", (made.outcome, style), f" {_value(made.data)}", indent=2
+            )
         self._runs(line.nodes, line.steps, line.bodies, uncovered=line.uncovered)
         if isinstance(line, AskedLine):
             self._asked(line)
@@ -169,8 +175,10 @@ class _CallView:
         outcome = "answered" if round_.answered_at is not None else "given up"
         outcome = f"{outcome} after {duration_text(waited)}" if waited is not None else "not answered"
         by = {"resolvers": "resolvers", "body": "the body", "author": "its author, by hand"}[asked.by]
-        if asked.waits and not asked.questions:
-            event, outcome = f"waits {wait_text(asked.waits)}", outcome.replace("answered", "went on", 1)
+        if (asked.waits or asked.approvals) and not asked.questions:
+            awaited = [approvals_text(asked.approvals)] if asked.approvals else []
+            awaited += [wait_text(asked.waits)] if asked.waits else []
+            event, outcome = f"waits {' or '.join(awaited)}", outcome.replace("answered", "went on", 1)
             outcome = "still waits" if outcome == "not went on" else outcome
         elif asked.questions or asked.by != "resolvers":
             event = f"asked by {by}{rung_text(asked)}"
@@ -178,6 +186,8 @@ class _CallView:
             event = "a round without questions, as the tool runs exactly once"
         self._screen.line((f"{event}, {outcome}", _DIM), indent=2)
         pending = {question.key for question in self._call.pending} if round_ is self._call.rounds[-1] else set[str]()
+        for approval in asked.approvals:
+            self._screen.line((f"{approval.key} ", _HEAD), ("message ", _DIM), _value(approval.message), indent=4)
         for question in asked.questions:
             is_again = self._call.is_asked_again(round_, question)
             self._question(question, is_pending=question.key in pending, is_again=is_again)

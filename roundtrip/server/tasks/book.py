@@ -7,16 +7,19 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from roundtrip.engine.leg import Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import HasTasks, TaskEntry, TaskStore, change_task
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
-from roundtrip.server.tasks.content import TaskContent, TaskSeal, is_call_id
+from roundtrip.server.tasks.content import Pause, TaskContent, TaskSeal, is_call_id
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
+    from roundtrip.engine.leg import Authored
+    from roundtrip.server.inbox import Inbox
     from roundtrip.server.parts import Parts
 
 __all__ = ["POLL_SECONDS", "TaskBook", "TaskView"]
@@ -78,6 +81,8 @@ class TaskBook:
             )
         self.store: TaskStore = ledger.tasks
         self.seal = TaskSeal(None if is_private else protection.ledger_sealer, protection.hints)
+        self.inbox: Inbox | None = None
+        """The approvals of the calls, if the server has an inbox."""
         self._ahead: float | None = None
         """Seconds by which the clock of the store is ahead of this process's; None until it was read."""
         self._pin_keys = protection.ring.derive(b"pin")
@@ -140,6 +145,22 @@ class TaskBook:
         entry.advance(now)
         return None if now >= entry.expires else TaskView(entry, self.seal.read(entry.content, call_id))
 
+    def with_approvals(self, pause: Pause, end: Suspended | Authored, content: TaskContent, call_id: str) -> Pause:
+        """Return a pause with the approvals that a leg needs.
+
+        Args:
+            pause: The pause.
+            end: The end of the leg.
+            content: The content of the call as the leg has read it.
+            call_id: The call.
+        """
+        if self.inbox is None:
+            return pause
+        from roundtrip.server.approval_rules import read_approvals  # few servers have an inbox
+
+        needed = self.inbox.asked(end.approvals if isinstance(end, Suspended) else {}, call_id)
+        return pause._replace(approvals=needed, read_approvals=read_approvals(content))
+
     def read_journal(self, content: TaskContent) -> Journal:
         """Return the journal of a task.
 
@@ -162,6 +183,8 @@ class TaskBook:
         """
         content = self.seal.read(entry.content, entry.call_id)
         content.journal = to_text(self.journals.write(self.read_journal(content)))
+        if self.inbox is not None and content.approvals:
+            self.inbox.reseal(entry, content)
         former = [to_text(key) for key in self._pin_keys[1:]]
         content.pin_keys += [key for key in former if key not in content.pin_keys]
         entry.content = self.seal.write(content, entry.call_id)
@@ -244,8 +267,14 @@ class TaskBook:
             "ttlMs": max(1, round((entry.expires - entry.created) * 1000)),
             "pollIntervalMs": round(POLL_SECONDS * 1000),
         }
-        if content.message is not None:
-            shown["statusMessage"] = content.message
+        message = content.message
+        if message is None and content.approvals and not entry.has_ended:
+            from roundtrip.server.approval_rules import open_groups  # few tasks need an approval
+
+            groups = open_groups(content)
+            message = f"Waits for an approval by {', '.join(groups)}" if groups else None
+        if message is not None:
+            shown["statusMessage"] = message
         return shown
 
 

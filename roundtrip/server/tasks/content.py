@@ -84,6 +84,10 @@ class TaskContent:
     """The number of times in a row that legs have looked at a page that the user is visiting."""
     pin_keys: list[str] = field(default_factory=list[str])
     """Former keys of pins, as base64url, which rekeying has kept: the pins of answered questions need them."""
+    approvals: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """All approvals that it has asked for, in their order: see `roundtrip.server.inbox`."""
+    wakes: float | None = None
+    """The time at which it goes on, if it has approvals; it may be due earlier, to notify their groups."""
 
     @property
     def is_continued(self) -> bool:
@@ -138,9 +142,18 @@ class TaskContent:
         self.answered = {name: self.answered[name] for name in late}
         self.waits, self.looks = list(pause.signals), pause.looks
         self.attempt, self.needs_client = pause.attempt, pause.needs_client
-        entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=pause.until)
+        due, is_decided = pause.until, False
+        if pause.approvals or self.approvals:
+            from roundtrip.server.approval_rules import park_approvals  # few calls need an approval
+
+            self.wakes = due
+            look, is_decided = park_approvals(
+                self, entry, pause.approvals, now, read=pause.read_approvals, asks_client=bool(pause.questions)
+            )
+            due = min((at for at in (due, look) if at is not None), default=None)
+        entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=due)
         # Everything may have come before the leg ended.
-        if (late and not shown) or any(name in self.signals for name in pause.signals):
+        if (late and not shown) or is_decided or any(name in self.signals for name in pause.signals):
             entry.apply(TaskEvent.WAKE, now)
 
     def take_signals(self, signals: Mapping[str, Any], entry: TaskEntry, now: float) -> None:
@@ -175,6 +188,9 @@ def is_call_id(text: str) -> bool:
     return _CALL_ID.fullmatch(text) is not None
 
 
+_NO_APPROVALS: Final[Mapping[str, dict[str, Any]]] = {}
+
+
 class Pause(NamedTuple):
     """What a leg of a task waits for when it ends."""
 
@@ -193,6 +209,10 @@ class Pause(NamedTuple):
     """The names of the questions that a model may answer."""
     needs_client: bool = False
     """True if the leg needed a request of its client, and had none."""
+    approvals: Mapping[str, dict[str, Any]] = _NO_APPROVALS
+    """The approvals that it needs, by their names."""
+    read_approvals: Collection[str] = ()
+    """The ids of the decisions that the leg had read."""
 
 
 class TaskSeal:
@@ -211,7 +231,11 @@ class TaskSeal:
 
     def write(self, content: TaskContent, call_id: str) -> str:
         """Return the stored form of a content."""
-        return self.seal({name: getattr(content, name) for name in _FIELDS}, call_id, "content")
+        fields = {name: getattr(content, name) for name in _FIELDS}
+        if not content.approvals:
+            # Older builds can go on with calls that have none.
+            del fields["approvals"], fields["wakes"]
+        return self.seal(fields, call_id, "content")
 
     def read(self, stored: str, call_id: str) -> TaskContent:
         """Return a stored content.

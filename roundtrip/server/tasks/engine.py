@@ -21,7 +21,7 @@ from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, TaskStore, change_task
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.machine.tasks import TaskEvent
+from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import END_SECONDS, TaskClaim, lease_seconds
@@ -169,6 +169,8 @@ class TaskEngine:
             task.cancel()
         with anyio.move_on_after(_STOP_SECONDS, shield=True):
             await asyncio.wait(running)
+            if self._book.inbox is not None:
+                await self._book.inbox.stop()
         await self._delivery.close()
 
     def _changed(self, call_id: str | None) -> None:
@@ -222,12 +224,23 @@ class TaskEngine:
     async def _claim_and_serve(self, call_id: str) -> None:
         """Claim a task, and serve one leg of it."""
 
+        inbox, look = self._book.inbox, None
+
         def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, float, TaskContent, Journal] | Literal[False]:
+            nonlocal look
             # Another worker may have the key, the tool, or a newer version of the format.
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
             if not entry.has_ended and not self._knows(entry.tool, content.version):
                 raise _NotHere
+            look = None
+            if content.approvals and entry.state is TaskState.DUE:
+                from roundtrip.server.approval_rules import look_at  # few calls need an approval
+
+                look = look_at(content, entry, now, holder=self.holder)
+                entry.content = self._book.seal.write(content, call_id)
+                if look.is_idle:
+                    return entry, now, content, journal
             return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else False
 
         try:
@@ -246,6 +259,11 @@ class TaskEngine:
             if claimed:
                 entry, now, content, journal = claimed
                 self._book.saw_time(now)
+                if look is not None:
+                    if inbox is not None:
+                        inbox.tell(entry, content, look)
+                    if look.is_idle:
+                        return
                 claim = TaskClaim(self._book, entry, now)
                 await self._serve_leg(
                     entry.tool, TaskLeg(content, journal, claim, self._book.pinner_of(content)), claim
@@ -320,6 +338,7 @@ class TaskEngine:
         journal = to_text(self._book.journals.write(leg.written))
         pause = leg.pause(end, journal, claim.clock())
         delivered = frozenset(leg.content.answers)
+        pause = self._book.with_approvals(pause, end, leg.content, claim.call_id)
         await claim.write_content(
             None,
             lambda content, entry, now: content.pause(pause, entry, now, delivered=delivered),

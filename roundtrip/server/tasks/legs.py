@@ -118,7 +118,8 @@ class TaskLeg:
                 times.append(look)
         # Nothing else that a body does ends a leg so.
         needs_client = self.content.is_continued and self.retry_seconds is None
-        needs_client = needs_client and not (questions or times or signals)
+        waits_for_others = isinstance(end, Suspended) and bool(end.approvals)
+        needs_client = needs_client and not (questions or times or signals or waits_for_others)
         attempt = 1
         if self.retry_seconds is not None:
             times.append(now + self.retry_seconds)

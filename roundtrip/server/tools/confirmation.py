@@ -1,20 +1,25 @@
 """Confirm a dangerous tool: a question that shows its validated arguments, asked before anything runs."""
 
+from __future__ import annotations
+
 import json
 import string
 from collections.abc import Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from types import NoneType
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from uuid import UUID
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.markers import Elicit
+from roundtrip.questions.markers import NOTHING, Elicit, InboxQuestion
 from roundtrip.safe_text import printable, quoted
+
+if TYPE_CHECKING:
+    from roundtrip.questions.approvals import Approve
 
 __all__ = ["ToolConfirmation"]
 
@@ -52,14 +57,23 @@ class ToolConfirmation(NamedTuple):
 
     key: str
     template: str
+    approve: Approve | None = None
+    """The approval that confirms it, in place of the user of its client."""
 
     @classmethod
-    def of(cls, template: str, *, tool: str, arguments: Mapping[str, str]) -> "ToolConfirmation":
-        """Return the confirmation of `@server.tool(confirm=template)`.
+    def of(cls, given: str | Approve, *, tool: str, arguments: Mapping[str, str]) -> ToolConfirmation:
+        """Return the confirmation of `@server.tool(confirm=given)`.
 
         Raises:
             InvalidSignature: The template is empty, or mentions a name that is not an argument of the tool.
         """
+        approve = given if isinstance(given, InboxQuestion) else None
+        if approve is not None and approve.otherwise is not NOTHING:
+            raise InvalidSignature(
+                f"tool {tool!r}: confirm=Approve(...) must have no otherwise=, because a tool must not run without its "
+                "confirmation; leave it out"
+            )
+        template = given if isinstance(given, str) else given.message
         if not isinstance(cast("object", template), str):
             raise InvalidSignature(
                 f"tool {tool!r}: confirm must be the text of a question, got {template!r}; write "
@@ -81,16 +95,17 @@ class ToolConfirmation(NamedTuple):
                     f"tool {tool!r}: confirm={template!r} mentions {field!r}, which is not an argument of the tool "
                     f"(it has: {known})"
                 )
-        return cls(f"confirm:{tool}", template)
+        return cls(f"confirm:{tool}", template, approve)
 
-    def question(self, arguments: Mapping[str, Any]) -> Elicit[Confirmation]:
+    def question(self, arguments: Mapping[str, Any]) -> Elicit[Confirmation] | Approve:
         """Return the question of one call: the filled-in template, and every argument below it.
 
         The writer of the arguments must not be able to write the question: text stays in its quotes, on one line.
         """
         shown = [f"{name}: {_short(value)}" for name, value in arguments.items()]
         filled_in = _FILLED_IN.vformat(self.template, (), arguments)
-        return Elicit("\n".join([filled_in, "", *shown]).rstrip(), Confirmation)
+        text = "\n".join([filled_in, "", *shown]).rstrip()
+        return Elicit(text, Confirmation) if self.approve is None else self.approve.worded(text)
 
 
 def _short(value: Any) -> str:

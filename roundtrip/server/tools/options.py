@@ -13,6 +13,7 @@ from roundtrip.resolvers.markers import Dependency
 from roundtrip.server.visibility import Enabled
 
 if TYPE_CHECKING:
+    from roundtrip.questions.approvals import Approve
     from roundtrip.server.tools.task_mode import After
 
 __all__ = [
@@ -67,8 +68,9 @@ class ToolOptions(TypedDict, total=False):
     """False to hide the tool at first; or a visibility gate: a function or `Depends` that decides for each request."""
     dependencies: Sequence[Dependency | Callable[..., Any]] | None
     """Dependencies that run before the tool, although no parameter takes their values."""
-    confirm: str | None
-    """Question that the user must accept before anything runs, with arguments in braces: `"Delete {path}?"`."""
+    confirm: str | Approve | None
+    """Question that the user must accept before anything runs, with arguments in braces: `"Delete {path}?"`; or an
+    `Approve` with such a message."""
     ttl: float | None
     """Seconds that a client may take to answer the questions of one leg."""
     max_age: float | None
@@ -118,7 +120,7 @@ class ToolSpec(NamedTuple):
     output_schema: dict[str, Any] | None = None
     enabled: Enabled | None = None
     dependencies: Sequence[Dependency | Callable[..., Any]] | None = None
-    confirm: str | None = None
+    confirm: str | Approve | None = None
     ttl: float | None = None
     max_age: float | None = None
     recover: float | None = None

@@ -15,7 +15,15 @@ from roundtrip.machine.journal import UNNAMED
 from roundtrip.machine.table import State
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
-from roundtrip.trace.explaining.wording import count_text, duration_text, quoted, rung_text, size_text, wait_text
+from roundtrip.trace.explaining.wording import (
+    approvals_text,
+    count_text,
+    duration_text,
+    quoted,
+    rung_text,
+    size_text,
+    wait_text,
+)
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import Line, Recorded, RejectedLine, Revealed, ShownQuestion
 
@@ -192,6 +200,9 @@ def _waits(call: TracedCall) -> Iterator[Explanation]:
     if call.state is not State.AWAITING_INPUT or not call.rounds:
         return
     asked = call.rounds[-1].asked
+    if asked.approvals and call.rounds[-1].answered_at is None:
+        text = f"The call waits {approvals_text(asked.approvals)}, and no worker holds it; the group has an inbox."
+        yield _about(asked, ExplainedSubject.WAIT, text)
     if asked.waits and call.rounds[-1].answered_at is None:
         text = f"The task waits {wait_text(asked.waits)}, and no worker holds it; server.signal(...) sends a signal."
         yield _about(asked, ExplainedSubject.WAIT, text)

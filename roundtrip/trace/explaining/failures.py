@@ -39,6 +39,18 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "the user declined or cancelled a question whose answer it needs",
             "nothing needs to be fixed; to go on without the answer, use ctx.ask_outcome",
         ),
+        "ApprovalRejected": Advice(
+            "the people who decide rejected it",
+            "nothing needs to be fixed; to go on without the approval, catch ApprovalRejected in the body",
+        ),
+        "ApprovalExpired": Advice(
+            "the people who decide did not do so in time",
+            "give them longer with within=, remind them with remind=, or go on with otherwise=",
+        ),
+        "CallerUnknown": Advice(
+            "it needs an approval, and the server does not know its caller, who must not decide",
+            "authenticate clients by their users",
+        ),
         "KeyUsedTwice": Advice(
             "two questions or steps of its body have one name",
             "give each a name of its own; in a loop, number them",

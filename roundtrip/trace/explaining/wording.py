@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from roundtrip.trace.writing.lines import AskedLine, Digested, Recorded, ShownWait
+from roundtrip.trace.writing.lines import AskedApproval, AskedLine, Digested, Recorded, ShownWait
 
 __all__ = [
+    "approvals_text",
     "clock_text",
     "count_text",
     "duration_text",
@@ -95,6 +96,11 @@ def wait_text(waits: Sequence[ShownWait]) -> str:
         until = f"until {clock_text(wait.until)}" if wait.until is not None else ""
         texts.append(f"for the signal {quoted(wait.signal)} {until}".rstrip() if wait.signal is not None else until)
     return " or ".join(texts)
+
+
+def approvals_text(approvals: Sequence[AskedApproval]) -> str:
+    """Return the approvals for which a call waits, in words."""
+    return " and ".join(f"for the approval {quoted(one.key)} by {quoted(one.by)}" for one in approvals)
 
 
 def quoted(value: Any) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "FORMAT",
     "LINE",
     "AnsweredLine",
+    "AskedApproval",
     "AskedLine",
     "BeganLine",
     "Digested",
@@ -28,6 +29,7 @@ __all__ = [
     "Move",
     "NodeRun",
     "ReadAnswer",
+    "ReadDecision",
     "Recorded",
     "RejectedLine",
     "Revealed",
@@ -99,6 +101,16 @@ class ReadAnswer(_LinePart):
     data: Recorded | None = None
 
 
+class ReadDecision(_LinePart):
+    """Decision about an approval that the server read."""
+
+    key: str
+    by: str = Field(description="The group that decided.")
+    outcome: Literal["approved", "rejected", "expired"]
+    at: float = Field(description="The time of the decision, in seconds of the epoch.")
+    data: Recorded = Field(description="The person and the reason, as `answers`.")
+
+
 class FixedValue(_LinePart):
     """Value that the server fixed for the rest of the call."""
 
@@ -162,6 +174,7 @@ class _Happened(_ServingLine):
     nodes: tuple[NodeRun, ...] = ()
     steps: tuple[StepRun, ...] = ()
     answers: tuple[ReadAnswer, ...] = ()
+    decisions: tuple[ReadDecision, ...] = ()
     fixed: tuple[FixedValue, ...] = Field(
         default=(), description="Values that the server fixed, in the live era; in the retry era the token has them."
     )
@@ -200,6 +213,14 @@ class ShownWait(_LinePart):
     until: float | None = Field(default=None, description="The time at which it goes on, in seconds of the epoch.")
 
 
+class AskedApproval(_LinePart):
+    """Approval for which the call waits."""
+
+    key: str
+    by: str = Field(description="The group that decides.")
+    message: Recorded = Field(description="The wording that is approved, as `questions`.")
+
+
 class AskedLine(_Happened):
     """The server sent questions, or a task waits. In the retry era that ends the serving."""
 
@@ -208,6 +229,7 @@ class AskedLine(_Happened):
     """`author`: the function returned an `InputRequiredResult` made by hand."""
     questions: tuple[ShownQuestion, ...]
     waits: tuple[ShownWait, ...] = Field(default=(), description="What a task waits for besides its user.")
+    approvals: tuple[AskedApproval, ...] = Field(default=(), description="The approvals for which the call waits.")
     rung: Literal["url", "link", "page", "model"] | None = Field(
         default=None,
         description="The way in which the questions are asked: on a page, whose address the client shows, or a result "

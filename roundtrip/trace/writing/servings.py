@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Final, NamedTuple
 from mcp_types import CallToolResult
 
 from roundtrip.machine.call import Transition
-from roundtrip.machine.facts import AnswerRead, Fixed, Reason, StepEnded
+from roundtrip.machine.facts import AnswerRead, ApprovalRead, Fixed, Reason, StepEnded
 from roundtrip.machine.table import Event
 from roundtrip.questions.wire import FormQuestion, UrlQuestion
 from roundtrip.system import System
 from roundtrip.trace.writing.redaction import Redaction
 from roundtrip.trace.writing.writer import (
     LineWriter,
+    ReadApproval,
     ReadError,
     ReadJournal,
     ReadResult,
@@ -161,6 +162,10 @@ class RecordedServing:
             return fact
         return AnswerRead(fact.key, fact.action, fact.how, self._redaction.take("answers", fact.data))
 
+    def _read_approval(self, fact: ApprovalRead) -> ReadApproval:
+        person = {"who": fact.decision.who, "reason": fact.decision.reason}
+        return ReadApproval(fact.key, fact.by, fact.decision, self._redaction.take("answers", person))
+
     def _read_journal(self, fact: Wrote) -> ReadJournal:
         fixed = computed_values(self._redaction, self._beginning.journal, fact.journal) if fact.journal.computed else ""
         return ReadJournal(fact.journal, fixed)
@@ -177,6 +182,7 @@ class RecordedServing:
     _READS: ClassVar[Mapping[type, Callable[[Any, Any], object]]] = {
         StepEnded: _read_step,
         AnswerRead: _read_answer,
+        ApprovalRead: _read_approval,
         Fixed: _read_fixed,
         Wrote: _read_journal,
         Returned: _read_result,

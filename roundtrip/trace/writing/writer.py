@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from mcp_types import CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
 
 from roundtrip.engine.leg import Wait
+from roundtrip.errors import Decision
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import (
     AnswerRead,
@@ -29,6 +30,7 @@ from roundtrip.machine.facts import (
 )
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
+from roundtrip.questions.approvals import ApprovalQuestion
 from roundtrip.questions.forms import Form
 from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
 from roundtrip.trace.writing.redaction import Redaction, Taken
@@ -67,6 +69,15 @@ class ReadResult(NamedTuple):
 
     taken: Taken
     is_error: bool
+
+
+class ReadApproval(NamedTuple):
+    """Decision that was read, with what is needed of its person and reason to record it."""
+
+    key: str
+    by: str
+    decision: Decision
+    taken: Taken
 
 
 class ReadError(NamedTuple):
@@ -109,8 +120,8 @@ class LineWriter:
         self._moves.append(f"{_MOVES[event, self._state]}{ms:.3f}]")
         if event is Event.ASK:
             self._asked = transition
-            # Questions of an author, and those on a page, end the leg: they are written with its token.
-            if self._beginning.era == "live" and not {"authored", "rung"} & detail.keys():
+            # Questions of an author, and those that the client is not sent, end the leg: they are written with its token.
+            if self._beginning.era == "live" and not {"authored", "rung", "approvals"} & detail.keys():
                 self._asked_ms = ms
                 return self._asked_line(None, ms)
         elif event is Event.RESUME and self._asked is not None:
@@ -137,6 +148,12 @@ class LineWriter:
         action = "null" if fact.action is None else f'"{fact.action}"'
         data = "" if fact.data is None else f',"data":{self._redaction.show(fact.data)}'
         self._gather_once("answers", f'{{"key":{self._name(fact.key)},"action":{action},"how":"{fact.how}"{data}}}')
+
+    def _approval_read(self, fact: ReadApproval, ms: float) -> None:
+        key, by, decision, taken = fact
+        members = f'"key":{self._name(key)},"by":{quoted(by)},"outcome":"{decision.outcome}"'
+        at = decision.when.timestamp()
+        self._gather_once("decisions", f'{{{members},"at":{at:.3f},"data":{self._redaction.show(taken)}}}')
 
     def _fixed(self, fact: Fixed, ms: float) -> None:
         # In the retry era, the line of the token that carries the value has it.
@@ -182,6 +199,7 @@ class LineWriter:
         AnswerRead: _answer_read,
         AnswerReused: _answer_reused,
         AnswersIgnored: _answers_ignored,
+        ReadApproval: _approval_read,
         Fixed: _fixed,
         ReadJournal: _wrote,
         ReadResult: _returned,
@@ -221,6 +239,8 @@ class LineWriter:
         line = f'"by":"{by}","questions":{array(questions)}'
         if "waits" in detail:
             line += f',"waits":{array([_shown_wait(redaction, wait) for wait in detail["waits"]])}'
+        if "approvals" in detail:
+            line += f',"approvals":{array([_asked_approval(redaction, one) for one in detail["approvals"]])}'
         if "rung" in detail:
             line += f',"rung":"{detail["rung"]}"'
         if self._journal is not None:
@@ -283,6 +303,13 @@ class LineWriter:
     def _span(self, key: str, ms: float) -> str:
         start = self._running.pop(key, ms)
         return f'"start":{start:.3f},"ms":{ms - start:.3f}'
+
+
+def _asked_approval(redaction: Redaction, waiting: PendingQuestion) -> str:
+    question = waiting.question
+    by = question.by if isinstance(question, ApprovalQuestion) else ""
+    message = redaction.render("questions", question.text)
+    return f'{{"key":{quoted(redaction.name(waiting.key))},"by":{quoted(by)},"message":{message}}}'
 
 
 def _shown_wait(redaction: Redaction, wait: Wait) -> str:

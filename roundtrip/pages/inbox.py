@@ -1,0 +1,290 @@
+"""Serve the inbox: pages for people, and an API in JSON, by which they list, approve and reject.
+
+The pages work as question pages do: a GET changes nothing, and a form fits the reader and the wording that it was shown
+for. The API takes JSON only, which no page of another site can send without asking first.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from roundtrip.pages.form_tokens import FormTokens
+from roundtrip.pages.forms import TOKEN, PostUnreadable, parse_body
+from roundtrip.pages.handler import BodyTooLong, read_body
+from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
+from roundtrip.pages.inbox_calls import Choice, InboxApprovals, Reader, ShownApproval
+from roundtrip.pages.rendering import PageRenderer
+from roundtrip.safe_text import printable
+
+__all__ = ["API_PATH", "INBOX_PATH", "InboxSite"]
+
+INBOX_PATH: Final = "/approvals"
+API_PATH: Final = f"{INBOX_PATH}/api"
+_MAX_BODY_BYTES: Final = 16 * 1024
+_MAX_REASON_CHARS: Final = 2000
+_CHOICES: Final[Mapping[str, Choice]] = {"approve": "approved", "reject": "rejected"}
+
+_LOGIN: Final = ("Please log in", "Log in, and open this page again.")
+_ELSEWHERE: Final = ("This did not come from this page", "Open the page again, and decide there.")
+_UNREADABLE: Final = ("This could not be read", "Nothing was decided. Open the page again, and decide there.")
+_TOO_LONG: Final = ("This is too long", "Nothing was decided. Go back, and shorten your reason.")
+_UNKNOWN: Final = (
+    "There is nothing to decide here",
+    "This is over, or is not for you to decide. Your inbox shows what waits for you.",
+)
+_LATE: Final = "Nothing was decided just now: this was decided already, or has changed since."
+_NO_REASON: Final = "Say why you reject this, so that the person who asked knows what to change"
+_LONG_REASON: Final = f"Shorten the reason to {_MAX_REASON_CHARS} characters"
+
+
+class InboxSite:
+    """Inbox of one server.
+
+    Args:
+        approvals: The approvals behind it.
+        base_url: The address at which browsers reach the server.
+        keys: Secrets that sign forms; the first one signs, and all of them verify.
+        renderer: Renders the pages.
+    """
+
+    def __init__(
+        self, approvals: InboxApprovals, *, base_url: str, keys: Sequence[bytes], renderer: PageRenderer
+    ) -> None:
+        self._approvals = approvals
+        self._origin = origin_of(base_url)
+        self._base = base_url.rstrip("/")
+        self._tokens = FormTokens(keys)
+        self._renderer = renderer
+        self._headers = page_headers(renderer.policy)
+
+    @property
+    def routes(self) -> list[Route]:
+        """Return the routes, for an application that is reached at the base address."""
+        return [
+            Route(INBOX_PATH, self.respond_with_list, methods=["GET"]),
+            Route(API_PATH, self.respond_to_api, methods=["GET"]),
+            Route(f"{API_PATH}/{{approval}}", self.respond_to_api, methods=["GET", "POST"]),
+            Route(f"{INBOX_PATH}/{{approval}}", self.respond, methods=["GET", "POST"]),
+        ]
+
+    def url(self, approval_id: str | None = None) -> str:
+        """Return the address of the inbox, or of an approval."""
+        return f"{self._base}{INBOX_PATH}" + ("" if approval_id is None else f"/{approval_id}")
+
+    # Pages.
+
+    async def respond_with_list(self, request: Request) -> Response:
+        """Return the page that lists what waits for its reader."""
+        request.state.page_url = self.url()
+        reader = await self._approvals.reader(request)
+        if not isinstance(reader, Reader):
+            return reader if reader is not None else self._error_page(401, _LOGIN)
+        try:
+            page = await self._approvals.page(reader, request.query_params.get("after"))
+        except ValueError:
+            return self._error_page(404, _UNKNOWN)
+        shown = [_viewed(one) for one in page.approvals]
+        return self._page(
+            self._renderer.inbox(
+                approvals=shown, following=page.following, reader=printable(reader.name), path=self.url()
+            ),
+            200,
+        )
+
+    async def respond(self, request: Request) -> Response:
+        """Return the response to a request for the page of an approval."""
+        approval_id = str(request.path_params["approval"])
+        request.state.page_url = self.url()
+        reader = await self._approvals.reader(request)
+        if not isinstance(reader, Reader):
+            return reader if reader is not None else self._error_page(401, _LOGIN)
+        if request.method == "POST":
+            return await self._take(request, reader, approval_id)
+        return await self._shown(reader, approval_id)
+
+    async def _shown(self, reader: Reader, approval_id: str, *, notice: str | None = None) -> Response:
+        approval = await self._approvals.find(reader, approval_id)
+        if approval is None:
+            return self._error_page(404, _UNKNOWN)
+        return self._approval_page(reader, approval, 200 if notice is None else 409, notice=notice)
+
+    async def _take(self, request: Request, reader: Reader, approval_id: str) -> Response:
+        """Return the response to a decision by a form."""
+        if not is_own_form(request.headers, self._origin):
+            return self._error_page(403, _ELSEWHERE)
+        if not is_form(request.headers):
+            return self._error_page(415, _UNREADABLE)
+        try:
+            posted = parse_body(await read_body(request, _MAX_BODY_BYTES))
+        except BodyTooLong:
+            return self._error_page(413, _TOO_LONG)
+        except PostUnreadable:
+            return self._error_page(400, _UNREADABLE)
+        approval = await self._approvals.find(reader, approval_id)
+        if approval is None:
+            return self._error_page(404, _UNKNOWN)
+        token = "".join(posted.get(TOKEN, ()))
+        if approval.state != "pending" or not self._tokens.is_valid(token, *_form_of(reader, approval)):
+            return self._approval_page(reader, approval, 409, notice=_LATE)
+        choice = _CHOICES.get("".join(posted.get("choice", ())))
+        reason = "".join(posted.get("reason", ())).strip()
+        if choice is None:
+            return self._error_page(400, _UNREADABLE)
+        if (mistake := _mistake_in(choice, reason)) is not None:
+            return self._approval_page(reader, approval, 422, mistake=mistake, reason=reason)
+        decided = await self._approvals.decide(reader, approval_id, approval.pin, choice, reason)
+        if isinstance(decided, ShownApproval):
+            return Response(status_code=303, headers={**self._headers, "Location": self.url(decided.id)})
+        return await self._shown(reader, approval_id, notice=_LATE)
+
+    def _approval_page(
+        self,
+        reader: Reader,
+        approval: ShownApproval,
+        status: int,
+        *,
+        notice: str | None = None,
+        mistake: str | None = None,
+        reason: str = "",
+    ) -> Response:
+        text = self._renderer.approval(
+            approval=_viewed(approval),
+            token=self._tokens.issue(*_form_of(reader, approval)),
+            notice=notice,
+            mistake=mistake,
+            reason=reason,
+            reader=printable(reader.name),
+            path=self.url(),
+        )
+        return self._page(text, status)
+
+    def _error_page(self, status: int, words: tuple[str, str]) -> Response:
+        return self._page(self._renderer.error(*words), status)
+
+    def _page(self, text: str, status: int) -> Response:
+        return HTMLResponse(text.encode("utf-8", "replace"), status, self._headers)
+
+    # API.
+
+    async def respond_to_api(self, request: Request) -> Response:
+        """Return the response to a request of the API."""
+        request.state.page_url = self.url()
+        if request.method == "POST" and not self._may_post(request):
+            return self._json({"error": "a decision must be sent as JSON, and not by another site"}, 403)
+        reader = await self._approvals.reader(request)
+        if not isinstance(reader, Reader):
+            # A program cannot follow the redirect of a login.
+            return self._json({"error": "authentication is needed"}, 401, {"WWW-Authenticate": "Bearer"})
+        approval_id = request.path_params.get("approval")
+        if approval_id is None:
+            return await self._listed(reader, request.query_params.get("after"))
+        if request.method == "POST":
+            return await self._decided(request, reader, str(approval_id))
+        approval = await self._approvals.find(reader, str(approval_id))
+        return self._unknown() if approval is None else self._json(_as_data(approval), 200)
+
+    def _may_post(self, request: Request) -> bool:
+        headers = request.headers
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        is_own = headers.get("sec-fetch-site") in (None, "same-origin", "none")
+        return kind == "application/json" and is_own and headers.get("origin") in (None, self._origin)
+
+    async def _listed(self, reader: Reader, after: str | None) -> Response:
+        try:
+            page = await self._approvals.page(reader, after)
+        except ValueError:
+            return self._json({"error": "after must be a mark of this list"}, 400)
+        return self._json({"approvals": [_as_data(one) for one in page.approvals], "next": page.following}, 200)
+
+    async def _decided(self, request: Request, reader: Reader, approval_id: str) -> Response:
+        try:
+            body: Any = json.loads(await read_body(request, _MAX_BODY_BYTES))
+        except BodyTooLong:
+            return self._json({"error": "the decision is too long"}, 413)
+        except (PostUnreadable, ValueError, RecursionError):
+            body = None
+        data: Mapping[str, Any] = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+        named, reason = data.get("decision"), data.get("reason", "")
+        choice = _CHOICES.get(named) if isinstance(named, str) else None
+        if choice is None or not isinstance(reason, str) or not data.keys() <= {"decision", "reason"}:
+            return self._json({"error": 'a decision must be {"decision": "approve" or "reject", "reason": text}'}, 422)
+        if (mistake := _mistake_in(choice, reason.strip())) is not None:
+            return self._json({"error": mistake}, 422)
+        decided = await self._approvals.decide(reader, approval_id, None, choice, reason.strip())
+        if decided is None:
+            return self._unknown()
+        if isinstance(decided, ShownApproval):
+            return self._json(_as_data(decided), 200)
+        return self._json({"error": _LATE}, 409)
+
+    def _unknown(self) -> Response:
+        return self._json({"error": "there is no such approval for you to decide"}, 404)
+
+    def _json(self, data: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
+        # In ASCII: a lone surrogate has no place in UTF-8.
+        text = json.dumps(data)
+        return Response(text, status, {**self._headers, **(headers or {})}, media_type=JSONResponse.media_type)
+
+
+def _form_of(reader: Reader, approval: ShownApproval) -> tuple[str, str, str, dict[str, Any]]:
+    return f"approval/{approval.id}", reader.principal, approval.pin, {}
+
+
+def _mistake_in(choice: Choice, reason: str) -> str | None:
+    if choice == "rejected" and not reason:
+        return _NO_REASON
+    return _LONG_REASON if len(reason) > _MAX_REASON_CHARS else None
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _viewed(approval: ShownApproval) -> dict[str, Any]:
+    """Return an approval as the templates take it."""
+    heading, _, text = approval.message.partition("\n")
+    return {
+        "id": approval.id,
+        "heading": printable(heading),
+        "text": printable(text.strip("\n"), keep_newlines=True),
+        "by": printable(approval.by),
+        "tool": printable(approval.tool),
+        "caller": printable(approval.caller),
+        "opened": _moment(approval.opened),
+        "until": _moment(approval.until),
+        "state": approval.state,
+        "who": None if approval.who is None else printable(approval.who),
+        "when": None if approval.when is None else _moment(approval.when),
+        "reason": None if approval.reason is None else printable(approval.reason, keep_newlines=True),
+    }
+
+
+def _moment(at: float) -> dict[str, str]:
+    text = _iso(at)
+    return {"iso": text, "text": f"{text[:10]} {text[11:16]} UTC"}
+
+
+def _as_data(approval: ShownApproval) -> dict[str, Any]:
+    """Return an approval as the API shows it."""
+    data = {
+        "id": approval.id,
+        "message": approval.message,
+        "by": approval.by,
+        "tool": approval.tool,
+        "caller": approval.caller,
+        "opened": _iso(approval.opened),
+        "until": _iso(approval.until),
+        "state": approval.state,
+    }
+    if approval.when is not None:
+        data["when"] = _iso(approval.when)
+    if approval.who is not None:
+        data["who"] = approval.who
+    if approval.reason is not None:
+        data["reason"] = approval.reason
+    return data

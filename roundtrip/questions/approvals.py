@@ -1,0 +1,187 @@
+"""Provide approvals: questions that a person of a group decides in the server's inbox, and no client."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+from mcp_types import ClientCapabilities, InputRequest, InputResponse
+from pydantic import TypeAdapter
+from typing_extensions import override
+
+from roundtrip.errors import ApprovalExpired, ApprovalRejected, Decision, RoundtripError
+from roundtrip.machine.journal import Action
+from roundtrip.machine.pins import digest
+from roundtrip.questions.forms import AnswerInvalid
+from roundtrip.questions.markers import NOTHING, InboxQuestion
+from roundtrip.questions.outcomes import Outcome
+from roundtrip.questions.wire import Question
+
+__all__ = ["Approval", "ApprovalQuestion", "ApprovalState", "Approve", "LegApprovals", "seconds_of"]
+
+_MIN_REMIND_SECONDS = 1.0
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Approval that a person has given."""
+
+    who: str
+    when: datetime
+    reason: str | None = None
+
+
+class Approve(InboxQuestion):
+    """Ask the people of a group to approve. The consumer receives the `Approval`.
+
+    The call waits in the server's store, and holds no thread, worker or connection. Callers cannot decide their own
+    calls. A rejection raises `ApprovalRejected`.
+
+    Args:
+        message: The wording that is approved. Another wording needs another approval.
+        by: The group, as `Approvals(groups=...)` names it.
+        within: Seconds, or a `timedelta`, after which it raises `ApprovalExpired`. By default as long as the call may
+            live. A call that is not a task cannot wait longer than its `max_age`.
+        remind: Seconds, or a `timedelta`, after which `Approvals(on_pending=...)` is called again, and again.
+        otherwise: The value, or a function that makes it, if the time is over. It must be JSON or an `Approval`.
+
+    Raises:
+        ValueError: A time or a text is out of its range.
+
+    Example:
+        ```python
+        def approved(order: str, amount: int) -> Approve:
+            return Approve(f"Refund {amount} for {order}?", by="finance", within=timedelta(hours=1))
+        ```
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        by: str,
+        within: float | timedelta | None = None,
+        remind: float | timedelta | None = None,
+        otherwise: Any = NOTHING,
+    ) -> None:
+        for name, given in (("message", message), ("by", by)):
+            if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"Approve({name}=...) must be a text, got {type(given).__name__}")
+            if not given.strip():
+                raise ValueError(f"Approve({name}=...) must not be empty")
+        self.message = message
+        self.by = by
+        self.within = None if within is None else seconds_of(within, "within")
+        self.remind = None if remind is None else seconds_of(remind, "remind", least=_MIN_REMIND_SECONDS)
+        self.otherwise = otherwise
+
+    @override
+    def question(self) -> "ApprovalQuestion":
+        """Return it as a question."""
+        return ApprovalQuestion(self)
+
+    def worded(self, message: str) -> "Approve":
+        """Return the same approval with another message."""
+        return Approve(message, by=self.by, within=self.within, remind=self.remind, otherwise=self.otherwise)
+
+
+def seconds_of(given: float | timedelta, name: str, *, least: float = 0.0) -> float:
+    """Return a duration in seconds.
+
+    Raises:
+        ValueError: It is not a duration, or too short.
+    """
+    seconds: Any = given.total_seconds() if isinstance(given, timedelta) else given
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not least <= seconds < math.inf or not seconds:
+        rule = "more than 0" if not least else f"at least {least:g}"
+        raise ValueError(f"Approve({name}=...) must be seconds or a timedelta, and {rule}, got {given!r}")
+    return float(seconds)
+
+
+class ApprovalState(NamedTuple):
+    """State of an approval that was asked for on an earlier leg."""
+
+    id: str
+    pin: str
+    """The digest of its wording."""
+    decision: Decision | None
+
+
+class LegApprovals(NamedTuple):
+    """Approvals of the call that a leg belongs to."""
+
+    states: Mapping[str, ApprovalState]
+    """The latest approval of each name."""
+    max_seconds: float
+    """The most seconds that an approval may wait."""
+    refusal: type[RoundtripError] | None = None
+    """The error for a call that cannot be approved, which takes the name of the approval."""
+
+
+class ApprovalQuestion(Question):
+    """Approval, as a question that has no form on the wire."""
+
+    __slots__ = ("by", "is_over", "pin", "remind", "within")
+    is_approval: ClassVar[bool] = True
+
+    def __init__(self, marker: Approve) -> None:
+        super().__init__(marker, marker.message, digest(f"{marker.by}\0{marker.message}"), digest("approval"))
+        self.by = marker.by
+        self.within = marker.within
+        self.remind = marker.remind
+        self.pin = self.message.hex()
+        self.is_over = False
+        """True if its time is over, and `otherwise` has to replace the approval."""
+
+    def outcome_of(self, key: str, decision: Decision) -> Outcome | None:
+        """Return the outcome of a decision; None if `otherwise` has to replace it.
+
+        Raises:
+            ApprovalRejected: It was rejected.
+            ApprovalExpired: The time was over.
+        """
+        if decision.outcome == "approved" and decision.who is not None:
+            return Outcome(Approval(decision.who, decision.when, decision.reason))
+        if decision.outcome == "rejected":
+            raise ApprovalRejected(key, decision)
+        if self.otherwise is NOTHING:
+            raise ApprovalExpired(key, decision)
+        self.is_over = True
+        return None
+
+    @override
+    def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
+        self._refuse()
+
+    @override
+    def read(self, response: InputResponse) -> tuple[Outcome, Any]:
+        raise AnswerInvalid("it is not answered by a client")
+
+    @override
+    def restore(self, action: Action, data: Any) -> Outcome:
+        if data["kind"] == "value":
+            return Outcome(data["value"])
+        return Outcome(_APPROVAL.validate_python(data["value"]))
+
+    @override
+    def plain(self, value: Any) -> Any:
+        if isinstance(value, Approval):
+            return {"kind": "approval", "value": _APPROVAL.dump_python(value, mode="json")}
+        plain = _ANY.dump_python(value, mode="json")
+        # It must be the same on all legs.
+        if plain != value:
+            raise ValueError("it is not JSON")
+        return {"kind": "value", "value": plain}
+
+    @override
+    def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise RuntimeError("no client is asked for an approval")
+
+
+_APPROVAL: TypeAdapter[Approval] = TypeAdapter(Approval)

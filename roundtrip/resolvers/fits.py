@@ -1,0 +1,148 @@
+"""Read the question of a resolver, and compare it with the parameter that it fills. Only plans need this."""
+
+import functools
+from types import NoneType
+from typing import Any, Final, TypeVar, cast, get_args, get_origin
+
+from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ListRootsResult
+from pydantic import PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.questions.markers import ElicitUrl, InboxQuestion, SdkListRoots, SdkSample
+from roundtrip.questions.outcomes import AcceptedElicitation
+from roundtrip.resolvers.annotations import asking_arms
+from roundtrip.resolvers.signatures import arms_of, wants_outcome
+
+__all__ = ["asked_type", "check_asking", "is_page", "misfit", "must_ask", "once_adapter"]
+
+_TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
+"""Pairs of types: a value of the first fits an annotation of the second, although it is not a subclass."""
+
+
+def elicited(arm: Any) -> Any:
+    """Return the schema in `Elicit[Schema]`; None if the annotation has none."""
+    parameters = get_args(arm)
+    is_told = bool(parameters) and parameters[0] is not Any and not isinstance(parameters[0], TypeVar)
+    return parameters[0] if is_told else None
+
+
+def check_asking(returns: Any, label: str, where: str) -> None:
+    """Reject a return annotation that names several questions, or a form that the protocol cannot show."""
+    asking = asking_arms(returns)
+    if len(asking) > 1:
+        raise InvalidSignature(
+            f"{where}: the return annotation of resolver {label!r} has {len(asking)} asking arms; a resolver asks one "
+            "question. Split it into one resolver per question"
+        )
+    schema = elicited(asking[0]) if asking and not is_page(asking[0]) else None
+    # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
+    if isinstance(schema, type):
+        from roundtrip.questions.forms import form_of  # only tools that ask have forms
+
+        try:
+            form_of(schema)
+        except InvalidSignature as error:
+            raise InvalidSignature(f"{where}, resolver {label!r}: {error}") from error
+
+
+def is_page(arm: Any) -> bool:
+    """Return True for the annotation of a question that sends users to a page."""
+    return (get_origin(arm) or arm) is ElicitUrl
+
+
+def asked_type(arm: Any) -> Any:
+    """Return the schema or result type of a question's annotation."""
+    return elicited(arm) if get_args(arm) else arm
+
+
+def must_ask(returns: Any, filled: Any) -> bool:
+    """Return True if None can only be a question that its function forgot to return."""
+    arms = arms_of(returns)
+    return (
+        bool(arms)
+        and len(asking_arms(returns)) == len(arms)
+        and not wants_outcome(filled)
+        and not any(taken in (Any, object, None, NoneType) for taken in arms_of(filled))
+    )
+
+
+def once_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[Any]:
+    """Return the adapter for keeping a resolver's value, by its return annotation, or else by its consumer's."""
+    asking = asking_arms(returns)
+    plain = [arm for arm in arms_of(returns) if arm not in asking]
+    if returns is Any or not plain:
+        plain = [Any] if wants_outcome(filled) else list(arms_of(filled))
+    kept: Any = functools.reduce(lambda union, arm: union | arm, plain)
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(kept)
+        if kept is not Any:
+            adapter.json_schema(mode="serialization")
+    except (PydanticUserError, PydanticInvalidForJsonSchema, TypeError) as error:
+        raise InvalidSignature(
+            f"{subject} keeps a value of type {kept!r} in the token, which has no JSON form; return a model, "
+            "a dataclass or plain data"
+        ) from error
+    return adapter
+
+
+def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
+    """Return the names of the type asked for and of the type taken if no answer can fit; otherwise None.
+
+    Args:
+        returns: The return annotation of a resolver.
+        filled: The annotation of the parameter that it fills, without the marker.
+    """
+    asking = asking_arms(returns)
+    yielded = _yielded(asking[0]) if len(asking) == 1 else ()
+    taken = arms_of(_taken(filled))
+    if not yielded or not taken or any(_may_fit(one, other) for one in yielded for other in taken):
+        return None
+    return yielded[0].__name__, " | ".join("None" if one is type(None) else one.__name__ for one in taken)
+
+
+def _yielded(arm: Any) -> tuple[Any, ...]:
+    """Return the types that the answer to a question may have."""
+    kind = get_origin(arm) or arm
+    if issubclass(kind, InboxQuestion):
+        from roundtrip.questions.approvals import Approval  # few resolvers need an approval
+
+        return (Approval,)
+    if issubclass(kind, SdkListRoots):
+        return (ListRootsResult,)
+    if issubclass(kind, SdkSample):
+        return (CreateMessageResult, CreateMessageResultWithTools)
+    schema = elicited(arm)
+    return arms_of(schema) if schema is not None else ()
+
+
+def _taken(filled: Any) -> Any:
+    """Return the type that a consumer takes of an accepted answer."""
+    if not wants_outcome(filled):
+        return filled
+    if hasattr(get_origin(filled), "__value__"):
+        return get_args(filled)[0]
+    for member in arms_of(filled):
+        if isinstance(member, type) and issubclass(member, AcceptedElicitation):
+            told = getattr(cast("object", member), "__pydantic_generic_metadata__", {}).get("args")
+            return told[0] if told else Any
+    return Any
+
+
+def _may_fit(asked: Any, taken: Any) -> bool:
+    """Return True unless both are classes, and neither is a subclass of the other."""
+    if not isinstance(asked, type) or not isinstance(taken, type) or get_origin(taken) or get_origin(asked):
+        return True
+    asked, taken = _unsubscripted(asked), _unsubscripted(taken)
+    if taken in (object, Any) or getattr(taken, "_is_protocol", False) or (asked, taken) in _TOWER:
+        return True
+    try:
+        return issubclass(asked, taken) or issubclass(taken, asked)
+    except TypeError:
+        # Some classes, such as a TypedDict, do not allow this check.
+        return True
+
+
+def _unsubscripted(kind: type[Any]) -> type[Any]:
+    generic = getattr(kind, "__pydantic_generic_metadata__", None)
+    return (generic.get("origin") if generic else None) or kind

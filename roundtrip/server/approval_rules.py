@@ -1,0 +1,251 @@
+"""Provide the rules of approvals: who decides them, when they expire, and when their groups are notified.
+
+An approval is a record in the content of a stored call. Callers of these functions read the call, change it by them,
+and write it back if no other process was faster. So of several decisions, and of a decision and the end of its time,
+one counts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from roundtrip.errors import Decision
+from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.pages.inbox_calls import Choice, Reader
+from roundtrip.server.limited_logs import LimitedLog
+
+if TYPE_CHECKING:
+    from roundtrip.server.tasks.content import TaskContent
+
+__all__ = [
+    "GRACE_SECONDS",
+    "LABEL_PREFIX",
+    "ApprovalLook",
+    "Record",
+    "decide",
+    "decision_of",
+    "is_open",
+    "look_at",
+    "may_decide",
+    "name_of",
+    "open_groups",
+    "park_approvals",
+    "read_approvals",
+    "relabel",
+]
+
+LABEL_PREFIX: Final = "approvals-"
+"""The beginning of a label that names a group."""
+GRACE_SECONDS: Final = 60.0
+"""Time that a call has left when its approval expires at the latest, so that a value can replace it."""
+_MAX_GRACE_SHARE: Final = 0.1
+_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
+
+Record = dict[str, Any]
+"""Approval in the content of a stored call, in JSON."""
+
+
+# People. Callers and readers are compared by their principals.
+
+
+class _OAuthPerson(NamedTuple):
+    issuer: str | None
+    subject: str
+
+
+def _person_of(principal: str) -> _OAuthPerson | str:
+    """Return the person of a principal. A web login has another OAuth client than the caller's, so that is left out."""
+    try:
+        parts: Any = json.loads(principal) if principal.startswith("[") else None
+    except ValueError:
+        return principal
+    match parts:
+        case [str() | None, (str() | None) as issuer, str(subject)]:
+            return _OAuthPerson(issuer, subject)
+        case _:
+            return principal
+
+
+def name_of(principal: str) -> str:
+    """Return the name of a person, for people."""
+    person = _person_of(principal)
+    return person.subject if isinstance(person, _OAuthPerson) else person
+
+
+def _is_another(reader: str, caller: str | None) -> bool:
+    """Return True if a reader is certainly not the caller."""
+    if caller is None:
+        return False
+    one, other = _person_of(reader), _person_of(caller)
+    if isinstance(one, _OAuthPerson) and isinstance(other, _OAuthPerson):
+        if one.subject != other.subject:
+            return True
+        return one.issuer is not None and other.issuer is not None and one.issuer != other.issuer
+    if isinstance(one, str) and isinstance(other, str):
+        return one != other
+    _LOG.warning(
+        "people and callers have principals of two forms, so no approval can be decided: Pages(authenticate=...) must "
+        "return what Server(principal=...) returns for the same person"
+    )
+    return False
+
+
+# Records.
+
+
+def is_open(record: Mapping[str, Any]) -> bool:
+    """Return True if an approval waits for a decision."""
+    return record["decision"] is None and record["withdrawn"] is None
+
+
+def decision_of(record: Mapping[str, Any]) -> Decision | None:
+    """Return the decision about an approval; None if there is none."""
+    made = record["decision"]
+    if made is None:
+        return None
+    return Decision(made["outcome"], datetime.fromtimestamp(made["when"], UTC), made["who"], made["reason"])
+
+
+def relabel(entry: TaskEntry, content: TaskContent) -> None:
+    """Let the store find the call by the groups for which it waits."""
+    others = [label for label in entry.labels if not label.startswith(LABEL_PREFIX)]
+    own = {record["label"] for record in content.approvals if is_open(record)}
+    entry.labels = (*others, *sorted(own))
+
+
+def _next_look(content: TaskContent) -> float | None:
+    """Return the time at which the next approval expires, or its group is notified."""
+    found = [record["until"] for record in content.approvals if is_open(record)]
+    found += [record["notify"] for record in content.approvals if is_open(record) and record["notify"] is not None]
+    return min(found, default=None)
+
+
+def open_groups(content: TaskContent) -> list[str]:
+    """Return the groups for whose decisions a call waits."""
+    return sorted({record["by"] for record in content.approvals if is_open(record)})
+
+
+def read_approvals(content: TaskContent) -> list[str]:
+    """Return the ids of the decided approvals, which a leg has read."""
+    return [record["id"] for record in content.approvals if record["decision"] is not None]
+
+
+def park_approvals(
+    content: TaskContent,
+    entry: TaskEntry,
+    asked: Mapping[str, Record],
+    now: float,
+    *,
+    read: Collection[str],
+    asks_client: bool,
+) -> tuple[float | None, bool]:
+    """Open the approvals for which a leg has ended, in the content of its call.
+
+    Args:
+        content: The content.
+        entry: The call.
+        asked: The approvals that the leg needs, by their names.
+        now: The time.
+        read: The ids of the decisions that the leg has read.
+        asks_client: True if questions to the client are open, which come first.
+
+    Returns:
+        The time at which a worker has to look at the call, and True if a decision came while the leg ran.
+    """
+    is_decided = False
+    latest: dict[str, Record] = {}
+    for record in content.approvals:
+        latest[record["name"]] = record
+        record["read"] = record["read"] or record["id"] in read
+        is_decided |= record["decision"] is not None and not record["read"]
+    for name, wanted in asked.items():
+        known = latest.get(name)
+        is_same = known is not None and known["pin"] == wanted["pin"]
+        if known is not None and is_same and (is_open(known) or not known["read"]):
+            continue
+        if asks_client:
+            continue
+        if known is not None and is_open(known):
+            known["withdrawn"] = now
+        content.approvals.append(_opened(wanted, entry, now))
+    relabel(entry, content)
+    return _next_look(content), is_decided
+
+
+def _opened(wanted: Record, entry: TaskEntry, now: float) -> Record:
+    record = dict(wanted)
+    within, notifies = record.pop("within"), record.pop("notifies")
+    left = entry.expires - now
+    latest = entry.expires - min(GRACE_SECONDS, _MAX_GRACE_SHARE * left)
+    until = latest if within is None else min(now + within, latest)
+    fresh: Record = {"opened": now, "until": until, "notify": now if notifies else None, "notified": 0}
+    return {**record, **fresh, "decision": None, "withdrawn": None, "read": False}
+
+
+class ApprovalLook(NamedTuple):
+    """Result of a worker's look at the approvals of a call that is due."""
+
+    notify: list[Record]
+    """The approvals of which their groups have to be notified."""
+    expired: list[Record]
+    is_idle: bool
+    """True if there is nothing to do but that; then the call waits again."""
+
+
+def look_at(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> ApprovalLook:
+    """Expire the approvals of a call that is due, and note that their groups are notified."""
+    expired = [record for record in content.approvals if is_open(record) and now >= record["until"]]
+    for record in expired:
+        record["decision"] = {"outcome": "expired", "when": now, "who": None, "reason": None}
+    due = [
+        record
+        for record in content.approvals
+        if is_open(record) and record["notify"] is not None and now >= record["notify"]
+    ]
+    for record in due:
+        record["notified"] += 1
+        record["notify"] = None if record["remind"] is None else now + record["remind"]
+    if expired:
+        relabel(entry, content)
+    is_idle = bool(due) and not _must_run(content, entry, now)
+    if is_idle and entry.claim(holder, now, lease=0.0):
+        following = [at for at in (content.wakes, _next_look(content)) if at is not None]
+        entry.park(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now, due=min(following, default=None))
+    return ApprovalLook([dict(record) for record in due], [dict(record) for record in expired], is_idle)
+
+
+def _must_run(content: TaskContent, entry: TaskEntry, now: float) -> bool:
+    """Return True if a leg of the call has something to do."""
+    return (
+        content.is_fresh
+        or bool(content.answers)
+        or bool(entry.notes)
+        or (content.wakes is not None and now >= content.wakes)
+        or any(name in content.signals for name in content.waits)
+        or any(record["decision"] is not None and not record["read"] for record in content.approvals)
+    )
+
+
+def may_decide(reader: Reader, content: TaskContent, record: Mapping[str, Any]) -> bool:
+    """Return True if a reader is of the group, and not the caller."""
+    return record["by"] in reader.groups and _is_another(reader.principal, content.user)
+
+
+def decide(
+    record: Record, entry: TaskEntry, content: TaskContent, now: float, *, reader: Reader, choice: Choice, reason: str
+) -> bool:
+    """Decide an approval, and let its call go on. Return False if it does not wait, or if the reader must not."""
+    if entry.has_ended or not is_open(record) or now >= record["until"] or not may_decide(reader, content, record):
+        return False
+    record["decision"] = {"outcome": choice, "when": now, "who": reader.name, "reason": reason or None}
+    relabel(entry, content)
+    entry.updated = now
+    # A leg that runs finds it when it ends.
+    if entry.state in (TaskState.ASKING, TaskState.WAITING):
+        entry.apply(TaskEvent.WAKE, now)
+    return True

@@ -1,0 +1,363 @@
+"""Provide the approvals of a server: to legs, to the people who decide, and to the author's functions.
+
+Each change is a compare-and-set of the stored call, by the rules of `approval_rules` and the store's clock. The store
+finds the calls that wait for a group by a label, whatever the number of other calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import inspect
+import json
+import logging
+import math
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextvars import Context
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+import anyio.to_thread
+from mcp.server.auth.provider import AccessToken, principal_components
+from mcp.server.request_state import compact_json
+from starlette.responses import Response
+
+from roundtrip.errors import CallerUnknown, InvalidSignature
+from roundtrip.ledger.tasks import TaskEntry, TaskSummary, change_task
+from roundtrip.pages.inbox_calls import Choice, InboxPage, Reader, ShownApproval
+from roundtrip.questions.approvals import ApprovalQuestion, ApprovalState, LegApprovals
+from roundtrip.server.approval_rules import (
+    GRACE_SECONDS,
+    LABEL_PREFIX,
+    ApprovalLook,
+    Record,
+    decide,
+    decision_of,
+    may_decide,
+    name_of,
+    relabel,
+)
+from roundtrip.server.approvals import Approvals, PendingApproval
+from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id, split_id
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from roundtrip.questions.wire import PendingQuestion
+    from roundtrip.server.parts import Parts
+    from roundtrip.server.tasks.book import TaskBook, TaskView
+    from roundtrip.server.tasks.legs import TaskLeg
+    from roundtrip.server.tools.registered import RegisteredTool
+
+__all__ = ["Inbox", "check_tool"]
+
+_ID_BYTES: Final = 16
+_PAGE_SIZE: Final = 20
+_NOTIFY_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 2.0
+_MARK: Final = re.compile(r"[A-Za-z0-9_-]{1,800}", re.ASCII)
+_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
+
+# Registration.
+
+
+def check_tool(tool: RegisteredTool, inbox: Inbox | None) -> None:
+    """Check that a tool that needs an approval can get one.
+
+    Raises:
+        InvalidSignature: The server has no inbox, or its calls cannot wait for so long.
+    """
+    owner = tool.function.owner
+    if inbox is None:
+        raise InvalidSignature(
+            f"{owner}: Approve(...) needs Server(approvals=Approvals(groups=...)), with principal= or auth=, and "
+            "Pages(authenticate=...), because callers must not decide their own calls"
+        )
+    confirmation, task, limits = tool.function.confirmation, tool.function.task, tool.function.limits
+    approve = confirmation.approve if confirmation is not None else None
+    if approve is None or approve.within is None:
+        return
+    is_task = task is not None and task.is_required
+    longest = task.ttl if task is not None and task.is_required else limits.max_age
+    if approve.within > longest:
+        raise InvalidSignature(
+            f"{owner}: within= must be at most {longest:g} seconds, the {'task_ttl' if is_task else 'max_age'} of its "
+            f"calls, got {approve.within:g}; make it shorter, raise {'task_ttl=' if is_task else 'max_age='}"
+            + ("" if is_task else ", or give the tool task='required', whose calls may take days")
+        )
+
+
+class Inbox:
+    """Approvals of one server.
+
+    Args:
+        settings: The author's settings.
+        parts: Its keys and clocks.
+        book: The stored calls.
+        authenticate: Names the person of a request.
+        base_url: The address at which browsers reach the server.
+    """
+
+    def __init__(
+        self,
+        settings: Approvals,
+        parts: Parts,
+        book: TaskBook,
+        *,
+        authenticate: Callable[[Request], Awaitable[AccessToken | str | Response | None]],
+        base_url: str,
+    ) -> None:
+        self._settings = settings
+        self._authenticate = authenticate
+        self._parts = parts
+        self._book = book
+        self._base = base_url.rstrip("/")
+        self._sending: dict[asyncio.Task[None], asyncio.AbstractEventLoop] = {}
+
+    grace_seconds: Final = GRACE_SECONDS
+    """Time that a call lives longer if it waits for an approval."""
+
+    # Legs.
+
+    def of_leg(self, task: TaskLeg | None, *, user: str | None, max_seconds: float) -> LegApprovals:
+        """Return the approvals of the call that a leg belongs to."""
+        states: dict[str, ApprovalState] = {}
+        for record in task.content.approvals if task is not None else ():
+            if record["withdrawn"] is None:
+                states[record["name"]] = ApprovalState(record["id"], record["pin"], decision_of(record))
+        caller = user if task is None else task.content.user
+        return LegApprovals(states, max_seconds, CallerUnknown if caller is None else None)
+
+    def asked(self, approvals: Mapping[str, PendingQuestion], call_id: str) -> dict[str, Record]:
+        """Return the approvals that a leg needs, as `park_approvals` takes them."""
+        found: dict[str, Record] = {}
+        for name, waiting in approvals.items():
+            question = cast("ApprovalQuestion", waiting.question)
+            found[name] = {
+                "id": f"{call_id}.{self._parts.system.new_id(_ID_BYTES)}",
+                "name": name,
+                "by": question.by,
+                "message": question.text,
+                "pin": question.pin,
+                "within": question.within,
+                "remind": question.remind,
+                "notifies": self._settings.on_pending is not None,
+                "label": _label(question.by, self._book.page_keys[0]),
+            }
+        return found
+
+    def reseal(self, entry: TaskEntry, content: TaskContent) -> None:
+        """Make the labels of a call with the newest key."""
+        for record in content.approvals:
+            record["label"] = _label(record["by"], self._book.page_keys[0])
+        if not entry.has_ended:
+            relabel(entry, content)
+
+    # Readers.
+
+    async def reader(self, request: Request) -> Reader | Response | None:
+        """Implement `InboxApprovals.reader`."""
+        person = await self._authenticate(request)
+        if person is None or isinstance(person, Response):
+            return person
+        if isinstance(person, AccessToken):
+            if not person.subject:
+                # It names a client, and no person.
+                return None
+            principal = compact_json(principal_components(person))
+        else:
+            principal = person
+        return Reader(principal, name_of(principal), await self._groups_of(person))
+
+    async def _groups_of(self, person: str | AccessToken) -> frozenset[str]:
+        groups = self._settings.groups
+        found: Any
+        if isinstance(groups, Mapping):
+            known = cast("Mapping[str, Collection[str]]", groups)
+            found = known.get(person if isinstance(person, str) else person.subject or "", ())
+        elif inspect.iscoroutinefunction(groups):
+            found = await groups(person)
+        else:
+            found = await anyio.to_thread.run_sync(groups, person)
+            if inspect.isawaitable(found):
+                found = await found
+        return frozenset([found] if isinstance(found, str) else cast("Iterable[str]", found))
+
+    async def page(self, reader: Reader, after: str | None) -> InboxPage:
+        """Implement `InboxApprovals.page`."""
+        place = None if after is None else _place_of(after)
+        calls: dict[str, TaskSummary] = {}
+        for label in {_label(group, key) for group in reader.groups for key in self._book.page_keys}:
+            for summary in await self._book.store.labelled(label, limit=_PAGE_SIZE + 1, after=place):
+                calls[summary.call_id] = summary
+        ordered = sorted(calls.values(), key=lambda summary: (summary.created, summary.call_id))
+        shown: list[ShownApproval] = []
+        for summary in ordered[:_PAGE_SIZE]:
+            view = await self._view(summary.call_id)
+            if view is not None and not view.entry.has_ended:
+                own = [record for record in view.content.approvals if may_decide(reader, view.content, record)]
+                shown += [one for record in own if (one := self._shown(view, record)).state == "pending"]
+        last = ordered[_PAGE_SIZE - 1] if len(ordered) > _PAGE_SIZE else None
+        return InboxPage(shown, None if last is None else _mark_of(last))
+
+    async def find(self, reader: Reader, approval_id: str) -> ShownApproval | None:
+        """Implement `InboxApprovals.find`."""
+        call_id, _ = split_id(approval_id)
+        view = await self._view(call_id)
+        record = _record_of(view.content, approval_id) if view is not None else None
+        if view is None or record is None or not may_decide(reader, view.content, record):
+            return None
+        return self._shown(view, record)
+
+    async def decide(
+        self, reader: Reader, approval_id: str, pin: str | None, choice: Choice, reason: str
+    ) -> ShownApproval | bool | None:
+        """Implement `InboxApprovals.decide`."""
+        seen = await self.find(reader, approval_id)
+        if seen is None:
+            return None
+        call_id, _ = split_id(approval_id)
+
+        def change(entry: TaskEntry, now: float) -> tuple[TaskEntry, TaskContent, Record] | bool:
+            content = self._book.seal.read(entry.content, call_id)
+            record = _record_of(content, approval_id)
+            if record is None or (pin is not None and pin != record["pin"]):
+                return False
+            if not decide(record, entry, content, now, reader=reader, choice=choice, reason=reason):
+                return False
+            entry.content = self._book.seal.write(content, call_id)
+            return entry, content, record
+
+        decided = await change_task(self._book.store, call_id, change)
+        if not isinstance(decided, tuple):
+            return False
+        entry, content, record = decided
+        self.tell_decided(entry, content, [record])
+        return _shown(entry, content, record)
+
+    def _shown(self, view: TaskView, record: Mapping[str, Any]) -> ShownApproval:
+        shown = _shown(view.entry, view.content, record)
+        if shown.state == "pending" and self._book.clock() >= shown.until:
+            return shown._replace(state="expired", when=shown.until)
+        return shown
+
+    async def _view(self, call_id: str) -> TaskView | None:
+        if not is_call_id(call_id):
+            return None
+        try:
+            return await self._book.view(call_id)
+        except ContentUnreadable:
+            _LOG.warning("an approval cannot be read with the keys of this server; give all instances the same keys")
+            return None
+
+    # Notifications.
+
+    def tell(self, entry: TaskEntry, content: TaskContent, look: ApprovalLook) -> None:
+        """Notify groups and the author of everything that a look has found."""
+        if self._settings.on_pending is not None:
+            for record in look.notify:
+                self._send(self._settings.on_pending, self._pending(entry, content, record))
+        self.tell_decided(entry, content, look.expired)
+
+    def tell_decided(self, entry: TaskEntry, content: TaskContent, records: Iterable[Record]) -> None:
+        """Tell the author of decisions."""
+        for record in records:
+            decision = decision_of(record)
+            if self._settings.on_decided is not None and decision is not None:
+                self._send(self._settings.on_decided, self._pending(entry, content, record), decision)
+
+    def _pending(self, entry: TaskEntry, content: TaskContent, record: Record) -> PendingApproval:
+        return PendingApproval(
+            id=record["id"],
+            message=record["message"],
+            by=record["by"],
+            tool=entry.tool,
+            caller=name_of(content.user or ""),
+            opened=datetime.fromtimestamp(record["opened"], UTC),
+            until=datetime.fromtimestamp(record["until"], UTC),
+            url=f"{self._base}/approvals/{record['id']}",
+            number=max(1, record["notified"]),
+        )
+
+    def _send(self, function: Callable[..., object], *arguments: object) -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(_sent(function, *arguments), name="roundtrip: tell of an approval", context=Context())
+        self._sending[task] = loop
+        task.add_done_callback(lambda task: self._sending.pop(task, None))
+
+    async def stop(self) -> None:
+        """Wait for the notifications of this event loop for a moment, and cancel the others."""
+        loop = asyncio.get_running_loop()
+        own = [task for task, its_loop in self._sending.items() if its_loop is loop]
+        if own:
+            _, late = await asyncio.wait(own, timeout=_STOP_SECONDS)
+            for task in late:
+                task.cancel()
+
+
+async def _sent(function: Callable[..., object], *arguments: object) -> None:
+    """Call an author's function, and log its error."""
+    try:
+        with anyio.fail_after(_NOTIFY_SECONDS):
+            if inspect.iscoroutinefunction(function):
+                await function(*arguments)
+                return
+            done = await anyio.to_thread.run_sync(lambda: function(*arguments), abandon_on_cancel=True)
+            if inspect.isawaitable(done):
+                await cast("Awaitable[object]", done)
+    except Exception:
+        logging.getLogger("roundtrip").exception("a function of Approvals(...) failed")
+
+
+def _label(group: str, key: bytes) -> str:
+    named = hmac.digest(key, f"approvals/{group}".encode("utf-8", "surrogatepass"), "sha256")
+    return LABEL_PREFIX + named.hex()
+
+
+def _record_of(content: TaskContent, approval_id: str) -> Record | None:
+    given = approval_id.encode("utf-8", "replace")
+    return next((record for record in content.approvals if hmac.compare_digest(record["id"].encode(), given)), None)
+
+
+def _shown(entry: TaskEntry, content: TaskContent, record: Mapping[str, Any]) -> ShownApproval:
+    shown = ShownApproval(
+        id=record["id"],
+        message=record["message"],
+        by=record["by"],
+        tool=entry.tool,
+        caller=name_of(content.user or ""),
+        opened=record["opened"],
+        until=record["until"],
+        pin=record["pin"],
+    )
+    made = record["decision"]
+    if made is not None:
+        return shown._replace(state=made["outcome"], who=made["who"], when=made["when"], reason=made["reason"])
+    if record["withdrawn"] is not None or entry.has_ended:
+        return shown._replace(state="closed", when=entry.updated)
+    return shown
+
+
+def _mark_of(summary: TaskSummary) -> str:
+    text = json.dumps([summary.created, summary.call_id])
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+def _place_of(mark: str) -> tuple[float, str]:
+    """Return the place that a mark names.
+
+    Raises:
+        ValueError: It is not a mark.
+    """
+    if _MARK.fullmatch(mark) is None:
+        raise ValueError("not a mark of the inbox")
+    place: Any = json.loads(base64.urlsafe_b64decode(mark + "=" * (-len(mark) % 4)))
+    match place:
+        case [float(created), str(call_id)] if math.isfinite(created) and is_call_id(call_id):
+            return created, call_id
+        case _:
+            raise ValueError("not a mark of the inbox")

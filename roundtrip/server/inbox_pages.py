@@ -1,0 +1,54 @@
+"""Give a server its inbox: the rules of approvals, and the pages and the API by which people decide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.request_state import authenticated_principal
+
+from roundtrip.pages.inbox import InboxSite
+from roundtrip.pages.rendering import PageRenderer
+from roundtrip.server.inbox import Inbox
+
+if TYPE_CHECKING:
+    from roundtrip.server.approvals import Approvals
+    from roundtrip.server.leg_runner import LegRunner
+    from roundtrip.server.pages import Pages
+    from roundtrip.server.tasks.service import TaskService
+    from roundtrip.server.tool_server import ToolServer
+
+__all__ = ["install_inbox"]
+
+
+def install_inbox(
+    settings: Approvals, pages: Pages | None, server: ToolServer[Any], legs: LegRunner, service: TaskService
+) -> None:
+    """Give a server its inbox.
+
+    Raises:
+        ValueError: The server does not know its callers, or the people who decide.
+    """
+    if pages is None or pages.authenticate is None:
+        raise ValueError(
+            "approvals= needs pages=Pages(..., authenticate=...), which names the people who decide as principal= "
+            "names callers"
+        )
+    if legs.stored_calls is None or not legs.stored_calls.gives_links:
+        raise ValueError("approvals= needs the rung 'link', by which a caller gets the result; add it to ladder=")
+    bind = legs.parts.protection.policy.bind_principal
+    if bind is None or (bind is authenticated_principal and server.settings.auth is None):
+        raise ValueError(
+            "approvals= needs to know callers, because they must not decide their own calls; give the server "
+            "principal= or auth="
+        )
+    book = service.book
+    inbox = Inbox(settings, legs.parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
+    legs.inbox = book.inbox = inbox
+    site = InboxSite(
+        inbox,
+        base_url=pages.base_url,
+        keys=book.page_keys,
+        renderer=PageRenderer(pages.look(server.name), templates=pages.templates),
+    )
+    for route in site.routes:
+        server.custom_route(route.path, methods=[*(route.methods or ())], include_in_schema=False)(route.endpoint)

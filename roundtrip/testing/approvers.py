@@ -1,0 +1,112 @@
+"""Decide approvals for scripted users: people of a group, who use the API of the inbox."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import anyio
+import httpx2
+from starlette.applications import Starlette
+
+from roundtrip.server.server import Server
+
+__all__ = ["Approver", "Verdict"]
+
+# A failing test shows its own frames only.
+__tracebackhide__ = True
+
+_LOOK_SECONDS: Final = 0.02
+_REASON: Final = "rejected by the test"
+
+Verdict: TypeAlias = Literal["approve", "reject"] | tuple[Literal["approve", "reject"], str] | None
+"""A decision, alone or with its reason; None leaves the approval open."""
+
+
+class Approver:
+    """A scripted person who decides what waits in their inbox, while a `User` calls: `User(..., approver=...)`.
+
+    Args:
+        verdicts: The decisions by the name of the group, or by a compiled pattern of the message; or a function of the
+            approval as the API shows it. What has no decision stays open.
+        headers: The person's login, as `Pages(authenticate=...)` reads it.
+
+    Example:
+        ```python
+        fay = Approver({"finance": "approve"}, headers={"authorization": "Bearer token-of-fay"})
+        call = await User(server, approver=fay).call("refund", amount=5)
+        ```
+    """
+
+    def __init__(
+        self,
+        verdicts: Mapping[str | re.Pattern[str], Verdict]
+        | Mapping[str, Verdict]
+        | Callable[[Mapping[str, Any]], Verdict],
+        *,
+        headers: Mapping[str, str],
+    ) -> None:
+        self._verdicts = verdicts
+        self._headers = dict(headers)
+        self.decided: list[dict[str, Any]] = []
+        """The approvals that this person has decided, as the API shows them afterwards."""
+
+    async def watch(self, server: Callable[[], object]) -> None:
+        """Decide everything that comes, until it is cancelled.
+
+        Raises:
+            AssertionError: The person cannot log in, or a decision is not one.
+        """
+        async with self._client(server()) as http:
+            while True:
+                await self._decide_all(http)
+                await anyio.sleep(_LOOK_SECONDS)
+
+    def _client(self, server: object) -> httpx2.AsyncClient:
+        if isinstance(server, Server):
+            app = Starlette(routes=cast("Server[Any]", server).own_routes)
+            transport = httpx2.ASGITransport(app=app)
+            return httpx2.AsyncClient(transport=transport, base_url="http://inbox", headers=self._headers)
+        if isinstance(server, str):
+            return httpx2.AsyncClient(base_url=server.removesuffix("/mcp"), headers=self._headers)
+        raise AssertionError("approver= needs a server of this process, or the address of one")
+
+    async def _decide_all(self, http: httpx2.AsyncClient) -> None:
+        after: str | None = None
+        while True:
+            page = await http.get("/approvals/api", params={} if after is None else {"after": after})
+            if page.status_code != 200:
+                raise AssertionError(
+                    f"the approver cannot open the inbox: {page.status_code} {page.text[:200]}; give Approver headers= "
+                    "that Pages(authenticate=...) accepts, and the server approvals="
+                )
+            listed = page.json()
+            for approval in listed["approvals"]:
+                await self._decide(http, approval)
+            after = listed["next"]
+            if after is None:
+                return
+
+    async def _decide(self, http: httpx2.AsyncClient, approval: Mapping[str, Any]) -> None:
+        verdict = self._verdict_on(approval)
+        if verdict is None:
+            return
+        decision, reason = (verdict, _REASON) if isinstance(verdict, str) else verdict
+        if decision not in ("approve", "reject"):
+            raise AssertionError(f"a decision must be 'approve' or 'reject', alone or with a reason, got {verdict!r}")
+        if verdict == "approve":
+            reason = ""
+        made = await http.post(f"/approvals/api/{approval['id']}", json={"decision": decision, "reason": reason})
+        # Another person may have been faster.
+        if made.status_code == 200:
+            self.decided.append(made.json())
+
+    def _verdict_on(self, approval: Mapping[str, Any]) -> Verdict:
+        if callable(self._verdicts):
+            return self._verdicts(approval)
+        for matcher, verdict in cast("Mapping[str | re.Pattern[str], Verdict]", self._verdicts).items():
+            if isinstance(matcher, str):
+                if matcher == approval["by"]:
+                    return verdict
+            elif matcher.search(approval["message"]):
+                return verdict
+        return None

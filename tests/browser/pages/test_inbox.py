@@ -1,0 +1,201 @@
+"""The inbox in a real Chromium: deciding by keyboard, mistakes, barriers, a narrow phone, and hostile texts."""
+
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Literal
+
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from starlette.types import Receive, Scope, Send
+
+from roundtrip import Approvals, Approve, Pages, Server
+from tests.browser.conftest import Tab, expect
+from tests.browser.pages.conftest import Axe
+from tests.hosts import hosted
+from tests.interaction.pages.approving import GROUPS, KEY, reader, user_of
+from tests.interaction.pages.test_question_pages import client_of, handle_in, text_of
+
+HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e"
+LONG = "Donaudampfschifffahrtsgesellschaft" * 4
+Scheme = Literal["light", "dark"]
+
+
+@pytest.fixture(autouse=True)
+def _statuses_are_no_complaints(tab: Tab) -> Generator[None]:
+    """Chromium writes every status from 400 to its console; all that it writes beside fails the test."""
+    yield
+    tab.complaints[:] = [line for line in tab.complaints if "the server responded with a status of" not in line]
+
+
+class Desk:
+    """A shop whose refunds are decided, and its address."""
+
+    def __init__(self, portal: BlockingPortal, url: str) -> None:
+        self._portal = portal
+        self.url = url
+
+    def ask(self, *notes: str) -> list[str]:
+        """Make calls that wait, and return their handles."""
+        return self._portal.call(self._ask, notes)
+
+    async def _ask(self, notes: Sequence[str]) -> list[str]:
+        async with client_of(self.url) as client:
+            return [handle_in(await client.call_tool("refund", {"amount": 5, "note": note})) for note in notes]
+
+    def result(self, handle: str) -> str:
+        return self._portal.call(self._result, handle)
+
+    async def _result(self, handle: str) -> str:
+        async with client_of(self.url) as client:
+            return text_of(await client.call_tool("continue_call", {"handle": handle}))
+
+
+@asynccontextmanager
+async def served() -> AsyncGenerator[str]:
+    """Serve a shop whose pages have the address at which it is served."""
+    inner: list[Any] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await inner[0](scope, receive, send)
+
+    async with hosted(app, lifespan="off") as url:
+        server = Server[Any](
+            "Corner Bookshop",
+            keys=[KEY],
+            principal=user_of,
+            pages=Pages(base_url=url, authenticate=reader, wait=5),
+            approvals=Approvals(groups=GROUPS),
+        )
+
+        @server.tool(confirm=Approve("Refund {amount} for {note}?", by="finance"))
+        async def refund(amount: int, note: str) -> str:
+            return f"refunded {amount} for {note}"
+
+        inner.append(server.streamable_http_app())
+        async with inner[0].router.lifespan_context(inner[0]):
+            yield url
+
+
+@contextmanager
+def running() -> Generator[Desk]:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(served()) as url:
+        yield Desk(portal, url)
+
+
+@pytest.fixture
+def desk(tab: Tab) -> Generator[Desk]:
+    with running() as found:
+        tab.page.context.add_cookies([{"name": "user", "value": "fay", "url": found.url}])
+        yield found
+
+
+def press(tab: Tab, name: str) -> None:
+    tab.page.get_by_role("button", name=name, exact=True).click()
+
+
+def test_refund_is_approved_by_keyboard_alone(tab: Tab, desk: Desk) -> None:
+    (handle,) = desk.ask("Emma")
+    tab.page.goto(f"{desk.url}/approvals")
+    tab.press("Tab", "Enter")
+    expect(tab.page.get_by_role("heading", level=1)).to_have_text('Refund 5 for "Emma"?')
+    expect(tab.page.get_by_label("Reason")).to_be_visible()
+    tab.press("Tab")
+    tab.page.keyboard.type("A fair claim")
+    tab.press("Tab", "Enter")
+    expect(tab.page.locator("main .notice")).to_contain_text("Approved by fay")
+    assert "A fair claim" in tab.text("main")
+    assert desk.result(handle) == "refunded 5 for Emma"
+    # The way back and a reload decide nothing again.
+    tab.page.go_back()
+    tab.page.reload()
+    assert tab.page.get_by_role("button").count() == 0
+    tab.page.goto(f"{desk.url}/approvals")
+    expect(tab.page.get_by_text("Nothing waits for you.")).to_be_visible()
+
+
+def test_rejection_needs_a_reason_and_keeps_what_was_typed(tab: Tab, desk: Desk) -> None:
+    desk.ask("Emma")
+    tab.page.goto(f"{desk.url}/approvals")
+    tab.page.get_by_role("link", name="Refund 5").click()
+    press(tab, "Reject")
+    expect(tab.page.locator(".summary")).to_be_focused()
+    tab.press("Tab", "Enter")
+    expect(tab.page.get_by_label("Reason")).to_be_focused()
+    expect(tab.page.get_by_label("Reason")).to_have_accessible_description(
+        "Say why you reject this, so that the person who asked knows what to change"
+    )
+    tab.page.get_by_label("Reason").fill("x" * 2001)
+    press(tab, "Reject")
+    expect(tab.page.get_by_label("Reason")).to_have_value("x" * 2001)
+    tab.page.get_by_label("Reason").fill("No receipt")
+    press(tab, "Reject")
+    expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
+
+
+def test_second_tab_learns_that_it_is_late(tab: Tab, desk: Desk) -> None:
+    desk.ask("Emma")
+    tab.page.goto(f"{desk.url}/approvals")
+    tab.page.get_by_role("link", name="Refund 5").click()
+    other = tab.page.context.new_page()
+    other.goto(tab.page.url)
+    other.get_by_role("button", name="Approve", exact=True).click()
+    expect(other.locator("main .notice")).to_contain_text("Approved")
+    tab.page.get_by_label("Reason").fill("No")
+    press(tab, "Reject")
+    expect(tab.page.locator(".notice").first).to_contain_text("Nothing was decided just now")
+    expect(tab.page.locator(".notice").last).to_contain_text("Approved by fay")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_barriers(tab: Tab, desk: Desk, axe: Axe, scheme: Scheme) -> None:
+    tab.page.emulate_media(color_scheme=scheme)
+    tab.page.goto(f"{desk.url}/approvals")
+    axe()
+    desk.ask(*[f"Emma {number}" for number in range(25)])
+    tab.page.goto(f"{desk.url}/approvals")
+    axe()
+    tab.page.get_by_role("link", name="Next page").click()
+    assert tab.page.locator(".inbox li").count() == 5
+    axe()
+    tab.page.get_by_role("link", name="Refund 5").first.click()
+    axe()
+    press(tab, "Reject")
+    expect(tab.page.locator(".summary")).to_be_focused()
+    axe()
+    press(tab, "Approve")
+    expect(tab.page.locator("main .notice")).to_contain_text("Approved by fay")
+    axe()
+    tab.page.goto(f"{desk.url}/approvals/unknown")
+    axe()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_phone_shows_the_inbox_without_sideways_scrolling(tab: Tab, desk: Desk, scheme: Scheme) -> None:
+    tab.page.set_viewport_size({"width": 320, "height": 640})
+    tab.page.emulate_media(color_scheme=scheme)
+    desk.ask(LONG)
+    tab.page.goto(f"{desk.url}/approvals")
+    assert tab.page.evaluate("document.documentElement.scrollWidth") == 320
+    tab.page.get_by_role("link", name="Refund 5").click()
+    assert tab.page.evaluate("document.documentElement.scrollWidth") == 320
+    for name in ("Approve", "Reject"):
+        box = tab.page.get_by_role("button", name=name, exact=True).bounding_box()
+        assert box is not None
+        assert box["height"] >= 44
+    tab.page.get_by_label("Reason").fill(LONG)
+    press(tab, "Reject")
+    expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
+    assert tab.page.evaluate("document.documentElement.scrollWidth") == 320
+
+
+def test_markup_runs_nowhere(tab: Tab, desk: Desk) -> None:
+    desk.ask(HOSTILE)
+    tab.page.goto(f"{desk.url}/approvals")
+    assert tab.page.locator("script, main img, svg, iframe").count() == 0
+    tab.page.get_by_role("link", name="Refund 5").click()
+    assert tab.page.locator("script, main img, svg, iframe").count() == 0
+    tab.page.get_by_label("Reason").fill(HOSTILE)
+    press(tab, "Reject")
+    expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
+    assert tab.page.locator("script, main img, svg, iframe").count() == 0
+    assert all(request.startswith((desk.url, "data:")) for request in tab.requests)

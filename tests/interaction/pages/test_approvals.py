@@ -1,0 +1,481 @@
+"""Approvals: other people decide a call, which waits in the store, and its caller cannot."""
+
+from collections.abc import Callable, Generator
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import anyio
+import httpx
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    ElicitationCapability,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    FormElicitationCapability,
+)
+from pydantic import AnyHttpUrl
+from starlette.requests import Request
+
+from roundtrip import Approval, Approvals, Approve, Context, InvalidSignature, Pages, PendingApproval, Resolve, Server
+from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.server.tasks.operations import TaskOperations
+from roundtrip.system import System
+from roundtrip.testing import Clock
+from tests.interaction.pages.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
+from tests.interaction.pages.test_question_pages import client_of, declare_only, handle_in, text_of
+from tests.interaction.tasks.peer import Peer
+from tests.interaction.tasks.peer import text_of as text_of_task
+from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers, turned_ledger
+
+pytestmark = pytest.mark.anyio
+
+modes = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+
+
+@pytest.fixture(scope="module")
+def started() -> Generator[Servers]:
+    with servers() as running:
+        yield running
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with anyio.fail_after(20):
+        while not holds():  # noqa: ASYNC110 - it looks at values of other tasks
+            await anyio.sleep(0.01)
+
+
+async def result_of(client: Any, asked: Any) -> Any:
+    return await client.call_tool("continue_call", {"handle": handle_in(asked)})
+
+
+@modes
+async def test_confirmation_is_approved_by_others(mode: str) -> None:
+    async with open_shop() as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("refund", {"amount": 5, "note": "damaged"})
+        assert "finance" in text_of(asked)
+        assert not asked.is_error
+        await Person(url, "fay").decide("approve")
+        assert text_of(await result_of(client, asked)) == "refunded 5"
+
+
+@modes
+async def test_resolver_receives_the_approval(mode: str) -> None:
+    async with open_shop() as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("refund_all", {"order": "Emma"})
+        await Person(url, "fred").decide("approve", "damaged")
+        assert text_of(await result_of(client, asked)) == "refunded Emma, as fred says: damaged"
+
+
+async def fill_in(context: Any, params: Any) -> ElicitResult:
+    """Answer a form, and agree to open an address."""
+    is_form = isinstance(params, ElicitRequestFormParams)
+    return ElicitResult(action="accept", content={"value": 3} if is_form else None)
+
+
+@modes
+async def test_body_reads_a_rejection(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare_only(monkeypatch, ElicitationCapability(form=FormElicitationCapability()))
+    async with open_shop() as url, client_of(url, mode=mode, elicitation_callback=fill_in) as client:
+        asked = await client.call_tool("partly", {"order": "Emma"})
+        await Person(url, "fred").decide("reject", "no receipt")
+        assert text_of(await result_of(client, asked)) == "rejected by fred: no receipt"
+
+
+async def test_client_that_shows_links_gets_a_page_that_says_who_decides() -> None:
+    pages: list[str] = []
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        if isinstance(params, ElicitRequestURLParams):
+            page = await Person(url, "ann").get(params.url)
+            pages.append(page.text)
+            assert (await Person(url, "fay").get(params.url)).status_code == 404
+            await Person(url, "fay").decide("approve")
+        return await fill_in(context, params)
+
+    async with open_shop() as url, client_of(url, elicitation_callback=elicited) as client:
+        result = await client.call_tool("partly", {"order": "Emma"})
+        assert text_of(result) == "refunded 3 of Emma, as fay says"
+    assert len(pages) == 1
+    assert "finance" in pages[0]
+    assert "<form" not in pages[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_task_waits_for_days_and_reminds(kind: str, tmp_path: Path, started: Servers) -> None:
+    clock, told = Clock(), list[PendingApproval]()
+    settings = Approvals(groups=GROUPS, on_pending=told.append)
+    async with turned_ledger(kind, started, tmp_path, clock) as ledger, httpx.AsyncClient(timeout=20) as http:
+        server = shop(ledger=ledger, system=System(time=clock), approvals=settings)
+        async with open_shop(server) as url:
+            fay, peer = Person(url, "fay"), Peer(http, f"{url}/mcp", headers={"x-user": "ann"})
+            task = (await peer.call("close_books", year=2025))["taskId"]
+            await fay.one("Close")
+            # Workers count the time of a leg by another clock, which goes on.
+            clock.advance(1)
+            await until(lambda: len(told) == 1)
+            shown = await peer.get(task)
+            assert (shown["status"], shown["statusMessage"]) == ("working", "Waits for an approval by finance")
+            for hours in (1, 2):
+                clock.advance(3600)
+                await until(lambda hours=hours: len(told) == 1 + hours)
+            assert [(one.number, one.is_reminder, one.caller) for one in told] == [
+                (1, False, "ann"),
+                (2, True, "ann"),
+                (3, True, "ann"),
+            ]
+            await fay.decide("approve", start="Close")
+            await Person(url, "sam").one("Is 2025")
+            clock.advance(61)
+            assert text_of_task(await peer.until(task)) == "2025: fay, unsure"
+            assert await fay.inbox() == []
+            assert {one.message for one in told[3:]} <= {"Is 2025 safe?"}
+
+
+async def test_expired_approval_raises() -> None:
+    clock, told = Clock(), list[tuple[str, str]]()
+    settings = Approvals(groups=GROUPS, on_decided=lambda one, made: told.append((one.message, made.outcome)))
+    server = shop(ledger=MemoryLedger(system=System(time=clock)), system=System(time=clock), approvals=settings)
+    async with open_shop(server) as url, client_of(url) as client:
+        asked = await client.call_tool("refund_all", {"order": "Emma"})
+        fay = Person(url, "fay")
+        approval = await fay.one()
+        page = (await fay.get(f"/approvals/{approval}")).text
+        clock.advance(3601)
+        late = await fay.post(approval, "approve", page=page)
+        assert late.status_code == 409
+        result = await result_of(client, asked)
+        assert result.is_error
+        assert "was not decided in time" in text_of(result)
+        assert await fay.inbox() == []
+        await until(lambda: told == [("Refund all of Emma?", "expired")])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_one_of_many_decisions_counts(kind: str, started: Servers, tmp_path: Path) -> None:
+    """Approve, reject and the end of the call race; the store lets one win."""
+    ledger = ledger_of(kind, started, tmp_path)
+    server, other = shop(ledger=ledger), shop(ledger=ledger)
+    async with open_shop(server) as url, open_shop(other) as second, client_of(url) as client:
+        asked = await client.call_tool("refund_all", {"order": "Emma"})
+        people = [Person(place, name) for place in (url, second) for name in ("fay", "fred")]
+        approval = await people[0].one()
+        statuses: list[tuple[int, str]] = []
+
+        async def decide(person: Person, decision: str) -> None:
+            answer = await person.api(f"/{approval}", json={"decision": decision, "reason": f"by {person.name}"})
+            statuses.append((answer.status_code, answer.json().get("state", "")))
+
+        async with anyio.create_task_group() as group:
+            for person in people:
+                for decision in ("approve", "reject"):
+                    group.start_soon(decide, person, decision)
+        assert sorted(status for status, _ in statuses) == [200] + [409] * 7
+        (state,) = [state for status, state in statuses if status == 200]
+        result = await result_of(client, asked)
+        assert result.is_error is (state == "rejected")
+    await ledger.aclose()
+
+
+async def test_rejection_tells_the_model_no_reason() -> None:
+    async with open_shop() as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        await Person(url, "fred").decide("reject", "he is a crook")
+        result = await result_of(client, asked)
+        assert result.is_error
+        assert "was rejected" in text_of(result)
+        assert "crook" not in text_of(result)
+        assert "fred" not in text_of(result)
+
+
+async def test_caller_never_decides() -> None:
+    async with open_shop(wait=0) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        approval = await Person(url, "fay").one()
+        page = (await Person(url, "fay").get(f"/approvals/{approval}")).text
+        ann = Person(url, "ann")
+        assert await ann.inbox() == []
+        unknown = await ann.get(f"/approvals/{approval[:-1]}{'x' if approval[-1] != 'x' else 'y'}")
+        own = await ann.get(f"/approvals/{approval}")
+        assert (own.status_code, own.content) == (unknown.status_code, unknown.content) == (404, unknown.content)
+        assert (await ann.post(approval, "approve", page=page)).status_code == 404
+        refused = await ann.api(f"/{approval}", json={"decision": "approve"})
+        assert refused.status_code == 404
+        # No text of a client decides either.
+        for name in ("confirm:refund", approval):
+            answers: dict[str, Any] = {name: ElicitResult(action="accept", content={})}
+            again = await client.session.call_tool(
+                "refund", {"amount": 5}, input_responses=answers, allow_input_required=True, meta={"approve": name}
+            )
+            assert handle_in(again) == handle_in(asked)
+        for handle in (approval, f"{handle_in(asked)} approve"):
+            assert (await client.call_tool("continue_call", {"handle": handle})).is_error
+        waits = await client.call_tool("continue_call", {"handle": handle_in(asked), "approve": True})
+        assert handle_in(waits) == handle_in(asked)
+        assert [one for one, _ in await Person(url, "fred").inbox()] == [approval]
+
+
+async def test_only_the_group_sees_an_approval() -> None:
+    async with open_shop(wait=0) as url, client_of(url) as client:
+        await client.call_tool("refund", {"amount": 5})
+        approval = await Person(url, "fay").one()
+        for name in ("sam", "eve"):
+            person = Person(url, name)
+            assert await person.inbox() == []
+            call = approval.partition(".")[0]
+            others = [await person.get(f"/approvals/{one}") for one in (approval, "x.y", f"{call}.x", "\u00fc.x")]
+            assert {one.status_code for one in others} == {404}
+            assert len({one.content for one in others}) == 1
+            foreign = [await person.api(f"/{one}", json={"decision": "approve"}) for one in (approval, "x.y")]
+            assert [one.status_code for one in foreign] == [404, 404]
+            assert foreign[0].content == foreign[1].content
+        nobody = Person(url, None)
+        assert (await nobody.get("/approvals")).status_code == 401
+        assert (await nobody.get(f"/approvals/{approval}")).status_code == 401
+        assert (await nobody.api()).status_code == 401
+        marks = ["", "x", "WzFlOTk5LCJ4Il0", "WyJhIiwiYiJd", "W10", "ü", "%00"]
+        assert {(await Person(url, "fay").get(f"/approvals?after={mark}")).status_code for mark in marks} == {404}
+
+
+async def test_form_of_another_site_decides_nothing() -> None:
+    async with open_shop(wait=0) as url, client_of(url) as client:
+        await client.call_tool("refund", {"amount": 5})
+        fay, fred = Person(url, "fay"), Person(url, "fred")
+        approval = await fay.one()
+        own = (await fay.get(f"/approvals/{approval}")).text
+        foreign = (await fred.get(f"/approvals/{approval}")).text
+        assert (await fay.post(approval, "approve", page=own, origin="https://evil.example")).status_code == 403
+        cross = await fay.post(approval, "approve", page=own, **{"sec-fetch-site": "cross-site"})
+        assert cross.status_code == 403
+        assert (await fay.post(approval, "approve", page=foreign)).status_code == 409
+        assert (await fay.post(approval, "approve", page="")).status_code == 409
+        # A cookie and a simple request of another site are not enough for the API.
+        async with httpx.AsyncClient(cookies={"user": "fay"}) as http:
+            for headers in (
+                {"content-type": "text/plain"},
+                {"content-type": "application/json", "origin": "https://evil.example"},
+                {"content-type": "application/json", "sec-fetch-site": "cross-site"},
+                {"content-type": "application/json", "origin": "null"},
+            ):
+                sent = await http.post(
+                    f"{url}/approvals/api/{approval}", content='{"decision": "approve"}', headers=headers
+                )
+                assert sent.status_code == 403
+        assert [one for one, _ in await fay.inbox()] == [approval]
+        headers = (await fay.get(f"/approvals/{approval}")).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cache-control"] == "no-store"
+
+
+async def test_texts_of_clients_stay_texts() -> None:
+    evil = "<script>alert(1)</script>\"'><img src=x>\u202e"
+    async with open_shop(wait=0) as url, client_of(url) as client:
+        await client.call_tool("refund", {"amount": 5, "note": evil})
+        await client.call_tool("refund_all", {"order": evil})
+        fay = Person(url, "fay")
+        for approval, _ in await fay.inbox():
+            pages = [await fay.get("/approvals"), await fay.get(f"/approvals/{approval}")]
+            assert (await fay.post(approval, "reject")).status_code == 422
+            echo = await fay.post(approval, "reject", evil + "x" * 2000)
+            assert echo.status_code == 422
+            assert "<script" not in echo.text
+            assert (await fay.post(approval, "reject", evil)).status_code == 303
+            pages.append(await fay.get(f"/approvals/{approval}"))
+            for page in pages:
+                assert "<script" not in page.text
+                assert "<img" not in page.text
+                assert "\u202e" not in page.text
+            assert "Rejected" in pages[-1].text
+
+
+async def test_api_lists_shows_and_decides() -> None:
+    async with open_shop() as url, client_of(url) as client:
+        asked = await client.call_tool("refund_all", {"order": "Emma"})
+        fay = Person(url, "fay")
+        approval = await fay.one()
+        listed = (await fay.api()).json()
+        assert listed["next"] is None
+        (one,) = listed["approvals"]
+        assert one == (await fay.api(f"/{approval}")).json()
+        assert {**one, "opened": "", "until": ""} == {
+            "id": approval,
+            "message": "Refund all of Emma?",
+            "by": "finance",
+            "tool": "refund_all",
+            "caller": "ann",
+            "opened": "",
+            "until": "",
+            "state": "pending",
+        }
+        bodies: list[Any] = [
+            {},
+            [],
+            {"decision": "maybe"},
+            {"decision": "approve", "reason": 1},
+            {"decision": "reject"},
+        ]
+        for body in bodies:
+            assert (await fay.api(f"/{approval}", json=body)).status_code == 422
+        assert (await fay.api(f"/{approval}", json={"decision": "approve", "reason": "x" * 20000})).status_code == 413
+        decided = await fay.api(f"/{approval}", json={"decision": "approve", "reason": "fine"})
+        assert decided.status_code == 200
+        assert {key: decided.json()[key] for key in ("state", "who", "reason")} == {
+            "state": "approved",
+            "who": "fay",
+            "reason": "fine",
+        }
+        assert text_of(await result_of(client, asked)) == "refunded Emma, as fay says: fine"
+
+
+def test_registration_refuses_what_cannot_be_checked() -> None:
+    groups = Approvals(groups=GROUPS)
+    pages = Pages(base_url=BASE, authenticate=reader)
+    for given in (
+        {"approvals": groups, "principal": user_of},
+        {"approvals": groups, "principal": user_of, "pages": Pages(base_url=BASE)},
+        {"approvals": groups, "pages": pages},
+        {"approvals": groups, "pages": pages, "principal": False},
+    ):
+        with pytest.raises(ValueError, match="approvals= needs"):
+            Server("shop", keys=[KEY], **cast("Any", given))
+    plain = Server("shop", keys=[KEY], pages=pages, principal=user_of)
+
+    def pay(amount: int) -> str:
+        return ""
+
+    def approved() -> Approve:
+        return Approve("Pay?", by="finance")
+
+    def pay_some(approval: Annotated[Approval, Resolve(approved)]) -> str:
+        return ""
+
+    def pay_wrong(approval: Annotated[int, Resolve(approved)]) -> str:
+        return ""
+
+    with pytest.raises(InvalidSignature, match="needs Server"):
+        plain.add_tool(pay, confirm=Approve("Pay {amount}?", by="finance"))
+    with pytest.raises(InvalidSignature, match="needs Server"):
+        plain.add_tool(pay_some)
+    server = shop()
+    server.add_tool(pay_some)
+    with pytest.raises(InvalidSignature, match="Approval"):
+        server.add_tool(pay_wrong)
+    with pytest.raises(InvalidSignature, match="must have no otherwise="):
+        server.add_tool(pay, confirm=Approve("Pay {amount}?", by="finance", otherwise=None))
+    with pytest.raises(InvalidSignature, match="mentions 'sum'"):
+        server.add_tool(pay, confirm=Approve("Pay {sum}?", by="finance"))
+    with pytest.raises(InvalidSignature, match="max_age"):
+        server.add_tool(pay, confirm=Approve("Pay {amount}?", by="finance", within=timedelta(days=1)))
+    server.add_tool(pay, confirm=Approve("Pay {amount}?", by="finance", within=timedelta(days=1)), task="required")
+
+
+@pytest.mark.parametrize("options", [{"by": ""}, {"within": 0}, {"within": True}, {"remind": 0.5}])
+def test_approval_out_of_range_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"Approve\("):
+        Approve("Pay?", **cast("Any", {"by": "finance", **options}))
+
+
+async def test_unknown_caller_cannot_be_approved() -> None:
+    async with open_shop() as url, client_of(url, None) as client:
+        with pytest.raises(MCPError, match="caller whom the server knows"):
+            await client.call_tool("refund", {"amount": 5})
+        assert await Person(url, "fay").inbox() == []
+
+
+async def test_waiting_call_survives_a_restart(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "calls.db")
+    async with open_shop(shop(ledger=ledger)) as url, client_of(url) as client:
+        asked = await client.call_tool("refund_all", {"order": "Emma"})
+    async with open_shop(shop(ledger=SqliteLedger(tmp_path / "calls.db"))) as url:
+        await Person(url, "fay").decide("approve", "fine")
+    async with open_shop(shop(ledger=SqliteLedger(tmp_path / "calls.db"))) as url, client_of(url) as client:
+        assert text_of(await result_of(client, asked)) == "refunded Emma, as fay says: fine"
+    stored = (tmp_path / "calls.db").read_bytes()
+    assert not any(text in stored for text in (b"Refund all", b"Emma", b"finance", b"fay"))
+
+
+async def test_inbox_is_listed_page_by_page() -> None:
+    async with open_shop(wait=0) as url, client_of(url) as client:
+        for number in range(45):
+            await client.call_tool("refund", {"amount": number})
+        listed = [text for _, text in await Person(url, "fay").inbox()]
+        assert listed == [f"Refund {number}?" for number in range(45)]
+
+
+async def test_keys_are_rotated_while_an_approval_waits(tmp_path: Path) -> None:
+    place, new = tmp_path / "calls.db", b"n" * 32
+    async with open_shop(shop(ledger=SqliteLedger(place), keys=[KEY])) as url, client_of(url) as client:
+        asked = await client.call_tool("refund_all", {"order": "Emma"})
+        approval = await Person(url, "fay").one()
+    server = shop(ledger=SqliteLedger(place), keys=[new, KEY])
+    async with open_shop(server) as url:
+        assert await Person(url, "fay").one() == approval
+        assert server.task_service is not None
+        operations = TaskOperations(server.task_service.book)
+        assert [await operations.renew_key(entry) async for entry in operations.scan()] == [True]
+    async with open_shop(shop(ledger=SqliteLedger(place), keys=[new])) as url, client_of(url) as client:
+        assert await Person(url, "fay").decide("approve", "fine") == approval
+        assert text_of(await result_of(client, asked)) == "refunded Emma, as fay says: fine"
+
+
+async def test_people_of_one_issuer_are_compared_without_their_clients() -> None:
+    """The browser's login has another OAuth client than the caller's."""
+    people = {name: AccessToken(token=name, client_id="web", scopes=[], subject=name) for name in ("ann", "fay")}
+    people["robot"] = AccessToken(token="robot", client_id="web", scopes=[])
+
+    async def login(request: Request) -> AccessToken | None:
+        return people.get(request.cookies.get("user", ""))
+
+    def groups(person: AccessToken) -> list[str]:
+        return ["finance"] if person.subject else []
+
+    server = Server[Any](
+        "shop",
+        keys=[KEY],
+        auth=AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None),
+        token_verifier=Verifier(),
+        pages=Pages(base_url=BASE, authenticate=login, wait=2),
+        approvals=Approvals(groups=groups),
+    )
+
+    @server.tool()
+    async def pay(ctx: Context) -> str:
+        return (await ctx.approve("ok", "Pay?", by="finance")).who
+
+    async with open_shop(server) as url:
+        headers = {"authorization": "Bearer ann"}
+        async with httpx2.AsyncClient(headers=headers) as http:
+            transport = streamable_http_client(f"{url}/mcp", http_client=http)
+            async with Client(cast("Any", transport), mode="2026-07-28") as client:
+                asked = await client.call_tool("pay", {})
+                assert await Person(url, "ann").inbox() == []
+                assert (await Person(url, "robot").get("/approvals")).status_code == 401
+                await Person(url, "fay").decide("approve")
+                assert text_of(await result_of(client, asked)) == "fay"
+
+
+class Verifier:
+    """Verifier of access tokens, which name their users."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        return AccessToken(token=token, client_id="chat", scopes=[], subject=token)
+
+
+async def test_failing_functions_of_the_author_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("the mail server is down")
+
+    settings = Approvals(groups=GROUPS, on_pending=fail, on_decided=fail)
+    async with open_shop(approvals=settings) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        await Person(url, "fay").decide("approve")
+        assert text_of(await result_of(client, asked)) == "refunded 5"
+        await until(lambda: caplog.text.count("a function of Approvals(...) failed") == 2)

@@ -1,0 +1,135 @@
+"""The commands that show and decide approvals, and the audit in transcripts and the store."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Recorder
+from roundtrip.cli import main
+from roundtrip.ledger import SqliteLedger
+from roundtrip.trace.explaining.explanations import explain
+from tests.hosts import ROOT
+from tests.interaction.pages.approving import Person, open_shop, shop
+from tests.interaction.pages.test_question_pages import client_of, handle_in, text_of
+from tests.interaction.trace.transcribed import calls_of
+
+pytestmark = pytest.mark.anyio
+FILE = "APPROVALS_FILE"
+
+
+def stored_shop() -> Any:
+    """Return a shop on the ledger of a test, for the commands."""
+    import os
+
+    return shop(ledger=SqliteLedger(os.environ[FILE]))
+
+
+async def run(*words: str) -> int:
+    """Run a command in a thread: it has an event loop of its own."""
+    return await anyio.to_thread.run_sync(main, list(words))
+
+
+async def test_inbox_lists_shows_and_decides(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROUNDTRIP_INBOX_TOKEN", "token-of-fay")
+    async with open_shop() as url, client_of(url) as client:
+        asked = [await client.call_tool("refund", {"amount": number, "note": "\x1b[2J"}) for number in range(3)]
+        assert await run("inbox", "list", url) == 0
+        listed = capsys.readouterr().out
+        assert "Refund 0?" in listed
+        assert "\x1b" not in listed
+        assert await run("inbox", "list", url, "--json") == 0
+        first, second, third = [one["id"] for one in json.loads(capsys.readouterr().out)]
+        assert await run("inbox", "show", url, first) == 0
+        shown = capsys.readouterr().out
+        assert "Refund 0?" in shown
+        assert "\x1b" not in shown
+        assert await run("inbox", "approve", url, first, "--reason", "fine") == 0
+        assert await run("inbox", "approve", url, first) == 1
+        assert await run("inbox", "reject", url, second, "--reason", "no", "--token", "token-of-fred") == 0
+        assert await run("inbox", "reject", url, third, "--reason", "no", "--token", "token-of-ann") == 1
+        texts = [text_of(await client.call_tool("continue_call", {"handle": handle_in(one)})) for one in asked[:2]]
+        assert texts[0] == "refunded 0"
+        assert "was rejected" in texts[1]
+    output = "".join(capsys.readouterr())
+    assert "token-of" not in output
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["list", "https://shop.example"], "a token is needed"),
+        (["list", "http://shop.example", "--token", "secret-1"], "must begin with https"),
+        (["list", "ftp://shop.example", "--token", "secret-1"], "must be an address"),
+        (["list", "https://a:b@shop.example", "--token", "secret-1"], "must be an address"),
+        (["list", "http://127.0.0.1:9", "--token", "secret-1"], "could not be asked"),
+        (["list", "http://127.0.0.1:9", "--token", "secret 1"], "one word"),
+    ],
+)
+def test_inbox_says_why_it_fails(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inbox", *words]) == 2
+    error = capsys.readouterr().err
+    assert reason in error
+    assert "secret" not in error
+
+
+async def test_wrong_token_and_foreign_address_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    async with open_shop() as url:
+        assert await run("inbox", "list", url, "--token", "wrong") == 2
+        assert await run("inbox", "list", f"{url}/nowhere", "--token", "token-of-fay") == 2
+    error = capsys.readouterr().err
+    assert "does not accept the token" in error
+    assert "no inbox at this address" in error
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+@pytest.mark.parametrize("reveal", [(), "all"])
+async def test_trace_tells_who_approved_what(
+    mode: str, reveal: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    recorder = Recorder(path, reveal=reveal)
+    async with open_shop(shop(trace=recorder)) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("refund_all", {"order": "Emma"})
+        recorder.flush()
+        (waiting,) = await anyio.to_thread.run_sync(calls_of, path)
+        (text,) = [one.text for one in explain(waiting)]
+        assert text.startswith("The call waits for the approval 'large' by 'finance'")
+        await Person(url, "fay").decide("approve", "looks-right")
+        await client.call_tool("continue_call", {"handle": handle_in(asked)})
+    recorder.flush()
+    calls = await anyio.to_thread.run_sync(calls_of, path)
+    call = next(one for one in calls if one.tool == "refund_all")
+    assert call.state.value == "completed"
+    assert [len(round_.asked.approvals) for round_ in call.rounds] == [1]
+    assert await run("trace", "show", call.id, str(path)) == 0
+    shown = capsys.readouterr().out
+    assert "waits for the approval 'large' by 'finance'" in shown
+    assert "approved" in shown
+    for secret in ("fay", "looks-right", "Refund all of"):
+        assert (secret in shown) is (reveal == "all")
+        assert (secret in path.read_text()) is (reveal == "all")
+
+
+async def test_tasks_show_is_an_audit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FILE, str(tmp_path / "calls.db"))
+    monkeypatch.chdir(ROOT)
+    async with open_shop(stored_shop()) as url, client_of(url) as client:
+        asked = await client.call_tool("refund_all", {"order": "Emma"})
+        approval = await Person(url, "fred").decide("approve", "looks right")
+        await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        call, target = approval.rpartition(".")[0], f"{__name__}:stored_shop"
+        assert await run("tasks", "show", target, call, "--json") == 0
+        plain = capsys.readouterr().out
+        assert await run("tasks", "show", target, call, "--json", "--reveal") == 0
+        (made,) = json.loads(capsys.readouterr().out)["approvals"]
+    assert (made["state"], made["who"], made["reason"]) == ("approved", "fred", "looks right")
+    assert made["message"] == "Refund all of Emma?"
+    assert json.loads(plain)["approvals"][0]["state"] == "approved"
+    assert not any(text in plain for text in ("fred", "looks right", "Emma"))

@@ -1,0 +1,189 @@
+"""Approvals together with tasks, tools that run once, reviews, questions and other approvals."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import anyio
+import pytest
+
+from roundtrip import Approval, Approve, Context, Elicit, Resolve, Server, after
+from roundtrip.testing import Approver, Era, User
+from tests.interaction.pages.approving import shop
+
+pytestmark = pytest.mark.anyio
+
+FAY = {"authorization": "Bearer token-of-fay"}
+SAM = {"authorization": "Bearer token-of-sam"}
+RUNS: list[str] = []
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"exactly_once": True},
+    {"task": True},
+    {"task": "required"},
+    {"task": "required", "exactly_once": True},
+    {"task": after(1)},
+]
+
+
+def ann(ctx: Any) -> str:
+    return "ann"
+
+
+def server_with(fn: Callable[..., Any], **options: Any) -> Server[Any]:
+    server = shop(principal=ann)
+    server.add_tool(fn, name="pay", **options)
+    return server
+
+
+def approver(**more: Any) -> Approver:
+    return Approver({"finance": "approve"}, headers=FAY, **more)
+
+
+def approve_it() -> Approve:
+    return Approve("Pay?", by="finance")
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("era", [Era.RETRY, Era.LIVE, Era.TASK])
+@pytest.mark.parametrize("place", ["confirmation", "resolver", "body"])
+async def test_approval_works_in_every_life(options: dict[str, Any], era: Era, place: str) -> None:
+    if options.get("task") == "required" and era is not Era.TASK:
+        return
+    RUNS.clear()
+
+    async def confirmed(amount: int) -> str:
+        RUNS.append("pay")
+        return f"paid {amount}"
+
+    async def resolved(amount: int, approval: Annotated[Approval, Resolve(approve_it)]) -> str:
+        RUNS.append(approval.who)
+        return f"paid {amount}"
+
+    async def awaited(amount: int, ctx: Context) -> str:
+        await ctx.approve("ok", "Pay?", by="finance")
+        await ctx.step("pay", lambda: RUNS.append("pay"))
+        return f"paid {amount}"
+
+    fn = {"confirmation": confirmed, "resolver": resolved, "body": awaited}[place]
+    if place == "confirmation":
+        options = {**options, "confirm": Approve("Pay {amount}?", by="finance")}
+    fay = approver()
+    call = await User(server_with(fn, **options), era=era, approver=fay).call("pay", amount=5)
+    assert call.text == "paid 5"
+    assert len(RUNS) == len(fay.decided) == 1
+
+
+async def test_confirmation_of_a_task_waits_inside_the_task() -> None:
+    async def pay() -> str:
+        return "paid"
+
+    server = server_with(pay, task=True, confirm=Approve("Pay?", by="finance", within=3600))
+    waiting = anyio.Event()
+
+    def decide(approval: Mapping[str, Any]) -> Any:
+        waiting.set()
+        return "approve"
+
+    call = await User(server, era=Era.TASK, approver=Approver(decide, headers=FAY)).call("pay")
+    assert call.text == "paid"
+    assert call.questions == []
+
+
+async def test_review_that_changes_an_answer_asks_for_the_approval_again() -> None:
+    async def pay(ctx: Context) -> str:
+        amount = await ctx.ask("amount", "How much?", int)
+        await ctx.approve("ok", "Pay what was asked for?", by="finance")
+        await ctx.review("sure", "Right?", of=["amount"])
+        return f"{amount} paid"
+
+    fay, server = approver(), server_with(pay, task="required")
+    call = await User(server, {"amount": 5, "sure": {"amount": 7}}, era=Era.TASK, approver=fay).call("pay")
+    assert call.text == "7 paid"
+    assert len(fay.decided) == 2
+
+
+async def test_other_wording_needs_another_approval() -> None:
+    prices = iter([5, 5, 6, 6, 6, 6, 6, 6])
+
+    def price() -> int:
+        return next(prices)
+
+    def approve(price: Annotated[int, Resolve(price)]) -> Approve:
+        return Approve(f"Pay {price}?", by="finance")
+
+    async def pay(approval: Annotated[Approval, Resolve(approve)], ctx: Context) -> str:
+        return "paid"
+
+    fay = approver()
+    call = await User(server_with(pay, task="required"), era=Era.TASK, approver=fay).call("pay")
+    assert call.text == "paid"
+    assert [one["message"] for one in fay.decided] == ["Pay 5?", "Pay 6?"]
+
+
+@pytest.mark.roundtrip(eras="all")
+async def test_two_groups_decide_side_by_side_after_the_question() -> None:
+    def safe() -> Approve:
+        return Approve("Safe?", by="safety")
+
+    def size() -> Elicit[int]:
+        return Elicit("How many?", int)
+
+    async def pay(
+        one: Annotated[Approval, Resolve(approve_it)],
+        two: Annotated[Approval, Resolve(safe)],
+        size: Annotated[int, Resolve(size)],
+    ) -> str:
+        return f"{size}: {one.who}, {two.who}"
+
+    fay, sam = approver(), Approver({"safety": "approve"}, headers=SAM)
+    call = await User(server_with(pay), {"size": 3}, approver=[fay, sam]).call("pay")
+    assert call.text == "3: fay, sam"
+
+
+@pytest.mark.roundtrip(eras="all")
+async def test_plain_body_and_several_in_one_round() -> None:
+    def pay(ctx: Context) -> str:
+        found = ctx.blocking.ask_all({"first": Approve("First?", by="finance"), "size": Elicit("Size?", int)})
+        second = ctx.blocking.approve("second", "Second?", by="finance")
+        return f"{found['first'].who}, {second.who}, {found['size']}"
+
+    call = await User(server_with(pay), {"size": 3}, approver=approver()).call("pay")
+    assert call.text == "fay, fay, 3"
+
+
+async def test_step_between_approvals_runs_once() -> None:
+    RUNS.clear()
+
+    async def pay(ctx: Context) -> str:
+        await ctx.approve("first", "First?", by="finance")
+        await ctx.step("between", lambda: RUNS.append("between"))
+        await ctx.approve("second", "Second?", by="finance")
+        return "paid"
+
+    assert (await User(server_with(pay), approver=approver()).call("pay")).text == "paid"
+    assert RUNS == ["between"]
+
+
+async def test_body_of_a_server_without_an_inbox_says_what_is_missing() -> None:
+    server = Server[Any]("shop", keys=[b"k" * 32])
+
+    @server.tool()
+    async def pay(ctx: Context) -> str:
+        await ctx.approve("ok", "Pay?", by="finance")
+        return "paid"
+
+    call = await User(server).call("pay")
+    assert call.is_error
+    assert "needs Server(approvals=" in call.text
+
+
+async def test_body_that_waits_longer_than_its_call_lives_says_so() -> None:
+    async def pay(ctx: Context) -> str:
+        await ctx.approve("ok", "Pay?", by="finance", within=24 * 3600)
+        return "paid"
+
+    call = await User(server_with(pay, task=True)).call("pay")
+    assert call.is_error
+    assert "within= must be at most 3600" in call.text
+    task = await User(server_with(pay, task=True), era=Era.TASK, approver=approver()).call("pay")
+    assert task.text == "paid"
