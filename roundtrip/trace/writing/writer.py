@@ -120,7 +120,7 @@ class LineWriter:
         self._moves.append(f"{_MOVES[event, self._state]}{ms:.3f}]")
         if event is Event.ASK:
             self._asked = transition
-            # Questions of an author, and those that the client is not sent, end the leg: they are written with its token.
+            # Questions of an author, and those that no client is sent, end the leg: they are written with its token.
             if self._beginning.era == "live" and not {"authored", "rung", "approvals"} & detail.keys():
                 self._asked_ms = ms
                 return self._asked_line(None, ms)
