@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from roundtrip.questions.approvals import Approve
 from roundtrip.questions.markers import SdkElicit, SdkListRoots, SdkSample
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
 
@@ -108,4 +109,6 @@ def _asking(node: Node) -> str | None:
         return "asks the client's model"
     if issubclass(asked, SdkListRoots):
         return "asks for the client's roots"
+    if issubclass(asked, Approve):
+        return "asks a group to approve"
     return "asks the user" if issubclass(asked, SdkElicit) else f"asks the user for {asked.__name__}"

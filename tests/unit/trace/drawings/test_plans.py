@@ -6,8 +6,22 @@ from typing import Annotated, Any, Literal
 import pytest
 from mcp_types import CreateMessageResult, ListRootsResult
 from pydantic import BaseModel, Field
+from starlette.requests import Request
 
-from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, ListRoots, Resolve, Sample, Server
+from roundtrip import (
+    Approval,
+    Approvals,
+    Approve,
+    Context,
+    Elicit,
+    ElicitationResult,
+    ElicitUrl,
+    ListRoots,
+    Pages,
+    Resolve,
+    Sample,
+    Server,
+)
 from roundtrip.trace.drawings.machine import Format
 from roundtrip.trace.drawings.plans import draw_plans
 
@@ -56,6 +70,24 @@ def shop() -> Server[Any]:
 def draw(format: Format, *tools: str) -> str:
     plans = shop().plans
     return draw_plans({tool: plans[tool] for tool in tools or plans}, format)
+
+
+def test_approval_is_drawn_as_a_question_to_a_group() -> None:
+    def large(amount: int) -> Approve:
+        return Approve(f"Refund {amount}?", by="finance")
+
+    async def reader(request: Request) -> str | None:
+        return None
+
+    pages = Pages(base_url="https://shop.example", authenticate=reader)
+    server = Server[Any]("shop", principal=lambda _: "ada", pages=pages, approvals=Approvals(groups={}))
+
+    @server.tool()
+    def refund(amount: int, approval: Annotated[Approval, Resolve(large)]) -> str:
+        return f"{amount} {approval}"
+
+    del refund
+    assert "large: asks a group to approve\n" in draw_plans({"refund": server.plans["refund"]}, Format.TEXT)
 
 
 def test_text_lists_the_tool_before_its_requirements() -> None:
