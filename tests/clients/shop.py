@@ -5,14 +5,16 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from roundtrip import Context, Elicit, ElicitUrl, Pages, Resolve, Server
+from roundtrip import Approvals, Approve, Context, Elicit, ElicitUrl, Pages, Resolve, Server
 from roundtrip.doctor.client_report import ClientReport
 from roundtrip.doctor.client_server import make_server as make_doctor
 
-__all__ = ["BASE", "USER", "make_server", "make_server_with_pages"]
+__all__ = ["BASE", "BOSS", "USER", "make_server", "make_server_with_pages"]
 
 BASE: Final = "https://shop.example"
 USER: Final = "ann"
+BOSS: Final = "bob"
+"""The person who approves refunds."""
 
 
 class Seat(BaseModel):
@@ -35,8 +37,16 @@ def make_server() -> Server[Any]:
 
 def make_server_with_pages() -> Server[Any]:
     pages = Pages(base_url=BASE, authenticate=_reader)
-    server = Server[Any]("shop", keys=["7f" * 32], principal=lambda ctx: USER, pages=pages, trace=False)
+    approvals = Approvals(groups={BOSS: ["desk"]})
+    server = Server[Any](
+        "shop", keys=["7f" * 32], principal=lambda ctx: USER, pages=pages, approvals=approvals, trace=False
+    )
     _add_tools(server)
+
+    @server.tool(confirm=Approve("Refund {amount}?", by="desk"))
+    async def refund(amount: int) -> str:
+        return f"{amount} refunded"
+
     return server
 
 

@@ -8,19 +8,21 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+import anyio
 import pytest
 
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
-from roundtrip.testing import served
+from roundtrip.testing import Approver, served
 from tests.clients.desktop import Desktop, Fill, desktop
 from tests.clients.drivers import DRIVERS, Driver, Outcome, Target, ToolCall
-from tests.clients.shop import BASE, USER, make_server_with_pages
+from tests.clients.shop import BASE, BOSS, USER, make_server_with_pages
 from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable, row_of, survey
 
 pytestmark = pytest.mark.anyio
 
 COMMAND: Final = "pytest tests/clients/test_pages.py --snapshot-update"
-COLUMNS: Final = ["form", "confirmation", "page", "two questions", "review", "eleven questions"]
+REFUND: Final = ToolCall("refund", {"amount": 5})
+COLUMNS: Final = ["form", "confirmation", "page", "two questions", "review", "approval", "eleven questions"]
 
 
 FILL: Final[Mapping[str, Fill]] = {
@@ -48,8 +50,14 @@ async def shop() -> AsyncGenerator[tuple[Target, Desktop]]:
     """Serve the shop, and give its user a desktop."""
     async with served(make_server_with_pages()) as url:
         cookies = {"user": USER}
-        async with desktop(url.removesuffix("/mcp"), BASE, FILL, cookies=cookies) as screen:
+        boss = Approver({"desk": "approve"}, headers={"cookie": f"user={BOSS}"})
+        async with (
+            anyio.create_task_group() as office,
+            desktop(url.removesuffix("/mcp"), BASE, FILL, cookies=cookies) as screen,
+        ):
+            office.start_soon(boss.watch, lambda: url)
             yield Target(url=url, desktop=screen.address), screen
+            office.cancel_scope.cancel()
 
 
 def cell_of(call: ToolCall, outcome: Outcome, answered: list[str]) -> str:
@@ -60,10 +68,13 @@ def cell_of(call: ToolCall, outcome: Outcome, answered: list[str]) -> str:
     shown = [message for message in outcome.asked if BASE not in message]
     assert [heading_of(message) for message in (*shown, *answered)] == asked_by(call)
     rungs = ["URL" if "https://" in message else "form" for message in outcome.asked]
-    return ", then ".join(dict.fromkeys([*rungs, *["link"] * len(outcome.results)]))
+    rungs += ["link" if BASE in result else "handle" for result in outcome.results]
+    return ", then ".join(dict.fromkeys(rungs))
 
 
 def done(call: ToolCall) -> str:
+    if call is REFUND:
+        return "5 refunded"
     if call.tool == "survey":
         number = len(call.answers)
         return f"{sum(range(number + 1))} in {number} answers"
@@ -72,6 +83,8 @@ def done(call: ToolCall) -> str:
 
 def asked_by(call: ToolCall) -> list[str]:
     """Return the headings of its questions."""
+    if call is REFUND:
+        return []  # its user cannot answer
     if call.tool == "survey":
         return [f"Question {place}?" for place in range(1, len(call.answers) + 1)]
     return [heading_of(message) for message in DONE[call.tool][1]]
@@ -96,7 +109,7 @@ async def cells_of(driver: Driver, calls: Sequence[ToolCall]) -> list[str]:
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: f"{driver.name}, {driver.revision}")
 async def test_client_completes_every_tool(driver: Driver, table: ClientTable, request: pytest.FixtureRequest) -> None:
-    row = row_of(driver, *await cells_of(driver, CALLS))
+    row = row_of(driver, *await cells_of(driver, [*CALLS[:-1], REFUND, CALLS[-1]]))
     table.add(row)
     if request.config.getoption("update_snapshots"):
         return

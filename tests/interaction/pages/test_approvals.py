@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -181,6 +182,35 @@ async def test_one_of_many_decisions_counts(kind: str, started: Servers, tmp_pat
         (state,) = [state for status, state in statuses if status == 200]
         result = await result_of(client, asked)
         assert result.is_error is (state == "rejected")
+    await ledger.aclose()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_rejection_and_cancellation_have_one_end(kind: str, started: Servers, tmp_path: Path) -> None:
+    """Both are sent at once, to two instances: what comes too late changes nothing."""
+    ledger = ledger_of(kind, started, tmp_path)
+    server, other = shop(ledger=ledger), shop(ledger=ledger)
+    async with open_shop(server) as url, open_shop(other) as second, httpx.AsyncClient(timeout=20) as http:
+        peer, fay = Peer(http, f"{url}/mcp", headers={"x-user": "ann"}), Person(second, "fay")
+        for year in range(4):
+            task = (await peer.call("close_books", year=year))["taskId"]
+            approval = await fay.one(f"Close {year}")
+            answers: list[httpx.Response] = []
+
+            async def decide(approval: str = approval, into: list[httpx.Response] = answers) -> None:
+                into.append(await fay.api(f"/{approval}", json={"decision": "reject"}))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(decide)
+                group.start_soon(partial(peer.ask, "tasks/cancel", taskId=task))
+            ended = await peer.until(task)
+            (rejected,) = (answer.status_code for answer in answers)
+            assert ended["status"] in ("cancelled", "completed")
+            assert rejected == 200 or ended["status"] == "cancelled"
+            late = await fay.api(f"/{approval}", json={"decision": "approve"})
+            assert late.status_code in (404, 409)
+            assert (await peer.get(task))["status"] == ended["status"]
+        assert await fay.inbox() == []
     await ledger.aclose()
 
 
