@@ -10,6 +10,7 @@ import hmac
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from roundtrip.server.functions import AskingFunction
     from roundtrip.server.leg_runner import LegRunner
+    from roundtrip.server.local_pages import LocalPages
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tool_calls import ToolCalls
     from roundtrip.server.tool_server import ToolServer
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
 __all__ = ["CONTINUE_TOOL", "StoredCalls"]
 
 CONTINUE_TOOL: Final = "continue_call"
+_Rung = Literal["url", "local", "link"]
 _SECRET_BYTES: Final = 16
 _HOLDER: Final = "its request"
 _KEY: Final = "page"
@@ -104,14 +107,22 @@ class StoredCalls:
         self._legs = legs
         self._service = service
         self._book = service.book
-        self._site = QuestionPages(
-            self,
-            base_url=pages.base_url,
-            keys=service.book.page_keys,
-            look=pages.look(name),
-            templates=pages.templates,
-            authenticate=self._reader if pages.authenticate is not None else None,
-        )
+        shown: dict[str, Any] = {
+            "keys": service.book.page_keys,
+            "look": pages.look(name),
+            "templates": pages.templates,
+        }
+        reader = self._reader if pages.authenticate is not None else None
+        self._site: QuestionPages | None = None
+        if pages.base_url is not None:
+            self._site = QuestionPages(self, base_url=pages.base_url, authenticate=reader, **shown)
+        self._local: LocalPages | None = None
+        if pages.local:
+            from roundtrip.server.local_pages import LocalPages  # few servers have pages for their own machine
+
+            opener = pages.local if callable(pages.local) else None
+            self._local = LocalPages(self, service.book, opener=opener, system=legs.parts.system, **shown)
+            service.stops_first.append(self._local.stop)
 
     @classmethod
     def install(
@@ -120,11 +131,11 @@ class StoredCalls:
         """Give a server pages, and the tool with which models get the results of calls that waited."""
         calls = legs.stored_calls = cls(pages, name=server.name, legs=legs, service=service)
         tools.relist = calls._relist
-        for route in calls._site.routes:
-            server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(calls._site.respond)
+        for route in calls._site.routes if calls._site is not None else ():
+            server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(route.endpoint)
 
         async def continue_call(handle: str, ctx: Context) -> CallToolResult:
-            return await calls.go_on(handle, legs.parts.protection.principal(ctx.request_context))
+            return await calls.go_on(handle, ctx.request_context)
 
         continue_call.__annotations__ = {"handle": str, "ctx": Context, "return": CallToolResult}
         server.add_tool(
@@ -146,7 +157,7 @@ class StoredCalls:
     @property
     def gives_links(self) -> bool:
         """Return True if a result may carry the address of a page: only its user can open it."""
-        return self._pages.authenticate is not None
+        return self._pages.authenticate is not None and self._site is not None
 
     def client_of(self, request: ServerRequestContext[Any, Any] | None) -> RequestClient:
         """Return the client of a request, whose user can be asked on a page."""
@@ -156,20 +167,25 @@ class StoredCalls:
         """Return a tool as it must be listed: clients check results against its schema, and a link does not fit one."""
         function = tool.function
         may_ask = function.contexts or function.plan.nodes or function.confirmation is not None
-        return listing.model_copy(update={"output_schema": None}) if self.gives_links and may_ask else listing
+        may_wait = self.gives_links or self._local is not None
+        return listing.model_copy(update={"output_schema": None}) if may_wait and may_ask else listing
 
-    def _rung(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> Literal["url", "link"] | None:
+    def _rung(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> _Rung | None:
         """Return the way to the page that asks the questions of a request; None if its client asks them."""
         declared = ctx.session.client_capabilities
         elicitation = declared.elicitation if declared is not None else None
-        may_link = self.gives_links and self._knows_user(ctx)
+        by_result: _Rung | None = "link" if self.gives_links and self._knows_user(ctx) else None
+        if self._local is not None and self._local.can_ask(ctx):
+            by_result = "local"
         if elicitation is None:
-            return "link" if may_link else None
+            return by_result
         asked = record.journal.round if record.journal is not None else 0
         if elicitation.url is not None:
-            return "url" if elicitation.form is None or asked >= self._pages.from_round else None
-        # By form for as long as the client goes on: a link interrupts its user.
-        return "link" if may_link and asked >= self._pages.last_round else None
+            by_page: _Rung | None = "url" if self._site is not None else None
+            by_page = "local" if by_result == "local" else by_page
+            return by_page if elicitation.form is None or asked >= self._pages.from_round else None
+        # By form for as long as the client goes on: a page interrupts its user.
+        return by_result if asked >= self._pages.last_round else None
 
     def _knows_user(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         return self._legs.parts.protection.user(ctx) is not None
@@ -186,7 +202,8 @@ class StoredCalls:
         if (reply := await self._reply(ctx, record)) is not None:
             return reply
         record.rung = self._rung(ctx, record)
-        end = await calls.serve_caught(name, arguments, incoming)
+        with self._explained(ctx):
+            end = await calls.serve_caught(name, arguments, incoming)
         # A round without questions only gives its call a token.
         if record.rung is not None and isinstance(end, Suspended) and end.questions:
             return await self.store(calls.function_of(name, record), ctx, record, end)
@@ -210,7 +227,7 @@ class StoredCalls:
         if view.entry.has_ended:
             return _ended(view)
         journal = record.journal
-        if not _shows_links(ctx) or journal.round >= self._pages.last_round:
+        if view.content.is_local or not self._shows_links(ctx) or journal.round >= self._pages.last_round:
             return self._in_result(view)
         waited = replace(journal, leg=journal.leg + 1, round=journal.round + 1)
         record.packed = self._legs.parts.protection.write(waited)
@@ -230,13 +247,14 @@ class StoredCalls:
         if (
             record is None
             or is_retry_era(record.context.protocol_version)
-            or self._rung(record.context, record) != "link"
+            or (rung := self._rung(record.context, record)) not in ("local", "link")
         ):
-            return result_of(await calls.serve(name, arguments, incoming, None))
+            with self._explained(record.context) if record is not None else nullcontext():
+                return result_of(await calls.serve(name, arguments, incoming, None))
         ctx = record.context
         if (same := await self._same_call(ctx)) is not None:
             return CallToolResult.model_validate(same)
-        record.rung = "link"
+        record.rung = rung
         end = await calls.serve(name, arguments, incoming, None)
         if not isinstance(end, Suspended) or not end.questions:
             return result_of(end)
@@ -252,12 +270,15 @@ class StoredCalls:
         except LedgerDown as error:
             raise _out_of_reach(error) from error
         view = await self._view(waiting[0].call_id) if waiting else None
-        return self._in_result(view) if view is not None and not view.entry.has_ended else None
+        if view is None or view.entry.has_ended:
+            return None
+        return await self._locally(view, is_repeated=True) if view.content.is_local else self._in_result(view)
 
     def _label(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
         """Return a word that equal calls of one user share, for clients that show no links; None for other clients."""
-        user = self._legs.parts.protection.user(ctx)
-        if user is None or _shows_links(ctx):
+        is_local = self._local is not None and self._local.can_ask(ctx)
+        user = self._local.label_key if self._local is not None and is_local else self._legs.parts.protection.user(ctx)
+        if user is None or (self._shows_links(ctx) and not is_local):
             return None
         params = ctx.params or {}
         called = json.dumps([user, params.get("name"), params.get("arguments") or {}], sort_keys=True)
@@ -277,6 +298,7 @@ class StoredCalls:
         content = self._service.content_of(function, ctx, journal)
         content.capabilities, content.protocol = _PAGE_CAPABILITIES, FIRST_OF_RETRY_ERA
         content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES)
+        content.is_local = record.rung == "local"
         clock = self._legs.parts.system.time
         once = function.once
         try:
@@ -302,11 +324,39 @@ class StoredCalls:
         if view is None:
             raise MCPError(code=INTERNAL_ERROR, message="This call has ended; begin it again")
         self._service.start()
-        if _shows_links(ctx):
+        if content.is_local:
+            return await self._first_locally(view, record)
+        if self._shows_links(ctx):
             return self._by_url(view, end.state)
         return self._in_result(view)
 
-    async def go_on(self, handle: str, principal: str | None) -> CallToolResult:
+    async def _first_locally(self, view: TaskView, record: RequestRecord) -> dict[str, Any]:
+        """Return the reply to the request that began a call. Without it, no client has the handle of the call."""
+        # The leg has ended, and others come before the reply.
+        facts, record.facts = record.facts, None
+        if facts is not None:
+            facts.closed(None)
+        try:
+            return await self._locally(view)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True), suppress(LedgerDown):
+                await self._book.cancel(view.entry.call_id)
+            raise
+
+    async def _locally(self, view: TaskView, *, is_repeated: bool = False) -> dict[str, Any]:
+        """Open the page of a call on this machine, and return its end, or after some seconds word that it waits."""
+        entry, local = view.entry, self._local
+        if local is not None and not entry.has_ended:
+            ticket = _page_ticket(view)
+            await local.show(ticket, call_id=entry.call_id, expires=entry.expires, is_repeated=is_repeated)
+            view = await self._changed(view) or view
+        if local is not None and local.has_failed(entry.call_id):
+            return _written(
+                "The page for the user could not be opened in a browser, so this call has ended.", is_error=True
+            )
+        return _ended(view) if view.entry.has_ended else self._in_result(view)
+
+    async def go_on(self, handle: str, ctx: ServerRequestContext[Any, Any]) -> CallToolResult:
         """Return the result of a stored call, or word that it still waits; what `continue_call` does."""
         call_id, secret = split_id(handle)
         view = await self._view(call_id) if handle.isascii() else None
@@ -314,9 +364,12 @@ class StoredCalls:
             view is None
             or not view.content.page_secret
             or not hmac.compare_digest(view.content.secret.encode(), secret.encode())
-            or view.content.principal != principal
+            or view.content.principal != self._legs.parts.protection.principal(ctx)
+            or (view.content.is_local and not self._is_local(ctx))
         ):
             return _text("There is no such call, or it has expired. Begin it again.", is_error=True)
+        if view.content.is_local:
+            return CallToolResult.model_validate(await self._locally(view))
         changed = await self._changed(view)
         reply = self._in_result(changed or view) if changed is None or not changed.entry.has_ended else _ended(changed)
         return CallToolResult.model_validate(reply)
@@ -353,7 +406,21 @@ class StoredCalls:
 
     # Replies to clients.
 
+    def _is_local(self, ctx: ServerRequestContext[Any, Any]) -> bool:
+        return self._local is not None and self._local.is_for(ctx)
+
+    def _explained(self, ctx: ServerRequestContext[Any, Any]) -> AbstractContextManager[None]:
+        return self._local.explained(ctx) if self._local is not None else nullcontext()
+
+    def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
+        """Return True if the client shows its user the address of a page, and there is one."""
+        declared = ctx.session.client_capabilities
+        elicitation = declared.elicitation if declared is not None else None
+        return elicitation is not None and elicitation.url is not None and self._site is not None
+
     def _by_url(self, view: TaskView, state: str) -> dict[str, Any]:
+        if self._site is None:
+            raise RuntimeError("a server without base_url= has no addresses for clients")
         url = self._site.url(_page_ticket(view))
         params = {"mode": "url", "message": self._pages.message, "url": url}
         return {
@@ -365,8 +432,12 @@ class StoredCalls:
     def _in_result(self, view: TaskView) -> dict[str, Any]:
         handle = view.content.id_of(view.entry.call_id)
         waits = view.entry.state is TaskState.ASKING
-        what = "This call waits for its user, who answers on a page." if waits else "This call is still running."
-        link = f"Show the user this link: {self._site.url(_page_ticket(view))}\n" if waits and self.gives_links else ""
+        where = "a page in their browser" if view.content.is_local else "a page"
+        what = f"This call waits for its user, who answers on {where}." if waits else "This call is still running."
+        link = ""
+        # The address of a page of this machine is a secret of its user, who has the page open.
+        if waits and self.gives_links and self._site is not None and not view.content.is_local:
+            link = f"Show the user this link: {self._site.url(_page_ticket(view))}\n"
         return _written(
             f"{what}\n{link}Then call {CONTINUE_TOOL} with handle={handle!r} to get the result. Only the user can "
             "answer."
@@ -374,9 +445,9 @@ class StoredCalls:
 
     # The calls behind the pages; see `PageCalls`.
 
-    async def open(self, ticket: str, subject: str | None) -> PageState:
+    async def open(self, ticket: str, subject: str | None, *, is_local: bool = False) -> PageState:
         """Return the state of a call for the reader of its page."""
-        view = await self._own(ticket, subject)
+        view = await self._own(ticket, subject, is_local=is_local)
         if view is None:
             return ClosedPage()
         entry, content = view
@@ -387,10 +458,16 @@ class StoredCalls:
         return EndedPage(is_error=entry.state is not TaskState.COMPLETED)
 
     async def answer(
-        self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
+        self,
+        ticket: str,
+        subject: str | None,
+        round_id: str,
+        answers: Mapping[str, Mapping[str, Any]],
+        *,
+        is_local: bool = False,
     ) -> bool:
         """Give a round its answers, at most once."""
-        view = await self._own(ticket, subject)
+        view = await self._own(ticket, subject, is_local=is_local)
         if view is None:
             return False
 
@@ -402,16 +479,16 @@ class StoredCalls:
 
         return await change_task(self._book.store, view.entry.call_id, answer) or False
 
-    async def _own(self, ticket: str, subject: str | None) -> TaskView | None:
+    async def _own(self, ticket: str, subject: str | None, *, is_local: bool) -> TaskView | None:
         """Return the call of a page for its reader; None if there is none, or if it is another user's."""
         call_id, secret = split_id(ticket)
         view = await self._view(call_id)
-        if view is None or not view.content.page_secret:
+        if view is None or not view.content.page_secret or view.content.is_local != is_local:
             return None
         content = view.content
         if not hmac.compare_digest(content.page_secret.encode(), secret.encode("utf-8", "replace")):
             return None
-        if self._pages.authenticate is not None and (subject is None or subject != content.user):
+        if self._pages.authenticate is not None and not is_local and (subject is None or subject != content.user):
             return None
         return view
 
@@ -428,11 +505,6 @@ def _page_ticket(view: TaskView) -> str:
 def _round_of(content: TaskContent) -> str:
     """Return a text that differs between rounds: keys of questions are used once."""
     return "\n".join(sorted(content.questions))
-
-
-def _shows_links(ctx: ServerRequestContext[Any, Any]) -> bool:
-    declared = ctx.session.client_capabilities
-    return declared is not None and declared.elicitation is not None and declared.elicitation.url is not None
 
 
 def _ended(view: TaskView) -> dict[str, Any]:

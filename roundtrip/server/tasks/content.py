@@ -47,6 +47,8 @@ class TaskContent:
     """The principal, if it names a user and not only a client: tickets are for users."""
     page_secret: str = ""
     """The secret of its page, for a call whose questions are on a page."""
+    is_local: bool = False
+    """True if its page is on the machine of a stdio server, and no other page may open it."""
     is_fresh: bool = True
     """True until a worker has parked the task: the journal ends before the body, and not at questions."""
     questions: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -208,10 +208,10 @@ class AskedLine(_Happened):
     """`author`: the function returned an `InputRequiredResult` made by hand."""
     questions: tuple[ShownQuestion, ...]
     waits: tuple[ShownWait, ...] = Field(default=(), description="What a task waits for besides its user.")
-    rung: Literal["url", "link", "page"] | None = Field(
+    rung: Literal["url", "local", "link", "page"] | None = Field(
         default=None,
-        description="The way to the page with the questions: the client shows its address, or a result has it, or the "
-        "user is on it already. Without it, the client asks.",
+        description="The way to the page with the questions: the client shows its address, or it opens in the browser "
+        "of this machine, or a result has its address, or the user is on it already. Without it, the client asks.",
     )
     until: float | None = Field(default=None, description="The deadline for the answers, in seconds of the epoch.")
     token: TokenWritten | None = None

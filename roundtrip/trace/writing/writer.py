@@ -109,7 +109,8 @@ class LineWriter:
         self._moves.append(f"{_MOVES[event, self._state]}{ms:.3f}]")
         if event is Event.ASK:
             self._asked = transition
-            if self._beginning.era == "live" and "authored" not in detail:
+            # On the way to a page the serving ends, as with an author's own questions.
+            if self._beginning.era == "live" and "authored" not in detail and "rung" not in detail:
                 self._asked_ms = ms
                 return self._asked_line(None, ms)
         elif event is Event.RESUME and self._asked is not None:
