@@ -52,6 +52,14 @@ def open_in_browser(url: str) -> bool:
     # Isolated: no module of the working folder takes the place of one of the standard library.
     command = [sys.executable, "-I", "-c", _OPEN, url]
     null = subprocess.DEVNULL
-    # In a session of its own, as the user's interrupt of the server must not end the browser.
-    done = subprocess.run(command, stdin=null, stdout=null, stderr=null, start_new_session=True, check=False)  # noqa: S603 - no shell
+    done = subprocess.run(  # noqa: S603 - no shell
+        command,
+        stdin=null,
+        stdout=null,
+        stderr=null,
+        check=False,
+        # The user's interrupt of the server must not end the browser, nor a console open on Windows.
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
     return done.returncode == 0

@@ -97,6 +97,8 @@ class LocalPages:
         self._sites: dict[asyncio.AbstractEventLoop, LocalSite] = {}
         self._failed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        # An author's mistake is an error at once, and not at the first question.
+        QuestionPages(self._calls, base_url="http://127.0.0.1", **self._pages)
 
     def is_for(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         """Return True if a request came over stdio."""

@@ -110,6 +110,8 @@ class LocalSite:
         if (exclusive := getattr(socket, "SO_EXCLUSIVEADDRUSE", None)) is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, exclusive, 1)
         self._socket.bind((HOST, 0))
+        # A browser that is quicker than `start` has to wait.
+        self._socket.listen()
         self._host = f"{HOST}:{self._socket.getsockname()[1]}"
         self._pages = make_pages(self, f"http://{self._host}")
         self._state = ServerState()
@@ -124,7 +126,7 @@ class LocalSite:
             app, log_config=None, ws="none", lifespan="off", proxy_headers=False, server_header=False
         )
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(config, self._state, {}), sock=self._socket)
+        self._server = await loop.create_server(lambda: _Connection(app, config, self._state), sock=self._socket)
 
     async def close(self) -> None:
         """Finish the responses, and close all connections."""
@@ -234,11 +236,13 @@ class _OwnHostOnly:
 
 
 class _Connection(H11Protocol):
-    """uvicorn's connection, without a log of requests: their addresses are secrets."""
+    """uvicorn's connection, without its logs of requests: their addresses are secrets."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, app: ASGIApp, config: uvicorn.Config, state: ServerState) -> None:
+        super().__init__(config, state, {})
         self.access_log = False
+        # In place of the one of the configuration, which logs all messages at the level TRACE.
+        self.app = app
 
 
 def _is_same(one: str, other: str) -> bool:

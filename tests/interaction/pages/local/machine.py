@@ -17,7 +17,17 @@ from tests.hosts import ROOT
 __all__ = ["ANSWERS", "HERE", "Machine"]
 
 HERE: Final = Path(__file__).parent
-ANSWERS: Final = {"Book": "", "Which seat": "3", "How many": "2", "All right": "", "Number": "2"}
+ANSWERS: Final = {
+    "Book": "",
+    "Which seat": "3",
+    "How many": "2",
+    "All right": "",
+    "Number": "2",
+    "Pay": "",
+    "Which card": "gold",
+    "Print": "",
+    "Which paper": "thick",
+}
 _OWN_VARIABLES: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "TERM", "SSH_CONNECTION", "ROUNDTRIP_TRACE")
 """Variables of the tester's own desktop: no test may open their browser."""
 

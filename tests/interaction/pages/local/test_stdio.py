@@ -57,6 +57,16 @@ async def test_eleven_and_twenty_questions_complete(tmp_path: Path, mode: str) -
     assert len(machine.lines("open")) == 2
 
 
+@eras
+async def test_tools_that_run_once_or_as_tasks_complete(tmp_path: Path, mode: str) -> None:
+    machine = Machine(tmp_path)
+    async with machine.client(mode) as client:
+        assert text_of(await client.call_tool("pay", {"euros": 5})) == "5 by gold, 1 in all"
+        assert text_of(await client.call_tool("pay", {"euros": 5})) == "5 by gold, 2 in all"
+        assert text_of(await client.call_tool("print_tickets", {"copies": 2})) == "2 on thick"
+    assert len(machine.lines("open")) == 3
+
+
 async def test_client_with_forms_and_links_is_asked_in_the_browser_later(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     forms: list[str] = []
