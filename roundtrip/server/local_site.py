@@ -1,8 +1,9 @@
 """Serve question pages to the browser of the user at this machine, on a port of the loopback interface.
 
-Other users of the machine can reach the port, and can see the address on the command line of the browser. So this
-address works once: it sets a cookie and leads to the page, whose own address was on no command line. A page opens only
-with both. A cookie is sent to every port of a host, and so its path is the page's.
+Other users of the machine can reach the port, and can see the address on the command line of the browser. Linux tells
+whose a connection is, and theirs are turned away. Elsewhere, and for programs of the same user, the address works once:
+it sets a cookie and leads to the page, whose own address was on no command line. A page opens only with both. A cookie
+is sent to every port of a host, and so its path is the page's.
 """
 
 import asyncio
@@ -27,10 +28,14 @@ from uvicorn.server import ServerState
 
 from roundtrip.pages.calls import ClosedPage, PageCalls, PageState, WorkingPage
 from roundtrip.pages.handler import QuestionPages
+from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.loopback_peers import is_of_another_user
 
 __all__ = ["HOST", "LocalPageCalls", "LocalSite", "MakePages", "cookie_of"]
 
 logger = logging.getLogger("roundtrip")
+# Limited, as any program of the machine can cause it.
+_LOG: Final = LimitedLog(logger)
 
 HOST: Final = "127.0.0.1"
 _OPENING_PATH: Final = "/open"
@@ -43,6 +48,7 @@ _PATIENCE_SECONDS: Final = 1.0
 """Time for which a page waits for the next questions, before it says that the call goes on."""
 _CLOSING_SECONDS: Final = 1.0
 _MISDIRECTED_STATUS: Final = 421
+_FORBIDDEN_STATUS: Final = 403
 _USED: Final = (
     "This address works only once",
     "Repeat your request in the application that you came from, and it opens the page again.",
@@ -112,15 +118,16 @@ class LocalSite:
         self._socket.bind((HOST, 0))
         # A browser that is quicker than `start` has to wait.
         self._socket.listen()
-        self._host = f"{HOST}:{self._socket.getsockname()[1]}"
-        self._pages = make_pages(self, f"http://{self._host}")
+        self._port = int(self._socket.getsockname()[1])
+        self._base = f"http://{HOST}:{self._port}"
+        self._pages = make_pages(self, self._base)
         self._state = ServerState()
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Accept connections."""
         routes = [*self._pages.routes, Route(f"{_OPENING_PATH}/{{once}}", self._enter, methods=["GET"])]
-        app = _OwnHostOnly(Starlette(routes=routes), self._host)
+        app = _Guarded(Starlette(routes=routes), HOST, self._port)
         # Without settings for logs, as they would change the loggers of the process.
         config = uvicorn.Config(
             app, log_config=None, ws="none", lifespan="off", proxy_headers=False, server_header=False
@@ -159,7 +166,7 @@ class LocalSite:
         elif not is_repeated or now - visit.opened < _AGAIN_SECONDS:
             return None
         visit.once, visit.opened, visit.is_used = self._new_secret(), now, False
-        return f"http://{self._host}{_OPENING_PATH}/{visit.once}"
+        return f"{self._base}{_OPENING_PATH}/{visit.once}"
 
     def was_opened(self, ticket: str) -> bool:
         """Return True if a browser has opened the page of a call."""
@@ -220,18 +227,22 @@ class LocalSite:
         return visit is not None and visit.was_used and _is_same(visit.cookie, subject or "")
 
 
-class _OwnHostOnly:
-    """ASGI middleware that serves requests for one host: another site may point its name to this machine."""
+class _Guarded:
+    """ASGI middleware for one user and one host: another site may point its own name to this machine."""
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
         self._app = app
-        self._host = host
+        self._name = f"{host}:{port}"
+        self._side = host, port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        app = self._app
-        if Headers(scope=scope).getlist("host") != [self._host]:
+        app, client = self._app, scope["client"]
+        if Headers(scope=scope).getlist("host") != [self._name]:
             app = PlainTextResponse("This server does not have this name\n", _MISDIRECTED_STATUS)
+        elif client is not None and is_of_another_user((client[0], client[1]), self._side):
+            _LOG.warning("a program of another user of this machine asked for a page of a call, and was turned away")
+            app = PlainTextResponse("This server is another user's\n", _FORBIDDEN_STATUS)
         await app(scope, receive, send)
 
 

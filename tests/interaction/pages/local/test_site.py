@@ -1,7 +1,9 @@
 """The site of a stdio server, its two neighbors (clients over HTTP, other programs), and everything hostile."""
 
 import logging
+import os
 import re
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ import anyio
 import httpx
 import pytest
 from mcp.client import Client
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitationCapability,
     ElicitRequestParams,
@@ -195,6 +198,20 @@ async def test_request_for_another_host_is_rejected(host: str) -> None:
         assert one.status == 404
 
 
+@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="only root can start programs of others")
+async def test_program_of_another_user_is_turned_away() -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as one:
+        await client.call_tool("many", ONE)
+        address = await desktop.address()
+        fetch = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=20).read())"
+        thief = await anyio.run_process(["/usr/bin/env", "python3", "-c", fetch, address], check=False, user=65534)
+        assert b"HTTP Error 403" in thief.stderr
+        assert b"Number" not in thief.stdout
+        # It has not used the address.
+        assert (await one.open(address)).heading == "Number 0?"
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -306,6 +323,18 @@ async def test_each_site_opens_its_own_calls_alone() -> None:
             crossed = await nobody.call_tool("continue_call", {"handle": handle_in(local)})
         assert crossed.is_error
         assert (await desk.call_tool("continue_call", {"handle": handle_in(linked)})).is_error
+
+
+async def test_client_over_http_opens_no_browser() -> None:
+    desktop = Desktop()
+    server: Any = cinema(settings={"local": desktop.open, "wait": 0})
+    async with hosted(server.streamable_http_app()) as url:
+        for mode in ("2026-07-28", "legacy"):
+            async with client_of(url, None, mode=mode) as client:
+                assert text_of(await client.call_tool("guess")) == "any"
+                with pytest.raises(MCPError, match="did not declare"):
+                    await client.call_tool("many", ONE)
+    assert desktop.addresses == []
 
 
 async def test_pages_need_one_of_both_sites() -> None:

@@ -2,8 +2,11 @@
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -180,8 +183,9 @@ def test_stdout_has_protocol_alone_although_the_browser_writes(tmp_path: Path) -
     assert machine.headings == ["Number 0?", "Number 1?", "Done"]
 
 
-def test_process_ends_although_a_page_is_open(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, {}, variables={"CINEMA_WAIT": "0"})
+@pytest.mark.parametrize("wait", ["0", "20"])
+def test_process_ends_although_a_page_is_open(tmp_path: Path, wait: str) -> None:
+    machine = Machine(tmp_path, None, variables={"CINEMA_WAIT": wait, "CINEMA_LEDGER": str(tmp_path / "calls.db")})
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
     process = subprocess.Popen(
         machine.command, env=machine.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -193,10 +197,18 @@ def test_process_ends_although_a_page_is_open(tmp_path: Path) -> None:
         process.stdin.write(_line(method="notifications/initialized"))
         process.stdin.write(_line(id=2, method="tools/call", params={"name": "many", "arguments": {"number": 1}}))
         process.stdin.flush()
-        lines = [process.stdout.readline() for _ in range(2)]
-        process.communicate(timeout=WAIT)
-    assert "handle=" in json.loads(lines[1])["result"]["content"][0]["text"]
+        process.stdout.readline()
+        deadline = time.monotonic() + WAIT
+        while not machine.headings:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        rest, _ = process.communicate(timeout=WAIT / 2)
     assert process.returncode == 0
+    (reply,) = map(json.loads, rest.splitlines())
+    with closing(sqlite3.connect(tmp_path / "calls.db")) as database:
+        states = database.execute("SELECT state FROM tasks").fetchall()
+    # A call whose handle its client never got would wait for nobody.
+    assert (("result" in reply), states) == (wait == "0", [("asking" if wait == "0" else "cancelled",)])
 
 
 @eras
