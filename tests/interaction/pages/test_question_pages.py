@@ -410,3 +410,14 @@ async def test_trace_tells_how_each_round_was_asked(tmp_path: Path) -> None:
     first, second = [explanation.text for explanation in explain(linked)]
     assert first.startswith("Question 'q0' was asked by a link in the result in round 1, ")
     assert second.startswith("Question 'q1' was asked on its page in round 2, ")
+
+
+async def test_trace_of_an_older_client_has_each_round_once(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "calls.jsonl")
+    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=5), trace=recorder)
+    async with hosted(server.streamable_http_app()) as url, client_of(url, mode="legacy") as client:
+        asked = await client.call_tool("many", {"number": 2})
+        await Browser(url, "ann").answer_all(link_in(asked), {"Number": "5"})
+    recorder.flush()
+    (linked,) = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
+    assert [round_.asked.rung for round_ in linked.rounds] == ["link", "page"]
