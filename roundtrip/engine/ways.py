@@ -10,8 +10,8 @@ __all__ = ["Ways"]
 class Ways:
     """Ways to ask the questions of one request besides its client's own."""
 
-    page: Literal["url", "link", "page"] | None = None
-    """The way to a question page: its client shows it, its result has it, or its user is on it."""
+    page: Literal["url", "local", "link", "page"] | None = None
+    """The way to a question page: its client shows it, it opens here, its result has it, or its user is on it."""
     model: bool = False
     """True if the model that called the tool may answer questions for anyone."""
     is_live: bool = False

@@ -109,7 +109,7 @@ class QuestionPages:
             if isinstance(subject, Response):
                 return subject
             if subject is None:
-                return self._error_page(401, _LOGIN)
+                return self.error_page(401, _LOGIN)
         if request.method != "POST":
             return self._state_page(ticket, subject, await self._calls.open(ticket, subject))
         return await self._take(request, ticket, subject)
@@ -117,9 +117,9 @@ class QuestionPages:
     async def _take(self, request: Request, ticket: str, subject: str | None) -> Response:
         """Return the response to a POST."""
         if not is_own_form(request.headers, self._origin):
-            return self._error_page(403, _ELSEWHERE)
+            return self.error_page(403, _ELSEWHERE)
         if not is_form(request.headers):
-            return self._error_page(415, _UNREADABLE)
+            return self.error_page(415, _UNREADABLE)
         try:
             posted = parse_body(await read_body(request, self._max_body_bytes))
             state = await self._calls.open(ticket, subject)
@@ -130,13 +130,13 @@ class QuestionPages:
                 return self._state_page(ticket, subject, state, notice=_ANSWERED)
             form, answers = read_form(state.questions, posted)
         except BodyTooLong:
-            return self._error_page(413, _TOO_LONG)
+            return self.error_page(413, _TOO_LONG)
         except PostUnreadable:
-            return self._error_page(400, _UNREADABLE)
+            return self.error_page(400, _UNREADABLE)
         if answers is None:
             return self._page(self._renderer.question(form, token=token), 422)
         if await self._calls.answer(ticket, subject, state.round_id, answers):
-            return Response(status_code=303, headers={**self._headers, "Location": self.url(ticket)})
+            return self.redirect(ticket)
         state = await self._calls.open(ticket, subject)
         return self._state_page(ticket, subject, state, notice=_ANSWERED)
 
@@ -160,7 +160,12 @@ class QuestionPages:
             case ClosedPage():
                 return self._page(self._renderer.closed(), 404)
 
-    def _error_page(self, status: int, words: tuple[str, str]) -> Response:
+    def redirect(self, ticket: str) -> Response:
+        """Return a response that leads the browser to a page."""
+        return Response(status_code=303, headers={**self._headers, "Location": self.url(ticket)})
+
+    def error_page(self, status: int, words: tuple[str, str]) -> Response:
+        """Return the page for a request that cannot be answered, with a title and a text."""
         return self._page(self._renderer.error(*words), status)
 
     def _page(self, text: str, status: int) -> Response:

@@ -28,10 +28,10 @@ def install_inbox(
     Raises:
         ValueError: The server does not know its callers, or the people who decide.
     """
-    if pages is None or pages.authenticate is None:
+    if pages is None or pages.authenticate is None or pages.base_url is None:
         raise ValueError(
-            "approvals= needs pages=Pages(..., authenticate=...), which names the people who decide as principal= "
-            "names callers"
+            "approvals= needs pages=Pages(base_url=..., authenticate=...), which names the people who decide as "
+            "principal= names callers"
         )
     if legs.stored_calls is None or not legs.stored_calls.gives_links:
         raise ValueError("approvals= needs the rung 'link', by which a caller gets the result; add it to ladder=")

@@ -1,9 +1,11 @@
 """Provide the ladder of a server: the ways in which a question may reach its user, or a model.
 
-The rungs, in their order: `form`, by the client; `url`, a question page whose address the client shows; `local`, a page
-on the user's own machine; `link`, a question page whose address is in the tool's result; and `model`, the tool's result
-has the question. A question takes the first rung that its client and its own policy allow. The rung `model` is for
-questions for anyone. These take it before the rung `link`, as they need no human.
+The rungs, in their order: `form`, by the client; `local`, a page that opens on the user's own machine; `url`, a page
+whose address the client shows; `model`, the tool's result has the question; and `link`, a page whose address is in the
+tool's result. A question takes the first rung that its client and its own policy allow.
+
+The page of the machine comes before `url`, since the process of a stdio server serves no other page, and no client gets
+its address. The rung `model` is for questions for anyone. These take it before the rung `link`, as they need no human.
 """
 
 from __future__ import annotations
@@ -22,13 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RUNGS", "Ladder", "Rung"]
 
-Rung = Literal["form", "url", "local", "link", "model"]
+Rung = Literal["form", "local", "url", "model", "link"]
 """A way in which a question may be asked."""
 
-RUNGS: Final[tuple[Rung, ...]] = ("form", "url", "local", "link", "model")
-_PAGE_RUNGS: Final = ("url", "local", "link")
-
-
+RUNGS: Final[tuple[Rung, ...]] = ("form", "local", "url", "model", "link")
+_PAGE_RUNGS: Final = ("local", "url", "link")
 _CLIENT_ONLY: Final = Ways()
 
 
@@ -45,7 +45,8 @@ class Ladder:
         """Return the ladder of `Server(ladder=...)`.
 
         Args:
-            given: The author's rungs; None for `form`, and with pages `url` and, if they have `authenticate=`, `link`.
+            given: The author's rungs; None for `form`, and with pages `local`, `url` and `link` as far as they have
+                `local=`, `base_url=` and `authenticate=`.
             pages: The question pages.
             knows_users: False if the server never knows its callers.
 
@@ -56,23 +57,28 @@ class Ladder:
         last_round = CLIENTS_STOP_AFTER_ROUNDS - 1
         from_round = last_round if pages is None else pages.from_round
         if given is None:
-            rungs: set[Rung] = {"form"} if pages is None else {"form", "url"}
-            if pages is not None and pages.authenticate is not None:
-                rungs.add("link")
-            return cls(frozenset(rungs), from_round, last_round)
+            return cls(frozenset({"form", *_served(pages)}), from_round, last_round)
         return cls(_checked(given, pages, knows_users=knows_users), from_round, last_round)
 
     @property
     def has_results(self) -> bool:
-        """Return True if the result of a tool may have a link or a question in place of the tool's own."""
-        return "link" in self.rungs or "model" in self.rungs
+        """Return True if the result of a tool may have a handle, with a link or a question, in place of its own."""
+        return not self.rungs.isdisjoint({"local", "model", "link"})
 
     @property
     def continues(self) -> bool:
         """Return True if calls may be stored, and continued with a handle."""
         return self.has_results or not self.rungs.isdisjoint(_PAGE_RUNGS)
 
-    def ways(self, declared: ClientCapabilities | None, *, asked: int, knows_user: bool, is_live: bool) -> Ways:
+    def ways(
+        self,
+        declared: ClientCapabilities | None,
+        *,
+        asked: int,
+        knows_user: bool,
+        is_live: bool,
+        can_open_locally: bool = False,
+    ) -> Ways:
         """Return the ways to ask the questions of a request besides its client's own.
 
         Args:
@@ -80,11 +86,16 @@ class Ladder:
             asked: The number of rounds that its client has had in this call.
             knows_user: True if its user is known, so that a link opens for that user alone.
             is_live: True if its client is asked over its connection.
+            can_open_locally: True if a page of this machine can open in the browser of its user.
         """
+        is_local = "local" in self.rungs and can_open_locally
         shows_links = self.shows_links(declared, is_live=is_live)
-        # By form for as long as the client goes on: a link interrupts its user.
-        if self.shows_forms(declared) and asked < (self.from_round if shows_links else self.last_round):
+        goes_to_pages = shows_links or (is_local and _declares_links(declared))
+        # By form for as long as the client goes on: a page interrupts its user.
+        if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else self.last_round):
             return replace(_CLIENT_ONLY, is_live=is_live)
+        if is_local:
+            return Ways("local", is_live=is_live)
         if shows_links:
             return Ways("url")
         return Ways("link" if "link" in self.rungs and knows_user else None, "model" in self.rungs, is_live)
@@ -94,8 +105,7 @@ class Ladder:
 
         On an open connection, the call would have to wait for its user.
         """
-        elicitation = declared.elicitation if declared is not None else None
-        return elicitation is not None and elicitation.url is not None and "url" in self.rungs and not is_live
+        return _declares_links(declared) and "url" in self.rungs and not is_live
 
     def shows_forms(self, declared: ClientCapabilities | None) -> bool:
         """Return True if a client shows forms, and may be asked by them."""
@@ -104,6 +114,23 @@ class Ladder:
             return False
         # A bare `elicitation: {}` is older than modes, and means forms.
         return elicitation.form is not None or elicitation.url is None
+
+
+def _declares_links(declared: ClientCapabilities | None) -> bool:
+    elicitation = declared.elicitation if declared is not None else None
+    return elicitation is not None and elicitation.url is not None
+
+
+def _served(pages: Pages | None) -> list[Rung]:
+    """Return the rungs that pages serve."""
+    if pages is None:
+        return []
+    rungs: list[Rung] = ["local"] if pages.local else []
+    if pages.base_url is not None:
+        rungs.append("url")
+        if pages.authenticate is not None:
+            rungs.append("link")
+    return rungs
 
 
 def _checked(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset[Rung]:
@@ -118,8 +145,13 @@ def _checked(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset
             raise ValueError(f"ladder must have known rungs only, got {rung!r}; the rungs are {known}")
         if rung in _PAGE_RUNGS and pages is None:
             raise ValueError(f"ladder must have no {rung!r} without pages, got {rungs!r}; add pages=Pages(...)")
-    if "local" in rungs and not getattr(pages, "local", False):
+    if pages is not None and "local" in rungs and not pages.local:
         raise ValueError(f"ladder must have no 'local' without a local page, got {rungs!r}; add Pages(local=True)")
+    for rung in rungs:
+        if pages is not None and rung in ("url", "link") and pages.base_url is None:
+            raise ValueError(
+                f"ladder must have no {rung!r} without an address for browsers, got {rungs!r}; add Pages(base_url=...)"
+            )
     if "link" in rungs and (pages is None or pages.authenticate is None):
         raise ValueError(
             f"ladder must have no 'link' without Pages(authenticate=...), got {rungs!r}; a model reads the address, so "

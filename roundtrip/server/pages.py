@@ -1,4 +1,4 @@
-"""Provide `Pages`, the settings of question pages: `Server(pages=Pages("https://shop.example"))`."""
+"""Provide `Pages`, the settings of question pages: `Server(pages=Pages(base_url="https://shop.example"))`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ class Pages:
 
     Args:
         base_url: The address at which browsers reach the server, such as `https://shop.example`. Addresses of pages
-            begin with it, whatever the `Host` of a request says.
+            begin with it, whatever the `Host` of a request says. None for a server that is used over stdio alone.
+        local: True to ask the user of a client on stdio on a page of this machine, which opens in their browser, if
+            the client cannot ask. Pass a function to open the address yourself: it returns False if that failed. The
+            environment variable ROUNDTRIP_LOCAL_PAGES wins: 1 if a browser opens where none is expected, 0 for no
+            pages of this machine.
         authenticate: Returns the user of a browser: their access token, or the text that `Server(principal=...)`
             returns for them; or the response of a login, such as a redirect; or None, which becomes a 401. Only the
             user whose client made the call can open its page then. Without it, the address alone opens a page, and
@@ -48,7 +52,8 @@ class Pages:
         ValueError: A value is out of its range.
     """
 
-    base_url: str
+    base_url: str | None = None
+    local: bool | Callable[[str], object] = False
     authenticate: Callable[[Request], Awaitable[AccessToken | str | Response | None]] | None = None
     from_round: int = 6
     wait: float = DEFAULT_WAIT_SECONDS
@@ -60,6 +65,8 @@ class Pages:
     templates: Path | None = None
 
     def __post_init__(self) -> None:
+        if self.base_url is None and not self.local:
+            raise ValueError("Pages(...) must have base_url=, or local=True for a server that is used over stdio")
         if not 1 <= self.from_round < CLIENTS_STOP_AFTER_ROUNDS:
             raise ValueError(f"from_round must be between 1 and {CLIENTS_STOP_AFTER_ROUNDS - 1}, got {self.from_round}")
         if not 0 <= self.wait <= _MAX_WAIT_SECONDS:

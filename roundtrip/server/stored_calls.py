@@ -2,7 +2,7 @@
 
 The call becomes an entry in the store of tasks, and workers serve its further legs, as those of a task. Its client gets
 the address of a page, as a question in URL mode or in a result, or the questions themselves in a result for the model;
-and the end of the call when it asks again.
+and the end of the call when it asks again. A page of this machine opens by itself, and the client gets a handle.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import hmac
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -28,7 +28,6 @@ from pydantic import Field
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.journal import to_text
 from roundtrip.machine.tasks import TaskState
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
@@ -39,17 +38,27 @@ from roundtrip.server.ladder import Ladder, Rung
 from roundtrip.server.ladder_client import PAGE_ELICITATION, LadderClient, with_elicitation
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused, read_answers
+from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused
 from roundtrip.server.pages import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.server.requests import Incoming, RequestClient, RequestRecord
-from roundtrip.server.stored_replies import CONTINUE_TOOL, awaited_groups, ended, for_model, for_user, result_from
+from roundtrip.server.stored_replies import (
+    CONTINUE_TOOL,
+    awaited_groups,
+    ended,
+    for_model,
+    for_user,
+    result_from,
+    unopened,
+)
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.claim import lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, split_id
+from roundtrip.server.waiting_calls import WaitingCalls, out_of_reach
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
     from roundtrip.server.leg_runner import LegRunner
+    from roundtrip.server.local_pages import LocalPages
     from roundtrip.server.stored_pages import StoredPages
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tool_calls import ToolCalls
@@ -100,19 +109,26 @@ class StoredCalls:
         self, ladder: Ladder, pages: Pages | None, *, name: str, legs: LegRunner, service: TaskService
     ) -> None:
         self._ladder = ladder
-        self._wait = DEFAULT_WAIT_SECONDS if pages is None else pages.wait
         self._message = "" if pages is None else pages.message
         self._legs = legs
         self._service = service
         self._book = service.book
         self._equal = EqualCalls(service.book)
+        self._waiting = WaitingCalls(service, DEFAULT_WAIT_SECONDS if pages is None else pages.wait)
         self.continuing: AskingFunction | None = None
         """The function of the tool that continues calls. It is not traced: it has handles and addresses of pages."""
         self.site: StoredPages | None = None
-        if pages is not None:
+        self._local: LocalPages | None = None
+        if pages is not None and pages.base_url is not None:
             from roundtrip.server.stored_pages import StoredPages  # it needs the extra of pages
 
-            self.site = StoredPages(pages, name=name, book=service.book, view=self._view)
+            self.site = StoredPages(pages, pages.base_url, name=name, book=service.book, view=self._waiting.view)
+        if pages is not None and "local" in ladder.rungs:
+            from roundtrip.server.local_pages import LocalPages  # few servers have pages of their own machine
+
+            system = legs.parts.system
+            self._local = LocalPages(pages, name=name, book=service.book, view=self._waiting.view, system=system)
+            service.stops_first.append(self._local.stop)
 
     @classmethod
     def install(
@@ -185,7 +201,15 @@ class StoredCalls:
             asked=asked,
             knows_user=self._legs.parts.protection.user(ctx) is not None,
             is_live=not is_retry_era(ctx.protocol_version),
+            can_open_locally=self._can_open_locally(ctx),
         )
+
+    def _can_open_locally(self, ctx: ServerRequestContext[Any, Any]) -> bool:
+        return self._local is not None and self._local.can_ask(ctx)
+
+    def _explained(self, ctx: ServerRequestContext[Any, Any]) -> AbstractContextManager[None]:
+        """Tell a client that cannot be asked why no page of its machine opens."""
+        return self._local.explained(ctx) if self._local is not None else nullcontext()
 
     async def serve(
         self, calls: ToolCalls, name: str, arguments: dict[str, Any], record: RequestRecord, incoming: Incoming
@@ -199,7 +223,8 @@ class StoredCalls:
         if (reply := await self._reply(ctx, record)) is not None:
             return reply
         record.ways = self._ways(ctx, record)
-        end = await calls.serve_caught(name, arguments, incoming)
+        with self._explained(ctx):
+            end = await calls.serve_caught(name, arguments, incoming)
         # A round without questions only gives its call a token.
         if isinstance(end, Suspended) and _must_store(end):
             return await self.store(calls.function_of(name, record), ctx, record, end)
@@ -213,20 +238,20 @@ class StoredCalls:
         """
         if record.journal is None:
             return await self._same_call(ctx)
-        view = await self._view(record.journal.call_id)
+        view = await self._waiting.view(record.journal.call_id)
         if view is None or not view.content.is_continued:
             return None
         record.claimed = True
+        if view.content.is_local:
+            return await self._locally(view, ctx)
         sent: Mapping[str, Mapping[str, Any]] = (ctx.params or {}).get("inputResponses") or {}
-        await self._take_from_client(view, sent)
+        await self._waiting.take_from_client(view, sent)
         view = await self._take_refusal(view, ctx, sent)
         if view is None:
             return None
-        if view.entry.has_ended:
-            return ended(view)
         journal = record.journal
-        if not self._shows_links(ctx) or journal.round >= self._ladder.last_round:
-            return self._in_result(view)
+        if view.entry.has_ended or not self._shows_links(ctx) or journal.round >= self._ladder.last_round:
+            return self._reply_to(view)
         waited = replace(journal, leg=journal.leg + 1, round=journal.round + 1)
         record.packed = self._legs.parts.protection.write(waited)
         record.minted = f"{waited.call_id}/{waited.leg}"
@@ -247,36 +272,44 @@ class StoredCalls:
         ctx = record.context
         ways = self._ways(ctx, record)
         if not ways.stores and self._book.inbox is None:
-            return result_of(await calls.serve(name, arguments, incoming, None))
+            with self._explained(ctx):
+                return result_of(await calls.serve(name, arguments, incoming, None))
         if (same := await self._same_call(ctx)) is not None:
             return CallToolResult.model_validate(same)
         record.ways = ways
-        end = await calls.serve(name, arguments, incoming, None)
+        with self._explained(ctx):
+            end = await calls.serve(name, arguments, incoming, None)
         if not isinstance(end, Suspended) or not _must_store(end):
             return result_of(end)
         return CallToolResult.model_validate(await self.store(calls.function_of(name, record), ctx, record, end))
 
     async def _same_call(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any] | None:
         """Return the reply to a request that repeats a call which waits: models do so, and must not begin another."""
-        label = self._label(ctx)
+        label = self._label(ctx, is_local=self._can_open_locally(ctx))
         if label is None:
             return None
         try:
             call_id = await self._equal.chosen(label)
         except (LedgerDown, ContentUnreadable) as error:
-            raise _out_of_reach(error) from error
-        view = await self._view(call_id) if call_id is not None else None
-        return self._in_result(view) if view is not None and not view.entry.has_ended else None
+            raise out_of_reach(error) from error
+        view = await self._waiting.view(call_id) if call_id is not None else None
+        if view is None or view.entry.has_ended:
+            return None
+        return await self._locally(view, ctx, is_repeated=True) if view.content.is_local else self._in_result(view)
 
-    def _label(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
+    def _label(self, ctx: ServerRequestContext[Any, Any], *, is_local: bool) -> str | None:
         """Return the label of a request's call; None for clients that show links, and for unknown users.
 
         The handle of an unknown user's call is its only secret, so another caller must not get it by calling alike.
+        A process on stdio has one client, so a page of its machine needs no known user.
         """
-        user = self._legs.parts.protection.user(ctx)
-        if user is None or self._shows_links(ctx) or (ctx.params or {}).get("name") == CONTINUE_TOOL:
+        params, protection = ctx.params or {}, self._legs.parts.protection
+        if params.get("name") == CONTINUE_TOOL:
             return None
-        return self._equal.label(user, ctx.params or {})
+        if is_local and self._local is not None:
+            return self._equal.label(self._local.caller(protection.principal(ctx)), params)
+        user = protection.user(ctx)
+        return None if user is None or self._shows_links(ctx) else self._equal.label(user, params)
 
     def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         return self._ladder.shows_links(ctx.session.client_capabilities, is_live=not is_retry_era(ctx.protocol_version))
@@ -299,8 +332,8 @@ class StoredCalls:
         content.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
         content.protocol = FIRST_OF_RETRY_ERA
         content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
-        content.asks_model = ways.model
-        label = self._label(ctx)
+        content.asks_model, content.is_local = ways.model, ways.page == "local"
+        label = self._label(ctx, is_local=content.is_local)
         # A call without a label has no equal ones.
         content.is_chosen = label is None
         clock = self._legs.parts.system.time
@@ -333,9 +366,35 @@ class StoredCalls:
         if view is None:
             raise MCPError(code=INTERNAL_ERROR, message="This call has ended; begin it again")
         self._service.start()
-        if view.entry.has_ended:
-            return ended(view)
-        return self._by_url(view, end.state) if self._shows_links(ctx) else self._in_result(view)
+        if content.is_local:
+            return await self._first_locally(view, ctx, record)
+        if view.entry.has_ended or not self._shows_links(ctx):
+            return self._reply_to(view)
+        return self._by_url(view, end.state)
+
+    async def _first_locally(
+        self, view: TaskView, ctx: ServerRequestContext[Any, Any], record: RequestRecord
+    ) -> dict[str, Any]:
+        """Return the reply to the request that has begun a call, after its page has opened on this machine."""
+        # The leg has ended, and others come before the reply.
+        facts, record.facts = record.facts, None
+        if facts is not None:
+            facts.closed(None)
+        journal = record.handed
+        if self._local is not None and journal is not None and journal.call_id == view.entry.call_id:
+            self._local.begin(view)
+        return await self._locally(view, ctx)
+
+    async def _locally(
+        self, view: TaskView, ctx: ServerRequestContext[Any, Any], *, is_repeated: bool = False
+    ) -> dict[str, Any]:
+        """Open the page of a call on this machine, and return its end, or after some seconds word that it waits."""
+        local = self._local
+        if local is None or not local.is_for(ctx):
+            return self._reply_to(view)
+        async with local.awaited(view):
+            await local.show(view, is_repeated=is_repeated)
+            return self._reply_to(await self._waiting.changed(view, ctx) or view)
 
     async def go_on(self, handle: str, answers: dict[str, Any] | None, ctx: Context) -> CallToolResult:
         """Return the result of a stored call, or word that it still waits; what `continue_call` does.
@@ -347,82 +406,34 @@ class StoredCalls:
         """
         principal = self._legs.parts.protection.principal(ctx.request_context)
         call_id, secret = split_id(handle)
-        view = await self._view(call_id) if handle.isascii() else None
+        view = await self._waiting.view(call_id) if handle.isascii() else None
         if (
             view is None
             or not view.content.is_continued
             or not hmac.compare_digest(view.content.secret.encode(), secret.encode())
             or view.content.principal != principal
+            or (view.content.is_local and (self._local is None or not self._local.is_for(ctx.request_context)))
         ):
             return result_from(_UNKNOWN, is_error=True)
         # The first leg has taken them.
         if answers and ctx.call.leg == 1:
             try:
-                await self._take(call_id, answers)
+                await self._waiting.take_from_model(call_id, answers)
             except AnswersRefused:
                 return result_from(_REFUSED, is_error=True)
             except AnswersInvalid as error:
                 return result_from(f"No answer was taken: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
         request = ctx.request_context
-        changed = await self._changed(view, request, until_asking=bool(answers))
+        if view.content.is_local and self._local is not None:
+            await self._local.show(view)
+        changed = await self._waiting.changed(view, request, until_asking=bool(answers))
         while changed is not None and not changed.entry.has_ended and (questions := changed.content.client_questions):
             said = await ask_client(ctx, questions)
             if said is None:
                 return result_from(_NEEDS_CLIENT.format(handle=handle), is_error=True)
-            await self._take_from_client(changed, said)
-            changed = await self._changed(changed, request, until_asking=bool(answers))
-        reply = self._in_result(changed or view) if changed is None or not changed.entry.has_ended else ended(changed)
-        return CallToolResult.model_validate(reply)
-
-    async def _take_from_client(self, view: TaskView, responses: Mapping[str, Any]) -> None:
-        """Give a call the client's answers to questions that only its software answers, and no others.
-
-        Raises:
-            MCPError: The store cannot be used.
-        """
-        if not view.content.client_questions:
-            return
-
-        def take(entry: TaskEntry, now: float) -> None:
-            content = self._book.seal.read(entry.content, entry.call_id)
-            known = {key: responses[key] for key in content.client_questions if key in responses}
-            if not entry.has_ended:
-                self._book.take_answers(entry, content, known, now)
-
-        try:
-            await change_task(self._book.store, view.entry.call_id, take)
-        except (LedgerDown, ContentUnreadable) as error:
-            raise _out_of_reach(error) from error
-
-    async def _take(self, call_id: str, answers: dict[str, Any]) -> None:
-        """Give a call the answers of a model.
-
-        Raises:
-            AnswersRefused: The call does not ask a model one of the questions.
-            AnswersInvalid: An answer does not fit.
-            MCPError: The store cannot be used.
-        """
-
-        def take(entry: TaskEntry, now: float) -> bool:
-            content = self._book.seal.read(entry.content, entry.call_id)
-            if entry.has_ended:
-                return False
-            return self._book.take_answers(entry, content, read_answers(content, answers), now)
-
-        try:
-            if not await change_task(self._book.store, call_id, take):
-                raise AnswersRefused
-        except (LedgerDown, ContentUnreadable) as error:
-            raise _out_of_reach(error) from error
-
-    async def _view(self, call_id: str) -> TaskView | None:
-        try:
-            return await self._book.view(call_id)
-        except ContentUnreadable:
-            _LOG.warning("a stored call cannot be read with the keys of this server; give all instances the same keys")
-            return None
-        except LedgerDown as error:
-            raise _out_of_reach(error) from error
+            await self._waiting.take_from_client(changed, said)
+            changed = await self._waiting.changed(changed, request, until_asking=bool(answers))
+        return CallToolResult.model_validate(self._reply_to(changed or view))
 
     async def _take_refusal(
         self,
@@ -433,61 +444,13 @@ class StoredCalls:
         """Decline the questions of the page if the client declined its link, and wait as `_changed`."""
         action = responses.get(_page_key(view), {}).get("action")
         if self.site is None or action not in ("decline", "cancel"):
-            return await self._changed(view, request)
-        found = await self._changed(view, request, until_asking=True)
+            return await self._waiting.changed(view, request)
+        found = await self._waiting.changed(view, request, until_asking=True)
         if found is None or found.entry.state is not TaskState.ASKING:
             return found
-        await self.site.refuse(found, action)
+        await self.site.calls.refuse(found, action)
         # A call that asks on sends its client to the page again.
-        return await self._changed(found, request, until_asking=True)
-
-    async def _changed(
-        self, view: TaskView, request: ServerRequestContext[Any, Any], *, until_asking: bool = False
-    ) -> TaskView | None:
-        """Wait for some seconds until a call has ended or asks the model, and return it; None if it was forgotten.
-
-        A leg that needs its client runs with the request that waits.
-
-        Args:
-            view: The call.
-            request: The request of the client.
-            until_asking: True to return a call that asks on a page, too.
-        """
-        call_id, changed = view.entry.call_id, anyio.Event()
-
-        def note(other: str | None) -> None:
-            if other in (None, call_id):
-                changed.set()
-
-        stop = self._book.store.listen(note)
-        try:
-            with anyio.move_on_after(self._wait):
-                while True:
-                    current = await self._view(call_id)
-                    if current is None or current.entry.has_ended:
-                        return current
-                    content = current.content
-                    is_news = until_asking or content.for_model or content.client_questions
-                    if current.entry.state is TaskState.ASKING and is_news:
-                        return current
-                    if current.entry.state is TaskState.WAITING and content.needs_client:
-                        await self._run_with(request, call_id)
-                    await changed.wait()
-                    changed = anyio.Event()
-            return await self._view(call_id)
-        finally:
-            stop()
-
-    async def _run_with(self, request: ServerRequestContext[Any, Any], call_id: str) -> None:
-        """Run the leg of a call that needs its client.
-
-        Raises:
-            MCPError: The store cannot be used.
-        """
-        try:
-            await self._service.run_with_client(call_id, request)
-        except (LedgerDown, ContentUnreadable) as error:
-            raise _out_of_reach(error) from error
+        return await self._waiting.changed(found, request, until_asking=True)
 
     def _by_url(self, view: TaskView, state: str) -> dict[str, Any]:
         """Return the question in URL mode that shows the page of a call."""
@@ -505,12 +468,18 @@ class StoredCalls:
             "resultType": "input_required",
         }
 
+    def _reply_to(self, view: TaskView) -> dict[str, Any]:
+        """Return the end of a call, or the result for a client whose call has not ended."""
+        if self._local is not None and self._local.has_failed(view.entry.call_id):
+            return unopened()
+        return ended(view) if view.entry.has_ended else self._in_result(view)
+
     def _in_result(self, view: TaskView) -> dict[str, Any]:
         """Return the result for a client whose call has not ended."""
         if view.content.for_model:
             return for_model(view)
-        is_linked = self.site is not None and view.content.page_secret and self.gives_links
-        return for_user(view, self.site.url_of(view) if is_linked and self.site is not None else None)
+        has_link = view.content.page_secret and not view.content.is_local and self.gives_links
+        return for_user(view, self.site.url_of(view) if has_link and self.site is not None else None)
 
 
 def _must_store(end: Suspended) -> bool:
@@ -525,8 +494,3 @@ def _page_key(view: TaskView) -> str:
         # Authors name their questions, and may use this name.
         key += "_"
     return key
-
-
-def _out_of_reach(error: Exception) -> MCPError:
-    _LOG.warning("a stored call cannot be reached: %s", error)
-    return MCPError(code=INTERNAL_ERROR, message="Calls cannot be reached now; try again later")

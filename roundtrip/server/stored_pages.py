@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.provider import AccessToken, principal_components
@@ -19,55 +19,44 @@ from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import TaskContent, split_id
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from starlette.requests import Request
     from starlette.responses import Response
 
     from roundtrip.server.tool_server import ToolServer
 
-__all__ = ["StoredPages"]
+__all__ = ["CallsOfSite", "StoredPages"]
 
 
-class StoredPages:
-    """The stored calls of one server behind its pages; see `PageCalls`.
+class CallsOfSite:
+    """The stored calls behind the pages of one site; see `PageCalls`. A site opens no calls of another one.
 
     Args:
-        pages: The author's settings.
-        name: The name of the server.
         book: The stored calls.
         view: Returns a stored call.
+        is_local: True for the site of this machine, False for the one that clients over HTTP lead to.
+        knows_readers: True if the site tells its readers apart, and opens a page for the user of its call alone.
     """
 
     def __init__(
-        self, pages: Pages, *, name: str, book: TaskBook, view: Callable[[str], Awaitable[TaskView | None]]
+        self,
+        book: TaskBook,
+        view: Callable[[str], Awaitable[TaskView | None]],
+        *,
+        is_local: bool = False,
+        knows_readers: bool = False,
     ) -> None:
-        self._pages = pages
         self._book = book
         self._view = view
-        self._site = QuestionPages(
-            self,
-            base_url=pages.base_url,
-            keys=book.page_keys,
-            look=pages.look(name),
-            templates=pages.templates,
-            authenticate=self._reader if pages.authenticate is not None else None,
-        )
+        self._is_local = is_local
+        self._knows_readers = knows_readers
 
-    def serve_on(self, server: ToolServer[Any]) -> None:
-        """Add the pages to the application of a server."""
-        for route in self._site.routes:
-            server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(self._site.respond)
+    def ticket_of(self, view: TaskView) -> str:
+        """Return the ticket of the page of a call."""
+        return f"{view.entry.call_id}.{view.content.page_secret}"
 
-    async def _reader(self, request: Request) -> str | Response | None:
-        """Return the reader of a page, in the form of principals."""
-        authenticate = self._pages.authenticate
-        reader = await authenticate(request) if authenticate is not None else None
-        return compact_json(principal_components(reader)) if isinstance(reader, AccessToken) else reader
-
-    def url_of(self, view: TaskView) -> str:
-        """Return the address of the page of a call."""
-        return self._site.url(f"{view.entry.call_id}.{view.content.page_secret}")
+    def listen(self, changed: Callable[[str], None]) -> Callable[[], None]:
+        """Call a function with the call, or "" for any call, at changes; return a function that stops it."""
+        return self._book.store.listen(lambda call_id: changed(call_id or ""))
 
     async def open(self, ticket: str, subject: str | None) -> PageState:
         """Return the state of a call for the reader of its page."""
@@ -108,17 +97,71 @@ class StoredPages:
         return await change_task(self._book.store, view.entry.call_id, answer) or False
 
     async def _own(self, ticket: str, subject: str | None) -> TaskView | None:
-        """Return the call of a page for its reader; None if there is none, or if it is another user's."""
+        """Return the call of a page for its reader; None if there is none, or if it is another user's or site's."""
         call_id, secret = split_id(ticket)
         view = await self._view(call_id)
-        if view is None or not view.content.page_secret:
+        if view is None or not view.content.page_secret or view.content.is_local != self._is_local:
             return None
         content = view.content
         if not hmac.compare_digest(content.page_secret.encode(), secret.encode("utf-8", "replace")):
             return None
-        if self._pages.authenticate is not None and (subject is None or subject != content.user):
+        if self._knows_readers and (subject is None or subject != content.user):
             return None
         return view
+
+
+class StoredPages:
+    """The pages of one server for browsers that reach it over HTTP.
+
+    Args:
+        pages: The author's settings.
+        base_url: The address at which browsers reach the server.
+        name: The name of the server.
+        book: The stored calls.
+        view: Returns a stored call.
+    """
+
+    def __init__(
+        self,
+        pages: Pages,
+        base_url: str,
+        *,
+        name: str,
+        book: TaskBook,
+        view: Callable[[str], Awaitable[TaskView | None]],
+    ) -> None:
+        self._pages = pages
+        knows_readers = pages.authenticate is not None
+        self.calls = CallsOfSite(book, view, knows_readers=knows_readers)
+        self._site = QuestionPages(
+            self.calls,
+            base_url=base_url,
+            keys=book.page_keys,
+            look=pages.look(name),
+            templates=pages.templates,
+            authenticate=self._reader if knows_readers else None,
+        )
+
+    def serve_on(self, server: ToolServer[Any]) -> None:
+        """Add the pages to the application of a server."""
+        for route in self._site.routes:
+            server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(self._site.respond)
+
+    async def _reader(self, request: Request) -> str | Response | None:
+        """Return the reader of a page, in the form of principals."""
+        authenticate = self._pages.authenticate
+        reader = await authenticate(request) if authenticate is not None else None
+        return compact_json(principal_components(reader)) if isinstance(reader, AccessToken) else reader
+
+    def url_of(self, view: TaskView) -> str:
+        """Return the address of the page of a call.
+
+        Raises:
+            ValueError: The page of the call is on its user's machine. No client gets its address.
+        """
+        if view.content.is_local:
+            raise ValueError("a local page has no address for clients")
+        return self._site.url(self.calls.ticket_of(view))
 
 
 def _round_of(content: TaskContent) -> str:

@@ -54,6 +54,8 @@ class TaskContent:
     """True if the model that made the call may answer its questions for anyone."""
     is_chosen: bool = False
     """True if, of all equal calls that wait, this one is continued."""
+    is_local: bool = False
+    """True if its page is on the machine of a stdio server, and no other page may open it."""
     is_fresh: bool = True
     """True until a worker has parked the task: the journal ends before the body, and not at questions."""
     questions: dict[str, Any] = field(default_factory=dict[str, Any])

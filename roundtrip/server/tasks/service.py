@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,6 +62,8 @@ class TaskService:
             self._bind(self._distributed)
         self._engines: dict[asyncio.AbstractEventLoop, TaskEngine] = {}
         self._has_methods = False
+        self.stops_first: list[Callable[[], Awaitable[None]]] = []
+        """Functions that stop other parts of the server on an event loop, before its tasks."""
 
     def serve_extension(self) -> None:
         """Give the server the extension of the protocol, once it has a tool that runs as a task."""
@@ -113,6 +115,8 @@ class TaskService:
 
     async def stop(self) -> None:
         """Give up the tasks that run on this event loop."""
+        for stop in self.stops_first:
+            await stop()
         engine = self._engines.pop(asyncio.get_running_loop(), None)
         if engine is not None:
             await engine.stop()

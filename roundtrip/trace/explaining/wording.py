@@ -30,6 +30,7 @@ _DAY: Final = 24 * _HOUR
 _MAX_QUOTED_CHARS: Final = 200
 _RUNGS: Final = {
     "url": " on a page that the client shows",
+    "local": " on a page in the browser of the server's machine",
     "link": " by a link in the result",
     "page": " on its page",
     "model": " of the model",

@@ -230,10 +230,11 @@ class AskedLine(_Happened):
     questions: tuple[ShownQuestion, ...]
     waits: tuple[ShownWait, ...] = Field(default=(), description="What a task waits for besides its user.")
     approvals: tuple[AskedApproval, ...] = Field(default=(), description="The approvals for which the call waits.")
-    rung: Literal["url", "link", "page", "model"] | None = Field(
+    rung: Literal["url", "local", "link", "page", "model"] | None = Field(
         default=None,
-        description="The way in which the questions are asked: on a page, whose address the client shows, or a result "
-        "has, or which the user is on already; or in a result for the model. Without it, the client asks.",
+        description="The way in which the questions are asked: on a page, whose address the client shows, which opens "
+        "in the browser of this machine, whose address a result has, or which the user is on already; or in a result "
+        "for the model. Without it, the client asks.",
     )
     until: float | None = Field(default=None, description="The deadline for the answers, in seconds of the epoch.")
     token: TokenWritten | None = None

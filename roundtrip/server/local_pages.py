@@ -1,0 +1,239 @@
+"""Ask the user of a stdio server on a page of this machine, which opens in their browser."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import Context
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
+
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.pages.calls import PageCalls
+from roundtrip.pages.handler import QuestionPages
+from roundtrip.server.desktop_browser import LOCAL_PAGES_VARIABLE, obstacle_to_browser, open_in_browser
+from roundtrip.server.late_writes import is_on_asyncio
+from roundtrip.server.stored_pages import CallsOfSite
+from roundtrip.server.switches import is_on
+from roundtrip.system import System
+
+if TYPE_CHECKING:
+    from roundtrip.server.local_site import LocalSite
+    from roundtrip.server.pages import Pages
+    from roundtrip.server.tasks.book import TaskBook, TaskView
+
+__all__ = ["LocalPages"]
+
+logger = logging.getLogger("roundtrip")
+
+_SECRET_BYTES: Final = 24
+
+
+class LocalPages:
+    """Pages of one server for the user of this machine.
+
+    Args:
+        pages: The author's settings. A function in `local` opens an address in the user's browser, in place of the
+            browser that Python's `webbrowser` finds.
+        name: The name of the server.
+        book: The stored calls.
+        view: Returns a stored call.
+        system: The randomness of the server.
+
+    Raises:
+        ValueError: A setting is not of its form.
+    """
+
+    def __init__(
+        self,
+        pages: Pages,
+        *,
+        name: str,
+        book: TaskBook,
+        view: Callable[[str], Awaitable[TaskView | None]],
+        system: System,
+    ) -> None:
+        self._process = system.new_id(_SECRET_BYTES)
+        self._calls = CallsOfSite(book, view, is_local=True)
+        self._book = book
+        self._opener = opener = pages.local if callable(pages.local) else None
+        self._pages: dict[str, Any] = {
+            "keys": book.page_keys,
+            "look": pages.look(name),
+            "templates": pages.templates,
+        }
+        self._new_secret = partial(system.new_id, _SECRET_BYTES)
+        self._obstacle = _find_obstacle(has_opener=opener is not None)
+        self._sites: dict[asyncio.AbstractEventLoop, LocalSite] = {}
+        self._failed: set[str] = set()
+        self._untold: dict[str, int] = {}
+        """The calls whose handle no client has, with the number of requests that wait for them."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        # An author's mistake is an error at once, and not at the first question.
+        QuestionPages(self._calls, base_url="http://127.0.0.1", **self._pages)
+
+    def is_for(self, ctx: ServerRequestContext[Any, Any]) -> bool:
+        """Return True if a request came over stdio."""
+        return ctx.request is None
+
+    def can_ask(self, ctx: ServerRequestContext[Any, Any]) -> bool:
+        """Return True if the user of a request can be asked on a page of this machine."""
+        return self.is_for(ctx) and self._obstacle is None and is_on_asyncio()
+
+    @contextmanager
+    def explained(self, ctx: ServerRequestContext[Any, Any]) -> Generator[None]:
+        """Tell a client that cannot be asked why its user is not asked on a page."""
+        try:
+            yield
+        except MCPError as error:
+            code, obstacle = error.error.code, self._obstacle
+            if code != MISSING_REQUIRED_CLIENT_CAPABILITY or obstacle is None or not self.is_for(ctx):
+                raise
+            told = (
+                f"{error.error.message}; a page in a browser cannot ask either, as {obstacle}. If a browser opens here "
+                f"all the same, set {LOCAL_PAGES_VARIABLE}=1 in the environment of the server"
+            )
+            raise MCPError(code=code, message=told, data=error.error.data) from error
+
+    def caller(self, principal: str | None) -> str:
+        """Return a name of a caller on stdio, which is used in this process alone."""
+        return json.dumps([self._process, principal])
+
+    # Requests that wait for calls.
+
+    def begin(self, view: TaskView) -> None:
+        """Note a call whose first request still waits: no client has its handle."""
+        self._untold.setdefault(view.entry.call_id, 0)
+
+    @asynccontextmanager
+    async def awaited(self, view: TaskView) -> AsyncGenerator[None]:
+        """Wait for a call in the block. If all its requests are cancelled before a client has its handle, it ends."""
+        call_id = view.entry.call_id
+        if call_id in self._untold:
+            self._untold[call_id] += 1
+        try:
+            yield
+        except BaseException:
+            if call_id in self._untold:
+                self._untold[call_id] -= 1
+                if not self._untold[call_id]:
+                    del self._untold[call_id]
+                    with anyio.CancelScope(shield=True), suppress(LedgerDown):
+                        await self._book.cancel(call_id)
+            raise
+        self._untold.pop(call_id, None)
+
+    # Pages of calls.
+
+    async def show(self, view: TaskView, *, is_repeated: bool = False) -> None:
+        """Open the page of a call, unless it has ended, or a browser should have it; see `LocalSite.address_for`."""
+        entry = view.entry
+        if entry.has_ended:
+            return
+        call_id, ticket, site = entry.call_id, self._calls.ticket_of(view), await self._site()
+        address = site.address_for(ticket, entry.expires, is_repeated=is_repeated) if site is not None else None
+        if site is None:
+            await self._give_up(call_id)
+        elif address is not None:
+            self._open(site, address, ticket, call_id)
+
+    def has_failed(self, call_id: str) -> bool:
+        """Return True if the page of a call could not be opened."""
+        return call_id in self._failed
+
+    async def stop(self) -> None:
+        """Close the pages of this event loop."""
+        site = self._sites.pop(asyncio.get_running_loop(), None)
+        if site is not None:
+            await site.close()
+
+    async def _site(self) -> LocalSite | None:
+        """Return the site of this event loop, which the first call starts; None if no port can be used."""
+        from roundtrip.server.local_site import LocalSite, cookie_of  # no other transport needs uvicorn
+
+        def make_pages(calls: PageCalls, base_url: str) -> QuestionPages:
+            return QuestionPages(calls, base_url=base_url, authenticate=cookie_of, **self._pages)
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._sites:
+            try:
+                site = self._sites[loop] = LocalSite(
+                    self._calls, make_pages, clock=self._book.clock, new_secret=self._new_secret
+                )
+                # In an empty context: requests for pages must not find the request that has started the site.
+                await loop.create_task(site.start(), context=Context())
+            except OSError as error:
+                self._sites.pop(loop, None)
+                self._obstacle = f"no port of this machine can be used: {error.strerror}"
+                return None
+        return self._sites[loop]
+
+    def _open(self, site: LocalSite, address: str, ticket: str, call_id: str) -> None:
+        """Open an address in a thread, as a browser may stay in the foreground."""
+        loop, opener = asyncio.get_running_loop(), self._opener or open_in_browser
+
+        async def fail() -> None:
+            # A browser that stayed in the foreground may end in any way.
+            if not site.was_opened(ticket):
+                await self._give_up(call_id)
+
+        def start_failing() -> None:
+            task = loop.create_task(fail())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        def run() -> None:
+            try:
+                result = opener(address)
+                if inspect.isawaitable(result):
+                    result = asyncio.run_coroutine_threadsafe(_awaited(result), loop).result()
+            except Exception as error:  # noqa: BLE001 - the author's function
+                # Without the text, which may have the address.
+                logger.warning("the function of Pages(local=...) raised %s", type(error).__name__)
+                result = False
+            if result is False:
+                # The loop may have ended before the browser.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(start_failing)
+
+        # A thread of its own, which does not keep the process alive.
+        threading.Thread(target=run, name="roundtrip-browser", daemon=True).start()
+
+    async def _give_up(self, call_id: str) -> None:
+        """End a call whose page cannot be opened."""
+        if self._opener is None:
+            self._obstacle = self._obstacle or "no browser could be started"
+        logger.warning(
+            "the page of call %s could not be opened: %s; set BROWSER to a browser, or pass Pages(local=...) a "
+            "function that opens an address",
+            call_id,
+            self._obstacle or "the function of Pages(local=...) failed",
+        )
+        self._failed.add(call_id)
+        with suppress(LedgerDown):
+            await self._book.cancel(call_id)
+
+
+def _find_obstacle(*, has_opener: bool) -> str | None:
+    """Return the reason for which no page can be opened; None if one can."""
+    is_frozen = bool(getattr(sys, "frozen", False))
+    found = obstacle_to_browser(os.environ, sys.platform, os.path.exists, is_frozen=is_frozen)
+    if is_on(None, LOCAL_PAGES_VARIABLE, environment=os.environ, default=found is None or has_opener):
+        return None
+    return f"{LOCAL_PAGES_VARIABLE} is off" if LOCAL_PAGES_VARIABLE in os.environ else found
+
+
+async def _awaited(result: Awaitable[object]) -> object:
+    return await result

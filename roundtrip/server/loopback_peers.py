@@ -1,0 +1,69 @@
+"""Tell connections of other users of this machine, as far as the system tells whose they are: Linux does."""
+
+import os
+import socket
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Endpoint", "is_of_another_user", "owner_in"]
+
+Endpoint = tuple[str, int]
+"""IPv4 address and port of one side of a connection."""
+
+_TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
+_MAPPED_WORDS: Final = ("00000000", "00000000", "0000FFFF")
+"""The words before an IPv4 address that a socket of IPv6 uses, in the order of the network."""
+_ROOT: Final = 0
+
+
+def is_of_another_user(client: Endpoint, server: Endpoint) -> bool:
+    """Return True if a connection on the loopback interface comes from a program of another user.
+
+    Root is no other user: it can do all that the user can, and it owns the relays of virtual machines. A socket that
+    its program has closed is root's, too, but its program can read no response.
+    """
+    if sys.platform != "linux":
+        return False
+    owner = owner_in(_read_tables(), client, server)
+    return owner not in (None, _ROOT, os.getuid())
+
+
+def owner_in(tables: Iterable[str], client: Endpoint, server: Endpoint) -> int | None:
+    """Return the user id of the client's side of a connection; None if it is in no table.
+
+    Args:
+        tables: Tables of connections, as in `/proc/net/tcp`.
+        client: The side of the client.
+        server: The other side.
+    """
+    sides = {_written(client, server), _written(client, server, is_mapped=True)}
+    for table in tables:
+        for line in table.splitlines():
+            words = line.split()
+            if len(words) > 7 and (words[1], words[2]) in sides:
+                return int(words[7])
+    return None
+
+
+def _read_tables() -> Iterable[str]:
+    for name in _TABLES:
+        try:
+            yield Path(name).read_text("ascii")
+        except OSError:
+            # Some sandboxes have none.
+            continue
+
+
+def _written(client: Endpoint, server: Endpoint, *, is_mapped: bool = False) -> tuple[str, str]:
+    """Return both sides as the tables have them."""
+    prefix = "".join(_in_order_of_machine(bytes.fromhex(word)) for word in _MAPPED_WORDS) if is_mapped else ""
+    mine, other = (
+        f"{prefix}{_in_order_of_machine(socket.inet_aton(host))}:{port:04X}" for host, port in (client, server)
+    )
+    return mine, other
+
+
+def _in_order_of_machine(word: bytes) -> str:
+    return f"{int.from_bytes(word, sys.byteorder):08X}"

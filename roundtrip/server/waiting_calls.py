@@ -1,0 +1,149 @@
+"""Wait for stored calls on behalf of their clients, and give them the answers that came with requests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
+
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.machine.tasks import TaskState
+from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.model_answers import AnswersRefused, read_answers
+from roundtrip.server.tasks.book import TaskView
+from roundtrip.server.tasks.content import ContentUnreadable
+
+if TYPE_CHECKING:
+    from roundtrip.server.tasks.service import TaskService
+
+__all__ = ["WaitingCalls", "out_of_reach"]
+
+_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
+
+
+class WaitingCalls:
+    """Stored calls of one server, for requests of their clients.
+
+    Args:
+        service: Stores calls, and runs their further legs.
+        wait: Seconds for which a request waits.
+    """
+
+    def __init__(self, service: TaskService, wait: float) -> None:
+        self._service = service
+        self._book = service.book
+        self._wait = wait
+
+    async def view(self, call_id: str) -> TaskView | None:
+        """Return a stored call; None if there is none, or no key of this server opens it.
+
+        Raises:
+            MCPError: The store cannot be used.
+        """
+        try:
+            return await self._book.view(call_id)
+        except ContentUnreadable:
+            _LOG.warning("a stored call cannot be read with the keys of this server; give all instances the same keys")
+            return None
+        except LedgerDown as error:
+            raise out_of_reach(error) from error
+
+    async def changed(
+        self, view: TaskView, request: ServerRequestContext[Any, Any], *, until_asking: bool = False
+    ) -> TaskView | None:
+        """Wait for some seconds until a call has ended or asks the model, and return it; None if it was forgotten.
+
+        A leg that needs its client runs with the request that waits.
+
+        Args:
+            view: The call.
+            request: The request of the client.
+            until_asking: True to return a call that asks on a page, too.
+
+        Raises:
+            MCPError: The store cannot be used.
+        """
+        call_id, changed = view.entry.call_id, anyio.Event()
+
+        def note(other: str | None) -> None:
+            if other in (None, call_id):
+                changed.set()
+
+        stop = self._book.store.listen(note)
+        try:
+            with anyio.move_on_after(self._wait):
+                while True:
+                    current = await self.view(call_id)
+                    if current is None or current.entry.has_ended:
+                        return current
+                    content = current.content
+                    is_news = until_asking or content.for_model or content.client_questions
+                    if current.entry.state is TaskState.ASKING and is_news:
+                        return current
+                    if current.entry.state is TaskState.WAITING and content.needs_client:
+                        await self._run_with(request, call_id)
+                    await changed.wait()
+                    changed = anyio.Event()
+            return await self.view(call_id)
+        finally:
+            stop()
+
+    async def _run_with(self, request: ServerRequestContext[Any, Any], call_id: str) -> None:
+        """Run the leg of a call that needs its client."""
+        try:
+            await self._service.run_with_client(call_id, request)
+        except (LedgerDown, ContentUnreadable) as error:
+            raise out_of_reach(error) from error
+
+    async def take_from_client(self, view: TaskView, responses: Mapping[str, Any]) -> None:
+        """Give a call the client's answers to questions that only its software answers, and no others.
+
+        Raises:
+            MCPError: The store cannot be used.
+        """
+        if not view.content.client_questions:
+            return
+
+        def take(entry: TaskEntry, now: float) -> None:
+            content = self._book.seal.read(entry.content, entry.call_id)
+            known = {key: responses[key] for key in content.client_questions if key in responses}
+            if not entry.has_ended:
+                self._book.take_answers(entry, content, known, now)
+
+        try:
+            await change_task(self._book.store, view.entry.call_id, take)
+        except (LedgerDown, ContentUnreadable) as error:
+            raise out_of_reach(error) from error
+
+    async def take_from_model(self, call_id: str, answers: dict[str, Any]) -> None:
+        """Give a call the answers of a model.
+
+        Raises:
+            AnswersRefused: The call does not ask a model one of the questions.
+            AnswersInvalid: An answer does not fit.
+            MCPError: The store cannot be used.
+        """
+
+        def take(entry: TaskEntry, now: float) -> bool:
+            content = self._book.seal.read(entry.content, entry.call_id)
+            if entry.has_ended:
+                return False
+            return self._book.take_answers(entry, content, read_answers(content, answers), now)
+
+        try:
+            if not await change_task(self._book.store, call_id, take):
+                raise AnswersRefused
+        except (LedgerDown, ContentUnreadable) as error:
+            raise out_of_reach(error) from error
+
+
+def out_of_reach(error: Exception) -> MCPError:
+    """Return the error for a client whose call cannot be reached, and log the reason."""
+    _LOG.warning("a stored call cannot be reached: %s", error)
+    return MCPError(code=INTERNAL_ERROR, message="Calls cannot be reached now; try again later")

@@ -1,0 +1,81 @@
+"""Server on stdio whose user is asked on pages of the machine: `python cinema.py`."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from roundtrip import Context, Elicit, Pages, Resolve, Server
+from roundtrip.ledger import SqliteLedger
+
+STEPS: list[str] = []
+PAID: list[int] = []
+
+
+class Seat(BaseModel):
+    row: int = Field(ge=1, le=9, title="Row")
+    window: bool = False
+
+
+class Ticket(BaseModel):
+    film: str
+    seats: int
+
+
+def which_seat(film: str) -> Elicit[Seat]:
+    return Elicit(f"Which seat for {film}?", Seat)
+
+
+def cinema(**options: Any) -> Server[Any]:
+    settings: dict[str, Any] = {"local": True, "wait": 20.0, **options.pop("settings", {})}
+    server = Server[Any]("cinema", pages=Pages(**settings), **options)
+
+    @server.tool(confirm="Book {film}?")
+    async def book(film: str, seat: Annotated[Seat, Resolve(which_seat)], ctx: Context) -> str:
+        """Book a seat."""
+        await ctx.step("reserve", lambda: STEPS.append(film))
+        size = await ctx.ask("size", "How many?", int)
+        await ctx.review("all", "All right?", ["which_seat"])
+        return f"{film}, row {seat.row}, {size}, reserved {len(STEPS)} times"
+
+    @server.tool()
+    async def many(number: int, ctx: Context) -> str:
+        """Ask many questions."""
+        return str(sum([await ctx.ask(f"q{place}", f"Number {place}?", int) for place in range(number)]))
+
+    @server.tool()
+    async def reserve(film: str, ctx: Context) -> Ticket:
+        """Reserve seats, with a structured result."""
+        return Ticket(film=film, seats=await ctx.ask("seats", f"How many seats for {film}?", int))
+
+    @server.tool(exactly_once=True, confirm="Pay {euros}?")
+    async def pay(euros: int, ctx: Context) -> str:
+        """Pay once."""
+        card = await ctx.ask("card", "Which card?", str)
+        PAID.append(euros)
+        return f"{euros} by {card}, {len(PAID)} in all"
+
+    @server.tool(task=True, confirm="Print {copies}?")
+    async def print_tickets(copies: int, ctx: Context) -> str:
+        """Print tickets, as a task for clients that take tasks."""
+        return f"{copies} on {await ctx.ask('paper', 'Which paper?', str)}"
+
+    @server.tool()
+    async def guess(ctx: Context) -> str:
+        """Ask a question that has a substitute."""
+        return str(await ctx.ask("mood", "Which mood?", str, otherwise="any"))
+
+    return server
+
+
+if __name__ == "__main__":
+    given: dict[str, Any] = {}
+    if "CINEMA_LEDGER" in os.environ:
+        given = {"ledger": SqliteLedger(os.environ["CINEMA_LEDGER"]), "keys": ["7f" * 32]}
+    if "CINEMA_TRACE" in os.environ:
+        given["trace"] = os.environ["CINEMA_TRACE"]
+    settings: dict[str, Any] = {"wait": float(os.environ.get("CINEMA_WAIT", "20"))}
+    if "CINEMA_BASE" in os.environ:
+        settings["base_url"] = os.environ["CINEMA_BASE"]
+    sys.exit(cinema(settings=settings, **given).run("stdio"))

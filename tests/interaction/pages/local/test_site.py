@@ -1,0 +1,560 @@
+"""The site of a stdio server, its two neighbors (clients over HTTP, other programs), and everything hostile."""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import httpx
+import pytest
+from mcp.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    ElicitationCapability,
+    ElicitRequestParams,
+    ElicitResult,
+    TextContent,
+    UrlElicitationCapability,
+)
+from starlette.requests import Request
+
+from roundtrip import Pages, Recorder, Server
+from roundtrip.ledger import SqliteLedger
+from tests.hosts import WAIT, hosted
+from tests.html_forms import read_page
+from tests.interaction.pages.local.cinema import cinema
+from tests.interaction.pages.test_question_pages import BASE, client_of, declare_only, handle_in, link_in, text_of
+
+pytestmark = pytest.mark.anyio
+
+eras = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+ONE = {"number": 1}
+
+
+class Desktop:
+    """Desktop whose browser does nothing by itself: tests open the addresses."""
+
+    def __init__(self) -> None:
+        self.addresses: list[str] = []
+        self._opened = anyio.Event()
+
+    async def open(self, address: str) -> None:
+        self.addresses.append(address)
+        self._opened.set()
+        self._opened = anyio.Event()
+
+    async def address(self, place: int = 0) -> str:
+        """Return an address that was opened, and wait for it."""
+        with anyio.fail_after(WAIT):
+            while len(self.addresses) <= place:
+                await self._opened.wait()
+        return self.addresses[place]
+
+
+class Tab:
+    """Tab of a browser: a page with its cookies."""
+
+    def __init__(self) -> None:
+        self.http = httpx.AsyncClient()
+        self.url = ""
+        self.html = ""
+        self.status = 0
+
+    def _saw(self, response: httpx.Response) -> "Tab":
+        self.html, self.url, self.status = response.text, str(response.url), response.status_code
+        return self
+
+    async def open(self, address: str, **headers: str) -> "Tab":
+        return self._saw(await self.http.get(address, headers=headers, follow_redirects=True))
+
+    async def send(self, text: str, *, button: str = "answer", **headers: str) -> "Tab":
+        page = read_page(self.html)
+        for control in page.controls:
+            if control.kind == "text":
+                control.value = text
+        sent = {"content-type": "application/x-www-form-urlencoded", "origin": "null", **headers}
+        given = {name.replace("_", "-"): value for name, value in sent.items()}
+        response = await self.http.post(self.url, content=page.body(button), headers=given, follow_redirects=True)
+        return self._saw(response)
+
+    @property
+    def heading(self) -> str:
+        return re.sub(r"<[^>]+>", "", re.findall(r"<h1.*?</h1>", self.html, re.DOTALL)[0]).strip()
+
+
+@asynccontextmanager
+async def tab() -> AsyncGenerator[Tab]:
+    opened = Tab()
+    async with opened.http:
+        yield opened
+
+
+@asynccontextmanager
+async def on_desk(
+    desktop: Desktop, mode: str = "2026-07-28", *, settings: Mapping[str, Any] | None = None, **options: Any
+) -> AsyncGenerator[Client]:
+    given = {"local": desktop.open, "wait": 0.0, **(settings or {})}
+    async with Client(cast("Any", cinema(settings=given, **options)), mode=mode) as client:
+        yield client
+
+
+# One use, one browser.
+
+
+async def test_second_use_of_the_address_closes_the_page(caplog: pytest.LogCaptureFixture) -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as first, tab() as second:
+        asked = await client.call_tool("many", ONE)
+        address = await desktop.address()
+        assert (await first.open(address)).heading == "Number 0?"
+        assert (await second.open(address)).status == 404
+        assert "only once" in second.html
+        # The program that was first may not be the user's browser.
+        assert (await first.open(first.url)).status == 404
+        assert "two programs opened the page" in caplog.text
+        # The page opens again, and with it only one of them.
+        again = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        assert handle_in(again) == handle_in(asked)
+        assert (await second.open(await desktop.address(1))).heading == "Number 0?"
+        assert (await second.send("4")).heading == "Done"
+        end = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+    assert text_of(end) == "4"
+
+
+async def test_address_that_is_only_looked_at_stays_good() -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as one:
+        await client.call_tool("many", ONE)
+        address = await desktop.address()
+        for method in ("HEAD", "OPTIONS", "POST"):
+            assert (await one.http.request(method, address)).status_code in (404, 405)
+        assert (await one.open(address)).heading == "Number 0?"
+
+
+async def test_page_opens_only_with_the_cookie_of_its_browser() -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as one, tab() as other:
+        await client.call_tool("many", ONE)
+        await client.call_tool("many", {"number": 2})
+        await one.open(await desktop.address())
+        foreign = await other.open(one.url)
+        assert foreign.status == 404
+        unknown = await other.http.get(f"{one.url[:-1]}{'x' if one.url[-1] != 'x' else 'y'}")
+        assert foreign.html == unknown.text
+        # The cookie of another page of the same browser is no help.
+        mine = one.url
+        await one.open(await desktop.address(1))
+        (cookie,) = [each for each in one.http.cookies.jar if each.path == httpx.URL(one.url).path]
+        assert not cookie.secure
+        assert cookie.value is not None
+        stolen = await other.http.get(mine, headers={"cookie": f"roundtrip_page={cookie.value}"})
+        assert stolen.status_code == 404
+        # Nor is any answer without it.
+        await one.open(mine)
+        form = read_page(one.html).body()
+        headers = {"content-type": "application/x-www-form-urlencoded"}
+        posted = await other.http.post(mine, content=form, headers=headers)
+        assert posted.status_code == 404
+        assert "Number" not in posted.text
+        assert (await one.open(mine)).heading == "Number 0?"
+
+
+async def test_cookie_is_for_its_page_alone_and_no_script() -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as one:
+        await client.call_tool("many", ONE)
+        entered = await one.http.get(await desktop.address())
+    assert entered.status_code == 303
+    cookie = entered.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert f"path={httpx.URL(entered.headers['location']).path.lower()}" in cookie
+    assert entered.headers["referrer-policy"] == "no-referrer"
+    assert entered.headers["cache-control"] == "no-store"
+
+
+# Other sites and programs.
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:{port}", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "[::1]:{port}"]
+)
+async def test_request_for_another_host_is_rejected(host: str) -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as one:
+        await client.call_tool("many", ONE)
+        address = await desktop.address()
+        port = str(httpx.URL(address).port)
+        assert (await one.open(address, host=host.format(port=port))).status == 421
+        # It was not used.
+        assert (await one.open(address)).heading == "Number 0?"
+        assert (await one.open(one.url, host=host.format(port=port))).status == 421
+        await one.open(f"http://127.0.0.1:{port}{httpx.URL(desktop.addresses[0]).path}x")
+        assert one.status == 404
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="only root can start programs of others")
+async def test_program_of_another_user_is_turned_away() -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as one:
+        await client.call_tool("many", ONE)
+        address = await desktop.address()
+        fetch = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=20).read())"
+        thief = await anyio.run_process(["/usr/bin/env", "python3", "-c", fetch, address], check=False, user=65534)
+        assert b"HTTP Error 403" in thief.stderr
+        assert b"Number" not in thief.stdout
+        # It has not used the address.
+        assert (await one.open(address)).heading == "Number 0?"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "http://localhost:{port}"},
+        {"origin": "http://127.0.0.1:1"},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+    ],
+)
+async def test_form_of_another_site_is_rejected(headers: dict[str, str]) -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as one:
+        asked = await client.call_tool("many", ONE)
+        await one.open(await desktop.address())
+        port, mine = str(httpx.URL(one.url).port), one.url
+        sent = {name: value.format(port=port) for name, value in headers.items()}
+        assert (await one.send("4", **sent)).status == 403
+        await one.open(mine)
+        assert (await one.send("5", origin=f"http://127.0.0.1:{port}")).heading == "Done"
+        end = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+    assert text_of(end) == "5"
+
+
+@pytest.mark.parametrize("path", ["/", "/ask", "/ask/", "/open/", "/ask/../open", "/mcp", "/ask/%2e%2e/x", "/open/a/b"])
+async def test_other_paths_have_nothing(path: str) -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as one:
+        await client.call_tool("many", ONE)
+        base = httpx.URL(await desktop.address())
+        for method in ("GET", "POST"):
+            found = await one.http.request(method, f"http://127.0.0.1:{base.port}{path}")
+            assert found.status_code in (404, 405)
+            assert "Number" not in found.text
+
+
+async def test_broken_requests_end_their_connection_alone() -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as one:
+        await client.call_tool("many", ONE)
+        address = await desktop.address()
+        port = httpx.URL(address).port or 0
+        for garbage in (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"GET /ask HTTP/1.1\r\nHost: ",
+        ):
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(garbage)
+                await stream.send_eof()
+                with anyio.fail_after(WAIT):
+                    async for chunk in stream:
+                        assert b"Number" not in chunk
+        assert (await one.open(address)).heading == "Number 0?"
+
+
+async def test_answers_of_the_model_open_nothing() -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client:
+        attempt = {"number": 1, "q0": 5, "answers": {"q0": 5}}
+        asked = await client.call_tool("many", attempt, meta={"answers": {"q0": 5}})
+        handle = handle_in(asked)
+        waits = await client.call_tool("continue_call", {"handle": handle, "answers": {"q0": {"value": 5}}})
+        assert handle_in(waits) == handle
+        forged = await client.call_tool("continue_call", {"handle": f"{handle[:-2]}zz"})
+    assert forged.is_error
+
+
+# Beside HTTP.
+
+
+async def reader(request: Request) -> str | None:
+    return request.cookies.get("user")
+
+
+def user_of(ctx: Any) -> str | None:
+    return ctx.request.headers.get("x-user") if ctx.request is not None else None
+
+
+async def test_each_site_opens_its_own_calls_alone() -> None:
+    desktop = Desktop()
+    server: Server[Any] = cinema(
+        settings={"local": desktop.open, "wait": 0, "base_url": BASE, "authenticate": reader},
+        principal=user_of,
+        keys=["7f" * 32],
+    )
+    async with (
+        hosted(server.streamable_http_app()) as url,
+        client_of(url, "ann") as ann,
+        Client(cast("Any", server), mode="2026-07-28") as desk,
+        tab() as one,
+    ):
+        linked, local = await ann.call_tool("many", ONE), await desk.call_tool("many", ONE)
+        assert handle_in(linked) != handle_in(local)
+        link = link_in(linked)
+        assert "http" not in text_of(local)
+        await one.open(await desktop.address())
+        assert one.heading == "Number 0?"
+        local_path, link_path = httpx.URL(one.url).path, httpx.URL(link).path
+        # The page of the desk is no page of the HTTP site, whoever asks,
+        async with httpx.AsyncClient(cookies={"user": "ann"}) as http:
+            assert (await http.get(f"{url}{link_path}")).status_code == 200
+            assert (await http.get(f"{url}{local_path}")).status_code == 404
+        # and the other way around.
+        stranger = await one.http.get(f"http://127.0.0.1:{httpx.URL(one.url).port}{link_path}")
+        assert stranger.status_code == 404
+        # Nor do handles cross over.
+        async with client_of(url, None) as nobody:
+            crossed = await nobody.call_tool("continue_call", {"handle": handle_in(local)})
+        assert crossed.is_error
+        assert (await desk.call_tool("continue_call", {"handle": handle_in(linked)})).is_error
+
+
+async def test_client_over_http_opens_no_browser() -> None:
+    desktop = Desktop()
+    server: Any = cinema(settings={"local": desktop.open, "wait": 0})
+    async with hosted(server.streamable_http_app()) as url:
+        for mode in ("2026-07-28", "legacy"):
+            async with client_of(url, None, mode=mode) as client:
+                assert text_of(await client.call_tool("guess")) == "any"
+                with pytest.raises(MCPError, match="did not declare"):
+                    await client.call_tool("many", ONE)
+    assert desktop.addresses == []
+
+
+async def test_pages_need_one_of_both_sites() -> None:
+    with pytest.raises(ValueError, match=r"base_url=, or local=True"):
+        Pages()
+
+
+async def test_mistake_in_the_look_is_an_error_at_once() -> None:
+    with pytest.raises(ValueError, match="accent"):
+        cinema(settings={"accent": "yellow"})
+    with pytest.raises(ValueError, match="templates"):
+        cinema(settings={"templates": Path("/nowhere")})
+
+
+# Clients that can be asked a little.
+
+
+@asynccontextmanager
+async def answering(desktop: Desktop, text: str) -> AsyncGenerator[Tab]:
+    """Answer all questions of the first page with a text, while the block runs."""
+
+    async def answer() -> None:
+        await one.open(await desktop.address())
+        while "<form" in one.html:
+            await one.send(text)
+
+    async with tab() as one, anyio.create_task_group() as group:
+        group.start_soon(answer)
+        yield one
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("number", [9, 11, 20])
+async def test_client_with_forms_alone_goes_on_in_the_browser(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    declare_only(monkeypatch, ElicitationCapability())
+    desktop, asked = Desktop(), list[str]()
+
+    async def elicited(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"value": 2})
+
+    server: Any = cinema(settings={"local": desktop.open, "wait": WAIT})
+    async with (
+        Client(server, mode="2026-07-28", elicitation_callback=elicited) as client,
+        answering(desktop, "3"),
+    ):
+        with anyio.fail_after(WAIT):
+            result = await client.call_tool("many", {"number": number})
+    assert len(asked) == 9
+    assert text_of(result) == str(9 * 2 + (number - 9) * 3)
+    assert len(desktop.addresses) == (1 if number > 9 else 0)
+
+
+@eras
+async def test_client_with_links_alone_is_asked_in_the_browser(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    desktop = Desktop()
+
+    async def elicited(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        raise AssertionError("no client gets the address")
+
+    server: Any = cinema(settings={"local": desktop.open, "wait": WAIT})
+    async with Client(server, mode=mode, elicitation_callback=elicited) as client, answering(desktop, "3"):
+        with anyio.fail_after(WAIT):
+            assert text_of(await client.call_tool("many", {"number": 3})) == "9"
+
+
+@eras
+async def test_client_that_shows_forms_is_asked_by_form(mode: str) -> None:
+    desktop = Desktop()
+
+    async def elicited(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"value": 2})
+
+    server: Any = cinema(settings={"local": desktop.open, "wait": WAIT})
+    async with Client(server, mode=mode, elicitation_callback=elicited) as client:
+        assert text_of(await client.call_tool("many", {"number": 3})) == "6"
+    assert desktop.addresses == []
+
+
+# Calls that end otherwise.
+
+
+@eras
+async def test_cancelled_request_closes_its_page(mode: str) -> None:
+    desktop = Desktop()
+    async with on_desk(desktop, mode, settings={"wait": WAIT}) as client, tab() as one:
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "many", {"number": 2})
+            await one.open(await desktop.address())
+            assert one.heading == "Number 0?"
+            group.cancel_scope.cancel()
+        with anyio.fail_after(WAIT):
+            while "<form" in one.html:
+                await one.open(one.url)
+        assert one.heading != "Number 0?"
+        # The same call begins again, with a page of its own.
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "many", {"number": 2})
+            assert (await one.open(await desktop.address(1))).heading == "Number 0?"
+            group.cancel_scope.cancel()
+
+
+@eras
+async def test_open_request_returns_when_the_user_has_answered(mode: str) -> None:
+    desktop, results = Desktop(), list[str]()
+
+    async def call(client: Client) -> None:
+        results.append(text_of(await client.call_tool("many", {"number": 2})))
+
+    async with on_desk(desktop, mode, settings={"wait": WAIT}) as client, tab() as one:
+        with anyio.fail_after(WAIT):
+            async with anyio.create_task_group() as group:
+                group.start_soon(call, client)
+                await one.open(await desktop.address())
+                assert (await one.send("x")).status == 422
+                assert results == []
+                assert (await one.send("3")).heading == "Number 1?"
+                assert (await one.send("4")).heading == "Done"
+    assert results == ["7"]
+    assert len(desktop.addresses) == 1
+
+
+async def test_page_is_gone_with_the_server() -> None:
+    desktop = Desktop()
+    async with tab() as one:
+        async with on_desk(desktop) as client:
+            await client.call_tool("many", ONE)
+            await one.open(await desktop.address())
+        with pytest.raises(httpx.ConnectError):
+            await one.open(one.url)
+
+
+async def test_restarted_server_opens_pages_of_continued_calls_alone(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"ledger": SqliteLedger(tmp_path / "calls.db"), "keys": ["7f" * 32]}
+    before, after = Desktop(), Desktop()
+    async with tab() as one:
+        async with on_desk(before, **options) as client:
+            asked = await client.call_tool("many", ONE)
+            await one.open(await before.address())
+            path = httpx.URL(one.url).path
+        options["ledger"] = SqliteLedger(tmp_path / "calls.db")
+        async with on_desk(after, **options) as client:
+            # Another process does not know the calls of its predecessor by their arguments.
+            other = await client.call_tool("many", ONE)
+            assert handle_in(other) != handle_in(asked)
+            port = httpx.URL(await after.address()).port
+            assert (await one.open(f"http://127.0.0.1:{port}{path}")).status == 404
+            await client.call_tool("continue_call", {"handle": handle_in(asked)})
+            assert (await one.open(await after.address(1))).heading == "Number 0?"
+            assert httpx.URL(one.url).path == path
+            assert (await one.send("9")).heading == "Done"
+            assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "9"
+            assert len(after.addresses) == 2
+
+
+# The function that opens addresses.
+
+
+def _raises(address: str) -> None:
+    raise OSError(f"cannot open {address}")
+
+
+async def _refuses(address: str) -> bool:
+    return False
+
+
+def _fails(address: str) -> bool:
+    return False
+
+
+OPENERS: Mapping[str, Callable[[str], object]] = {"raises": _raises, "refuses": _refuses, "fails": _fails}
+
+
+@pytest.mark.parametrize("name", OPENERS)
+async def test_failing_opener_ends_the_call(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "roundtrip")
+    server: Any = cinema(settings={"local": OPENERS[name], "wait": WAIT})
+    async with Client(server, mode="2026-07-28") as client:
+        with anyio.fail_after(WAIT):
+            failed = await client.call_tool("many", ONE)
+    assert failed.is_error
+    assert "could not be opened" in text_of(failed)
+    assert "could not be opened" in caplog.text
+    assert "/open/" not in caplog.text
+
+
+async def test_variable_switches_pages_off_whatever_opens_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROUNDTRIP_LOCAL_PAGES", "0")
+    desktop = Desktop()
+    async with on_desk(desktop) as client:
+        (block,) = (await client.call_tool("guess")).content
+        assert isinstance(block, TextContent)
+        assert block.text == "any"
+    assert desktop.addresses == []
+
+
+@eras
+async def test_no_log_trace_or_result_has_an_address(
+    tmp_path: Path, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(1)
+    desktop, results = Desktop(), list[Any]()
+    recorder = Recorder(tmp_path / "calls.jsonl", reveal="all")
+    async with on_desk(desktop, mode, trace=recorder, keys=["7f" * 32]) as client, tab() as one:
+        asked = await client.call_tool("many", {"number": 2})
+        await one.open(await desktop.address())
+        await one.open(await desktop.address())
+        again = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        await one.open(await desktop.address(1))
+        await one.send("4")
+        await one.send("5")
+        end = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        results += [asked, again, end, await client.list_tools()]
+    recorder.flush()
+    logs = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
+    said = "\n".join([*(record.getMessage() for record in logs), *map(str, results)])
+    said += await anyio.Path(tmp_path / "calls.jsonl").read_text()
+    assert "Number 0?" in said
+    secrets = [address.rpartition("/")[2] for address in [*desktop.addresses, one.url]]
+    secrets += [secrets.pop().rpartition(".")[2]]
+    for secret in [*secrets, "/ask/", "/open/", f"127.0.0.1:{httpx.URL(one.url).port}"]:
+        assert secret not in said, secret
