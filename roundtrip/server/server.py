@@ -132,10 +132,10 @@ class Server(ToolServer[LifespanResultT]):
         task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker looks at the store.
         pages: `Pages(...)`, on which users answer if their clients cannot ask them by form. By default such calls fail.
         ladder: The ways in which questions may be asked: `form` (by the client), `local` (a page on the user's
-        machine), `url` (a page that the client shows), `model` (the model that called the tool answers questions
-        with `answered_by="anyone"`) and `link` (a page whose address is in the result). Each question takes the
-        first that it can. By default `form`, and those that `pages` serves.
-    approvals: `Approvals(...)`, by which people of a group decide calls of others, with `Approve`.
+            machine), `url` (a page that the client shows), `model` (the model that called the tool answers questions
+            with `answered_by="anyone"`) and `link` (a page whose address is in the result). Each question takes the
+            first that it can. By default `form`, and those that `pages` serves.
+        approvals: `Approvals(...)`, by which people of a group decide calls of others, with `Approve`.
         fast_lane: False to serve requests of 2026-07-28 over HTTP by the SDK's transport, which is slower and sends the
             same. By default as the environment variable ROUNDTRIP_FAST_LANE says; without it, True.
         max_token_bytes: A longer token is neither made nor accepted.
