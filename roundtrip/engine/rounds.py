@@ -51,6 +51,8 @@ class Rounds:
     """What a task will wait for when the leg ends."""
     approvals: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
     """The approvals that the call will wait for when the leg ends."""
+    needs_page: bool = False
+    """True if the leg asks for a link, and its client shows forms alone: its page has all questions from then on."""
 
     async def ask(self, batch: Sequence[PendingQuestion]) -> None:
         """Ask questions and deliver the answers, or use `otherwise=` for questions that the client cannot be asked.
@@ -76,8 +78,10 @@ class Rounds:
             for waiting in guesses:
                 await self._count(waiting)
             return
-        if any(isinstance(waiting.question, UrlQuestion) for waiting in batch) and await self._visit_pages(batch):
-            return
+        if any(isinstance(waiting.question, UrlQuestion) for waiting in batch):
+            if await self._visit_pages(batch):
+                return
+            self.needs_page = self.leg.ways is not None and self.leg.ways.for_links is not None
         capabilities = client.capabilities
         unaskable = [waiting for waiting in batch if not self._can_ask(waiting, capabilities)]
         if unaskable:
@@ -185,12 +189,16 @@ class Rounds:
     def _ends_leg(self, waiting: PendingQuestion) -> bool:
         """Return True for a question whose answer comes with the next leg, and False for one that is asked live."""
         ways = self.leg.ways
-        return self.is_retry and not (ways is not None and ways.is_live and isinstance(waiting.question, ModelQuestion))
+        if ways is not None and ways.is_live and isinstance(waiting.question, ModelQuestion):
+            return False
+        return self.is_retry or self.needs_page
 
     def _can_ask(self, waiting: PendingQuestion, capabilities: ClientCapabilities | None) -> bool:
         question, client = waiting.question, self.leg.client
         ways = self.leg.ways
         if ways is not None and ways.model and question.is_for_anyone:
+            return True
+        if self.needs_page and not isinstance(question, ModelQuestion):
             return True
         try:
             if not self._ends_leg(waiting):
@@ -236,7 +244,9 @@ class Rounds:
         asked = [waiting for waiting in self.batch.values() if not isinstance(waiting.question, ModelQuestion)]
         if ways is None or not asked:
             return None
-        return "model" if ways.model and all(waiting.question.is_for_anyone for waiting in asked) else ways.page
+        if ways.model and all(waiting.question.is_for_anyone for waiting in asked):
+            return "model"
+        return ways.for_links if self.needs_page else ways.page
 
     def _note_ask(self) -> None:
         """Move the call to the state in which it waits for the batch."""

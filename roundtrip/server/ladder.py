@@ -11,7 +11,7 @@ its address. The rung `model` is for questions for anyone. These take it before 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from roundtrip.engine.ways import Ways
@@ -29,7 +29,6 @@ Rung = Literal["form", "local", "url", "model", "link"]
 
 RUNGS: Final[tuple[Rung, ...]] = ("form", "local", "url", "model", "link")
 _PAGE_RUNGS: Final = ("local", "url", "link")
-_CLIENT_ONLY: Final = Ways()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +91,15 @@ class Ladder:
         shows_links = self.shows_links(declared, is_live=is_live)
         goes_to_pages = shows_links or (is_local and _declares_links(declared))
         # By form for as long as the client goes on: a page interrupts its user.
+        by_link: Literal["link"] | None = "link" if "link" in self.rungs and knows_user else None
         if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else self.last_round):
-            return replace(_CLIENT_ONLY, is_live=is_live)
+            for_links = None if _declares_links(declared) else "local" if is_local else by_link
+            return Ways(is_live=is_live, for_links=for_links)
         if is_local:
             return Ways("local", is_live=is_live)
         if shows_links:
             return Ways("url")
-        return Ways("link" if "link" in self.rungs and knows_user else None, "model" in self.rungs, is_live)
+        return Ways(by_link, "model" in self.rungs, is_live)
 
     def shows_links(self, declared: ClientCapabilities | None, *, is_live: bool) -> bool:
         """Return True if a client shows the address of a page as a question, and comes back for the result.

@@ -32,7 +32,7 @@ class LadderClient(RequestClient):
         super().__init__(request)
         self._ladder = ladder
         self._ways = ways
-        if ways.stores:
+        if ways.replaces_client:
             # Its questions are returned, whatever the revision of the client.
             self.protocol_version = FIRST_OF_RETRY_ERA
 

@@ -409,7 +409,7 @@ class _ServedLeg:
         if facts is not None:
             journal = facts.linked(journal)
         may_be_stored = self.hands_over or self.runner.inbox is not None
-        may_be_stored = may_be_stored or (self.ways is not None and self.ways.stores)
+        may_be_stored = may_be_stored or (self.ways is not None and self.ways.may_store)
         if self.task is not None or (may_be_stored and self.record is not None):
             return self._store(journal)
         packed = self.runner.parts.protection.write(journal)

@@ -271,7 +271,7 @@ class StoredCalls:
             return result_of(await calls.serve(name, arguments, incoming, None))
         ctx = record.context
         ways = self._ways(ctx, record)
-        if not ways.stores and self._book.inbox is None:
+        if not ways.may_store and self._book.inbox is None:
             with self._explained(ctx):
                 return result_of(await calls.serve(name, arguments, incoming, None))
         if (same := await self._same_call(ctx)) is not None:
@@ -327,12 +327,13 @@ class StoredCalls:
             raise RuntimeError("a call without a journal cannot be stored")
         content = self._service.content_of(function, ctx, journal)
         # Its client is gone when further questions are asked, and its forms with it.
-        has_page = bool(ways.page or end.approvals)
+        page = ways.page or ways.for_links
+        has_page = bool(page or end.approvals)
         known = with_elicitation(ctx.session.client_capabilities, PAGE_ELICITATION if has_page else None)
         content.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
         content.protocol = FIRST_OF_RETRY_ERA
         content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
-        content.asks_model, content.is_local = ways.model, ways.page == "local"
+        content.asks_model, content.is_local = ways.model, page == "local"
         label = self._label(ctx, is_local=content.is_local)
         # A call without a label has no equal ones.
         content.is_chosen = label is None

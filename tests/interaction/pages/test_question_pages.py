@@ -28,7 +28,7 @@ from mcp_types import (
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
-from roundtrip import Context, Elicit, Pages, Recorder, Resolve, Server
+from roundtrip import Context, Elicit, ElicitUrl, Pages, Recorder, Resolve, Server
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from tests.hosts import hosted
@@ -81,6 +81,13 @@ def cinema(**options: Any) -> Server[Any]:
     async def many(number: int, ctx: Context) -> str:
         """Ask many questions."""
         return str(sum([await ctx.ask(f"q{place}", f"Number {place}?", int) for place in range(number)]))
+
+    @server.tool()
+    async def pay(ctx: Context) -> str:
+        """Ask by form, by a link, and by form again."""
+        card = await ctx.ask("card", "Which card?", int)
+        await ctx.ask("bank", ElicitUrl("Pay at your bank", "https://bank.example/pay"))
+        return f"paid by {card}, tip {await ctx.ask('tip', 'Which tip?', int)}"
 
     return server
 
@@ -369,6 +376,34 @@ async def test_client_with_forms_alone_gets_a_link_before_it_stops(
             result = await client.call_tool("continue_call", {"handle": handle_in(result)})
         assert text_of(result) == str(2 * number)
     assert len(asked) == 9
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_client_with_forms_alone_finds_links_on_a_page(
+    monkeypatch: pytest.MonkeyPatch, mode: str, tmp_path: Path
+) -> None:
+    declare_only(monkeypatch, ElicitationCapability(form=FormElicitationCapability()))
+    recorder, asked = Recorder(tmp_path / "calls.jsonl"), list[str]()
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"value": 7})
+
+    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=5), trace=recorder)
+    async with (
+        hosted(server.streamable_http_app()) as url,
+        client_of(url, mode=mode, elicitation_callback=elicited) as client,
+    ):
+        result = await client.call_tool("pay", {})
+        browser = Browser(url, "ann")
+        link = link_in(result)
+        assert await browser.answer_all(link, {"Pay at your bank": "", "Which tip?": "2"}) == "Done"
+        result = await client.call_tool("continue_call", {"handle": handle_in(result)})
+        assert text_of(result) == "paid by 7, tip 2"
+    assert asked == ["Which card?"]
+    recorder.flush()
+    (call,) = [one for one in await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl") if one.rounds]
+    assert [round_.asked.rung for round_ in call.rounds] == [None, "link", "page"]
 
 
 async def test_client_that_accepts_at_once_gets_a_handle_at_last() -> None:
