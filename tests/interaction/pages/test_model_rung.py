@@ -449,6 +449,12 @@ async def test_trace_names_the_model(tmp_path: Path) -> None:
         (["link"], {}, "ladder must have no 'link' without pages"),
         (["local"], {}, "ladder must have no 'local' without pages"),
         (["local"], {"pages": Pages(base_url=BASE)}, "without a local page"),
+        (
+            ["url"],
+            {"pages": Pages(local=True)},
+            r"'url' without an address for browsers, .* add Pages\(base_url=\.\.\.\)",
+        ),
+        (["link"], {"pages": Pages(local=True, authenticate=reader)}, "'link' without an address for browsers"),
         (["link"], {"pages": Pages(base_url=BASE)}, r"without Pages\(authenticate=\.\.\.\)"),
         (["link"], {"pages": Pages(base_url=BASE, authenticate=reader), "principal": False}, "with principal=False"),
     ],
