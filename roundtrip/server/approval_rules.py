@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ from roundtrip.errors import Decision
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.pages.inbox_calls import Choice, Reader
+from roundtrip.safe_text import quoted
 from roundtrip.server.limited_logs import LimitedLog
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ __all__ = [
     "decide",
     "decision_of",
     "is_open",
+    "listed_groups",
     "look_at",
     "may_decide",
     "name_of",
@@ -44,6 +47,7 @@ LABEL_PREFIX: Final = "approvals-"
 GRACE_SECONDS: Final = 60.0
 """Time that a call has left when its approval expires at the latest, so that a value can replace it."""
 _MAX_GRACE_SHARE: Final = 0.1
+_PLAIN_NAME: Final = re.compile(r"[\w.@-]{1,60}")
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 Record = dict[str, Any]
@@ -128,6 +132,11 @@ def _next_look(content: TaskContent) -> float | None:
 def open_groups(content: TaskContent) -> list[str]:
     """Return the groups for whose decisions a call waits."""
     return sorted({record["by"] for record in content.approvals if is_open(record)})
+
+
+def listed_groups(groups: Iterable[str]) -> str:
+    """Return the names of groups for a model or a client. Authors may make them of values that a client sent."""
+    return ", ".join(group if _PLAIN_NAME.fullmatch(group) else quoted(group) for group in groups)
 
 
 def read_approvals(content: TaskContent) -> list[str]:

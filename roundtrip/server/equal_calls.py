@@ -34,9 +34,9 @@ class EqualCalls:
     def __init__(self, book: TaskBook) -> None:
         self._book = book
 
-    def label(self, user: str, params: Mapping[str, Any]) -> str:
-        """Return the label of a user's call with the parameters of its request."""
-        called = json.dumps([user, params.get("name"), params.get("arguments") or {}], sort_keys=True)
+    def label(self, user: str, params: Mapping[str, Any], version: str | None) -> str:
+        """Return the label of a user's call of a version of a tool, with the parameters of its request."""
+        called = json.dumps([user, params.get("name"), version, params.get("arguments") or {}], sort_keys=True)
         return hmac.digest(self._book.page_keys[0], called.encode("utf-8", "surrogatepass"), "sha256").hex()
 
     async def chosen(self, label: str) -> str | None:

@@ -38,6 +38,8 @@ class Ladder:
     rungs: frozenset[Rung]
     from_round: int
     last_round: int
+    is_for_users: bool = False
+    """True if a page opens for the user of its call alone."""
 
     @classmethod
     def of(cls, given: Iterable[Rung] | None, pages: Pages | None, *, knows_users: bool) -> Ladder:
@@ -56,8 +58,10 @@ class Ladder:
         last_round = CLIENTS_STOP_AFTER_ROUNDS - 1
         from_round = last_round if pages is None else pages.from_round
         if given is None:
-            return cls(frozenset({"form", *_served(pages)}), from_round, last_round)
-        return cls(_checked(given, pages, knows_users=knows_users), from_round, last_round)
+            rungs: frozenset[Rung] = frozenset({"form", *_served(pages)})
+        else:
+            rungs = _checked(given, pages, knows_users=knows_users)
+        return cls(rungs, from_round, last_round, is_for_users=pages is not None and pages.authenticate is not None)
 
     @property
     def has_results(self) -> bool:
@@ -88,7 +92,7 @@ class Ladder:
             can_open_locally: True if a page of this machine can open in the browser of its user.
         """
         is_local = "local" in self.rungs and can_open_locally
-        shows_links = self.shows_links(declared, is_live=is_live)
+        shows_links = self.shows_links(declared, knows_user=knows_user, is_live=is_live)
         goes_to_pages = shows_links or (is_local and _declares_links(declared))
         # By form for as long as the client goes on: a page interrupts its user.
         by_link: Literal["link"] | None = "link" if "link" in self.rungs and knows_user else None
@@ -101,12 +105,14 @@ class Ladder:
             return Ways("url")
         return Ways(by_link, "model" in self.rungs, is_live)
 
-    def shows_links(self, declared: ClientCapabilities | None, *, is_live: bool) -> bool:
+    def shows_links(self, declared: ClientCapabilities | None, *, knows_user: bool, is_live: bool) -> bool:
         """Return True if a client shows the address of a page as a question, and comes back for the result.
 
-        On an open connection, the call would have to wait for its user.
+        On an open connection, the call would have to wait for its user. A page that opens for the user of its call
+        alone opens for nobody if that user is unknown.
         """
-        return _declares_links(declared) and "url" in self.rungs and not is_live
+        opens = knows_user or not self.is_for_users
+        return _declares_links(declared) and "url" in self.rungs and opens and not is_live
 
     def shows_forms(self, declared: ClientCapabilities | None) -> bool:
         """Return True if a client shows forms, and may be asked by them."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -53,7 +54,7 @@ from roundtrip.server.stored_replies import (
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.claim import lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, split_id
-from roundtrip.server.waiting_calls import WaitingCalls, out_of_reach
+from roundtrip.server.waiting_calls import WaitingCalls
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
@@ -189,9 +190,8 @@ class StoredCalls:
 
     def _relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
         """Return a tool as it must be listed: clients check results against its schema, and a link does not fit one."""
-        function = tool.function
-        may_ask = function.contexts or function.plan.nodes or function.confirmation is not None
-        return listing.model_copy(update={"output_schema": None}) if self._ladder.has_results and may_ask else listing
+        is_changed = self._ladder.has_results and _may_ask(tool.function)
+        return listing.model_copy(update={"output_schema": None}) if is_changed else listing
 
     def _ways(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> Ways:
         """Return the ways to ask the questions of a request, besides its client's own."""
@@ -220,7 +220,7 @@ class StoredCalls:
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
         ctx = record.context
-        if (reply := await self._reply(ctx, record)) is not None:
+        if (reply := await self._reply(calls, name, ctx, record)) is not None:
             return reply
         record.ways = self._ways(ctx, record)
         with self._explained(ctx):
@@ -230,14 +230,16 @@ class StoredCalls:
             return await self.store(calls.function_of(name, record), ctx, record, end)
         return end
 
-    async def _reply(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> dict[str, Any] | None:
+    async def _reply(
+        self, calls: ToolCalls, name: str, ctx: ServerRequestContext[Any, Any], record: RequestRecord
+    ) -> dict[str, Any] | None:
         """Return the reply to a request of a call that is stored already; None for all others.
 
         Raises:
             MCPError: The store cannot be used.
         """
         if record.journal is None:
-            return await self._same_call(ctx)
+            return await self._same_call(calls, name, ctx, record)
         view = await self._waiting.view(record.journal.call_id)
         if view is None or not view.content.is_continued:
             return None
@@ -274,7 +276,7 @@ class StoredCalls:
         if not ways.may_store and self._book.inbox is None:
             with self._explained(ctx):
                 return result_of(await calls.serve(name, arguments, incoming, None))
-        if (same := await self._same_call(ctx)) is not None:
+        if (same := await self._same_call(calls, name, ctx, record)) is not None:
             return CallToolResult.model_validate(same)
         record.ways = ways
         with self._explained(ctx):
@@ -283,21 +285,29 @@ class StoredCalls:
             return result_of(end)
         return CallToolResult.model_validate(await self.store(calls.function_of(name, record), ctx, record, end))
 
-    async def _same_call(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any] | None:
+    async def _same_call(
+        self, calls: ToolCalls, name: str, ctx: ServerRequestContext[Any, Any], record: RequestRecord
+    ) -> dict[str, Any] | None:
         """Return the reply to a request that repeats a call which waits: models do so, and must not begin another."""
-        label = self._label(ctx, is_local=self._can_open_locally(ctx))
+        try:
+            function = calls.function_of(name, record)
+        except ToolError:
+            return None  # an unknown tool
+        label = self._label(function, ctx, is_local=self._can_open_locally(ctx)) if _may_ask(function) else None
         if label is None:
             return None
         try:
             call_id = await self._equal.chosen(label)
         except (LedgerDown, ContentUnreadable) as error:
-            raise out_of_reach(error) from error
+            # The call may need no question, and so no store.
+            _LOG.warning("calls that wait cannot be found, so repeated calls begin again: %s", error)
+            return None
         view = await self._waiting.view(call_id) if call_id is not None else None
         if view is None or view.entry.has_ended:
             return None
         return await self._locally(view, ctx, is_repeated=True) if view.content.is_local else self._in_result(view)
 
-    def _label(self, ctx: ServerRequestContext[Any, Any], *, is_local: bool) -> str | None:
+    def _label(self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], *, is_local: bool) -> str | None:
         """Return the label of a request's call; None for clients that show links, and for unknown users.
 
         The handle of an unknown user's call is its only secret, so another caller must not get it by calling alike.
@@ -307,12 +317,16 @@ class StoredCalls:
         if params.get("name") == CONTINUE_TOOL:
             return None
         if is_local and self._local is not None:
-            return self._equal.label(self._local.caller(protection.principal(ctx)), params)
+            return self._equal.label(self._local.caller(protection.principal(ctx)), params, function.version)
         user = protection.user(ctx)
-        return None if user is None or self._shows_links(ctx) else self._equal.label(user, params)
+        return None if user is None or self._shows_links(ctx) else self._equal.label(user, params, function.version)
 
     def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
-        return self._ladder.shows_links(ctx.session.client_capabilities, is_live=not is_retry_era(ctx.protocol_version))
+        return self._ladder.shows_links(
+            ctx.session.client_capabilities,
+            knows_user=self._legs.parts.protection.user(ctx) is not None,
+            is_live=not is_retry_era(ctx.protocol_version),
+        )
 
     async def store(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], record: RequestRecord, end: Suspended
@@ -334,7 +348,7 @@ class StoredCalls:
         content.protocol = FIRST_OF_RETRY_ERA
         content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
         content.asks_model, content.is_local = ways.model, page == "local"
-        label = self._label(ctx, is_local=content.is_local)
+        label = self._label(function, ctx, is_local=content.is_local)
         # A call without a label has no equal ones.
         content.is_chosen = label is None
         clock = self._legs.parts.system.time
@@ -459,8 +473,11 @@ class StoredCalls:
             raise RuntimeError("a call without pages has no address")
         requests = view.content.client_questions
         if view.content.user_questions or not requests:
-            groups = awaited_groups(view)
-            message = f"This waits for an approval by {', '.join(groups)}." if groups else self._message
+            message = self._message
+            if groups := awaited_groups(view):
+                from roundtrip.server.approval_rules import listed_groups  # few calls need an approval
+
+                message = f"This waits for an approval by {listed_groups(groups)}."
             params = {"mode": "url", "message": message, "url": self.site.url_of(view)}
             requests[_page_key(view)] = {"method": "elicitation/create", "params": params}
         return {
@@ -481,6 +498,10 @@ class StoredCalls:
             return for_model(view)
         has_link = view.content.page_secret and not view.content.is_local and self.gives_links
         return for_user(view, self.site.url_of(view) if has_link and self.site is not None else None)
+
+
+def _may_ask(function: AskingFunction) -> bool:
+    return bool(function.contexts or function.plan.nodes or function.confirmation is not None)
 
 
 def _must_store(end: Suspended) -> bool:

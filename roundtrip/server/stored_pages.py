@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
@@ -13,6 +13,7 @@ from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.calls import AskingPage, AwaitingPage, ClosedPage, EndedPage, PageState, WorkingPage
 from roundtrip.pages.handler import QuestionPages
+from roundtrip.server.access_log import hide_page_addresses
 from roundtrip.server.pages import Pages
 from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook, TaskView
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from roundtrip.server.tool_server import ToolServer
 
 __all__ = ["CallsOfSite", "StoredPages"]
+
+_LOST: Final = (
+    "The server failed while it worked, and it is unknown if it was done. Find that out before you begin again."
+)
 
 
 class CallsOfSite:
@@ -71,7 +76,8 @@ class CallsOfSite:
             return AwaitingPage(tuple(groups))
         if not entry.has_ended:
             return WorkingPage()
-        return EndedPage(is_error=entry.state is not TaskState.COMPLETED)
+        text = _LOST if entry.state is TaskState.LOST else None
+        return EndedPage(text, is_error=entry.state is not TaskState.COMPLETED)
 
     async def answer(
         self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
@@ -144,6 +150,7 @@ class StoredPages:
 
     def serve_on(self, server: ToolServer[Any]) -> None:
         """Add the pages to the application of a server."""
+        hide_page_addresses()
         for route in self._site.routes:
             server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(self._site.respond)
 

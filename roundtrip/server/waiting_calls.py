@@ -17,7 +17,7 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersRefused, read_answers
 from roundtrip.server.tasks.book import TaskView
-from roundtrip.server.tasks.content import ContentUnreadable
+from roundtrip.server.tasks.content import ContentUnreadable, is_call_id
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks.service import TaskService
@@ -46,6 +46,9 @@ class WaitingCalls:
         Raises:
             MCPError: The store cannot be used.
         """
+        if not is_call_id(call_id):
+            # Some stores cannot even look for it.
+            return None
         try:
             return await self._book.view(call_id)
         except ContentUnreadable:

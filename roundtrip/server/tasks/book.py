@@ -269,10 +269,10 @@ class TaskBook:
         }
         message = content.message
         if message is None and content.approvals and not entry.has_ended:
-            from roundtrip.server.approval_rules import open_groups  # few tasks need an approval
+            from roundtrip.server.approval_rules import listed_groups, open_groups  # few tasks need an approval
 
             groups = open_groups(content)
-            message = f"Waits for an approval by {', '.join(groups)}" if groups else None
+            message = f"Waits for an approval by {listed_groups(groups)}" if groups else None
         if message is not None:
             shown["statusMessage"] = message
         return shown

@@ -69,7 +69,24 @@ def test_page_of_the_machine_comes_before_other_pages_and_the_model(
 def test_client_whose_browser_cannot_open_takes_the_next_rung(
     elicitation: ElicitationCapability | None, page: str | None, *, model: bool
 ) -> None:
-    assert ways(ladder(), elicitation) == Ways(page, model)  # type: ignore[arg-type]
+    found = ways(ladder(), elicitation)
+    assert (found.page, found.model) == (page, model)
+
+
+@pytest.mark.parametrize(
+    ("elicitation", "for_links"), [(FORM, "link"), (BARE, "link"), (BOTH, None), (URL, None), (None, None)]
+)
+def test_client_with_forms_alone_has_a_page_for_links(
+    elicitation: ElicitationCapability | None, for_links: str | None
+) -> None:
+    assert ways(ladder(), elicitation).for_links == for_links
+    assert ways(ladder(), FORM, can_open_locally=True).for_links == "local"
+    assert ways(ladder(), FORM, knows_user=False).for_links is None
+
+
+def test_client_with_links_gets_no_page_that_opens_for_nobody() -> None:
+    assert ways(ladder(), URL, knows_user=False).page is None
+    assert ways(ladder(["url"], Pages(base_url=BASE)), URL, knows_user=False).page == "url"
 
 
 def test_page_of_the_machine_is_used_only_if_the_ladder_has_it() -> None:

@@ -1,0 +1,143 @@
+"""Calls that wait behind pages: equal calls, unknown users, stores that are down, and bodies that died."""
+
+import logging
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitationCapability, UrlElicitationCapability
+
+from roundtrip import Context, Pages, Server
+from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.machine.tasks import TaskEvent
+from tests.hosts import hosted
+from tests.interaction.pages.test_question_pages import (
+    BASE,
+    Browser,
+    client_of,
+    declare_only,
+    handle_in,
+    link_in,
+    reader,
+    text_of,
+    user_of,
+)
+from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers
+
+pytestmark = pytest.mark.anyio
+
+modes = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+
+
+@pytest.fixture(scope="module")
+def started() -> Generator[Servers]:
+    with servers() as running:
+        yield running
+
+
+def bank(**options: Any) -> Server[Any]:
+    given: dict[str, Any] = {"keys": [b"k" * 32], "principal": user_of, **options}
+    server = Server[Any]("bank", pages=Pages(base_url=BASE, authenticate=reader, wait=2), **given)
+
+    @server.tool(exactly_once=True)
+    async def pay(amount: int, ctx: Context) -> str:
+        """Pay an amount."""
+        return f"paid {amount} to {await ctx.ask('to', 'To whom?', str)}"
+
+    @server.tool()
+    async def balance() -> str:
+        """Ask nothing."""
+        return "5"
+
+    del pay, balance
+    return server
+
+
+@modes
+async def test_lost_call_says_that_its_outcome_is_unknown(mode: str) -> None:
+    server = bank(ledger=MemoryLedger())
+    async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("pay", {"amount": 5})
+        link, handle = link_in(asked), handle_in(asked)
+
+        def lose(entry: TaskEntry, now: float) -> bool:
+            entry.apply(TaskEvent.WAKE, now)
+            entry.claim("dead", now, lease=1)
+            entry.has_begun = True
+            return entry.apply(TaskEvent.LOSE, now)
+
+        assert await change_task(server.ledger.tasks, handle.split(".")[0], lose)
+        result = await client.call_tool("continue_call", {"handle": handle})
+        assert result.is_error
+        assert "Its outcome is unknown: find out what was done before you begin the call again." in text_of(result)
+        page = (await Browser(url, "ann").open(link)).text
+    assert "it is unknown if it was done" in page
+
+
+@modes
+async def test_tool_that_asks_nothing_needs_no_store(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = bank(ledger=MemoryLedger())
+
+    async def labelled(*_: Any, **__: Any) -> Any:
+        raise LedgerDown("the store is down")
+
+    monkeypatch.setattr(type(server.ledger.tasks), "labelled", labelled)
+    async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode) as client:
+        assert text_of(await client.call_tool("balance", {})) == "5"
+
+
+async def test_equal_call_of_another_version_begins_its_own() -> None:
+    server = Server[Any](
+        "bank", keys=[b"k" * 32], principal=user_of, pages=Pages(base_url=BASE, authenticate=reader, wait=2)
+    )
+    for version in ("1", "2"):
+
+        async def rate(ctx: Context, version: str = version) -> str:
+            return await ctx.ask("answer", f"Version {version}?", str)
+
+        server.add_tool(rate, version=version)
+    async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
+        handles = [
+            handle_in(await client.call_tool("rate", {"version": "any"}, meta={"roundtrip/version": version}))
+            for version in ("1", "2", "1")
+        ]
+    assert handles[0] == handles[2] != handles[1]
+
+
+async def test_client_with_links_gets_no_page_for_an_unknown_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    async with hosted(bank().streamable_http_app()) as url, client_of(url, None) as client:
+        with pytest.raises(MCPError) as failed:
+            await client.call_tool("pay", {"amount": 5})
+    assert failed.value.code == -32021
+
+
+async def test_empty_principal_names_nobody() -> None:
+    async with hosted(bank(principal=lambda _: "").streamable_http_app()) as url, client_of(url) as client:
+        with pytest.raises(MCPError) as failed:
+            await client.call_tool("pay", {"amount": 5})
+    assert failed.value.code == -32021
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_strange_handle_is_unknown(kind: str, started: Servers, tmp_path: Path) -> None:
+    ledger = ledger_of(kind, started, tmp_path)
+    async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url) as client:
+        for handle in ("a\0b.secret", "", ".", "a" * 100_000):
+            result = await client.call_tool("continue_call", {"handle": handle})
+            assert text_of(result) == "There is no such call, or it has expired. Begin it again."
+    await ledger.aclose()
+
+
+async def test_access_log_has_no_address_of_a_page(caplog: pytest.LogCaptureFixture) -> None:
+    async with hosted(bank().streamable_http_app()) as url, client_of(url) as client:
+        link = link_in(await client.call_tool("pay", {"amount": 5}))
+    path = link.removeprefix(BASE)
+    with caplog.at_level(logging.INFO, "uvicorn.access"):
+        logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:1", "GET", path, "1.1", 200)
+    assert '"GET /ask/<ticket> HTTP/1.1"' in caplog.text
+    assert path.removeprefix("/ask/") not in caplog.text
