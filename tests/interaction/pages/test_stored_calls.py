@@ -39,6 +39,10 @@ def started() -> Generator[Servers]:
         yield running
 
 
+def nobody(ctx: Any) -> str:
+    return ""
+
+
 def bank(**options: Any) -> Server[Any]:
     given: dict[str, Any] = {"keys": [b"k" * 32], "principal": user_of, **options}
     server = Server[Any]("bank", pages=Pages(base_url=BASE, authenticate=reader, wait=2), **given)
@@ -59,8 +63,8 @@ def bank(**options: Any) -> Server[Any]:
 
 @modes
 async def test_lost_call_says_that_its_outcome_is_unknown(mode: str) -> None:
-    server = bank(ledger=MemoryLedger())
-    async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode) as client:
+    ledger = MemoryLedger()
+    async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("pay", {"amount": 5})
         link, handle = link_in(asked), handle_in(asked)
 
@@ -70,7 +74,7 @@ async def test_lost_call_says_that_its_outcome_is_unknown(mode: str) -> None:
             entry.has_begun = True
             return entry.apply(TaskEvent.LOSE, now)
 
-        assert await change_task(server.ledger.tasks, handle.split(".")[0], lose)
+        assert await change_task(ledger.tasks, handle.split(".")[0], lose)
         result = await client.call_tool("continue_call", {"handle": handle})
         assert result.is_error
         assert "Its outcome is unknown: find out what was done before you begin the call again." in text_of(result)
@@ -80,13 +84,13 @@ async def test_lost_call_says_that_its_outcome_is_unknown(mode: str) -> None:
 
 @modes
 async def test_tool_that_asks_nothing_needs_no_store(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = bank(ledger=MemoryLedger())
+    ledger = MemoryLedger()
 
     async def labelled(*_: Any, **__: Any) -> Any:
         raise LedgerDown("the store is down")
 
-    monkeypatch.setattr(type(server.ledger.tasks), "labelled", labelled)
-    async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode) as client:
+    monkeypatch.setattr(type(ledger.tasks), "labelled", labelled)
+    async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url, mode=mode) as client:
         assert text_of(await client.call_tool("balance", {})) == "5"
 
 
@@ -117,7 +121,7 @@ async def test_client_with_links_gets_no_page_for_an_unknown_user(monkeypatch: p
 
 
 async def test_empty_principal_names_nobody() -> None:
-    async with hosted(bank(principal=lambda _: "").streamable_http_app()) as url, client_of(url) as client:
+    async with hosted(bank(principal=nobody).streamable_http_app()) as url, client_of(url) as client:
         with pytest.raises(MCPError) as failed:
             await client.call_tool("pay", {"amount": 5})
     assert failed.value.code == -32021
