@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET_HELP, load_server
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_server
 from roundtrip.cli.parsing import OptionsAnywhere, add_json
 from roundtrip.machine.tasks import TaskState
 
@@ -53,7 +53,7 @@ def _configure(parser: ArgumentParser) -> None:
     for name, summary in _ACTIONS.items():
         action = actions.add_parser(name, help=summary)
         action.description = f"{summary[0].upper()}{summary[1:]}."
-        action.add_argument("target", metavar="MODULE:SERVER", help=TARGET_HELP)
+        action.add_argument("target", metavar=TARGET, help=TARGET_HELP)
         _configure_action(action, name)
 
 

@@ -116,12 +116,16 @@ class Supervisor:
     async def _serve(self) -> None:
         await self._start()
         async with asyncio.TaskGroup() as tasks:
+            self._begin(tasks)
             for slot, worker in enumerate(self._slots):
                 self._employ(tasks, slot, worker)
             while True:
                 await self._hung_up.wait()
                 self._hung_up.clear()
                 await self._roll(tasks)
+
+    def _begin(self, tasks: asyncio.TaskGroup) -> None:
+        """Start what else runs while the workers serve."""
 
     # Starting.
 
