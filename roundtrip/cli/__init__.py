@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "demo": "watch one call hop between instances that share only a key",
     "doctor": "check that instances fit together, or what a client can be asked",
     "graph": "draw the state machine, or the dependencies of a server's tools",
+    "host-config": "print what tells a host, such as Claude Code or VS Code, of a server",
     "keys": "make the keys of a server, and replace them without losing calls",
     "serve": "serve over HTTP, with one process or several",
     "tasks": "list, show, cancel and retry stored tasks, and renew their keys",
@@ -44,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         title="commands", metavar="COMMAND", dest="command", required=True, parser_class=OptionsAnywhere
     )
     for name, summary in _COMMANDS.items():
-        chosen.add_parser(name, help=summary).when_chosen(partial(prepare, module=f"{__name__}.{name}"))
+        chosen.add_parser(name, help=summary).when_chosen(partial(prepare, module=_module_of(name)))
     parsed = parser.parse_args(arguments)
     try:
-        return command_in(f"{__name__}.{parsed.command}").run(parsed)
+        return command_in(_module_of(parsed.command)).run(parsed)
     except CommandFailed as failure:
         print(f"roundtrip {parsed.command}: {failure}", file=sys.stderr)
         return failure.exit_code
@@ -57,6 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has left (`| head`). The rest of the buffer must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
+
+
+def _module_of(command: str) -> str:
+    return f"{__name__}.{command.replace('-', '_')}"
 
 
 class _Version(Action):

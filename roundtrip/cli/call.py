@@ -149,8 +149,7 @@ def _target(text: str, headers: list[str]) -> "Target":
         return target_of(text, headers)
     if headers:
         raise CallFailed("--header is for addresses; a server in this process has no headers")
-    with redirect_stdout(sys.stderr):
-        server = load_any_server(text)
+    server = load_any_server(text)
     if type(server).__module__.startswith("fastmcp."):
         # It enters its lifespan only where it runs.
         return Target(command=(sys.executable, "-m", "roundtrip", "serve", text, "--stdio"))

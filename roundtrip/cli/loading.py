@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_type_hints
@@ -84,6 +85,13 @@ def _load(text: str, fits: Callable[[object], bool], kind: str) -> object:
     target = _read(text)
     if target is None:
         raise CommandFailed(f"{text!r} names no server; {_FORMS}")
+    # Standard output belongs to the command, which may print JSON there, or serve.
+    with redirect_stdout(sys.stderr):
+        return _found(target, fits, kind)
+
+
+def _found(target: _Target, fits: Callable[[object], bool], kind: str) -> object:
+    text = target.text
     module = _import_file(Path(target.module)) if _is_file(target.module) else _import_module(target.module)
     servers = {name: value for name, value in vars(module).items() if fits(value)}
     if target.attribute is None:

@@ -155,13 +155,9 @@ def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
 
 
 def _serve_stdio(target: str, settings: "ServeSettings") -> int:
-    from contextlib import redirect_stdout
-
     from roundtrip.serving.process import set_up_logging
 
-    # Standard output belongs to the protocol, also while the module is loaded.
-    with redirect_stdout(sys.stderr):
-        server = load_any_server(target)
+    server = load_any_server(target)
     set_up_logging(settings)
     if hasattr(server, "run_stdio_async"):
         server.run("stdio", **({"show_banner": False} if type(server).__module__.startswith("fastmcp.") else {}))
