@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "graph": "draw the state machine, or the dependencies of a server's tools",
     "host-config": "print what tells a host, such as Claude Code or VS Code, of a server",
     "keys": "make the keys of a server, and replace them without losing calls",
+    "new": "make a project: a server that asks, its tests, a key, and CI",
     "serve": "serve over HTTP, with one process or several",
     "tasks": "list, show, cancel and retry stored tasks, and renew their keys",
     "trace": "look at recorded calls, and explain them",

@@ -96,7 +96,8 @@ def all_hosts() -> tuple[HostFacts, ...]:
 def _host_of(entry: dict[str, Any]) -> HostFacts:
     sources = tuple(ClientFact(**source) for source in entry["sources"])
     words: dict[str, Any] = {key: tuple(entry[key]) for key in ("stdio", "http") if key in entry}
-    return HostFacts(**{**entry, **words, "sources": sources})
+    values: dict[str, Any] = {**entry, **words, "sources": sources}
+    return HostFacts(**values)
 
 
 def snippet(host: HostFacts, launch: Launch) -> str:
