@@ -135,6 +135,10 @@ class ReloadingSupervisor(Supervisor):
         await asyncio.sleep(_SETTLE_SECONDS)
         return set(await asyncio.to_thread(self._files.changes))
 
+    def _objection_to(self, newcomer: Identity) -> str | None:
+        # It serves alone: what only several workers must share is not asked of it.
+        return None
+
     async def _roll(self, tasks: asyncio.TaskGroup) -> None:
         async with self._changing:
             old = self._slots[0]

@@ -1,6 +1,7 @@
 """`roundtrip call` runs a server that is named by its module or file in its own process."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Final
@@ -131,3 +132,39 @@ def test_unusable_name_is_wrong_usage(tmp_path: Path, text: str, arguments: list
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.told
     assert "Traceback" not in ended.told
+
+
+OTHERS: Final = {
+    "sdk": """\
+from mcp.server import MCPServer
+mcp = MCPServer("other")
+
+@mcp.tool()
+def hi() -> str:
+    return "hi"
+""",
+    "fastmcp": FAST.replace("def double(number: int) -> int", "def hi() -> str").replace("2 * number", "'hi'"),
+    "lowlevel": """\
+from mcp.server.lowlevel import Server
+from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
+
+async def listed(context, params):
+    return ListToolsResult(tools=[Tool(name="hi", input_schema={"type": "object"})])
+
+async def called(context, params):
+    return CallToolResult(content=[TextContent(type="text", text="hi")])
+
+low = Server("other", on_list_tools=listed, on_call_tool=called)
+""",
+}
+
+
+@pytest.mark.parametrize("over", ["in process", "stdio"])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_servers_of_other_classes_are_called_and_serve_stdio(tmp_path: Path, kind: str, over: str) -> None:
+    file = tmp_path / "other_shop.py"
+    file.write_text(OTHERS[kind], encoding="utf-8")
+    stdio = shlex.join([sys.executable, "-m", "roundtrip", "serve", str(file), "--stdio"])
+    ended = script(stdio if over == "stdio" else str(file), "hi", "--json")
+    assert ended.code == 0, ended.told
+    assert json.loads(ended.out)["content"][0]["text"] == "hi"

@@ -190,6 +190,23 @@ async def test_killed_worker_is_replaced_and_calls_go_on(service: Service) -> No
     assert await answered(service.url, question) == "old 3 of Dune"
 
 
+async def test_server_with_its_ledger_in_memory_is_replaced_too(project: Path) -> None:
+    """Several workers would need a shared one."""
+    shop = SHOP.format(options="").replace(
+        "@server.tool\nasync def hold", "@server.tool(exactly_once=True)\nasync def hold"
+    )
+    (project / "reload_shop.py").write_text(shop)
+    with Service("reload_shop.py", "--reload", folder=project) as service:
+        assert any("are covered within this process only" in line for line in service.log)
+        (worker,) = service.workers()
+        os.kill(worker, signal.SIGKILL)
+        await heard(service, "is replaced")
+        assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
+        say(project, "new")
+        await heard(service, r"roundtrip: reloaded$")
+        assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "new 1 of Dune"
+
+
 def test_interrupt_ends_it_with_all_its_processes(project: Path) -> None:
     with Service("reload_shop.py", "--reload", folder=project) as service:
         (worker,) = service.workers()
