@@ -236,6 +236,13 @@ def test_flags_that_do_not_fit_are_rejected(project: Path, flags: list[str], mes
     assert message in not_begun(["serve", "reload_shop.py", *flags], folder=project)
 
 
+@pytest.mark.parametrize("command", ["worker", "serve"])
+def test_file_without_a_server_is_rejected_by_each_process(project: Path, command: str) -> None:
+    (project / "shelf.py").write_text("")
+    told = not_begun([command, "shelf.py", "--workers", "2"], folder=project)
+    assert "'shelf.py' has no server at module level" in told
+
+
 def test_code_that_fails_at_first_does_not_start(project: Path) -> None:
     (project / "shelf.py").write_text("1 / 0\n")
     told = not_begun(["serve", "reload_shop.py", "--reload", "--port", "0"], folder=project)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 from mcp.server import MCPServer
 
+from roundtrip.cli import main
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.loading import load_any_server, load_server, names_server
 
@@ -148,3 +149,27 @@ def test_names_of_servers_are_no_commands(text: str) -> None:
 )
 def test_commands_and_addresses_are_no_names_of_servers(text: str) -> None:
     assert not names_server(text)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["graph"], "the server 'target_shop.py' has no tools"),
+        (["tasks", "ls"], "the server has no tool that runs as a task"),
+    ],
+)
+def test_commands_take_a_file_with_one_server(
+    folder: Path, command: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, written(folder, SERVER)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_module_that_prints_leaves_standard_output_to_the_command(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "print('loading')\n" + SERVER + "@server.tool\ndef hi() -> str:\n    return 'hi'\n"
+    assert main(["graph", written(folder, text), "--format", "text"]) == 0
+    out, told = capsys.readouterr()
+    assert out.startswith("hi\n")
+    assert told == "loading\n"
