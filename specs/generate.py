@@ -20,6 +20,7 @@ from roundtrip.machine.tasks import TASK_MACHINE
 from roundtrip.trace.drawings.machine import mermaid
 from roundtrip.trace.writing.lines import LINE
 from specs.clients import clients_page
+from specs.hosts import hosts_page
 from specs.modules import architecture_page
 from specs.requirements import REQUIREMENTS, Requirement
 from specs.tokens import vectors_page
@@ -67,6 +68,7 @@ def render() -> dict[str, str]:
         "vectors/v3.json": vectors_page(),
         "../docs/architecture.md": architecture_page(),
         "../docs/clients.md": clients_page(),
+        "../docs/hosts.md": hosts_page(),
     }
 
 

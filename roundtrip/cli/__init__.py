@@ -13,16 +13,19 @@ from typing import Any, Final
 from roundtrip.cli.command import CommandFailed, command_in, prepare
 from roundtrip.cli.parsing import OptionsAnywhere
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 _COMMANDS: Final = {
     "call": "call a tool from the terminal, and answer what it asks",
     "check": "compare recorded calls with the present code",
+    "completion": "print what completes commands and options in bash, zsh or fish",
     "demo": "watch one call hop between instances that share only a key",
     "doctor": "check that instances fit together, or what a client can be asked",
     "graph": "draw the state machine, or the dependencies of a server's tools",
+    "host-config": "print what tells a host, such as Claude Code or VS Code, of a server",
     "inbox": "list, show, approve and reject what waits for your approval",
     "keys": "make the keys of a server, and replace them without losing calls",
+    "new": "make a project: a server that asks, its tests, a key, and CI",
     "serve": "serve over HTTP, with one process or several",
     "tasks": "list, show, cancel and retry stored tasks, and renew their keys",
     "trace": "look at recorded calls, and explain them",
@@ -39,16 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: The arguments are wrong, or only request help.
     """
-    parser = OptionsAnywhere(prog="roundtrip", description="Look at, and try out, MCP servers that ask.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
-    chosen = parser.add_subparsers(
-        title="commands", metavar="COMMAND", dest="command", required=True, parser_class=OptionsAnywhere
-    )
-    for name, summary in _COMMANDS.items():
-        chosen.add_parser(name, help=summary).when_chosen(partial(prepare, module=f"{__name__}.{name}"))
-    parsed = parser.parse_args(arguments)
+    parsed = make_parser().parse_args(arguments)
     try:
-        return command_in(f"{__name__}.{parsed.command}").run(parsed)
+        return command_in(_module_of(parsed.command)).run(parsed)
     except CommandFailed as failure:
         print(f"roundtrip {parsed.command}: {failure}", file=sys.stderr)
         return failure.exit_code
@@ -58,6 +54,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has left (`| head`). The rest of the buffer must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
+
+
+def make_parser() -> OptionsAnywhere:
+    """Return the parser of the whole command line, whose commands get their arguments when they are chosen."""
+    parser = OptionsAnywhere(prog="roundtrip", description="Look at, and try out, MCP servers that ask.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
+    chosen = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", required=True, parser_class=OptionsAnywhere
+    )
+    for name, summary in _COMMANDS.items():
+        chosen.add_parser(name, help=summary).when_chosen(partial(prepare, module=_module_of(name)))
+    return parser
+
+
+def _module_of(command: str) -> str:
+    return f"{__name__}.{command.replace('-', '_')}"
 
 
 class _Version(Action):

@@ -2,10 +2,12 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.loading import load_any_server, names_server
 from roundtrip.cli.parsing import add_header, add_timeout, seconds
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from roundtrip.client.failures import ExitCode
+    from roundtrip.client.targets import Target
 
 __all__ = ["COMMAND"]
 
@@ -25,8 +28,8 @@ Call a tool of any MCP server, and answer its questions. Without TOOL, list the 
 The result is printed on standard output, everything else on standard error."""
 
 _EPILOG: Final = """\
-SERVER is an http(s) address, or a command that serves stdio, in quotes: "python server.py". The command gets
-this environment.
+SERVER is a file with one server (cinema.py) or MODULE:SERVER, which runs in this process; an http(s) address; or a
+command that serves stdio, in quotes: "python server.py". The command gets this environment.
 
 arguments:
   key=value    text; JSON if the tool's input schema does not allow text (3, true, [1, 2])
@@ -61,7 +64,9 @@ exit codes:
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("server", metavar="SERVER", help="an http(s) address, or a command that serves stdio")
+    parser.add_argument(
+        "server", metavar="SERVER", help="MODULE:SERVER or a file, an http(s) address, or a command that serves stdio"
+    )
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="the tool to call")
     parser.add_argument("arguments", nargs="*", default=[], metavar="key=value", help="its arguments; see below")
     parser.add_argument("--list", action="store_true", help="list the tools, as without TOOL")
@@ -99,7 +104,6 @@ def _call(arguments: Namespace) -> "ExitCode":
     from roundtrip.client.call import Called, CallPlan, carry_out
     from roundtrip.client.failures import CallFailed, ExitCode
     from roundtrip.client.legs import Era
-    from roundtrip.client.targets import target_of
     from roundtrip.client.terminal import Terminal
     from roundtrip.client.tools import text_of_result, text_of_tools
 
@@ -113,7 +117,7 @@ def _call(arguments: Namespace) -> "ExitCode":
     if arguments.step and not terminal.has_person:
         raise CallFailed("--step needs a terminal to wait at")
     plan = CallPlan(
-        target=target_of(arguments.server, arguments.header),
+        target=_target(arguments.server, arguments.header),
         answers=NO_ANSWERS if arguments.answers is None else read_answers(arguments.answers),
         tool=arguments.tool,
         arguments=arguments.arguments,
@@ -126,12 +130,30 @@ def _call(arguments: Namespace) -> "ExitCode":
         task_id=arguments.task,
         cancels=arguments.cancel,
     )
-    done = anyio.run(carry_out, plan, terminal)
+    # Standard output has the result alone, also if the server runs in this process and prints.
+    with redirect_stdout(sys.stderr):
+        done = anyio.run(carry_out, plan, terminal)
     if not isinstance(done, Called):
         _print(json_text([_data(tool) for tool in done]) if arguments.json else text_of_tools(done))
         return ExitCode.COMPLETED
     _print(json_text(_data(done.result)) if arguments.json else text_of_result(done.result))
     return done.ending
+
+
+def _target(text: str, headers: list[str]) -> "Target":
+    """Read the server; one that this process can import is loaded into it."""
+    from roundtrip.client.failures import CallFailed
+    from roundtrip.client.targets import Target, target_of
+
+    if not names_server(text):
+        return target_of(text, headers)
+    if headers:
+        raise CallFailed("--header is for addresses; a server in this process has no headers")
+    server = load_any_server(text)
+    if type(server).__module__.startswith("fastmcp."):
+        # It enters its lifespan only where it runs.
+        return Target(command=(sys.executable, "-m", "roundtrip", "serve", text, "--stdio"))
+    return Target(server=server)
 
 
 def _root(path: str) -> "Root":

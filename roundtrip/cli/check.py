@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET_HELP, load_server
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_server
 from roundtrip.cli.parsing import add_json, add_timeout, positive_seconds
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
@@ -22,7 +22,7 @@ _LEG_SECONDS: Final = 30.0
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("target", metavar="MODULE:SERVER", help=TARGET_HELP)
+    parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
     parser.add_argument("--tool", metavar="NAME", help="check calls of this tool (prompt, template) only")
     parser.add_argument(
         "--allow",

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.loading import names_server
 from roundtrip.cli.parsing import add_header, add_json, add_timeout, positive_seconds
 
 __all__ = ["COMMAND"]
@@ -22,8 +23,10 @@ what a client can be asked: by forms, URLs, its model, its roots and tasks."""
 
 _EPILOG: Final = """\
 URL is the address of an instance (http://10.0.0.1:8000/mcp), or of a balancer: then the doctor sends requests
-until it meets no more instances. The servers must allow the probe: ROUNDTRIP_PROBE=1 in their environment, or
-Server(..., probe=True). The doctor asks no person and runs none of the service's tools.
+until it meets no more instances. MODULE:SERVER, or a file with one server, is started twice on this machine, with this
+environment, to see if its instances would fit together. Servers that run already must allow the probe:
+ROUNDTRIP_PROBE=1 in their environment, or Server(..., probe=True). The doctor asks no person and runs none of the
+service's tools.
 
 clients:
   roundtrip doctor --client          print how to add this server to a client, serve it over HTTP on this machine, and
@@ -40,7 +43,9 @@ exit codes:
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("urls", nargs="*", metavar="URL", help="an instance, or a balancer")
+    parser.add_argument(
+        "urls", nargs="*", metavar="URL", help="an instance, a balancer, or MODULE:SERVER to start two instances"
+    )
     add_header(parser)
     add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request", type=positive_seconds)
     parser.add_argument(
@@ -117,6 +122,21 @@ def _serve_http(port: int, *, as_json: bool) -> int:
 
 
 def _compare(arguments: Namespace) -> int:
+    from contextlib import ExitStack
+
+    from roundtrip.doctor.local import InstanceNotStarted, instances_of
+
+    with ExitStack() as started:
+        urls: list[str] = []
+        for url in dict.fromkeys(arguments.urls):
+            try:
+                urls += started.enter_context(instances_of(url)) if names_server(url) else [url]
+            except InstanceNotStarted as failure:
+                raise CommandFailed(str(failure)) from failure
+        return _compare_running(urls, arguments)
+
+
+def _compare_running(urls: list[str], arguments: Namespace) -> int:
     # Imported here, so that other commands do not wait for it.
     import anyio
 
@@ -128,7 +148,6 @@ def _compare(arguments: Namespace) -> int:
     from roundtrip.doctor.probing import observe
     from roundtrip.doctor.telling import as_data, as_lines
 
-    urls = list(dict.fromkeys(arguments.urls))
     try:
         targets = [target_of(url, arguments.header) for url in urls]
     except CallFailed as failure:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET_HELP, load_server
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_server
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _FORMATS: Final = ("mermaid", "dot", "text", "svg", "html")
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("target", nargs="?", metavar="MODULE:SERVER", help=TARGET_HELP)
+    parser.add_argument("target", nargs="?", metavar=TARGET, help=TARGET_HELP)
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="one tool of it; by default all of them")
     parser.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="default: %(default)s")
     parser.add_argument("--output", metavar="FILE", help="write it to a file instead of printing it")

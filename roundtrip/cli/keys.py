@@ -14,7 +14,7 @@ from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import seconds
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, Role, RoledKey
 
-__all__ = ["COMMAND"]
+__all__ = ["COMMAND", "write_new_key"]
 
 _KEY_BYTES: Final = 32
 _MAX_AGE: Final = 3600.0
@@ -126,11 +126,21 @@ def _new(arguments: Namespace) -> int:
         print(key)
         return 0
     path = Path(arguments.file)
-    # Write all or nothing, and never over another file: a link fails if the name exists.
-    with _written(path, KeyFile(RoledKey(Role.SIGNS, key, _now())).text()) as temporary:
-        os.link(temporary, path)
+    write_new_key(path, key)
     print(f"Wrote a key to {path}. Give it to every instance: {KEY_FILE_VARIABLE}={path}")
     return 0
+
+
+def write_new_key(path: Path, key: str | None = None) -> None:
+    """Write a new key file for its owner only.
+
+    Raises:
+        CommandFailed: The file exists or cannot be written.
+    """
+    text = KeyFile(RoledKey(Role.SIGNS, key or _new_key(), _now())).text()
+    # Write all or nothing, and never over another file: a link fails if the name exists.
+    with _written(path, text) as temporary:
+        os.link(temporary, path)
 
 
 def _rotated(keys: KeyFile, *, max_age: float, force: bool) -> KeyFile:

@@ -1,59 +1,169 @@
-"""Find the server that a command line names as `MODULE:SERVER`."""
+"""Find the server that a command line names: `MODULE:SERVER`, `FILE.py:SERVER`, or a file with one server.
+
+Failures of the named module are reported with the frames of the user's own files alone.
+"""
 
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
-from collections.abc import Callable
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_type_hints
 
 from roundtrip.cli.command import CommandFailed
+from roundtrip.safe_text import printable
 
 if TYPE_CHECKING:
     from roundtrip.server.server import Server
 
-__all__ = ["TARGET_HELP", "load_server"]
+__all__ = ["TARGET", "TARGET_HELP", "load_any_server", "load_server", "names_server"]
 
+TARGET: Final = "MODULE:SERVER"
 TARGET_HELP: Final = (
-    "a module by import path or by file, and its server, or a function that makes it: shop.app:server, "
-    "examples/shop.py:make_server"
+    "a file with one server (cinema.py), or a module by import path or by file, and its server, or a function that "
+    "makes it: shop.app:server, examples/shop.py:make_server"
 )
+
+_FORMS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
+_MAX_CAUSES: Final = 5
+
+
+class _Target(NamedTuple):
+    text: str
+    module: str
+    attribute: str | None
+    """None for the only server of a file."""
+
+
+def names_server(text: str) -> bool:
+    """Return True if a text that may also be a command has the form of a server's name."""
+    target = _read(text)
+    if target is None:
+        return False
+    if target.module.endswith(".py"):
+        # With a space it is a command, python server.py, unless a file has that name.
+        return not any(map(str.isspace, target.module)) or os.path.isfile(target.module)
+    return all(part.isidentifier() for part in target.module.split("."))
 
 
 def load_server(target: str) -> "Server[Any]":
-    """Load the server that `MODULE:SERVER` names: MODULE is an import path or a file, SERVER may be a function.
+    """Load the `roundtrip.Server` that a command line names, or that the named function makes.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    from mcp.server import MCPServer
-
     from roundtrip.server.server import Server
 
-    module_name, colon, attribute = target.rpartition(":")
-    if not colon or not module_name or not attribute:
-        raise CommandFailed(
-            f"{target!r} names no server; write MODULE:SERVER, such as shop.app:server or shop.py:server"
-        )
-    module = _import_file(Path(module_name)) if _is_file(module_name) else _import_module(module_name)
-    found: object = getattr(module, attribute, None)
+    return cast("Server[Any]", _load(target, lambda value: isinstance(value, Server), "roundtrip.Server"))
+
+
+def load_any_server(target: str) -> Any:
+    """Load a server of this package, of the SDK or of FastMCP, as `load_server` does.
+
+    Raises:
+        CommandFailed: The module or server is missing or fails.
+    """
+    return _load(target, _is_server, "server of MCP")
+
+
+def _is_server(value: object) -> bool:
+    from mcp.server import MCPServer
+    from mcp.server.lowlevel import Server as LowlevelServer
+
+    # A module with a server of FastMCP has imported it.
+    fastmcp = getattr(sys.modules.get("fastmcp"), "FastMCP", ())
+    return isinstance(value, (MCPServer, LowlevelServer, fastmcp))
+
+
+def _load(text: str, fits: Callable[[object], bool], kind: str) -> object:
+    target = _read(text)
+    if target is None:
+        raise CommandFailed(f"{text!r} names no server; {_FORMS}")
+    # Standard output belongs to the command, which may print JSON there, or serve.
+    with redirect_stdout(sys.stderr):
+        return _found(target, fits, kind)
+
+
+def _found(target: _Target, fits: Callable[[object], bool], kind: str) -> object:
+    text = target.text
+    module = _import_file(Path(target.module)) if _is_file(target.module) else _import_module(target.module)
+    servers = {name: value for name, value in vars(module).items() if fits(value)}
+    if target.attribute is None:
+        return _only_server(target.module, module, servers, kind)
+    found: object = getattr(module, target.attribute, None)
+    if fits(found):
+        return found
     makes = callable(found) and not isinstance(found, type)
     if makes:
-        found = _made(target, cast("Callable[[], object]", found))
-    if isinstance(found, Server):
-        return cast("Server[Any]", found)
-    names = [name for name, value in vars(module).items() if isinstance(value, Server)]
-    hint = f"; servers there: {', '.join(names)}" if names else "; it has no roundtrip.Server at module level"
-    if found is None and not hasattr(module, attribute):
-        raise CommandFailed(f"{module_name!r} has no attribute {attribute!r}{hint}")
-    if isinstance(found, MCPServer):
-        hint = "; import the class from roundtrip instead, its tools need no change"
+        found = _made(text, cast("Callable[[], object]", found))
+        if fits(found):
+            return found
+    hint = f"; servers there: {', '.join(servers)}" if servers else f"; it has no {kind} at module level"
+    if found is None and not hasattr(module, target.attribute):
+        raise CommandFailed(f"{target.module!r} has no attribute {target.attribute!r}{hint}")
     verb = "returned something" if makes else "is"
+    hint = _hint_for_other_class(found) or hint
+    raise CommandFailed(f"{text!r} {verb} of type {type(found).__name__}, not a {kind}{hint}")
+
+
+def _read(text: str) -> _Target | None:
+    module, colon, attribute = text.rpartition(":")
+    if colon and module and attribute.isidentifier():
+        return _Target(text, module, attribute)
+    # Without a server: a file. A colon may be that of a drive.
+    return _Target(text, text, None) if text.endswith(".py") and not text.startswith(":") else None
+
+
+def _only_server(name: str, module: ModuleType, servers: dict[str, object], kind: str) -> object:
+    """Return the server of a file that has one, under however many names."""
+    distinct = {id(server): server for server in servers.values()}
+    if len(distinct) == 1:
+        return next(iter(distinct.values()))
+    if servers:
+        choices = " or ".join(f"{name}:{one}" for one in servers)
+        raise CommandFailed(f"{name!r} has {len(distinct)} servers, {', '.join(servers)}; name one of them: {choices}")
+    others = {one: value for one, value in vars(module).items() if _is_server(value)}
+    for one, value in others.items():
+        hint = _hint_for_other_class(value)
+        raise CommandFailed(f"{name!r} has no {kind}: {one} is of type {type(value).__name__}{hint}")
+    makers = [one for one, value in vars(module).items() if _makes_server(value, module)]
+    if makers:
+        choices = " or ".join(f"{name}:{one}" for one in makers)
+        raise CommandFailed(
+            f"{name!r} has no server at module level, but functions that make one; name the function: {choices}"
+        )
     raise CommandFailed(
-        f"{target!r} {verb} of type {type(cast('object', found)).__name__}, not a roundtrip.Server{hint}"
+        f"{name!r} has no server at module level; add server = Server({Path(name).stem!r}), or name a function that "
+        f'makes one, {name}:make_server. If it is a program that serves by itself, write its command: "python {name}"'
     )
+
+
+def _makes_server(value: object, module: ModuleType) -> bool:
+    """Return True for a function of this module whose annotation says that it returns a server."""
+    if not inspect.isfunction(value) or value.__module__ != module.__name__:
+        return False
+    try:
+        returned = get_type_hints(value).get("return")
+    except Exception:  # noqa: BLE001 - an annotation that cannot be evaluated names no server
+        return False
+    origin = getattr(returned, "__origin__", returned)
+    from mcp.server import MCPServer
+
+    return isinstance(origin, type) and issubclass(origin, MCPServer)
+
+
+def _hint_for_other_class(found: object) -> str:
+    from mcp.server import MCPServer
+
+    if isinstance(found, MCPServer):
+        return "; import the class from roundtrip instead, its tools need no change"
+    return ""
 
 
 def _made(target: str, make: Callable[[], object]) -> object:
@@ -112,4 +222,36 @@ def _make_importable(folder: Path) -> None:
 
 
 def _error_text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    """Return an error with its place: the frames of the user's files, and those of its causes."""
+    lines = [f"{type(error).__name__}: {error}", *_places(error)]
+    cause = _cause(error)
+    for _ in range(_MAX_CAUSES):
+        if cause is None:
+            break
+        lines += [f"caused by {type(cause).__name__}: {cause}", *_places(cause)]
+        cause = _cause(cause)
+    return printable("\n".join(lines), keep_newlines=True)
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    return error.__cause__ if error.__cause__ is not None or error.__suppress_context__ else error.__context__
+
+
+def _places(error: BaseException) -> Iterator[str]:
+    told = traceback.TracebackException.from_exception(error)
+    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if _is_users(frame.filename)])
+    here = f"{Path.cwd()}{'/' if Path.cwd().parts else ''}"
+    lines = [*told.stack.format()]
+    if isinstance(error, SyntaxError):
+        # All but the last line: the place, which the stack does not have.
+        lines += list(told.format_exception_only())[:-1]
+    for line in lines:
+        yield line.rstrip("\n").replace(f'"{here}', '"')
+
+
+def _is_users(file: str) -> bool:
+    if file.startswith("<"):
+        return False
+    kept = (sysconfig.get_path(one) for one in ("stdlib", "platstdlib", "purelib", "platlib"))
+    package = str(Path(__file__).resolve().parents[1])
+    return not any(Path(file).is_relative_to(folder) for folder in (*kept, package))

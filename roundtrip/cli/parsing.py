@@ -5,7 +5,7 @@ import sys
 from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
@@ -110,6 +110,37 @@ class OptionsAnywhere(ArgumentParser):
         """Call `prepare` to add the arguments once there is something to parse."""
         self._prepare = prepare
 
+    def prepare_all(self) -> None:
+        """Add the arguments of this parser and of all its sub-commands now."""
+        self._add_arguments()
+        for command in self.commands().values():
+            command.prepare_all()
+
+    def commands(self) -> "Mapping[str, OptionsAnywhere]":
+        """Return the parsers of the sub-commands, by name."""
+        # Of all actions, only the one of sub-commands has a mapping as its choices.
+        for action in self._actions:
+            choices: object = action.choices
+            if isinstance(choices, Mapping):
+                return cast("Mapping[str, OptionsAnywhere]", choices)
+        return {}
+
+    def summaries(self) -> Mapping[str, str]:
+        """Return the help of the sub-commands, by name."""
+        listed: Iterable[Action] = next(
+            filter(None, (getattr(one, "_choices_actions", ()) for one in self._actions)), ()
+        )
+        return {action.dest: action.help or "" for action in listed}
+
+    def arguments(self) -> Sequence[Action]:
+        """Return all options and positional arguments."""
+        return self._actions
+
+    def _add_arguments(self) -> None:
+        if self._prepare is not None:
+            prepare, self._prepare = self._prepare, None
+            prepare(self)
+
     def add_subparsers(self, **options: Any) -> Any:
         """Add sub-commands as argparse does, and leave intermixed options to their parsers."""
         self._apart = self._has_commands = True
@@ -119,9 +150,7 @@ class OptionsAnywhere(ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """Parse options and positional arguments separately, as `parse_intermixed_args` does."""
-        if self._prepare is not None:
-            prepare, self._prepare = self._prepare, None
-            prepare(self)
+        self._add_arguments()
         if args is None:
             args = sys.argv[1:]
         if self._has_commands and not args:

@@ -1,4 +1,4 @@
-"""`roundtrip serve`: a server over HTTP, with one process or several."""
+"""`roundtrip serve`: a server over HTTP, with one process or several, or over stdio for the host that starts it."""
 
 import os
 import signal
@@ -9,25 +9,36 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET_HELP, load_server
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_any_server, load_server
+from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
+    from roundtrip.server.probe import Identity
     from roundtrip.serving.settings import ServeSettings
+    from roundtrip.serving.supervisor import Supervisor
 
 __all__ = ["COMMAND"]
 
 _DESCRIPTION: Final = """\
 Serve a server over Streamable HTTP, with one process or several. Several processes share one port, so they
 must share a key (ROUNDTRIP_KEYS, ROUNDTRIP_KEY_FILE; see `roundtrip keys`), and a ledger if tools run exactly once:
-otherwise they do not start."""
+otherwise they do not start. With --stdio, serve the host that starts this command."""
 
 _EPILOG: Final = """\
 settings:
-  Each flag is also a variable of the environment, ROUNDTRIP_PORT for --port, and a key in the [serve] table of
-  roundtrip.toml or of the --config file. Flags win over variables, and those over the file. There, flags that may
-  be repeated are allowed_hosts and allowed_origins: a list in the file, separated by commas in a variable.
+  Each flag but --config, --folder, --reload and --stdio is also a variable of the environment, ROUNDTRIP_PORT for
+  --port, and a key in the [serve] table of roundtrip.toml or of the --config file. Flags win over variables, and
+  those over the file. There, flags that may be repeated are allowed_hosts and allowed_origins: a list in the file,
+  separated by commas in a variable.
+
+  While you develop (--reload): a change of a Python file in this folder, or in the folder of the server's file,
+  replaces the process. If the changed code fails, the code before it serves on. Calls of 2026-07-28 go on: if
+  neither ROUNDTRIP_KEYS nor ROUNDTRIP_KEY_FILE is set, the processes get one key, which is not written to disk.
+  Sessions of older clients end. It needs HTTP: a host holds the pipes of a process that it starts, and its session
+  ends with the process.
 
   One response or a stream (--json-response): `auto` answers a request of 2026-07-28 that wants neither progress nor
   log messages with one JSON body, which costs less, and streams all others. `always` drops progress and log
@@ -49,6 +60,9 @@ exit codes:
 
 
 _FLAGS: Final = {
+    "--reload": "replace the process when Python files of the project change; see below",
+    "--stdio": "serve on standard input and output, for a host that starts this command",
+    "--folder FOLDER": "change to this folder first; hosts start commands elsewhere",
     "--config FILE": "settings; default: roundtrip.toml, if there is one",
     "--host HOST": "the address to listen on; default: 127.0.0.1",
     "--port N": "the port to listen on, 0 for one that is free; default: 8000",
@@ -75,14 +89,19 @@ _FLAGS: Final = {
     "--access-log": "log every request; default: no",
     "--log-level LEVEL": "debug, info, warning or error; default: info",
 }
-"""Flags with their help. Those without a value can be negated; `...` marks lists, whose settings are plurals."""
+"""Flags with their help. Settings without a value can be negated; `...` marks lists, whose settings are plurals."""
+
+_SWITCHES: Final = ("reload", "stdio")
+_NO_SETTINGS: Final = ("target", "command", "config", "folder", *_SWITCHES)
+_SETTINGS_OF_STDIO: Final = ("log_level",)
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("target", metavar="MODULE:SERVER", help=TARGET_HELP)
+    parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
     for usage, text in _FLAGS.items():
         flag, *value = usage.split()
-        options: dict[str, Any] = {"metavar": value[0]} if value else {"action": BooleanOptionalAction}
+        negatable = {"action": "store_true" if flag[2:] in _SWITCHES else BooleanOptionalAction}
+        options: dict[str, Any] = {"metavar": value[0]} if value else negatable
         if value[1:]:
             options |= {"action": "append", "dest": f"{flag[2:].replace('-', '_')}s"}
         parser.add_argument(flag, help=text, **options)
@@ -91,13 +110,18 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(arguments: Namespace) -> int:
     from roundtrip.serving.settings import BadSettings, ServeSettings, read_settings
 
-    given = vars(arguments)
-    flags = {name: value for name, value in given.items() if name not in ("target", "config", "command")}
+    if arguments.folder is not None:
+        _enter(arguments.folder)
+    flags = {name: value for name, value in vars(arguments).items() if name not in _NO_SETTINGS}
+    if arguments.stdio:
+        _check_stdio(arguments, flags)
     try:
         file = Path(arguments.config) if arguments.config is not None else None
         settings = read_settings(ServeSettings, flags, file=file)
     except BadSettings as error:
         raise CommandFailed(str(error)) from error
+    if arguments.stdio:
+        return _serve_stdio(arguments.target, settings)
     if hasattr(signal, "SIGHUP"):
         # Ignore SIGHUP while starting, as it would end the process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -106,7 +130,81 @@ def _run(arguments: Namespace) -> int:
             "--sessions keeps sessions in one process, and --workers shares connections between several. Serve with "
             "one worker, and several of those behind a balancer that sends a session's requests to the same one"
         )
+    if arguments.reload:
+        return _serve_and_reload(arguments.target, settings)
     return _serve_alone(arguments.target, settings) if settings.workers == 1 else _serve(arguments.target, settings)
+
+
+def _enter(folder: str) -> None:
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise CommandFailed(f"--folder {folder!r} cannot be entered: {error.strerror}") from error
+
+
+def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
+    """Reject flags that have no meaning on stdio."""
+    if arguments.reload:
+        raise CommandFailed(
+            "--reload needs HTTP: a host holds the pipes of the process that it starts, and its session ends with that "
+            "process. Serve over HTTP, and give the host the address: roundtrip host-config HOST --http URL"
+        )
+    if over_http := [name for name, value in flags.items() if value is not None and name not in _SETTINGS_OF_STDIO]:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in over_http)
+        raise CommandFailed(f"--stdio serves one host without HTTP; leave {named} out")
+
+
+def _serve_stdio(target: str, settings: "ServeSettings") -> int:
+    from roundtrip.serving.process import set_up_logging
+
+    server = load_any_server(target)
+    set_up_logging(settings)
+    if hasattr(server, "run_stdio_async"):
+        server.run("stdio", **({"show_banner": False} if type(server).__module__.startswith("fastmcp.") else {}))
+        return 0
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    async def serve() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(serve)
+    return 0
+
+
+def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
+    from roundtrip.serving.agreement import cautions
+    from roundtrip.serving.process import logger
+    from roundtrip.serving.reloading import ReloadingSupervisor
+
+    if settings.workers > 1:
+        raise CommandFailed("--reload replaces one process, and --workers starts several; leave --workers out")
+    has_key = KEYS_VARIABLE in os.environ or KEY_FILE_VARIABLE in os.environ
+    if not has_key:
+        # Its processes inherit it, so that each continues the calls of the one before.
+        os.environ[KEYS_VARIABLE] = os.urandom(32).hex()
+    file = Path(target.rpartition(":")[0] if target.rpartition(":")[0].endswith(".py") else target)
+    folders = [Path.cwd(), *([file.parent] if file.suffix == ".py" else [])]
+
+    def supervisor(command: list[str], listening: "socket.socket") -> ReloadingSupervisor:
+        def announce(identity: "Identity") -> None:
+            for caution in cautions(identity):
+                logger.warning("%s", caution)
+            _announce(identity.name, settings, listening)
+            print("roundtrip: it reloads when Python files change", file=sys.stderr, flush=True)
+
+        return ReloadingSupervisor(command, settings, listening, on_ready=announce, folders=folders)
+
+    settings = settings.model_copy(update={"drain": 0.0})
+    try:
+        return _supervise(target, settings, supervisor, why="--reload needs os.fork, which this system lacks")
+    except CommandFailed as failure:
+        said, newline, places = str(failure).partition("\n")
+        if not has_key and f"keys from {KEYS_VARIABLE}" in said:
+            hint = f" (--reload gives the server a key, by {KEYS_VARIABLE})"
+            raise CommandFailed(f"{said}{hint}{newline}{places}") from failure
+        raise
 
 
 def _listen(settings: "ServeSettings") -> "socket.socket":
@@ -145,22 +243,37 @@ def _cannot_roll(number: int, frame: FrameType | None) -> None:
 
 
 def _serve(target: str, settings: "ServeSettings") -> int:
+    from roundtrip.serving.supervisor import Supervisor
+
+    def supervisor(command: list[str], listening: "socket.socket") -> Supervisor:
+        return Supervisor(
+            command, settings, listening, on_ready=lambda identity: _announce(identity.name, settings, listening)
+        )
+
+    why = "several workers need os.fork, which this system lacks; use --workers 1"
+    return _supervise(target, settings, supervisor, why=why)
+
+
+def _supervise(
+    target: str,
+    settings: "ServeSettings",
+    supervisor: "Callable[[list[str], socket.socket], Supervisor]",
+    *,
+    why: str,
+) -> int:
     import asyncio
 
     from roundtrip.serving.process import set_up_logging
-    from roundtrip.serving.supervisor import Supervisor, WorkerFailed
+    from roundtrip.serving.supervisor import WorkerFailed
 
     if not hasattr(os, "fork"):
-        raise CommandFailed("several workers need os.fork, which this system lacks; use --workers 1")
+        raise CommandFailed(why)
     set_up_logging(settings)
     listening = _listen(settings)
     command = [sys.executable, "-m", "roundtrip.cli.serve", target, settings.model_dump_json()]
 
     async def supervise() -> bool:
-        supervisor = Supervisor(
-            command, settings, listening, on_ready=lambda identity: _announce(identity.name, settings, listening)
-        )
-        return await supervisor.run()
+        return await supervisor(command, listening).run()
 
     try:
         return 0 if asyncio.run(supervise()) else 1

@@ -9,16 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET_HELP, load_server
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_server
 from roundtrip.cli.parsing import OptionsAnywhere, add_json
-from roundtrip.machine.tasks import TaskState
 
 if TYPE_CHECKING:
     from roundtrip.ledger.tasks import TaskEntry, TaskSummary
     from roundtrip.server.tasks.book import TaskBook
     from roundtrip.server.tasks.operations import TaskOperations
 
-__all__ = ["COMMAND"]
+__all__ = ["COMMAND", "STATES"]
 
 _DESCRIPTION: Final = """\
 Look at the tasks that are stored in a server's ledger, and change them. The server is loaded for its ledger and its
@@ -37,6 +36,8 @@ _ACTIONS: Final = {
     "rekey": "encrypt all tasks with the newest key",
 }
 _LIMIT: Final = 50
+STATES: Final = ("due", "running", "asking", "waiting", "completed", "failed", "lost", "cancelled")
+"""The states of tasks, so that the parser need not import their machine; a test compares them."""
 
 
 class _Shelf(NamedTuple):
@@ -53,15 +54,15 @@ def _configure(parser: ArgumentParser) -> None:
     for name, summary in _ACTIONS.items():
         action = actions.add_parser(name, help=summary)
         action.description = f"{summary[0].upper()}{summary[1:]}."
-        action.add_argument("target", metavar="MODULE:SERVER", help=TARGET_HELP)
+        action.add_argument("target", metavar=TARGET, help=TARGET_HELP)
         _configure_action(action, name)
 
 
 def _configure_action(action: ArgumentParser, name: str) -> None:
     call: dict[str, Any] = {"metavar": "CALL", "help": "the id of a call or its task, the start of one, or `last`"}
     if name == "ls":
-        states = [state.value for state in TaskState]
-        action.add_argument("--state", action="append", choices=states, metavar="STATE", help=f"{', '.join(states)}")
+        listed = ", ".join(STATES)
+        action.add_argument("--state", action="append", choices=STATES, metavar="STATE", help=listed)
         action.add_argument(
             "--limit", type=int, default=_LIMIT, metavar="N", help="the most tasks; default: %(default)s"
         )
@@ -102,6 +103,7 @@ def _run(arguments: Namespace) -> int:
 
 async def _list(shelf: _Shelf, arguments: Namespace) -> int:
     from roundtrip.cli.trace.terminal import Column, Screen
+    from roundtrip.machine.tasks import TaskState
 
     if arguments.limit < 1:
         raise CommandFailed(f"--limit must be at least 1, got {arguments.limit}")
@@ -124,7 +126,7 @@ async def _list(shelf: _Shelf, arguments: Namespace) -> int:
 
 
 def _row(one: "TaskSummary", now: float) -> list[str]:
-    following = "-" if one.state in (TaskState.ASKING, *_OVER) else _distance(one.due - now)
+    following = "-" if one.state.value in _NOT_DUE else _distance(one.due - now)
     return [
         one.call_id,
         one.tool,
@@ -135,7 +137,7 @@ def _row(one: "TaskSummary", now: float) -> list[str]:
     ]
 
 
-_OVER: Final = (TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED, TaskState.LOST)
+_NOT_DUE: Final = frozenset({"asking", "completed", "failed", "lost", "cancelled"})
 
 
 def _distance(seconds: float) -> str:
@@ -200,6 +202,8 @@ def _approval(record: Mapping[str, Any], *, reveal: bool) -> dict[str, Any]:
 
 
 def _facts(entry: "TaskEntry", now: float) -> dict[str, Any]:
+    from roundtrip.machine.tasks import TaskState
+
     shown: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
     shown |= {"created": entry.created, "updated": entry.updated, "due": entry.due, "expires": entry.expires}
     if entry.state is TaskState.RUNNING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET_HELP, load_server
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_server
 
 if TYPE_CHECKING:
     from roundtrip.server.server import Server
@@ -46,7 +46,7 @@ _FLAGS: Final = {
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("target", metavar="MODULE:SERVER", help=TARGET_HELP)
+    parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
     for usage, text in _FLAGS.items():
         flag, value = usage.split()
         parser.add_argument(flag, metavar=value, help=text)

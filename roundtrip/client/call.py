@@ -157,7 +157,7 @@ class _Caller:
     @asynccontextmanager
     async def _connected(self) -> AsyncGenerator[Client]:
         async with Client(
-            self._plan.target.connect(self._terminal),
+            self._plan.target.connection(self._terminal),
             mode=self._plan.era.mode,
             logging_callback=self._log,
             log_level=self._plan.log_level,

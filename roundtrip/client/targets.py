@@ -1,4 +1,4 @@
-"""Targets: servers at an address, or started by a command that serves stdio."""
+"""Targets: servers at an address, in this process, or started by a command that serves stdio."""
 
 import os
 import re
@@ -75,8 +75,14 @@ class Target:
     url: str | None = None
     command: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    server: Any = None
+    """A server in this process, which takes the place of an address or a command."""
     status: int | None = None
     """The last HTTP status of 400 or more."""
+
+    def connection(self, terminal: Terminal) -> Any:
+        """Return what the SDK's client connects to: the server in this process, or a transport."""
+        return self.server if self.server is not None else self.connect(terminal)
 
     @asynccontextmanager
     async def connect(self, terminal: Terminal) -> AsyncGenerator[Any]:
@@ -143,11 +149,9 @@ def _check_address(text: str) -> None:
 
 
 def _no_program(name: str) -> str:
-    file, extension, _ = name.partition(".py")
-    example = f"python {file}.py" if extension else "python my_server.py"
     return (
-        f"there is no program {name!r} to start; name an http(s) address, or the whole command of a server that serves "
-        f'stdio, in quotes: "{example}"'
+        f"there is no program {name!r} to start; name a server (shop.py, shop.app:server), an http(s) address, or the "
+        'whole command of a server that serves stdio, in quotes: "python my_server.py"'
     )
 
 

@@ -7,7 +7,7 @@ from roundtrip.ledger.contract import Reach
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.server.probe import Identity
 
-__all__ = ["cautions", "objection", "objection_to_newcomer"]
+__all__ = ["caution_of_reload", "cautions", "objection", "objection_to_newcomer"]
 
 _GIVE_KEYS = (
     f"give all of them the same key: ROUNDTRIP_KEYS=$(roundtrip keys new --print), or a file with {KEY_FILE_VARIABLE} "
@@ -74,6 +74,20 @@ def cautions(identity: Identity) -> list[str]:
             "Server(ledger=SqliteLedger(PATH)) or RedisLedger(URL)"
         )
     return warnings
+
+
+def caution_of_reload(newcomer: Identity, before: Identity) -> str | None:
+    """Return a warning if changed code cannot continue the calls of the code before it; None if it can."""
+    if newcomer.audience != before.audience:
+        return (
+            f"calls in flight are lost: the server's audience was {before.audience!r}, and is now {newcomer.audience!r}"
+        )
+    if not _verify_each_other(newcomer.keys, before.keys):
+        return (
+            "calls in flight are lost: the server has other keys than before. Leave keys= out, and --reload keeps a "
+            f"key, or take the keys from {KEYS_VARIABLE} or {KEY_FILE_VARIABLE}"
+        )
+    return None
 
 
 def _verify_each_other(some: Sequence[str], others: Sequence[str]) -> bool:

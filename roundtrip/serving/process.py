@@ -208,7 +208,8 @@ def work(
         supervisor = f"{socket.gethostname()} {os.getppid()}"
         server.is_one_of(settings.workers, group=hashlib.sha256(supervisor.encode()).hexdigest()[:_GROUP_CHARS])
     except Exception as error:  # noqa: BLE001 - the supervisor reports any failure of the author's module
-        _tell(channel, FAILED, printable(str(error)[:_MAX_FAILURE_CHARS] or type(error).__name__))
+        text = str(error)[:_MAX_FAILURE_CHARS] or type(error).__name__
+        _tell(channel, FAILED, printable(text, keep_newlines=True))
         return 1
     _tell(channel, IDENTITY, IDENTITY_FORMAT.dump_python(identity, mode="json"))
     if channel.recv(len(SERVE), socket.MSG_WAITALL) != SERVE:

@@ -116,12 +116,16 @@ class Supervisor:
     async def _serve(self) -> None:
         await self._start()
         async with asyncio.TaskGroup() as tasks:
+            self._begin(tasks)
             for slot, worker in enumerate(self._slots):
                 self._employ(tasks, slot, worker)
             while True:
                 await self._hung_up.wait()
                 self._hung_up.clear()
                 await self._roll(tasks)
+
+    def _begin(self, tasks: asyncio.TaskGroup) -> None:
+        """Start what else runs while the workers serve."""
 
     # Starting.
 
@@ -198,13 +202,17 @@ class Supervisor:
         """Start one more worker, and wait until it serves."""
         worker = await self._introduced()
         try:
-            if why := objection_to_newcomer(worker.identity, [one.identity for one in self._slots if one.lives]):
+            if why := self._objection_to(worker.identity):
                 raise WorkerFailed(why)
             await self._set_to_work(worker)
         except BaseException:
             await self._discard([worker])
             raise
         return worker
+
+    def _objection_to(self, newcomer: Identity) -> str | None:
+        """Return the reason why a new worker must not serve beside the others."""
+        return objection_to_newcomer(newcomer, [one.identity for one in self._slots if one.lives])
 
     # Keeping up.
 

@@ -202,19 +202,11 @@ def test_unreachable_server_is_exit_code_5() -> None:
     assert r"server: \x1b[31mno luck" in ended.told
 
 
-@pytest.mark.parametrize(
-    ("written", "example"),
-    [
-        ("/no/such/program", "python my_server.py"),
-        ("shop.py", "python shop.py"),
-        ("shop.py:server", "python shop.py"),
-    ],
-)
-def test_missing_command_explains_how_to_write_one(written: str, example: str) -> None:
-    ended = script(written)
+def test_missing_command_explains_how_to_write_one() -> None:
+    ended = script("/no/such/program")
     assert ended.code == 5
-    assert f"there is no program {written!r} to start" in ended.told
-    assert f'in quotes: "{example}"' in ended.told
+    assert "there is no program '/no/such/program' to start" in ended.told
+    assert 'in quotes: "python my_server.py"' in ended.told
 
 
 @pytest.mark.parametrize("era", ["auto", "live", "retry"])

@@ -27,8 +27,8 @@ _SERVES: Final = re.compile(r"serves on (\S+) with")
 
 
 def words(target: str, *flags: str) -> list[str]:
-    """Return a command line of `roundtrip` that serves one of the shops, or a whole `FILE:NAME`."""
-    return ["serve", target if ":" in target else f"{SHOPS}:{target}", "--port", "0", *flags]
+    """Return a command line of `roundtrip` that serves one of the shops, or a whole `FILE:NAME` or file."""
+    return ["serve", target if ":" in target or target.endswith(".py") else f"{SHOPS}:{target}", "--port", "0", *flags]
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -134,11 +134,15 @@ class Service:
             self._told.put(line)
         self._told.put(None)
 
-    def _announced(self) -> str:
+    def heard(self, pattern: str | re.Pattern[str]) -> re.Match[str]:
+        """Wait for a line of its log that matches."""
         while (line := self._told.get(timeout=WAIT)) is not None:
-            if (found := self.announces.search(line)) is not None:
-                return found[1]
+            if (found := re.search(pattern, line)) is not None:
+                return found
         raise AssertionError("".join(self.log))
+
+    def _announced(self) -> str:
+        return self.heard(self.announces)[1]
 
 
 class InterpretedService(Service):

@@ -1,0 +1,168 @@
+"""`roundtrip new`: make a project of a server that asks, its tests, a key and an example of CI."""
+
+import importlib.machinery
+import json
+import keyword
+import re
+import sys
+from argparse import ArgumentParser, Namespace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.server.key_files import KEY_FILE_VARIABLE
+
+__all__ = ["COMMAND"]
+
+_DESCRIPTION: Final = """\
+Make a project in a new folder: a server with a tool that asks, tests with a snapshot, a key that git ignores,
+pyproject.toml, a README, and an example of CI. No file is overwritten."""
+
+_EPILOG: Final = """\
+NAME has small letters, digits, and - or _ between them. The server's file has the name with _ for -, so it must not
+hide a module of Python or of an installed package.
+
+exit codes:
+  0  made        2  not made; standard error has the reason"""
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*", re.ASCII)
+_MAX_NAME_CHARS: Final = 40
+_KEY_FILE: Final = "keys"
+_FILES: Final = {
+    "server.py": "{module}.py",
+    "test_server.py": "test_{module}.py",
+    "snapshot.txt": "__snapshots__/test_{module}/test_booking_asks_for_seats_and_a_row.txt",
+    "conftest.py": "conftest.py",
+    "pyproject.toml": "pyproject.toml",
+    "gitignore": ".gitignore",
+    "tests.yml": ".github/workflows/tests.yml",
+    "README.md": "README.md",
+}
+"""Templates in the folder `project`, each with `.txt` after its name, and the files that they become."""
+_FOR_TESTS: Final = ("pytest", "syrupy", "hypothesis")
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the name of the project, its server and its folder")
+    parser.add_argument("--here", action="store_true", help="make it in this folder, not in a new one")
+
+
+def _run(arguments: Namespace) -> int:
+    name: str = arguments.name
+    module = _module_of(name)
+    folder = Path() if arguments.here else Path(name)
+    texts = {folder / path.format(module=module): _text(template, name, module) for template, path in _FILES.items()}
+    _make(folder, texts)
+    print(_report(name, module, folder, texts))
+    return 0
+
+
+def _module_of(name: str) -> str:
+    """Return the module of a project's server.
+
+    Raises:
+        CommandFailed: The name is invalid.
+    """
+    module = name.replace("-", "_")
+    if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_CHARS:
+        raise CommandFailed(
+            f"the name must have small letters and digits, with - or _ between them, and at most {_MAX_NAME_CHARS} "
+            f"characters, got {name!r}"
+        )
+    if keyword.iskeyword(module):
+        raise CommandFailed(f"the name must not be a word of Python's own, got {name!r}, as no module can have it")
+    if module == "conftest" or module.startswith("test_"):
+        raise CommandFailed(
+            f"the name must not be that of a test, got {name!r}, as pytest would take the server for one"
+        )
+    if module in sys.stdlib_module_names or _is_installed(module):
+        raise CommandFailed(
+            f"the name must not be that of an installed module, got {name!r}, as its file would hide it"
+        )
+    return module
+
+
+def _is_installed(module: str) -> bool:
+    here = Path.cwd()
+    elsewhere = [path for path in sys.path if path and Path(path).resolve() != here]
+    found = importlib.machinery.PathFinder.find_spec(module, elsewhere)
+    # A folder without a package has a specification, too, and hides nothing.
+    return found is not None and found.loader is not None and found.origin is not None
+
+
+def _text(template: str, name: str, module: str) -> str:
+    text = files("roundtrip.cli").joinpath("project", f"{template}.txt").read_text(encoding="utf-8")
+    values = {
+        "name": name,
+        "module": module,
+        "requirement": _requirement(),
+        "requirement_for_tests": _requirement("testing"),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], text)
+
+
+def _requirement(extra: str = "") -> str:
+    """Return the requirement that installs this package from where it came: an index, a repository, or a folder."""
+    from importlib.metadata import distribution
+
+    installed = distribution("roundtrip")
+    named = f"roundtrip[{extra}]" if extra else "roundtrip"
+    text = installed.read_text("direct_url.json")
+    if text is None:
+        return f"{named}>={installed.version}"
+    origin: dict[str, Any] = json.loads(text)
+    url: str = origin["url"]
+    if (repository := origin.get("vcs_info")) is not None:
+        url = f"{repository['vcs']}+{url}@{repository['commit_id']}"
+    if "subdirectory" in origin:
+        url = f"{url}#subdirectory={origin['subdirectory']}"
+    return f"{named} @ {url}"
+
+
+def _make(folder: Path, texts: dict[Path, str]) -> None:
+    """Write all files, after a look that none of them exists.
+
+    Raises:
+        CommandFailed: A file exists, or cannot be written.
+    """
+    from roundtrip.cli.keys import write_new_key
+
+    if folder.is_file():
+        raise CommandFailed(f"{str(folder)!r} is a file; choose another name")
+    key_file = folder / _KEY_FILE
+    if there := [str(path) for path in (*texts, key_file) if path.exists() or path.is_symlink()]:
+        raise CommandFailed(
+            f"{', '.join(there)} {'exists' if len(there) == 1 else 'exist'}, and nothing was written; choose another "
+            "name, or another folder"
+        )
+    try:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Exclusively: a file that has come meanwhile stays as it is.
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise CommandFailed(f"{error.filename!r} cannot be written: {error.strerror}") from error
+    write_new_key(key_file)
+
+
+def _report(name: str, module: str, folder: Path, texts: dict[Path, str]) -> str:
+    made = [str(path) for path in (*texts, folder / _KEY_FILE)]
+    commands = [
+        *([] if folder == Path() else [f"cd {folder}"]),
+        *([] if _can_test() else ['pip install -e ".[test]"']),
+        f"roundtrip call {module}.py book film=Solaris",
+        "pytest",
+        f"{KEY_FILE_VARIABLE}={_KEY_FILE} roundtrip serve {module}.py --reload",
+    ]
+    return "\n".join(
+        [f"Made the project {name}:", *(f"  {one}" for one in made), "Next:", *(f"  {one}" for one in commands)]
+    )
+
+
+def _can_test() -> bool:
+    return all(importlib.machinery.PathFinder.find_spec(one) is not None for one in _FOR_TESTS)
+
+
+COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)

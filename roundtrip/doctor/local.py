@@ -1,0 +1,93 @@
+"""Start instances of a server on this machine, as `roundtrip serve` would, so that the doctor can examine them."""
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from typing import IO, Final
+
+from roundtrip.safe_text import printable
+
+__all__ = ["InstanceNotStarted", "instances_of"]
+
+_INSTANCES: Final = 2
+_START_SECONDS: Final = 60.0
+_END_SECONDS: Final = 5.0
+_SERVES: Final = re.compile(r"^roundtrip: .* serves on (\S+) with one worker$")
+_COMPLAINS: Final = "roundtrip serve: "
+
+
+class InstanceNotStarted(Exception):
+    """An instance does not serve; the text says why, and is safe to print."""
+
+
+@contextmanager
+def instances_of(target: str) -> Generator[list[str]]:
+    """Yield the addresses of instances of a server, which end with the `with` block.
+
+    Raises:
+        InstanceNotStarted: The server does not start.
+    """
+    with ExitStack() as stack:
+        # All start at once.
+        started = [stack.enter_context(_started(target)) for _ in range(_INSTANCES)]
+        yield [_address(lines) for lines in started]
+
+
+@contextmanager
+def _started(target: str) -> "Generator[queue.Queue[str | None]]":
+    command = [sys.executable, "-m", "roundtrip", "serve", target, "--port", "0", "--workers", "1", "--drain", "0"]
+    process = subprocess.Popen(  # noqa: S603 - the command of this very interpreter
+        [*command, "--host", "127.0.0.1", "--path", "/mcp", "--log-level", "warning"],
+        env={**os.environ, "ROUNDTRIP_PROBE": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        # Ctrl-C is for the doctor, which ends them.
+        start_new_session=True,
+    )
+    lines: queue.Queue[str | None] = queue.Queue()
+    reader = threading.Thread(target=_read, args=(process.stderr, lines), daemon=True)
+    reader.start()
+    try:
+        yield lines
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        reader.join(_END_SECONDS)
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def _read(stderr: IO[str] | None, lines: "queue.Queue[str | None]") -> None:
+    for line in stderr or ():
+        lines.put(line.rstrip("\n"))
+    lines.put(None)
+
+
+def _address(lines: "queue.Queue[str | None]") -> str:
+    """Wait until an instance says its address."""
+    said: list[str] = []
+    while True:
+        try:
+            line = lines.get(timeout=_START_SECONDS)
+        except queue.Empty:
+            raise InstanceNotStarted(f"an instance was not ready within {_START_SECONDS:g} s") from None
+        if line is None:
+            why = "\n".join(said) or "an instance ended before it served"
+            raise InstanceNotStarted(printable(why, keep_newlines=True))
+        if (found := _SERVES.match(line)) is not None:
+            return found[1]
+        # The last complaint, with the places after it.
+        said = [line.removeprefix(_COMPLAINS)] if line.startswith(_COMPLAINS) else [*said, line]

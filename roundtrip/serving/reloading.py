@@ -1,0 +1,170 @@
+"""Serve with one worker, and replace it when Python files of the project change (`roundtrip serve --reload`).
+
+The next worker loads the changed code while the old one serves on. If the code cannot be loaded, nothing changes. The
+old worker then finishes its requests and ends before the next one accepts, so that old code never answers after new.
+Both have the keys of the supervisor's environment, so that calls of 2026-07-28 go on.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from socket import socket
+from typing import Final, NamedTuple
+
+from roundtrip.server.probe import Identity
+from roundtrip.serving.agreement import caution_of_reload
+from roundtrip.serving.settings import ProcessSettings
+from roundtrip.serving.supervisor import Supervisor, WorkerFailed
+
+__all__ = ["ReloadingSupervisor", "SourceFiles"]
+
+logger = logging.getLogger("roundtrip")
+
+_LOOK_SECONDS: Final = 0.25
+_SETTLE_SECONDS: Final = 0.1
+"""Editors and version control write several files; they are complete when two looks agree."""
+_MAX_SHARE: Final = 0.1
+"""The largest share of a core that looking may take."""
+_END_SECONDS: Final = 2.0
+"""The longest time without service. A worker that needs more for its requests finishes them beside the next one."""
+_MAX_NAMED_FILES: Final = 3
+_IGNORED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+class _Stamp(NamedTuple):
+    changed_ns: int
+    size: int
+    inode: int
+
+
+class SourceFiles:
+    """Python files in folders, with the times of their last changes.
+
+    Looking at them needs no service of the operating system, so changes are seen on mounted and network folders too.
+    Hidden folders, virtual environments and installed packages are left out.
+    """
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._folders = _outermost(folders)
+        self._seen = self._look()
+
+    def changes(self) -> list[Path]:
+        """Return the files that were added, changed or removed since the last look."""
+        before, self._seen = self._seen, self._look()
+        return sorted({Path(file) for file, _ in before.items() ^ self._seen.items()})
+
+    def _look(self) -> dict[str, _Stamp]:
+        return dict(entry for folder in self._folders for entry in _stamps(folder))
+
+
+def _outermost(folders: Iterable[Path]) -> list[Path]:
+    distinct = sorted({folder.resolve() for folder in folders})
+    return [one for one in distinct if not any(one != other and one.is_relative_to(other) for other in distinct)]
+
+
+def _stamps(folder: Path) -> Iterator[tuple[str, _Stamp]]:
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as found:
+                entries = list(found)
+        except OSError:
+            # It was removed meanwhile, or may not be read.
+            continue
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    if not _is_ignored(entry):
+                        waiting.append(entry.path)
+                elif entry.name.endswith(".py"):
+                    stat = entry.stat()
+                    yield entry.path, _Stamp(stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            except OSError:
+                continue
+
+
+def _is_ignored(entry: os.DirEntry[str]) -> bool:
+    return entry.name.startswith(".") or entry.name in _IGNORED or Path(entry.path, "pyvenv.cfg").exists()
+
+
+class ReloadingSupervisor(Supervisor):
+    """Supervisor of one worker, which it replaces after changes.
+
+    Args:
+        command: As for `Supervisor`.
+        settings: As for `Supervisor`.
+        listening: As for `Supervisor`.
+        on_ready: As for `Supervisor`.
+        folders: Folders whose Python files are watched.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        settings: ProcessSettings,
+        listening: socket,
+        *,
+        on_ready: Callable[[Identity], None],
+        folders: Iterable[Path],
+    ) -> None:
+        super().__init__(command, settings, listening, on_ready=on_ready)
+        # Before the first worker loads them: a change while it loads counts.
+        self._files = SourceFiles(folders)
+
+    def _begin(self, tasks: asyncio.TaskGroup) -> None:
+        tasks.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        pause = _LOOK_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            began = time.monotonic()
+            changed = set(await asyncio.to_thread(self._files.changes))
+            pause = max(_LOOK_SECONDS, (time.monotonic() - began) / _MAX_SHARE)
+            if not changed:
+                continue
+            while more := await self._more_changes():
+                changed |= more
+            logger.info("reloading, as %s changed", _names(changed))
+            self._hung_up.set()
+
+    async def _more_changes(self) -> set[Path]:
+        await asyncio.sleep(_SETTLE_SECONDS)
+        return set(await asyncio.to_thread(self._files.changes))
+
+    def _objection_to(self, newcomer: Identity) -> str | None:
+        # It serves alone: what only several workers must share is not asked of it.
+        return None
+
+    async def _roll(self, tasks: asyncio.TaskGroup) -> None:
+        async with self._changing:
+            old = self._slots[0]
+            try:
+                new = await self._introduced()
+            except WorkerFailed as error:
+                logger.error("not reloaded; the code before the change serves on: %s", error)
+                return
+            if (caution := caution_of_reload(new.identity, old.identity)) is not None:
+                logger.warning("%s", caution)
+            # From here on the old worker is not replaced when it ends.
+            self._slots[0] = new
+            retiring = tasks.create_task(self._retire(old))
+            await asyncio.wait([retiring], timeout=_END_SECONDS)
+            try:
+                await self._set_to_work(new)
+            except WorkerFailed as error:
+                await self._discard([new])
+                logger.error("the changed server does not start, and nothing serves until the next change: %s", error)
+                return
+            self._employ(tasks, 0, new)
+        logger.info("reloaded")
+
+
+def _names(changed: set[Path]) -> str:
+    here = Path.cwd()
+    names = sorted(str(file.relative_to(here) if file.is_relative_to(here) else file) for file in changed)
+    rest = len(names) - _MAX_NAMED_FILES
+    return ", ".join(names[:_MAX_NAMED_FILES]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,117 @@
+"""The page of the first project runs from top to bottom in a fresh environment, with at most eight commands."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("a terminal is needed", allow_module_level=True)
+
+from tests.docs.pages import ROOT, blocks
+from tests.docs.test_shell_blocks import READY_PATH, Shell
+from tests.hosts import free_port
+from tests.unit.cli.test_new import Environment
+
+PAGE: Final = ROOT / "docs" / "loop.md"
+MOST_COMMANDS: Final = 8
+ANSWERS: Final = "2\nback\n"
+RESULT: Final = "Booked 2 seats for Solaris in the back row."
+
+
+def commands() -> list[str]:
+    return [line for block in blocks(PAGE) if block.language == "bash" for line in block.text.splitlines()]
+
+
+def until_green() -> list[str]:
+    found = commands()
+    return found[: found.index("pytest") + 1]
+
+
+def test_at_most_eight_commands_lead_to_a_green_test() -> None:
+    lines = until_green()
+    assert len(lines) <= MOST_COMMANDS
+    assert not any("&&" in line or ";" in line for line in lines)
+    assert [line.split()[0] for line in lines] == ["python3", "source", "pip", "roundtrip", "roundtrip", "pytest"]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Return a shell in an empty folder, whose environment is made and activated as the first three commands do."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    programs = Environment(folder / ".venv").python.parent
+    for name, module in (("roundtrip", "roundtrip"), ("pytest", "pytest")):
+        (programs / name).write_text(f'#!/bin/sh\nexec "{programs}/python" -m {module} "$@"\n')
+        (programs / name).chmod(0o700)
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "LC_ALL") if name in os.environ}
+    variables = {**kept, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "TERM": "dumb"}
+    return Shell(folder, variables, programs)
+
+
+def test_page_runs_from_top_to_bottom(shell: Shell) -> None:
+    port = free_port()
+    began: list[subprocess.Popen[bytes]] = []
+    try:
+        for line in _on_port(port):
+            if line.startswith("roundtrip call"):
+                assert RESULT in shell.run_at_a_terminal(line, ANSWERS)
+            elif "roundtrip serve" in line:
+                words = ["bash", "-c", f"exec env {line}"]
+                began.append(subprocess.Popen(words, cwd=shell.folder, env=shell.environment, stdin=subprocess.DEVNULL))
+                ready = f"http://127.0.0.1:{port}{READY_PATH}"
+                shell.run(f"curl -sf -o /dev/null --retry 60 --retry-delay 1 --retry-all-errors {ready}")
+            else:
+                said = shell.run(line)
+                assert line != "pytest" or "1 snapshot passed" in said
+                assert "host-config" not in line or str(shell.folder / "keys") in said
+    finally:
+        for process in began:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=30)
+    assert began
+
+
+def _on_port(port: int) -> Iterator[str]:
+    for line in commands()[3:]:
+        yield line.replace(":8000/", f":{port}/").replace("roundtrip serve", f"roundtrip serve --port {port}")
+
+
+def test_files_of_the_page_are_those_of_a_project(shell: Shell) -> None:
+    shell.run(until_green()[3])
+    text = PAGE.read_text(encoding="utf-8")
+    for path in shell.folder.rglob("*"):
+        name = str(path.relative_to(shell.folder))
+        if path.is_file() and not name.startswith((".venv/", "__snapshots__/")):
+            assert f"`{name}`" in text
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_commands_run_as_they_are_written(tmp_path: Path) -> None:
+    """Install from this checkout, with pip and its dependencies."""
+    (tmp_path / "roundtrip").symlink_to(ROOT)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    answers = '{"seats": {"value": 2}, "row": {"value": "back"}}'
+    lines = [f"{line} --answers - <<< '{answers}'" if "call" in line else line for line in until_green()]
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("ROUNDTRIP_", "PYTEST_", "PYTHON"))
+    }
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        cwd=folder,
+        env={**kept, "CI": "true"},
+        capture_output=True,
+        text=True,
+        timeout=580,
+        stdin=subprocess.DEVNULL,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert RESULT in ran.stdout
+    assert "1 snapshot passed" in ran.stdout

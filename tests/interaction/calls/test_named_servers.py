@@ -1,0 +1,170 @@
+"""`roundtrip call` runs a server that is named by its module or file in its own process."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("the processes are forked", allow_module_level=True)
+
+from tests.interaction.calls.sessions import person, script
+
+each_era = pytest.mark.parametrize("era", ["retry", "live", "auto"])
+
+CINEMA: Final = '''\
+from contextlib import asynccontextmanager
+from roundtrip import Context, Server
+
+print("loaded")
+
+@asynccontextmanager
+async def lifespan(server):
+    print("opened")
+    yield {"screen": 7}
+    print("closed")
+
+server = Server("cinema", lifespan=lifespan)
+
+@server.tool
+async def book(film: str, ctx: Context) -> str:
+    """Book a seat."""
+    print("booking")
+    screen = ctx.request_context.lifespan_context["screen"]
+    row = await ctx.ask("row", f"Which row for {film}?", str)
+    return f"{film}, row {row}, screen {screen}"
+
+@server.tool
+def crash() -> str:
+    raise OSError("no screen")
+
+@server.tool(task=True)
+async def later(ctx: Context) -> str:
+    return await ctx.ask("seat", "Which seat?", str)
+'''
+
+FAST: Final = """\
+from fastmcp import FastMCP
+mcp = FastMCP("fast")
+
+@mcp.tool
+def double(number: int) -> int:
+    return 2 * number
+"""
+
+
+@pytest.fixture
+def cinema(tmp_path: Path) -> str:
+    file = tmp_path / "named_cinema.py"
+    file.write_text(CINEMA, encoding="utf-8")
+    return str(file)
+
+
+@each_era
+@pytest.mark.parametrize("name", ["", ":server"])
+def test_file_answers_on_standard_output_and_prints_elsewhere(cinema: str, era: str, name: str) -> None:
+    answers = json.dumps({"row": {"value": "back"}})
+    ended = script(cinema + name, "book", "film=Mirror", "--answers", "-", "--era", era, stdin=answers)
+    assert (ended.code, ended.out) == (0, "Mirror, row back, screen 7\n")
+    # A body runs again from its top on each leg of the retry era.
+    legs = 1 if era == "live" else 2
+    assert ended.told.split() == ["loaded", "opened", *["booking"] * legs, "closed"]
+
+
+@each_era
+def test_person_answers_a_server_in_the_same_process(cinema: str, era: str) -> None:
+    with person(cinema, "book", "film=Mirror", "--era", era) as at:
+        at.wait_for("Which row for Mirror?")
+        at.reply(":cancel cancels)", "front")
+        ended = at.end()
+    assert (ended.code, ended.out) == (0, "Mirror, row front, screen 7\n")
+
+
+def test_interrupted_call_in_the_same_process_ends_with_130(cinema: str) -> None:
+    with person(cinema, "book", "film=Mirror") as at:
+        at.wait_for("Which row for Mirror?")
+        at.interrupt()
+        ended = at.end()
+    assert ended.code == 130
+    assert "Traceback" not in ended.told
+
+
+def test_module_is_found_from_this_folder() -> None:
+    ended = script("tests.interaction.calls.servers:sdk")
+    assert ended.code == 0
+    assert ended.out.startswith("paint\n")
+
+
+def test_failed_tool_ends_with_its_own_exit_code(cinema: str) -> None:
+    ended = script(cinema, "crash")
+    assert ended.code == 1
+    assert "no screen" in ended.out
+
+
+def test_call_that_becomes_a_task_ends_in_the_same_process(cinema: str) -> None:
+    ended = script(cinema, "later", "--answers", "-", stdin='{"seat": {"value": "7F"}}')
+    assert (ended.code, ended.out) == (0, "7F\n")
+
+
+def test_server_of_fastmcp_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "fast_shop.py"
+    file.write_text(FAST, encoding="utf-8")
+    ended = script(str(file), "double", "number=4")
+    assert ended.code == 0
+    assert "8" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        ("server = 1\n", [], "has no server at module level"),
+        ("1 / 0\n", [], "failed: ZeroDivisionError: division by zero\n  File "),
+        (CINEMA, ["--header", "Name: value"], "a server in this process has no headers"),
+    ],
+)
+def test_unusable_name_is_wrong_usage(tmp_path: Path, text: str, arguments: list[str], message: str) -> None:
+    file = tmp_path / "wrong_shop.py"
+    file.write_text(text, encoding="utf-8")
+    ended = script(str(file), *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.told
+    assert "Traceback" not in ended.told
+
+
+OTHERS: Final = {
+    "sdk": """\
+from mcp.server import MCPServer
+mcp = MCPServer("other")
+
+@mcp.tool()
+def hi() -> str:
+    return "hi"
+""",
+    "fastmcp": FAST.replace("def double(number: int) -> int", "def hi() -> str").replace("2 * number", "'hi'"),
+    "lowlevel": """\
+from mcp.server.lowlevel import Server
+from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
+
+async def listed(context, params):
+    return ListToolsResult(tools=[Tool(name="hi", input_schema={"type": "object"})])
+
+async def called(context, params):
+    return CallToolResult(content=[TextContent(type="text", text="hi")])
+
+low = Server("other", on_list_tools=listed, on_call_tool=called)
+""",
+}
+
+
+@pytest.mark.parametrize("over", ["in process", "stdio"])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_servers_of_other_classes_are_called_and_serve_stdio(tmp_path: Path, kind: str, over: str) -> None:
+    file = tmp_path / "other_shop.py"
+    file.write_text(OTHERS[kind], encoding="utf-8")
+    stdio = shlex.join([sys.executable, "-m", "roundtrip", "serve", str(file), "--stdio"])
+    ended = script(stdio if over == "stdio" else str(file), "hi", "--json")
+    assert ended.code == 0, ended.told
+    assert json.loads(ended.out)["content"][0]["text"] == "hi"

@@ -1,0 +1,256 @@
+"""`roundtrip serve --reload` replaces its process when files change, and calls go on."""
+
+import os
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, InputResponse
+
+from roundtrip.testing import Era
+from tests.interaction.serving.services import KEY, WAIT, Service, eventually, not_begun
+from tests.players import call, text_of
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="workers are found in /proc"),
+]
+
+SHOP: Final = """\
+import anyio
+from roundtrip import Server
+from shelf import WORD
+
+server = Server("shop"{options})
+
+@server.tool
+async def buy(title: str, ctx) -> str:
+    copies = await ctx.ask("copies", f"How many of {{title}}?", int)
+    return f"{{WORD}} {{copies}} of {{title}}"
+
+@server.tool
+async def hold(begun: str, gate: str) -> str:
+    await anyio.Path(begun).touch()
+    while not await anyio.Path(gate).exists():
+        await anyio.sleep(0.01)
+    return WORD
+""".replace("ctx)", "ctx: 'Context')").replace("import Server", "import Context, Server")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "reload_shop.py").write_text(SHOP.format(options=""))
+    say(tmp_path, "old")
+    return tmp_path
+
+
+def say(project: Path, word: str) -> None:
+    (project / "shelf.py").write_text(f"WORD = {word!r}\n")
+
+
+@pytest.fixture
+def service(project: Path) -> Generator[Service]:
+    with Service("reload_shop.py:server", "--reload", folder=project) as service:
+        yield service
+
+
+async def heard(service: Service, pattern: str) -> str:
+    with anyio.fail_after(WAIT):
+        return (await anyio.to_thread.run_sync(service.heard, pattern))[0]
+
+
+async def asked(url: str) -> InputRequiredResult:
+    async with Client(url, mode="2026-07-28", elicitation_callback=_never) as client:
+        result = await client.session.call_tool("buy", {"title": "Dune"}, allow_input_required=True)
+    assert isinstance(result, InputRequiredResult)
+    return result
+
+
+async def answered(url: str, question: InputRequiredResult) -> str:
+    async with Client(url, mode="2026-07-28", elicitation_callback=_never) as client:
+        return text_of(await answer(client, question))
+
+
+async def answer(client: Client, question: InputRequiredResult) -> CallToolResult:
+    answers: dict[str, InputResponse] = {"copies": ElicitResult(action="accept", content={"value": 3})}
+    return await client.session.call_tool(
+        "buy", {"title": "Dune"}, input_responses=answers, request_state=question.request_state
+    )
+
+
+async def _never(context: Any, params: Any) -> ElicitResult:
+    del context, params
+    raise AssertionError("questions are answered by hand")
+
+
+async def test_call_in_flight_goes_on_with_the_new_code(service: Service, project: Path) -> None:
+    question = await asked(service.url)
+    say(project, "new")
+    await heard(service, r"reloading, as shelf\.py changed")
+    await heard(service, r"roundtrip: reloaded$")
+    assert await answered(service.url, question) == "new 3 of Dune"
+    # Twice: the key outlives every process but the first.
+    say(project, "newest")
+    await heard(service, r"roundtrip: reloaded$")
+    assert await answered(service.url, question) == "newest 3 of Dune"
+
+
+def test_key_of_a_run_is_not_written_to_disk(service: Service, project: Path) -> None:
+    (worker,) = service.workers()
+    variables = Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
+    (key,) = (one.partition(b"=")[2] for one in variables if one.startswith(b"ROUNDTRIP_KEYS="))
+    assert len(key) == 64
+    files = [file for file in project.rglob("*") if file.is_file()]
+    assert files
+    assert not any(key in file.read_bytes() for file in files)
+    assert key.decode() not in "".join(service.log)
+    for process in (worker, service.process.pid):
+        assert key not in Path(f"/proc/{process}/cmdline").read_bytes()
+
+
+async def test_broken_change_leaves_the_old_code_serving(service: Service, project: Path) -> None:
+    (project / "shelf.py").write_text("WORD = \n")
+    told = await heard(service, "not reloaded; .*")
+    assert "the code before the change serves on: importing 'reload_shop.py' failed: SyntaxError" in told
+    assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
+    say(project, "mended")
+    await heard(service, r"roundtrip: reloaded$")
+    assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "mended 1 of Dune"
+
+
+async def test_older_clients_are_asked_before_and_after(service: Service, project: Path) -> None:
+    assert text_of(await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
+    say(project, "new")
+    await heard(service, r"roundtrip: reloaded$")
+    assert text_of(await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})) == "new 1 of Dune"
+
+
+async def test_running_request_ends_with_the_code_that_it_began_with(service: Service, project: Path) -> None:
+    begun, gate = project / "begun", project / "gate"
+    results: list[str] = []
+
+    async def hold() -> None:
+        arguments = {"begun": str(begun), "gate": str(gate)}
+        results.append(text_of(await call(service.url, Era.RETRY, "hold", arguments)))
+
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hold)
+            await anyio.to_thread.run_sync(eventually, begun.exists)
+            say(project, "new")
+            # New requests do not wait for the old one.
+            await heard(service, r"roundtrip: reloaded$")
+            bought = await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})
+            assert text_of(bought) == "new 1 of Dune"
+            assert not results
+            gate.touch()
+    assert results == ["old"]
+
+
+async def test_server_that_makes_its_own_keys_warns_that_calls_are_lost(project: Path) -> None:
+    text = "import os\n" + SHOP.format(options=", keys=[os.urandom(32)]")
+    (project / "reload_shop.py").write_text(text)
+    with Service("reload_shop.py", "--reload", folder=project) as service:
+        question = await asked(service.url)
+        say(project, "new")
+        await heard(service, "calls in flight are lost: the server has other keys than before")
+        await heard(service, r"roundtrip: reloaded$")
+        async with Client(service.url, mode="2026-07-28", elicitation_callback=_never) as client:
+            with pytest.raises(MCPError, match="Invalid or expired"):
+                await answer(client, question)
+
+
+async def test_server_that_fails_to_start_waits_for_the_next_change(project: Path) -> None:
+    with Service("reload_shop.py", "--reload", folder=project) as service:
+        broken = "\nfrom contextlib import asynccontextmanager\n@asynccontextmanager\nasync def fail(server):\n"
+        broken += "    raise OSError('no shelf')\n    yield\nserver = Server('shop', lifespan=fail)\n"
+        (project / "reload_shop.py").write_text(SHOP.format(options="") + broken)
+        await heard(service, "the changed server does not start, and nothing serves until the next change")
+        (project / "reload_shop.py").write_text(SHOP.format(options=""))
+        await heard(service, r"roundtrip: reloaded$")
+        assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
+
+
+def test_given_keys_are_kept(project: Path) -> None:
+    with Service("reload_shop.py", "--reload", folder=project, ROUNDTRIP_KEYS=KEY) as service:
+        (worker,) = service.workers()
+        assert f"ROUNDTRIP_KEYS={KEY}".encode() in Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
+
+
+async def test_killed_worker_is_replaced_and_calls_go_on(service: Service) -> None:
+    question = await asked(service.url)
+    (worker,) = service.workers()
+    os.kill(worker, signal.SIGKILL)
+    await heard(service, "is replaced")
+    assert await answered(service.url, question) == "old 3 of Dune"
+
+
+async def test_server_with_its_ledger_in_memory_is_replaced_too(project: Path) -> None:
+    """Several workers would need a shared one."""
+    shop = SHOP.format(options="").replace(
+        "@server.tool\nasync def hold", "@server.tool(exactly_once=True)\nasync def hold"
+    )
+    (project / "reload_shop.py").write_text(shop)
+    with Service("reload_shop.py", "--reload", folder=project) as service:
+        assert any("are covered within this process only" in line for line in service.log)
+        (worker,) = service.workers()
+        os.kill(worker, signal.SIGKILL)
+        await heard(service, "is replaced")
+        assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
+        say(project, "new")
+        await heard(service, r"roundtrip: reloaded$")
+        assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "new 1 of Dune"
+
+
+def test_interrupt_ends_it_with_all_its_processes(project: Path) -> None:
+    with Service("reload_shop.py", "--reload", folder=project) as service:
+        (worker,) = service.workers()
+        service.signal(signal.SIGINT)
+        assert service.ended() == 0
+    assert not Path(f"/proc/{worker}").exists()
+
+
+def test_folder_of_the_project_is_entered_first(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    with Service("reload_shop:server", "--reload", "--folder", str(project), folder=elsewhere) as service:
+        say(project, "new")
+        service.heard(r"reloading, as shelf\.py changed")
+        service.heard(r"roundtrip: reloaded$")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--reload", "--workers", "2"], "--reload replaces one process, and --workers starts several"),
+        (["--reload", "--stdio"], "--reload needs HTTP: a host holds the pipes of the process that it starts"),
+        (["--stdio", "--host", "localhost", "--sessions"], "--stdio serves one host without HTTP; leave --host, --"),
+        (["--reload", "--folder", "nowhere"], "--folder 'nowhere' cannot be entered: No such file or directory"),
+    ],
+)
+def test_flags_that_do_not_fit_are_rejected(project: Path, flags: list[str], message: str) -> None:
+    assert message in not_begun(["serve", "reload_shop.py", *flags], folder=project)
+
+
+@pytest.mark.parametrize("command", ["worker", "serve"])
+def test_file_without_a_server_is_rejected_by_each_process(project: Path, command: str) -> None:
+    (project / "shelf.py").write_text("")
+    told = not_begun([command, "shelf.py", "--workers", "2"], folder=project)
+    assert "'shelf.py' has no server at module level" in told
+
+
+def test_code_that_fails_at_first_does_not_start(project: Path) -> None:
+    (project / "shelf.py").write_text("1 / 0\n")
+    told = not_begun(["serve", "reload_shop.py", "--reload", "--port", "0"], folder=project)
+    assert 'ZeroDivisionError: division by zero\n  File "reload_shop.py", line 3, in <module>' in told
+
+
+def test_server_without_a_name_is_told_why_it_needs_one(project: Path) -> None:
+    (project / "reload_shop.py").write_text("from roundtrip import Server\nserver = Server()\n")
+    told = not_begun(["serve", "reload_shop.py", "--reload", "--port", "0"], folder=project)
+    assert "must have a name" in told
+    assert "(--reload gives the server a key, by ROUNDTRIP_KEYS)\n  File" in told
