@@ -220,6 +220,8 @@ class AnswerAttacks:
             self._notes.require(error.get("code") == _MISSING_CAPABILITY and named, "S6.error", text, name)
         elif call.last.ending is Ending.DONE:
             self._notes.passed("S6.error", name)
+        else:
+            self._notes.untried("S6.error", "clients are asked what they did not declare", name)
         for kind in FULL:
             await self._session.play(self._tool, until=0, capabilities={kind: {}})
         leg = await self._leg(self._honest.asked[0] + 1)

@@ -59,7 +59,10 @@ class _Auditor:
         self._stale: list[tuple[StateAttacks, StaleState]] = []
 
     async def run(self) -> AuditReport:
-        server = await self._meet()
+        try:
+            server = await self._meet()
+        except LimitReached as limit:
+            raise AuditFailed(f"{limit}") from limit
         try:
             await self._attack()
         except LimitReached as limit:

@@ -335,10 +335,11 @@ class AuditSession:
 
     def _watch_error(self, response: WireResponse, tool: str | None) -> None:
         leaks = [found[0] for pattern in _LEAKS if (found := pattern.search(response.text))]
-        if leaks:
-            self.notes.failed("A2", f"an error shows {leaks[0]!r}: {response.told}", tool)
-        else:
+        # One of a kind is enough.
+        if not leaks or self.notes.has_failed("A2", tool):
             self.notes.passed("A2", tool)
+        else:
+            self.notes.failed("A2", f"an error shows {leaks[0]!r}: {response.told}", tool)
 
     def _watch_questions(self, response: WireResponse, tool: str | None) -> None:
         notes = self.notes

@@ -243,11 +243,18 @@ class StateAttacks:
             self._judge_once(at_once, "at once")
 
     def _judge_once(self, answered: list[WireResponse], how: str) -> None:
+        name = self._tool.name
         done = [one.result for one in answered if one.ending is Ending.DONE]
         texts = " and ".join(one.told for one in answered)
-        acted_twice = len(done) == 2 and done[0] != done[1]
-        text = f"the same last request, sent twice {how}, got different results: {texts}"
-        self._notes.require(not acted_twice and bool(done), "S5.once", text, self._tool.name)
+        if not done or any(result != done[0] for result in done):
+            text = f"the same last request, sent twice {how}, was answered with {texts}"
+            self._notes.failed("S5.once", text, name)
+        elif len(done) == 2 and done[0] == self._honest.last.result:
+            # Another call with equal answers had this result too.
+            text = "a repeated last request got an equal result, as equal calls do: a second act cannot be seen"
+            self._notes.fact("S5.once", text, name)
+        else:
+            self._notes.passed("S5.once", name)
 
     def read(self, secrets: Iterable[str]) -> None:
         """Read the states of the honest call without a key."""

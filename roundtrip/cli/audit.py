@@ -3,14 +3,15 @@
 import json
 import logging
 import re
+import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.parsing import add_header, add_json, add_timeout, positive_seconds
+from roundtrip.cli.parsing import OptionsAnywhere, add_header, add_json, add_timeout, positive_seconds
 
 if TYPE_CHECKING:
     from roundtrip.audit.auditing import AuditPlan
@@ -61,7 +62,9 @@ exit codes:
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("server", nargs="*", metavar="SERVER", help="an address, MODULE:SERVER, or a command")
+    parser.add_argument("server", nargs="?", metavar="SERVER", help="an address, MODULE:SERVER, or a command in quotes")
+    if isinstance(parser, OptionsAnywhere):
+        parser.words_after_dashes = "command_words"
     parser.add_argument("--tool", action="append", default=[], metavar="NAME", help="a tool to call; see below")
     parser.add_argument("--args", metavar="FILE", help="the arguments by tool, as a JSON object")
     parser.add_argument("--answers", metavar="FILE", help="answer from a JSON file, or from standard input (-)")
@@ -155,15 +158,17 @@ def _plan(arguments: Namespace, limits: "AuditLimits") -> "AuditPlan":
     from roundtrip.audit.auditing import AuditPlan
     from roundtrip.client.answers import NO_ANSWERS, read_answers
 
-    if not arguments.server:
+    if arguments.server is None and not arguments.command_words:
         raise CommandFailed("there is no server; name an address, MODULE:SERVER, or a command after `--`")
+    if arguments.server is not None and arguments.command_words:
+        raise CommandFailed(f"there are two servers, {arguments.server!r} and the command after `--`; name one")
     tools = _tools(arguments.tool, _arguments_in(arguments.args))
     named = {tool.name for tool in tools}
     for name in arguments.once:
         if name not in named:
             raise CommandFailed(f"--once {name}: name the tool with --tool too")
     return AuditPlan(
-        target=" ".join(arguments.server),
+        target=arguments.server or shlex.join(arguments.command_words),
         tools=tools,
         answers=NO_ANSWERS if arguments.answers is None else read_answers(arguments.answers),
         limits=limits,
@@ -220,30 +225,38 @@ async def _connected(arguments: Namespace, limits: "AuditLimits") -> "AsyncGener
     from roundtrip.client.targets import Target, target_of
     from roundtrip.client.terminal import Terminal
 
-    first = arguments.server[0]
-    if len(arguments.server) == 1 and _MODULE.fullmatch(first):
+    named: str | None = arguments.server
+    if named is not None and _MODULE.fullmatch(named):
         from roundtrip.cli.loading import load_server
         from roundtrip.testing.hosting import served
 
-        # The log of a server under attack is long. Who wants it serves the server, and audits its address.
-        logging.disable(logging.CRITICAL)
-        async with (
-            served(load_server(first)) as url,
-            _http(target_of(url, arguments.header), url, arguments, limits) as wire,
-        ):
-            yield wire
-        logging.disable(logging.NOTSET)
+        server = load_server(named)
+        with _without_log():
+            async with (
+                served(server) as url,
+                _http(target_of(url, arguments.header), url, arguments, limits) as wire,
+            ):
+                yield wire
         return
-    target = target_of(first, arguments.header) if len(arguments.server) == 1 else None
-    if target is not None and target.url is not None:
+    target = target_of(named, arguments.header) if named is not None else Target(command=(*arguments.command_words,))
+    if target.url is not None:
         async with _http(target, target.url, arguments, limits) as wire:
             yield wire
         return
     if arguments.header or arguments.other_header:
         raise CommandFailed("--header and --other-header are for addresses; a command has no headers")
-    target = target or Target(command=tuple(arguments.server))
     async with stdio_wire(target, Terminal(listen=False), patience=limits.timeout) as wire:
         yield wire
+
+
+@contextmanager
+def _without_log() -> "Generator[None]":
+    """Log nothing: a server under attack logs much. To see it, serve the server, and audit its address."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 @asynccontextmanager

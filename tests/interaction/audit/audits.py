@@ -24,12 +24,13 @@ async def audited(
     arguments: Mapping[str, Any] = _DUNE,
     patience: float = 10.0,
     lifespan: Any = "off",
+    users: tuple[Mapping[str, str], Mapping[str, str]] = USERS,
     **options: Any,
 ) -> AuditReport:
     limits = options.pop("limits", AuditLimits(timeout=patience, body_bytes=2**20))
     async with (
         hosted(app, lifespan=lifespan) as address,
-        HttpWire(f"{address}{path}", patience, USERS).connect() as wire,
+        HttpWire(f"{address}{path}", patience, users).connect() as wire,
     ):
         named = tuple(AuditedTool(name, arguments) for name in tools)
         return await audit(AuditPlan(address, named, limits=limits, has_other=True, **options), wire)
