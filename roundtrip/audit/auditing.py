@@ -95,10 +95,11 @@ class _Auditor:
         self._session.schemas = listed
         for tool in self._plan.tools:
             required: Any = listed[tool.name].get("required")
-            missing = [name for name in required or () if name not in tool.arguments]
+            names = cast("list[Any]", required) if isinstance(required, list) else []
+            missing = [name for name in names if isinstance(name, str) and name not in tool.arguments]
             if missing:
-                names = ", ".join(map(repr, missing))
-                raise AuditFailed(f"the tool {tool.name!r} needs {names}; write --tool '{tool.name}={{...}}'")
+                needed = ", ".join(map(repr, missing))
+                raise AuditFailed(f"the tool {tool.name!r} needs {needed}; write --tool '{tool.name}={{...}}'")
         return _name_of(discovered)
 
     async def _list(self) -> dict[str, Mapping[str, Any]]:
@@ -108,7 +109,8 @@ class _Auditor:
             response = await self._session.send("tools/list", {} if cursor is None else {"cursor": cursor})
             if response.result is None:
                 raise AuditFailed(f"the server does not list its tools to a client of 2026-07-28: {response.told}")
-            for tool in cast("list[Any]", response.result.get("tools") or []):
+            tools: Any = response.result.get("tools")
+            for tool in cast("list[Any]", tools) if isinstance(tools, list) else []:
                 if isinstance(tool, Mapping):
                     found = cast("Mapping[str, Any]", tool)
                     schema: Any = found.get("inputSchema")

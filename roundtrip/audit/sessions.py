@@ -171,11 +171,17 @@ class AuditSession:
         self._answers = answers
         self._known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
         self._began_at = anyio.current_time()
+        self._waited = 0.0
 
     @property
     def seconds(self) -> float:
         """Return the seconds since the session began."""
         return anyio.current_time() - self._began_at
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a time that does not count towards the limit."""
+        self._waited += seconds
+        await anyio.sleep(seconds)
 
     async def send(
         self,
@@ -192,7 +198,7 @@ class AuditSession:
         """
         if self.sent >= self.limits.requests:
             raise LimitReached(f"the audit has sent {self.sent} requests, see --max-requests")
-        if self.seconds >= self.limits.seconds:
+        if self.seconds - self._waited >= self.limits.seconds:
             raise LimitReached(f"the audit has taken {self.limits.seconds:g} s, see --max-seconds")
         self.sent += 1
         headers: Mapping[str, str] = {}

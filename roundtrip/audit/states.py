@@ -68,6 +68,7 @@ class StateAttacks:
         self._others = tuple(others)
         self._has_other = has_other
         self._rejects = False
+        self._rejection = ""
         self._rejections: dict[str, str] = {}
         """What the server answered to bad states, with one of them each."""
 
@@ -103,7 +104,7 @@ class StateAttacks:
 
     async def send_stale(self, stale: StaleState, *, seconds: float) -> None:
         """Send a leg whose state should have expired."""
-        await anyio.sleep(max(0.0, stale.sent_at + seconds - anyio.current_time()))
+        await self._session.wait(max(0.0, stale.sent_at + seconds - anyio.current_time()))
         age = anyio.current_time() - stale.sent_at
         reaction = await self._try(stale.leg, stale.place)
         self._judge("S5.expiry", reaction, f"a state was accepted {age:.1f} s after it was sent")
@@ -118,6 +119,7 @@ class StateAttacks:
         # Where an invented state is rejected, a question shows that a state was accepted.
         invented = await self._try(replace(leg, state=_INVENTED_TEXT), place)
         self._rejects = invented.response.ending is Ending.REJECTED
+        self._rejection = invented.response.rejection
         accepted: list[tuple[str, str, WireResponse]] = []
         for clause, what, bad in _bad_states(state):
             reaction = await self._try(replace(leg, state=bad), place, compare=isinstance(bad, str))
@@ -157,30 +159,55 @@ class StateAttacks:
     async def _elsewhere(self, leg: WireLeg, place: int) -> None:
         """Send the state with other arguments, to another tool, and from another user."""
         name = self._tool.name
-        schema = self._session.schemas.get(name, {})
-        tried = False
-        for argument, values in list(other_arguments(leg.arguments, schema))[:_MAX_ARGUMENTS]:
+        arguments = list(other_arguments(leg.arguments, self._session.schemas.get(name, {})))
+        for argument, values in arguments[:_MAX_ARGUMENTS]:
             for value in values:
                 changed = replace(leg, arguments={**leg.arguments, argument: value})
-                reaction = await self._try(changed, place)
-                tried = True
-                self._judge("S5.arguments", reaction, f"a state was accepted with another {argument!r}")
-                if reaction.response.ending is Ending.REJECTED or self._is_accepted(reaction):
+                reaction = await self._try(changed, place, compare=False)
+                if self._judge_bound("S5.arguments", reaction, f"a state was sent with another {argument!r}"):
                     break
-        if not tried:
+        if not arguments:
             self._notes.untried("S5.arguments", "the tool has no arguments", name)
         others = [one for one in self._others if one.states]
         for other in others:
             changed = replace(leg, name=other.legs[0].name, arguments=other.legs[0].arguments)
-            reaction = await self._try(changed, place, honest=other)
-            self._judge("S5.tool", reaction, f"the state of {name!r} was accepted at {changed.name!r}")
+            reaction = await self._try(changed, place, honest=other, compare=False)
+            self._judge_bound("S5.tool", reaction, f"the state of {name!r} was sent to {changed.name!r}")
         if not others:
             self._notes.untried("S5.tool", "it takes a second --tool that sends a state", name)
-        if self._has_other:
-            reaction = await self._try(leg, place, is_other=True)
-            self._judge("S5.principal", reaction, "the state of a user was accepted from another one")
-        else:
+        await self._as_another_user(leg, place)
+
+    async def _as_another_user(self, leg: WireLeg, place: int) -> None:
+        name = self._tool.name
+        if not self._has_other:
             self._notes.untried("S5.principal", "it takes --other-header with credentials of another user", name)
+            return
+        first = await self._session.call(self._honest.legs[0], is_other=True)
+        if first.ending is not Ending.ASKED:
+            reason = f"the other user cannot begin a call: it was answered with {first.told}"
+            self._notes.untried("S5.principal", reason, name)
+            return
+        reaction = await self._try(leg, place, is_other=True, compare=False)
+        self._judge_bound("S5.principal", reaction, "the state of a user was sent by another one")
+
+    def _judge_bound(self, clause: str, reaction: Reaction, text: str) -> bool:
+        """Return True if the response shows if the state was rejected, and not something else in the request."""
+        response = reaction.response
+        if self._is_accepted(reaction):
+            self._notes.failed(clause, f"{text}, and answered with {response.told}", self._tool.name)
+        elif response.ending is Ending.ASKED or self._is_of_state(response):
+            if response.ending is Ending.REJECTED:
+                self._rejections.setdefault(response.rejection, text)
+            self._notes.passed(clause, self._tool.name)
+        else:
+            reason = f"{text}, and answered with {response.told}, which may be for another reason"
+            self._notes.untried(clause, reason, self._tool.name)
+            return False
+        return True
+
+    def _is_of_state(self, response: WireResponse) -> bool:
+        """Return True if a server rejects a state so."""
+        return response.rejection == self._rejection or "state" in response.rejection.lower()
 
     async def _try(
         self,

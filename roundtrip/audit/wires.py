@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
 from roundtrip.audit.messages import WireResponse, read_response
-from roundtrip.client.failures import innermost, quiet
+from roundtrip.client.failures import quiet
 from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, limit_size
 from roundtrip.client.terminal import Terminal
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
@@ -201,18 +201,9 @@ class StdioWire:
 @asynccontextmanager
 async def stdio_wire(target: Target, terminal: Terminal, *, patience: float) -> AsyncGenerator[StdioWire]:
     """Start a command, and stop it at the end."""
-    failure: Exception | None = None
     with quiet():
-        try:
-            async with target.connect(terminal) as streams, anyio.create_task_group() as group:
-                wire = StdioWire(streams, patience)
-                group.start_soon(wire.receive)
-                try:
-                    yield wire
-                except Exception as error:  # noqa: BLE001  # raised inside the group it would become one
-                    failure = error
-                group.cancel_scope.cancel()
-        except* OSError as errors:
-            failure = failure or innermost(errors)
-    if failure is not None:
-        raise failure
+        async with target.connect(terminal) as streams, anyio.create_task_group() as group:
+            wire = StdioWire(streams, patience)
+            group.start_soon(wire.receive)
+            yield wire
+            group.cancel_scope.cancel()

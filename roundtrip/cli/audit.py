@@ -7,6 +7,7 @@ import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -141,6 +142,7 @@ def _run(arguments: Namespace) -> int:
 async def _audit(arguments: Namespace) -> "AuditReport":
     from roundtrip.audit.auditing import audit
     from roundtrip.audit.sessions import AuditLimits
+    from roundtrip.client.legs import within
 
     limits = AuditLimits(
         requests=arguments.max_requests,
@@ -150,8 +152,7 @@ async def _audit(arguments: Namespace) -> "AuditReport":
         body_bytes=arguments.max_body * 2**20,
     )
     plan = _plan(arguments, limits)
-    async with _connected(arguments, limits) as wire:
-        return await audit(plan, wire)
+    return await within(_connected(arguments, limits), partial(audit, plan))
 
 
 def _plan(arguments: Namespace, limits: "AuditLimits") -> "AuditPlan":

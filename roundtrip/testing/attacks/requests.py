@@ -9,11 +9,13 @@ __all__ = ["other_arguments", "other_values"]
 
 def other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     """Yield other values for each argument, and values for each omitted one."""
-    properties = cast("Mapping[str, Any]", schema.get("properties") or {})
+    properties = _mapping(schema.get("properties"))
     for name in dict.fromkeys([*arguments, *properties]):
-        shape = cast("Mapping[str, Any]", properties.get(name) or {})
+        # A schema may also be `true`.
+        shape = _mapping(properties.get(name))
         given = arguments.get(name)
-        listed = [value for value in cast("list[Any]", shape.get("enum") or []) if value != given]
+        choices: Any = shape.get("enum")
+        listed = [value for value in cast("list[Any]", choices) if value != given] if isinstance(choices, list) else []
         made = _samples(shape) if name not in arguments else other_values(given)
         yield name, [*listed, *(value for value in made if value != given or name not in arguments)]
 
@@ -43,3 +45,7 @@ def _samples(shape: Mapping[str, Any]) -> list[Any]:
         return other_values(shape["default"])
     samples: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
     return [sample for kind, sample in samples.items() if kind == shape.get("type")]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

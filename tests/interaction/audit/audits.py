@@ -9,6 +9,7 @@ from roundtrip.audit.auditing import AuditPlan, audit
 from roundtrip.audit.findings import AuditReport, ClauseVerdict
 from roundtrip.audit.sessions import AuditedTool, AuditLimits
 from roundtrip.audit.wires import HttpWire
+from roundtrip.client.legs import within
 from tests.hosts import hosted
 
 __all__ = ["USERS", "audited", "failed", "told"]
@@ -28,12 +29,14 @@ async def audited(
     **options: Any,
 ) -> AuditReport:
     limits = options.pop("limits", AuditLimits(timeout=patience, body_bytes=2**20))
-    async with (
-        hosted(app, lifespan=lifespan) as address,
-        HttpWire(f"{address}{path}", patience, users).connect() as wire,
-    ):
-        named = tuple(AuditedTool(name, arguments) for name in tools)
-        return await audit(AuditPlan(address, named, limits=limits, has_other=True, **options), wire)
+    named = tuple(AuditedTool(name, arguments) for name in tools)
+    plan = AuditPlan("here", named, limits=limits, has_other=True, **options)
+
+    async def on(address: str) -> AuditReport:
+        async with HttpWire(f"{address}{path}", patience, users).connect() as wire:
+            return await audit(plan, wire)
+
+    return await within(hosted(app, lifespan=lifespan), on)
 
 
 def failed(report: AuditReport) -> set[str]:

@@ -218,6 +218,16 @@ def test_tools_that_cannot_be_called_are_named(tool: str, told: str, capsys: pyt
     assert told in err
 
 
+def test_module_without_the_named_tool_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "cinema.py").write_text(CINEMA)
+    command = [sys.executable, "-m", "roundtrip", "audit", "cinema.py:server", "--tool", "pay"]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1] == "roundtrip audit: the server has no tool 'pay'; its tools: 'book', 'burn'"
+
+
 @pytest.mark.parametrize("server", [["cinema.py:server"], ["--", sys.executable, "cinema.py"]], ids=["module", "stdio"])
 def test_module_or_command_is_audited(server: list[str], tmp_path: Path) -> None:
     (tmp_path / "cinema.py").write_text(CINEMA)
