@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from roundtrip.audit.messages import WITH_TASKS, Ending, WireLeg, WireResponse
+from roundtrip.audit.messages import WITH_TASKS, WireResponse
 from roundtrip.audit.sessions import AuditedTool, AuditSession, parsed
 from roundtrip.client.failures import CallFailed
 from roundtrip.testing.attacks.answers import invalid_responses
@@ -39,18 +39,17 @@ class TaskAttacks:
 
     async def run(self) -> None:
         """Call the tool as a client that has tasks."""
-        self._session.begun[self._tool.name] += 1
-        response = await self._session.call(WireLeg(self._tool.name, self._tool.arguments), capabilities=WITH_TASKS)
-        if (id := response.task_id) is None:
-            if response.ending is Ending.ASKED:
-                reason = "the call does not become a task, or asks first"
-                self._notes.untried("T1", reason, self._tool.name)
+        call = await self._session.play(self._tool, capabilities=WITH_TASKS)
+        if (id := call.last.task_id) is None:
+            if call.asked:
+                self._notes.untried("T1", "the call does not become a task", self._tool.name)
             return
         await self._strangers(id)
         await self._follow(id)
 
     async def _strangers(self, id: str) -> None:
-        unknown = await self._send("tasks/get", {"taskId": f"{flip(id[0])}{id[1:]}"})
+        other = f"{flip(id[0])}{id[1:]}"
+        unknown = await self._send("tasks/get", {"taskId": other})
         text = f"an unknown task was answered with {unknown.told}"
         self._notes.require((unknown.error or {}).get("code") == _INVALID_PARAMS, "T3", text, self._tool.name)
         if not self._has_other:
@@ -58,7 +57,8 @@ class TaskAttacks:
             self._notes.untried("T4", reason, self._tool.name)
             return
         foreign = await self._send("tasks/get", {"taskId": id}, is_other=True)
-        same = foreign.error is not None and foreign.rejection == unknown.rejection
+        # Both errors may quote the id.
+        same = foreign.error is not None and foreign.rejection.replace(id, other) == unknown.rejection
         text = f"the task of a user was answered to another one with {foreign.told}"
         self._notes.require(same, "T4", text, self._tool.name)
 

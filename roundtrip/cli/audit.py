@@ -227,7 +227,7 @@ async def _connected(arguments: Namespace, limits: "AuditLimits") -> "AsyncGener
     from roundtrip.client.terminal import Terminal
 
     named: str | None = arguments.server
-    if named is not None and _MODULE.fullmatch(named):
+    if named is not None and (_MODULE.fullmatch(named) or re.fullmatch(r"\S+\.py", named)):
         from roundtrip.cli.loading import load_server
         from roundtrip.testing.hosting import served
 

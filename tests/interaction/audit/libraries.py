@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from fastmcp import Context as FastContext
 from fastmcp import FastMCP
 from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
+from fastmcp_tasks import TasksExtension
 from mcp.server import MCPServer
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import Elicit as SdkElicit
@@ -17,11 +18,11 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from pydantic import AnyHttpUrl, BaseModel, Field
 from starlette.types import ASGIApp
 
-from roundtrip import Elicit, Resolve, Server
+from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import MemoryLedger
 from tests.interaction.pages.web import Badges
 
-__all__ = ["LIBRARIES", "ONCE", "TTL", "of_fastmcp", "of_roundtrip", "of_sdk"]
+__all__ = ["LIBRARIES", "ONCE", "TASKS", "TTL", "of_fastmcp", "of_roundtrip", "of_sdk"]
 
 TTL: Final = 3
 _KEY: Final = b"k" * 32
@@ -73,6 +74,12 @@ def of_roundtrip() -> ASGIApp:
     @server.tool()
     async def cancel(film: str, sure: Annotated[Sure, Resolve(sure)]) -> str:
         return f"{film}: {sure.yes}"
+
+    @server.tool(task=True)
+    async def plan(film: str, ctx: Context) -> str:
+        seat = await ctx.ask("seat", f"Which row for {film}?", Seat)
+        sure = await ctx.ask("sure", f"Plan {film} in the {seat.row} row?", Sure)
+        return f"{film}, {seat.row}: {sure.yes}"
 
     return server.streamable_http_app(stateless_http=True)
 
@@ -135,8 +142,25 @@ def of_fastmcp() -> ASGIApp:
             return _asking("sure", f"Cancel {film}?", Sure, state="sure")
         return f"{film}: {sure.action == 'accept' and Sure.model_validate(sure.content).yes}"
 
+    async def plan(film: str, ctx: FastContext) -> str | InputRequiredResult:
+        given = ctx.input_responses or {}
+        if ctx.request_state is None:
+            return _asking("seat", f"Which row for {film}?", Seat, state="seat")
+        if ctx.request_state == "seat":
+            seat = given.get("seat")
+            if not isinstance(seat, ElicitResult):
+                return _asking("seat", f"Which row for {film}?", Seat, state="seat")
+            row = Seat.model_validate(seat.content).row
+            return _asking("sure", f"Plan {film} in the {row} row?", Sure, state=row)
+        sure = given.get("sure")
+        if not isinstance(sure, ElicitResult):
+            return _asking("sure", f"Plan {film}?", Sure, state=ctx.request_state)
+        return f"{film}, {ctx.request_state}: {Sure.model_validate(sure.content).yes}"
+
     server.tool(book)
     server.tool(cancel)
+    server.tool(plan, task=True)
+    server.add_extension(TasksExtension(url="memory://"))
     return server.http_app(stateless_http=True)
 
 
@@ -157,3 +181,6 @@ LIBRARIES: Final[dict[str, Callable[[], ASGIApp]]] = {
 
 ONCE: Final = {of_roundtrip: frozenset({"book"})}
 """The tools that promise to act once; the other libraries have no such promise."""
+
+TASKS: Final = {of_roundtrip: ("plan",), of_fastmcp: ("plan",)}
+"""The tools that run as tasks."""

@@ -197,6 +197,7 @@ def test_redirects_and_proxies_are_not_followed(
         (["--tool", "book", "--", "no-such-program", "-x"], "there is no program 'no-such-program'"),
         (["http://127.0.0.1:1/mcp", "--tool", "book", "--", "python", "x.py"], "there are two servers"),
         (["no_such_module:server", "--tool", "book"], "no module 'no_such_module'"),
+        (["no_such_file.py:server", "--tool", "book"], "no file 'no_such_file.py'"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_a_reason(

@@ -1,7 +1,7 @@
 """The audit claims only what its responses show."""
 
 import random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -77,7 +77,7 @@ class IgnoresItsState(RightServer):
 
     def call(self, params: Json, user: str) -> Json:
         answer = self.checked(params.get("inputResponses", {})).get("sure")
-        if isinstance(answer, dict) and self.fits("sure", answer.get("content") or {}):
+        if isinstance(answer, dict) and self.fits("sure", cast("Json", answer).get("content") or {}):
             return self.result_of_nothing()
         self.require_capability(params)
         return {"resultType": "input_required", "inputRequests": {"sure": self.question("sure")}, "requestState": "x1"}
@@ -109,6 +109,22 @@ async def test_waiting_for_a_state_to_expire_uses_up_no_time() -> None:
     assert verdict(report, "S5.expiry", "cancel") is ClauseVerdict.PASSED
 
 
+class QuotesTasks(RightServer):
+    def task_of(self, params: Json, user: str) -> Json:
+        try:
+            return super().task_of(params, user)
+        except Rejection:
+            raise Rejection(-32602, f"Task {params['taskId']} not found") from None
+
+
+async def test_errors_that_quote_ids_of_tasks_count_as_equal() -> None:
+    report = await audited(QuotesTasks(), "plan")
+    assert verdict(report, "T4", "plan") is ClauseVerdict.PASSED
+
+
+GARBAGE: Final[list[Any]] = [None, True, -1, 1e308, "", "\x1b[2J", [], [[]], {}, {"a": None}, ["type"]]
+
+
 class Mumbles(RightServer):
     """Answers with JSON of the right shape and values of any type, as a broken or hostile server does."""
 
@@ -123,11 +139,11 @@ class Mumbles(RightServer):
 
     def garbled(self, value: Any, depth: int = 0) -> Any:
         if depth > 1 and self.random.random() < 0.06:
-            return self.random.choice([None, True, -1, 1e308, "", "\x1b[2J", [], [[]], {}, {"a": None}, ["type"]])
+            return self.random.choice(GARBAGE)
         if isinstance(value, dict):
-            return {key: self.garbled(item, depth + 1) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {key: self.garbled(item, depth + 1) for key, item in cast("Json", value).items()}
         if isinstance(value, list):
-            return [self.garbled(item, depth + 1) for item in value]  # pyright: ignore[reportUnknownVariableType]
+            return [self.garbled(item, depth + 1) for item in cast("list[Any]", value)]
         return value
 
 

@@ -14,7 +14,7 @@ from roundtrip.audit.findings import AuditReport, ClauseFinding, ClauseVerdict
 from specs.sections import with_section
 from tests.hosts import ROOT
 from tests.interaction.audit.audits import audited, failed, told
-from tests.interaction.audit.libraries import LIBRARIES, ONCE, TTL
+from tests.interaction.audit.libraries import LIBRARIES, ONCE, TASKS, TTL
 
 PAGE: Final = ROOT / "docs" / "audit.md"
 COMMAND: Final = "pytest tests/interaction/audit/test_libraries.py --snapshot-update"
@@ -24,9 +24,9 @@ _MAX_FACT_CHARS: Final = 110
 
 async def report_on(name: str) -> AuditReport:
     make = LIBRARIES[name]
-    return await audited(
-        make(), "book", "cancel", lifespan="on", users=USERS, stale=TTL + 0.2, once=ONCE.get(make, frozenset())
-    )
+    tools = ("book", "cancel", *TASKS.get(make, ()))
+    once = ONCE.get(make, frozenset[str]())
+    return await audited(make(), *tools, lifespan="on", users=USERS, stale=TTL + 0.2, once=once)
 
 
 @pytest.fixture(scope="module")
