@@ -147,6 +147,7 @@ class AnswerAttacks:
             text = f"{what} as the answer to {key!r}"
             changed = replace(leg, answers={**leg.answers, key: answer})
             self._judge_malformed(await self._try(changed, place, text), text)
+        await self._require_control("S9.malformed", leg, place)
 
     def _judge_malformed(self, reaction: Reaction, what: str) -> None:
         """Require an error, or the question again; a result that is an error is no JSON-RPC error."""
@@ -174,6 +175,14 @@ class AnswerAttacks:
                 reaction = await self._try(changed, place, f"the answer to {key!r} as {what}")
                 text = f"the answer to {key!r} came as {what}, and was answered with {reaction.response.told}"
                 self._notes.require(not reaction.went_on, "S9.content", text, self._tool.name)
+            await self._require_control("S9.content", leg, place)
+
+    async def _require_control(self, clause: str, leg: WireLeg, place: int) -> None:
+        """Send the honest leg after the bad ones: if it is rejected too, they prove nothing."""
+        control = await self._session.call(leg)
+        if not reaction_to(control, self._honest, place).went_on and control.ending is not self._honest.last.ending:
+            reason = f"after the attacks, the honest request too was answered with {control.told}"
+            self._notes.withdraw(clause, self._tool.name, reason)
 
     async def _oversized(self, place: int) -> None:
         leg = await self._leg(place)

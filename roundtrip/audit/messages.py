@@ -90,6 +90,8 @@ class WireResponse:
     """Keys that one object has twice."""
     requests: tuple[str, ...] = ()
     """Methods of requests that the server sent meanwhile."""
+    has_id: bool = True
+    """True if it has the id of its request; an error may have none."""
     is_cut: bool = False
     """True if the connection ended before the response: the server may have rejected a body that it did not read."""
 
@@ -204,4 +206,6 @@ def read_response(text: str, *, id: int, status: int | None = None, requests: tu
         return WireResponse(status=status, text=text, trouble="a body that is not JSON", requests=requests)
     if not isinstance(message, Mapping):
         return WireResponse(status=status, text=text, trouble="JSON that is not a message", requests=requests)
-    return WireResponse(cast("Json", message), status, text, None, tuple(repeated), requests)
+    found = cast("Json", message)
+    has_id = found.get("id") == id or ("error" in found and found.get("id") is None)
+    return WireResponse(found, status, text, None, tuple(repeated), requests, has_id)

@@ -34,6 +34,8 @@ __all__ = [
 _VERSION: Final = version("roundtrip")
 _REQUEST: Final[TypeAdapter[InputRequest]] = TypeAdapter(InputRequest)
 _KINDS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
+_NOT_OF_THE_REQUEST: Final = (401, 403, 429)
+"""HTTP statuses that say nothing about the state and the answers of a request."""
 _LEAKS: Final = (
     re.compile(r"Traceback \(most recent call last\)"),
     re.compile(r'File "[^"]+", line \d+'),
@@ -219,6 +221,8 @@ class AuditSession:
         response = await self.send("tools/call", leg.params(), capabilities=capabilities, is_other=is_other)
         if response.ending is Ending.CRASHED and response.error is None and not await self.is_alive():
             raise LimitReached(f"the server stopped answering: {response.told}")
+        if response.status in _NOT_OF_THE_REQUEST and response.error is None and not is_other:
+            raise LimitReached(f"the server answers with HTTP status {response.status}")
         if response.ending is Ending.DONE:
             self.ended[leg.name] += 1
         return response
@@ -307,7 +311,10 @@ class AuditSession:
 
     async def is_alive(self) -> bool:
         """Return True if the server answers a list of its tools."""
-        alive = (await self.send("tools/list", {})).result is not None
+        response = await self.send("tools/list", {})
+        if response.status in _NOT_OF_THE_REQUEST:
+            raise LimitReached(f"the server answers with HTTP status {response.status}")
+        alive = response.result is not None
         self.notes.require(alive, "S9.alive", "a bad request was sent, and then the server did not list its tools")
         return alive
 
@@ -319,7 +326,9 @@ class AuditSession:
         if response.message is None:
             return
         self.notes.passed("S1.returned")
-        self.notes.require(response.message.get("jsonrpc") == "2.0", "R2", f"{method}: a response is no JSON-RPC 2.0")
+        is_response = response.message.get("jsonrpc") == "2.0" and response.has_id
+        text = f"a response to {method} is no JSON-RPC 2.0, or has the id of another request"
+        self.notes.require(is_response, "R2", text)
         if response.error is not None:
             self._watch_error(response, tool)
         if response.result is None:

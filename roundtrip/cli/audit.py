@@ -54,8 +54,8 @@ users:
   quotes, reads the value from the environment.
 
 verdicts:
-  passed, failed, fact (the clause leaves it to the server) and untried, with the reason. Levels are those of the
-  specification; ADVICE is roundtrip's.
+  passed, failed, fact (the clause leaves it to the server), and could not be tried, with the reason. Levels are those
+  of the specification; ADVICE is roundtrip's.
 
 exit codes:
   0  no MUST failed; see --fail-on        2  wrong usage, or the server did not answer
@@ -88,16 +88,18 @@ def _configure(parser: ArgumentParser) -> None:
     )
     add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request", type=positive_seconds)
     parser.add_argument(
-        "--max-seconds", type=positive_seconds, default=_MAX_SECONDS, metavar="N", help="default: %(default)g"
+        "--max-seconds",
+        type=positive_seconds,
+        default=_MAX_SECONDS,
+        metavar="N",
+        help="seconds in all, not counting --stale; default: %(default)g",
     )
-    for name, default, what in (
-        ("requests", _MAX_REQUESTS, "requests in all"),
-        ("rounds", _MAX_ROUNDS, "rounds of one call"),
-        ("body", _BODY_MIB, "size of an oversized request, in MiB"),
+    for option, default, what in (
+        ("--max-requests", _MAX_REQUESTS, "requests in all"),
+        ("--max-rounds", _MAX_ROUNDS, "rounds of one call"),
+        ("--body-size", _BODY_MIB, "size of an oversized request, in MiB"),
     ):
-        parser.add_argument(
-            f"--max-{name}", type=_count, default=default, metavar="N", help=f"{what}; default: %(default)s"
-        )
+        parser.add_argument(option, type=_count, default=default, metavar="N", help=f"{what}; default: %(default)s")
     add_json(parser)
     parser.add_argument("--junit", metavar="PATH", type=Path, help="write JUnit's XML to this file too")
 
@@ -149,7 +151,7 @@ async def _audit(arguments: Namespace) -> "AuditReport":
         seconds=arguments.max_seconds,
         timeout=arguments.timeout,
         rounds=arguments.max_rounds,
-        body_bytes=arguments.max_body * 2**20,
+        body_bytes=arguments.body_size * 2**20,
     )
     plan = _plan(arguments, limits)
     return await within(_connected(arguments, limits), partial(audit, plan))

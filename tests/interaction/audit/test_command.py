@@ -82,7 +82,7 @@ class Counting:
 
 
 def audit(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = main(["audit", "--max-body", "1", *arguments])
+    code = main(["audit", "--body-size", "1", *arguments])
     said = capsys.readouterr()
     return code, said.out, said.err
 
@@ -233,7 +233,7 @@ def test_module_without_the_named_tool_is_reported(tmp_path: Path) -> None:
 def test_module_or_command_is_audited(server: list[str], tmp_path: Path) -> None:
     (tmp_path / "cinema.py").write_text(CINEMA)
     ran = subprocess.run(
-        [sys.executable, "-m", "roundtrip", "audit", "--max-body", "1", "--json", "--tool", BOOK, *server],
+        [sys.executable, "-m", "roundtrip", "audit", "--body-size", "1", "--json", "--tool", BOOK, *server],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,

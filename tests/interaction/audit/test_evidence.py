@@ -72,6 +72,25 @@ async def test_attacks_on_a_dead_state_prove_nothing() -> None:
     assert told(report, "S4.tampered")[0].startswith("after the attacks, the honest request too was answered with")
 
 
+class LimitsItsClients(RightServer):
+    """Serves 60 requests."""
+
+    served = 0
+
+    async def respond(self, body: bytes, user: str) -> tuple[int, str, str]:
+        self.served += 1
+        if self.served > 60:
+            return 429, "text/plain", "Too Many Requests"
+        return await super().respond(body, user)
+
+
+async def test_server_that_limits_clients_proves_nothing_more() -> None:
+    report = await audited(LimitsItsClients(), "book")
+    assert verdict(report, "S9.content") is ClauseVerdict.UNTRIED
+    assert told(report, "S9.content") == ["the server answers with HTTP status 429"]
+    assert failed(report) == set()
+
+
 class IgnoresItsState(RightServer):
     """Sends a state that has no meaning: it keeps nothing, and asks one question."""
 

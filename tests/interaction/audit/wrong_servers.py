@@ -577,6 +577,13 @@ class IsNoJsonRpc(WrongServer):
         return json.dumps({**answer, "jsonrpc": "1.0"})
 
 
+class RepliesToOthers(WrongServer):
+    fails = ("R2",)
+
+    def written(self, answer: Json) -> str:
+        return super().written({**answer, "id": 4711})
+
+
 class RepeatsKeys(WrongServer):
     fails = ("S3.keys",)
 
