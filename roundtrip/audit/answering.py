@@ -7,7 +7,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from roundtrip.audit.messages import ABSENT, FULL, NONE, Ending, WireLeg
-from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditSession, Reaction, parsed, reaction_to
+from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditSession, Reaction, reaction_to
+from roundtrip.audit.watching import parsed
 from roundtrip.client.failures import CallFailed
 from roundtrip.testing.attacks.answers import NOT_ASKED, UNASKED_ANSWER, invalid_responses
 

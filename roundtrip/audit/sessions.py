@@ -1,6 +1,5 @@
-"""The session of an audit: sends within limits, watches every response, and plays honest calls."""
+"""The session of an audit: sends within limits, and plays honest calls."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +8,11 @@ from typing import Any, Final, cast
 
 import anyio
 from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
-from mcp_types import ElicitRequest, InputRequest
-from pydantic import TypeAdapter, ValidationError
+from mcp_types import ElicitRequest
 
 from roundtrip.audit.findings import AuditNotes
-from roundtrip.audit.forms import check_form
 from roundtrip.audit.messages import FULL, Ending, WireLeg, WireResponse, meta_of
+from roundtrip.audit.watching import ResponseWatch, parsed
 from roundtrip.audit.wires import AuditWire
 from roundtrip.client.answers import AnswerFile, answer_from
 from roundtrip.client.failures import CallFailed
@@ -27,23 +25,12 @@ __all__ = [
     "AuditedTool",
     "LimitReached",
     "Reaction",
-    "parsed",
     "reaction_to",
 ]
 
 _VERSION: Final = version("roundtrip")
-_REQUEST: Final[TypeAdapter[InputRequest]] = TypeAdapter(InputRequest)
-_KINDS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
 _NOT_OF_THE_REQUEST: Final = (401, 403, 429)
 """HTTP statuses that say nothing about the state and the answers of a request."""
-_LEAKS: Final = (
-    re.compile(r"Traceback \(most recent call last\)"),
-    re.compile(r'File "[^"]+", line \d+'),
-    re.compile(r"\bat \S+ \(?\S+:\d+:\d+\)?"),
-    re.compile(r"(?<![\w.:/])/(?:[\w.-]+/){2,}[\w.-]+\.(?:py|js|ts|go|rs|java|rb)\b"),
-    re.compile(r"\b(?:Key|Type|Value|Attribute|Index|Name|Runtime|Assertion|Unicode\w*|JSONDecode|OS)Error\b"),
-    re.compile(r"\d+ validation errors? for \w+|errors\.pydantic\.dev"),
-)
 
 
 class LimitReached(Exception):
@@ -144,14 +131,6 @@ def reaction_to(response: WireResponse, honest: AuditedCall, place: int) -> Reac
     return Reaction(response, went_on=not began_again, asked_again=False)
 
 
-def parsed(request: Any) -> InputRequest | None:
-    """Return a question; None if it is not one."""
-    try:
-        return _REQUEST.validate_python(request)
-    except ValidationError:
-        return None
-
-
 class AuditSession:
     """Sends requests, and watches the responses.
 
@@ -171,6 +150,7 @@ class AuditSession:
         self.ended: Counter[str] = Counter()
         self.schemas: dict[str, Mapping[str, Any]] = {}
         self._answers = answers
+        self._watch = ResponseWatch(notes, sees_repeated_keys=wire.sees_repeated_keys)
         self._known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
         self._began_at = anyio.current_time()
         self._waited = 0.0
@@ -211,7 +191,7 @@ class AuditSession:
             )
         params = {**params, "_meta": meta_of(capabilities, version=_VERSION)}
         response = await self.wire.send(method, params, headers=headers, is_other=is_other)
-        self._watch(method, response, capabilities, name if isinstance(name, str) else None)
+        self._watch.note(method, response, capabilities, name if isinstance(name, str) else None)
         return response
 
     async def call(
@@ -317,104 +297,3 @@ class AuditSession:
         alive = response.result is not None
         self.notes.require(alive, "S9.alive", "a bad request was sent, and then the server did not list its tools")
         return alive
-
-    # What each response tells by itself.
-
-    def _watch(self, method: str, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None) -> None:
-        for request in response.requests:
-            self.notes.failed("S1.returned", f"the server sent {request!r} over the connection", tool)
-        if response.message is None:
-            return
-        self.notes.passed("S1.returned")
-        is_response = response.message.get("jsonrpc") == "2.0" and response.has_id
-        text = f"a response to {method} is no JSON-RPC 2.0, or has the id of another request"
-        self.notes.require(is_response, "R2", text)
-        if response.error is not None:
-            self._watch_error(response, tool)
-        if response.result is None:
-            return
-        has_type = isinstance(response.result_type, str)
-        self.notes.require(has_type, "R1", f"a result of {method} has no resultType", tool)
-        if response.ending is Ending.FAILED:
-            self._watch_error(response, tool)
-        if response.ending is Ending.TASK:
-            declared = "extensions" in capabilities
-            self.notes.require(declared, "T2", "a call became a task for a client without tasks", tool)
-        if response.ending is Ending.ASKED:
-            if method != "tools/call":
-                self.notes.failed("S1", f"{method} was answered with questions")
-            self._watch_questions(response, tool)
-        elif method != "tools/call":
-            self.notes.passed("S1")
-        self._watch_capabilities(response, capabilities, tool)
-
-    def _watch_error(self, response: WireResponse, tool: str | None) -> None:
-        leaks = [found[0] for pattern in _LEAKS if (found := pattern.search(response.text))]
-        # One of a kind is enough.
-        if not leaks or self.notes.has_failed("A2", tool):
-            self.notes.passed("A2", tool)
-        else:
-            self.notes.failed("A2", f"an error shows {leaks[0]!r}: {response.told}", tool)
-
-    def _watch_questions(self, response: WireResponse, tool: str | None) -> None:
-        notes = self.notes
-        result = response.result or {}
-        notes.require(
-            response.result_type == "input_required",
-            "S2.type",
-            f"a result with questions or a state has resultType {response.result_type!r}",
-            tool,
-        )
-        asked, state = result.get("inputRequests"), result.get("requestState")
-        notes.require(
-            ("inputRequests" in result or "requestState" in result)
-            and ("inputRequests" not in result or isinstance(asked, Mapping))
-            and ("requestState" not in result or isinstance(state, str)),
-            "S2.content",
-            "an input-required result has neither questions nor a state, or has them as another type",
-            tool,
-        )
-        if self.wire.sees_repeated_keys:
-            text = f"the response has the key {', '.join(response.repeated)} twice in one object"
-            notes.require(not response.repeated, "S3.keys", text, tool)
-        else:
-            notes.untried("S3.keys", "over stdio, keys that come twice cannot be seen", tool)
-
-    def _watch_capabilities(self, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None) -> None:
-        for key, request in response.questions.items():
-            kind: Any = cast("Mapping[str, Any]", request).get("method") if isinstance(request, Mapping) else None
-            question = parsed(request)
-            text = f"the question {key!r} is no request that a client can answer: method {kind!r}"
-            self.notes.require(kind in _KINDS and question is not None, "S3.kinds", text, tool)
-            missing = _undeclared(request, capabilities)
-            text = f"the question {key!r} was asked of a client that did not declare {missing}"
-            self.notes.require(missing is None, "S6.declared", text, tool)
-            if isinstance(question, ElicitRequest):
-                if question.params.mode == "url":
-                    self.notes.untried("S12", "it takes two users in a browser", tool)
-                else:
-                    check_form(self.notes, key, cast("Mapping[str, Any]", request), tool)
-
-
-def _undeclared(request: Any, capabilities: Mapping[str, Any]) -> str | None:
-    """Return the capability that a question needs and the client did not declare."""
-    if not isinstance(request, Mapping):
-        return None
-    asked = cast("Mapping[str, Any]", request)
-    params: Any = asked.get("params")
-    details: Mapping[str, Any] = cast("Mapping[str, Any]", params) if isinstance(params, Mapping) else {}
-    match asked.get("method"):
-        case "elicitation/create":
-            modes: Any = capabilities.get("elicitation")
-            if modes is None:
-                return "elicitation"
-            mode = "url" if details.get("mode") == "url" else "form"
-            return None if mode in modes or (mode == "form" and not modes) else f"elicitation.{mode}"
-        case "sampling/createMessage":
-            if "sampling" not in capabilities:
-                return "sampling"
-            return "sampling.tools" if "tools" in details and "tools" not in capabilities["sampling"] else None
-        case "roots/list":
-            return None if "roots" in capabilities else "roots"
-        case _:
-            return None

@@ -6,7 +6,8 @@ from typing import Any, Final, cast
 import anyio
 
 from roundtrip.audit.messages import WITH_TASKS, WireResponse
-from roundtrip.audit.sessions import AuditedTool, AuditSession, parsed
+from roundtrip.audit.sessions import AuditedTool, AuditSession
+from roundtrip.audit.watching import parsed
 from roundtrip.client.failures import CallFailed
 from roundtrip.testing.attacks.answers import invalid_responses
 from roundtrip.testing.attacks.states import flip
