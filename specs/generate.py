@@ -157,10 +157,11 @@ def _protocol_page() -> str:
             "which say which clause they show (`Shows S7.`).",
             "",
             "S clauses are about input-required results and request states, F clauses about forms. The ids are ours.",
+            "Levels are those of the specification. `roundtrip audit` tries the clauses, in parts, on any server.",
             "Modules are relative to `roundtrip/`, tests to `tests/`.",
             "",
-            "| id | what it demands | where it is met | tests that show it |",
-            "|---|---|---|---|",
+            "| id | level | what it demands | where it is met | tests that show it |",
+            "|---|---|---|---|---|",
             *rows,
             "",
         ]
@@ -169,10 +170,10 @@ def _protocol_page() -> str:
 
 def _requirement_row(requirement: Requirement, tests: Sequence[str]) -> str:
     if requirement.later is not None:
-        return f"| {requirement.id} | {requirement.demand} | later, with {requirement.later} | |"
+        return f"| {requirement.id} | {requirement.level} | {requirement.demand} | later, with {requirement.later} | |"
     modules = ", ".join(f"[{module}](../roundtrip/{module})" for module in requirement.modules)
     links = "<br>".join(f"[{_title(test)}](../tests/{test.partition('::')[0]})" for test in tests)
-    return f"| {requirement.id} | {requirement.demand} | {modules} | {links} |"
+    return f"| {requirement.id} | {requirement.level} | {requirement.demand} | {modules} | {links} |"
 
 
 def _title(test: str) -> str:

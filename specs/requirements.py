@@ -1,7 +1,7 @@
 """Requirements of protocol revision 2026-07-28 for a server, in our words, and the modules that meet them."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 __all__ = ["REQUIREMENTS", "Requirement"]
 
@@ -11,6 +11,7 @@ class Requirement:
     """One clause. `later` says what it waits for, if it does not apply to anything roundtrip does yet."""
 
     id: str
+    level: Literal["MUST", "SHOULD", "MAY"]
     demand: str
     modules: tuple[str, ...] = ()
     later: str | None = None
@@ -19,60 +20,72 @@ class Requirement:
 REQUIREMENTS: Final = (
     Requirement(
         "S1",
+        "MUST",
         "Only `tools/call`, `prompts/get` and `resources/read` may answer that they need input.",
         ("server/request_state.py", "server/tool_server.py"),
     ),
     Requirement(
         "S2",
+        "MUST",
         'Such an answer says `resultType: "input_required"` and carries questions, a request state, or both.',
         ("engine/leg.py", "server/tool_server.py"),
     ),
     Requirement(
         "S3",
+        "MUST",
         "Questions have unique keys, and each is a form, a sampling request or a request for roots.",
         ("resolvers/planner.py", "questions/wire.py"),
     ),
     Requirement(
         "S4",
+        "MUST",
         "A returned request state may come from an attacker: verify it, and reject it if it fails.",
         ("tokens/token.py", "server/request_state.py", "server/requests.py"),
     ),
     Requirement(
         "S5",
+        "SHOULD",
         "A request state is bound to the caller, to a short time and to its request. This does not make "
         "it valid for one use only.",
         ("tokens/binding.py", "server/request_state.py", "machine/journal_bytes.py"),
     ),
     Requirement(
         "S6",
+        "MUST",
         "Ask only questions whose capability the client declared; otherwise name the missing one, with `-32021`.",
         ("questions/wire.py", "engine/leg.py", "server/tools/registered.py"),
     ),
-    Requirement("S7", "A missing answer is asked for again.", ("engine/answers.py",)),
-    Requirement("S8", "An answer without a question is ignored.", ("engine/answers.py",)),
+    Requirement("S7", "SHOULD", "A missing answer is asked for again.", ("engine/answers.py",)),
+    Requirement("S8", "SHOULD", "An answer without a question is ignored.", ("engine/answers.py",)),
     Requirement(
         "S9",
+        "SHOULD",
         "Malformed answers get a JSON-RPC error, and the server keeps running.",
         ("engine/answers.py", "server/tool_server.py"),
     ),
-    Requirement("S10", "Do not rely on the client to come back.", ("engine/leg.py", "machine/journal.py")),
-    Requirement("S11", "Forms never ask for secrets; pages do.", ("questions/forms.py", "questions/markers.py")),
+    Requirement("S10", "MUST", "Do not rely on the client to come back.", ("engine/leg.py", "machine/journal.py")),
+    Requirement(
+        "S11", "MUST", "Forms never ask for secrets; pages do.", ("questions/forms.py", "questions/markers.py")
+    ),
     Requirement(
         "S12",
+        "MUST",
         "The page behind a question checks that its user is the asked user.",
         ("tokens/tickets.py", "server/context.py", "server/server.py"),
     ),
     Requirement(
         "F1",
+        "MUST",
         "A form is a flat object of strings (length, `email`, `uri`, `date`, `date-time`), numbers (bounds), booleans "
         "and enums.",
         ("questions/forms.py",),
     ),
     Requirement(
         "F2",
+        "MUST",
         "Enums come in four shapes: one or several choices, each with or without titles.",
         ("questions/forms.py",),
     ),
-    Requirement("F3", "Every field may have a default.", ("questions/forms.py",)),
-    Requirement("F4", "A form has no nesting, no `$ref` and no null.", ("questions/forms.py",)),
+    Requirement("F3", "MAY", "Every field may have a default.", ("questions/forms.py",)),
+    Requirement("F4", "MUST", "A form has no nesting, no `$ref` and no null.", ("questions/forms.py",)),
 )

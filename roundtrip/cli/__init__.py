@@ -16,6 +16,7 @@ from roundtrip.cli.parsing import OptionsAnywhere
 __all__ = ["main", "make_parser"]
 
 _COMMANDS: Final = {
+    "audit": "attack a server that asks, and report clause by clause",
     "call": "call a tool from the terminal, and answer what it asks",
     "check": "compare recorded calls with the present code",
     "completion": "print what completes commands and options in bash, zsh or fish",

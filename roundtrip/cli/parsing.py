@@ -105,6 +105,8 @@ class OptionsAnywhere(ArgumentParser):
         self._prepare: Callable[[ArgumentParser], None] | None = None
         self.guesses: Mapping[str, str] = {}
         """The words to suggest for words that users try."""
+        self.words_after_dashes: str | None = None
+        """The attribute for the words after `--`, which are another program's; None to parse them as arguments."""
 
     def when_chosen(self, prepare: Callable[[ArgumentParser], None]) -> None:
         """Call `prepare` to add the arguments once there is something to parse."""
@@ -163,8 +165,13 @@ class OptionsAnywhere(ArgumentParser):
             parsed, unknown = super().parse_known_args(args, namespace)
         else:
             self._apart = True
+            namespace = namespace or Namespace()
+            if self.words_after_dashes is not None:
+                place = args.index("--") if "--" in args else len(args)
+                setattr(namespace, self.words_after_dashes, list(args[place + 1 :]))
+                args = args[:place]
             try:
-                parsed, unknown = self.parse_known_intermixed_args(args, namespace or Namespace())
+                parsed, unknown = self.parse_known_intermixed_args(args, namespace)
             finally:
                 self._apart = False
         if unknown and (self._has_commands or not self._apart):

@@ -39,7 +39,7 @@ from roundtrip.machine.journal import ACTIONS
 from roundtrip.questions.fields import FieldInvalid
 from roundtrip.safe_text import printable
 
-__all__ = ["DECLINED", "NO_ANSWERS", "AnswerFile", "Answering", "kind_of_question", "read_answers"]
+__all__ = ["DECLINED", "NO_ANSWERS", "AnswerFile", "Answering", "answer_from", "kind_of_question", "read_answers"]
 
 DECLINED: Final = ErrorData(code=INVALID_REQUEST, message="The user declined to answer")
 
@@ -161,8 +161,7 @@ class Answering:
         return await self._person.fill_in(params) if entry is None else _written_form(params, entry.answer, name)
 
     async def _sample(self, params: CreateMessageRequestParams, key: str | None) -> CreateMessageResult | None:
-        blocks = [block for said in reversed(params.messages) for block in said.content_as_list]
-        message = next((block.text for block in blocks if isinstance(block, TextContent)), "")
+        message = _newest_text(params)
         name = _name_of(key, message)
         entry = self._answers.find(key, message)
         if entry is not None:
@@ -182,11 +181,40 @@ class Answering:
         self._terminal.say(f"The server asks{f' ({printable(key)})' if key is not None else ''}:", style="cyan")
 
 
+def answer_from(answers: AnswerFile, request: InputRequest, key: str) -> InputResponse | None:
+    """Return a file's answer to a question of the retry era; None if the file has none.
+
+    Raises:
+        CallFailed: The answer in the file does not fit.
+    """
+    params, message = None, ""
+    if isinstance(request, ElicitRequest):
+        params = request.params
+        message = params.message
+    elif isinstance(request, CreateMessageRequest):
+        message = _newest_text(request.params)
+    else:
+        return None
+    entry, name = answers.find(key, message), _name_of(key, message)
+    if entry is None:
+        return None
+    if params is None:
+        return _written_message(entry.answer, name)
+    if isinstance(params, ElicitRequestURLParams):
+        return _written_page(entry.answer, name)
+    return _written_form(params, entry.answer, name)
+
+
 def kind_of_question(request: InputRequest) -> str:
     """Name the kind of a question in one word."""
     if isinstance(request, ElicitRequest):
         return "page" if isinstance(request.params, ElicitRequestURLParams) else "form"
     return "model" if isinstance(request, CreateMessageRequest) else "roots"
+
+
+def _newest_text(params: CreateMessageRequestParams) -> str:
+    blocks = [block for said in reversed(params.messages) for block in said.content_as_list]
+    return next((block.text for block in blocks if isinstance(block, TextContent)), "")
 
 
 def _name_of(key: str | None, message: str) -> str:

@@ -27,6 +27,7 @@ from tests.hosts import free_port
 README: Final = ROOT / "README.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 TRACE: Final = ROOT / "docs" / "trace.md"
+AUDIT: Final = ROOT / "docs" / "audit.md"
 SECONDS: Final = 120
 HIDING: Final = """\
 import sys
@@ -265,6 +266,18 @@ def test_shell_blocks_on_traces_run_in_order(shell: Shell) -> None:
     assert (shell.folder / "machine.html").exists()
 
 
+def test_shell_blocks_on_audits_print_what_the_page_says(shell: Shell) -> None:
+    found = list(blocks(AUDIT))
+    (shell.folder / "cinema.py").write_text("".join(block.text for block in found if block.language == "python"))
+    said = ""
+    for block in found:
+        if block in shell_blocks(AUDIT):
+            said = shell.run(block.text.strip())
+        elif block.language == "text":
+            assert [line for line in block.text.splitlines() if line not in said.splitlines()] == []
+    assert (shell.folder / "audit.xml").exists()
+
+
 PAGES: Final = [page for page in [*pages(), *sorted(ROOT.glob("examples/*/README.md"))] if shell_blocks(page)]
 NAMES: Final = [str(page.relative_to(ROOT)) for page in PAGES]
 
@@ -279,7 +292,7 @@ def test_shell_blocks_are_shell_and_have_no_prompts(page: Path) -> None:
             assert "path/to" not in line, f"{page.name}:{block.line}: {line}"
 
 
-@pytest.mark.parametrize("page", [README, TUTORIAL, TRACE], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, TUTORIAL, TRACE, AUDIT], ids=lambda page: page.name)
 def test_shell_blocks_hold_nothing_to_replace_and_no_remarks(page: Path) -> None:
     for block in shell_blocks(page):
         for line in lines_of(block):

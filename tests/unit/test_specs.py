@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from roundtrip.audit.clauses import CLAUSES
 from specs.generate import SPECS, TESTS, main, render, shown
 from specs.requirements import REQUIREMENTS
 
@@ -55,6 +56,15 @@ def test_the_modules_of_every_clause_exist() -> None:
         assert requirement.modules or requirement.later is not None
         for module in requirement.modules:
             assert (package / module).is_file(), requirement.id
+
+
+def test_the_audit_tries_every_clause_at_its_level() -> None:
+    levels: dict[str, set[str]] = {}
+    for clause in CLAUSES.values():
+        levels.setdefault(clause.id.partition(".")[0], set()).add(clause.level.value)
+    requirements = {requirement.id: requirement.level for requirement in REQUIREMENTS}
+    assert requirements.keys() == {id_ for id_ in levels if id_[0] in "SF"}
+    assert [id_ for id_, level in requirements.items() if level not in levels[id_]] == []
 
 
 def test_several_clauses_may_be_named_in_one_docstring(tmp_path: Path) -> None:

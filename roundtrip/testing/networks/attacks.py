@@ -1,40 +1,25 @@
 """Networks that also send the legs of a hostile client, which the server must reject without effect."""
 
-import base64
-import binascii
 import json
-import re
-import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final
 
 import anyio
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    CallToolResult,
-    ElicitRequest,
-    ElicitRequestFormParams,
-    ElicitResult,
-    InputRequest,
-    InputResponse,
-    ListRootsRequest,
-    ListRootsResult,
-)
+from mcp_types import CallToolResult, ElicitResult, InputRequest, InputResponse
 from pydantic_core import to_jsonable_python
 
-from roundtrip.client.legs import LegRequest, asking
-from roundtrip.errors import TokenRejected
-from roundtrip.machine.journal import to_json
-from roundtrip.machine.journal_bytes import unpack_open
+from roundtrip.client.legs import LegRequest
+from roundtrip.testing.attacks.answers import NOT_ASKED, UNASKED_ANSWER, invalid_responses, other_answers
+from roundtrip.testing.attacks.reading import readable_in, texts_in
+from roundtrip.testing.attacks.requests import other_arguments
+from roundtrip.testing.attacks.states import flip, forged, tampered
 from roundtrip.testing.clocks import Clock
-from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 from roundtrip.testing.networks.fleet import acting_as
 from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Route
 from roundtrip.testing.question_pages import pages_among
-from roundtrip.tokens.binding import read_binding
-from roundtrip.tokens.token import read_unverified
 
 __all__ = ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swap", "Tamper"]
 
@@ -43,20 +28,11 @@ __tracebackhide__ = True
 
 _DAY_SECONDS: Final = 86400.0
 _MAX_OTHER_TOOLS: Final = 3
-_NOT_ASKED: Final = "roundtrip.testing: nobody asked"
 _CLOCK_HINT: Final = (
     " (its clock is `time.time`, looked up when it is called; for tokens that live longer there is Delay(seconds=...))"
 )
 _MIN_SECRET_CHARS: Final = 6
 """A shorter text may be in a token by chance."""
-
-_MAX_LAYERS: Final = 4
-_MAX_READINGS: Final = 2000
-_MAX_INFLATED_BYTES: Final = 1_000_000
-_MAX_HEADER_BYTES: Final = 5
-_ZLIB_OR_GZIP_WBITS: Final = 32
-_BASE64: Final = re.compile(rb"[A-Za-z0-9+/_-]{8,}")
-_HEXADECIMAL: Final = re.compile(rb"[0-9A-Fa-f]{8,}")
 
 
 class Delay:
@@ -87,7 +63,7 @@ class Delay:
 
 
 class Tamper:
-    """A network that also changes every token, and every task's id, in a dozen ways.
+    """A network that also changes every token, and every task's id, in a dozen ways, and rewrites readable tokens.
 
     The server must reject all with the same error.
     """
@@ -98,9 +74,12 @@ class Tamper:
         """Send changed copies of the token or of the task's id, and then the leg."""
         changed: list[tuple[str, LegRequest]] = []
         if leg.state is not None:
-            changed = [(f"a token with {what}", replace(leg, state=state)) for what, state in _tampered(leg.state)]
+            changed = [
+                (f"a token with {what}", replace(leg, state=state))
+                for what, state in (*tampered(leg.state), *forged(leg.state))
+            ]
         elif leg.task_id is not None:
-            changed = [(f"a task's id with {what}", replace(leg, task_id=id)) for what, id in _tampered(leg.task_id)]
+            changed = [(f"a task's id with {what}", replace(leg, task_id=id)) for what, id in tampered(leg.task_id)]
         told: dict[str, str] = {}
         for what, copy in changed:
             delivery = await route.aside(copy)
@@ -126,7 +105,7 @@ class Swap:
             raise Inapplicable("a user other than principal= can send requests in memory only")
         if leg.state is not None:
             tools = await route.fleet.tools() if leg.method == "tools/call" else {}
-            for name, others in _other_arguments(leg.arguments, tools.get(leg.name, {})):
+            for name, others in other_arguments(leg.arguments, tools.get(leg.name, {})):
                 for value in others:
                     delivery = await route.aside(replace(leg, arguments={**leg.arguments, name: value}))
                     _require_rejection(delivery, f"a token arrived with another {name!r}", may_fail=True)
@@ -146,7 +125,7 @@ class Swap:
         return await route.onward(leg)
 
     async def _as_another_user(self, route: Route, task_id: str, answers: Mapping[str, InputResponse]) -> None:
-        own, foreign = route.fleet.requests_to(task_id), route.fleet.requests_to(f"{_flip(task_id[0])}{task_id[1:]}")
+        own, foreign = route.fleet.requests_to(task_id), route.fleet.requests_to(f"{flip(task_id[0])}{task_id[1:]}")
         with acting_as("roundtrip.testing: another user"):
             for what, mine, unknown in (
                 ("read", own.get, foreign.get),
@@ -219,7 +198,7 @@ class Invent:
             for one in past:
                 known.update(one.leg.answers or {})
             known.update(leg.answers)
-            known.pop(_NOT_ASKED, None)
+            known.pop(NOT_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
             what = f"answers to {_names(known)} came without a token, where {_names(past[0].keys)} should be asked"
             _require_no_trust(delivery, past[0].keys, what)
@@ -232,8 +211,7 @@ class Invent:
                 delivery = await route.aside(replace(before, answers=answers))
                 what = f"answers to {_names(sorted(early))} came before they were asked for"
                 _require_no_trust(delivery, past[-1].keys, what)
-        extra = ElicitResult(action="accept", content={"value": _NOT_ASKED})
-        delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), _NOT_ASKED: extra}))
+        delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), NOT_ASKED: UNASKED_ANSWER}))
         if delivery.error is not None and (honest := await route.onward(leg)).error is None:
             raise Breach(
                 f"an answer to an unknown question was added, and the server answered with {delivery.told} "
@@ -258,7 +236,7 @@ class Garble:
         for key, request in requests.items():
             if key in pages:
                 continue
-            for what, garbage in _garbage(request):
+            for what, garbage in invalid_responses(request):
                 delivery = await route.aside(replace(leg, answers={**(leg.answers or {}), key: garbage}))
                 _require_no_trust(delivery, [key], f"the answer to {key!r} came as {what}")
         return await route.onward(leg)
@@ -272,7 +250,7 @@ class Garble:
                 # An invalid answer of the user's own may follow, and attempts are limited.
                 continue
             honest = (leg.answers or {}).get(key)
-            garbled = next(_garbage(request), None)
+            garbled = next(invalid_responses(request), None)
             if honest is None or garbled is None or (isinstance(honest, ElicitResult) and honest.action != "accept"):
                 continue
             garbled_before.add(name)
@@ -315,7 +293,7 @@ class Interleave:
             for one in past[1:]:
                 if other.asks is None:
                     break
-                answers = _other_answers(other.asks.input_requests or {}, one.answers or {})
+                answers = other_answers(other.asks.input_requests or {}, one.answers or {})
                 other = await route.aside(one.answering(other.asks, answers))
         return await route.onward(leg)
 
@@ -344,12 +322,11 @@ class Eavesdrop:
             said = json.dumps(
                 to_jsonable_python([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]])
             )
-            texts = (text for text in _texts(delivery.computed) if len(text) >= _MIN_SECRET_CHARS and text not in said)
-            readable = list(_readings(token))
-            for secret in (*self._secrets, *texts):
-                spellings = (secret.encode(), json.dumps(secret)[1:-1].encode())
-                if any(spelling in reading for reading in readable for spelling in spellings):
-                    raise Breach(f"the token is readable without a key, and contains {secret!r}")
+            texts = (
+                text for text in texts_in(delivery.computed) if len(text) >= _MIN_SECRET_CHARS and text not in said
+            )
+            for secret in readable_in(token, (*self._secrets, *texts)):
+                raise Breach(f"the token is readable without a key, and contains {secret!r}")
         return delivery
 
 
@@ -374,154 +351,3 @@ def _require_no_trust(delivery: LegDelivery, keys: Iterable[str], what: str) -> 
 
 def _names(answers: Iterable[str]) -> str:
     return ", ".join(map(repr, answers))
-
-
-def _tampered(token: str) -> Iterator[tuple[str, str]]:
-    middle = len(token) // 2
-    yield "its first character changed", _flip(token[0]) + token[1:]
-    yield "a character in its middle changed", token[:middle] + _flip(token[middle]) + token[middle + 1 :]
-    yield "its last character changed", token[:-1] + _flip(token[-1])
-    yield "its last character missing", token[:-1]
-    yield "its first character missing", token[1:]
-    yield "its second half missing", token[:middle]
-    yield "padding at its end", f"{token}="
-    yield "foreign characters at its end", f"{token}!!!!"
-    yield "a line break at its end", f"{token}\n"
-    yield "its letters in the other case", token.swapcase()
-    yield "itself twice", token * 2
-    yield "nothing but letters", "A" * len(token)
-    yield "characters beyond ASCII", f"{token}\N{SNOWMAN}"
-
-
-def _flip(character: str) -> str:
-    """Change one bit of a base64 character, which has no meaning in some last characters."""
-    return {"A": "B", "_": "-", "-": "_", "9": "8", "z": "y", "Z": "Y"}.get(character, chr(ord(character) ^ 1))
-
-
-def _other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield other values for each argument, and values for each omitted one."""
-    properties = cast("Mapping[str, Any]", schema.get("properties") or {})
-    for name in dict.fromkeys([*arguments, *properties]):
-        shape = cast("Mapping[str, Any]", properties.get(name) or {})
-        given = arguments.get(name)
-        listed = [value for value in cast("list[Any]", shape.get("enum") or []) if value != given]
-        made = _samples(shape) if name not in arguments else _others(given)
-        yield name, [*listed, *(value for value in made if value != given or name not in arguments)]
-
-
-def _others(value: Any) -> list[Any]:
-    if isinstance(value, bool):
-        return [not value]
-    if isinstance(value, int | float):
-        return [value + 1, value - 1]
-    if isinstance(value, str):
-        digits = re.sub(r"\d(?=\D*$)", lambda last: str((int(last[0]) + 1) % 10), value)
-        return [f"{value}x", digits, value[:-1], value.swapcase()]
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        changed = [[*items[:-1], other] for other in _others(items[-1])] if items else []
-        return [*changed, [*items, *items[-1:]], items[:-1]]
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
-        return [{**fields, name: other} for name, item in fields.items() for other in _others(item)[:1]]
-    return ["x"]
-
-
-def _samples(shape: Mapping[str, Any]) -> list[Any]:
-    """Return values for an omitted argument."""
-    if "default" in shape:
-        return _others(shape["default"])
-    samples: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
-    return [sample for kind, sample in samples.items() if kind == shape.get("type")]
-
-
-def _garbage(request: InputRequest) -> Iterator[tuple[str, InputResponse]]:
-    if isinstance(request, ListRootsRequest):
-        yield "the form of another question", ElicitResult(action="accept", content={"value": _NOT_ASKED})
-    else:
-        yield "the list of roots of another question", ListRootsResult(roots=[])
-    params = asking(request)
-    if not isinstance(request, ElicitRequest) or not isinstance(params, ElicitRequestFormParams):
-        return
-    schema = params.requested_schema
-    if schema.get("required"):
-        yield "accepted without any content", ElicitResult(action="accept")
-    for content in invalid_answers(schema):
-        yield f"the form filled in as {content!r}", ElicitResult.model_construct(action="accept", content=content)
-
-
-def _other_answers(
-    requests: Mapping[str, InputRequest], answers: Mapping[str, InputResponse]
-) -> dict[str, InputResponse]:
-    """Return another user's answers, with the same actions."""
-    others: dict[str, InputResponse] = {}
-    for key, request in requests.items():
-        params, answer = asking(request), answers.get(key)
-        if isinstance(answer, ElicitResult) and answer.content and isinstance(params, ElicitRequestFormParams):
-            schema = params.requested_schema
-            other = next(
-                (one for one in (valid_answer(schema), other_valid_answer(schema)) if one != answer.content), None
-            )
-            others[key] = answer if other is None else ElicitResult(action="accept", content=other)
-        elif answer is not None:
-            others[key] = answer
-    return others
-
-
-def _texts(values: object) -> Iterator[str]:
-    if isinstance(values, str):
-        yield values
-    elif isinstance(values, int | float) and not isinstance(values, bool):
-        yield str(values)
-    elif isinstance(values, Mapping):
-        for value in cast("Mapping[str, object]", values).values():
-            yield from _texts(value)
-    elif isinstance(values, Sequence):
-        for value in cast("Sequence[object]", values):
-            yield from _texts(value)
-
-
-def _readings(token: str) -> Iterator[bytes]:
-    """Yield every reading of a token without a key, through several layers of encoding."""
-    yield from _open_text(token)
-    read, layer = {token.encode()}, {token.encode()}
-    for _ in range(_MAX_LAYERS):
-        layer = {inner for outer in layer for inner in _unpacked(outer)} - read
-        read |= layer
-        if len(read) > _MAX_READINGS:
-            break
-    yield from read
-
-
-def _open_text(token: str) -> Iterator[bytes]:
-    """Yield the unsealed text of one of roundtrip's tokens, whose middle may be compressed."""
-    try:
-        payload = read_unverified(token).payload
-        if payload is None:
-            return
-        _, size = read_binding(payload)
-        journal, _ = unpack_open(payload[size:])
-    except (TokenRejected, ValueError):
-        return
-    answers = [{key: entry.data for key, entry in kept.items()} for kept in (journal.entries, journal.seeds)]
-    yield to_json([*answers, *journal.asked, journal.version, journal.build, journal.call_id])
-
-
-def _unpacked(packed: bytes) -> Iterator[bytes]:
-    for run in _BASE64.findall(packed):
-        # Other letters may precede the base64 text.
-        for start in range(4):
-            text = run[start:]
-            try:
-                # Excess padding is ignored, and a single character of the last four has no meaning.
-                yield base64.urlsafe_b64decode((text[:-1] if len(text) % 4 == 1 else text) + b"===")
-            except binascii.Error:
-                continue
-    for run in _HEXADECIMAL.findall(packed):
-        yield bytes.fromhex(run[: len(run) // 2 * 2].decode())
-    for start in range(_MAX_HEADER_BYTES):
-        for bits in (zlib.MAX_WBITS | _ZLIB_OR_GZIP_WBITS, -zlib.MAX_WBITS):
-            try:
-                yield zlib.decompressobj(bits).decompress(packed[start:], _MAX_INFLATED_BYTES)
-            except zlib.error:
-                continue

@@ -1,0 +1,258 @@
+"""Attack the answers of a call: missing, unasked, early, malformed and invalid ones, and ones without capabilities."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from roundtrip.audit.messages import ABSENT, FULL, NONE, Ending, WireLeg
+from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditSession, Reaction, reaction_to
+from roundtrip.audit.watching import parsed
+from roundtrip.client.failures import CallFailed
+from roundtrip.testing.attacks.answers import NOT_ASKED, UNASKED_ANSWER, invalid_responses
+
+__all__ = ["AnswerAttacks"]
+
+_MAX_KEYS: Final = 4
+"""Questions of one round to attack."""
+_MISSING_CAPABILITY: Final = -32021
+_MALFORMED: Final[tuple[tuple[str, Any], ...]] = (
+    ("a list", []),
+    ("a text", "accept"),
+    ("a number", 1),
+)
+_MALFORMED_ANSWERS: Final[tuple[tuple[str, Any], ...]] = (
+    ("null", None),
+    ("a text", "accept"),
+    ("a list", ["accept"]),
+    ("an object without an action", {"content": {"value": 1}}),
+    ("an unknown action", {"action": "roundtrip-audit"}),
+    ("a text as content", {"action": "accept", "content": "roundtrip-audit"}),
+)
+
+
+class AnswerAttacks:
+    """Attacks on the answers of one tool's calls.
+
+    Args:
+        session: The session.
+        tool: The tool.
+        honest: An honest call of it.
+    """
+
+    def __init__(self, session: AuditSession, tool: AuditedTool, honest: AuditedCall) -> None:
+        self._session = session
+        self._notes = session.notes
+        self._tool = tool
+        self._honest = honest
+
+    async def run(self) -> None:
+        """Attack the answers of each round."""
+        for number in self._honest.asked:
+            place = number + 1
+            if place < len(self._honest.legs) and self._honest.responses[number].questions:
+                await self._missing(place)
+                await self._unknown(place)
+                await self._early(place)
+                await self._malformed(place)
+                await self._invalid(place)
+                await self._oversized(place)
+                await self._session.is_alive()
+        await self._stateless()
+        if await self._serves_after_abandoned_calls():
+            await self._incapable()
+
+    async def _leg(self, place: int) -> WireLeg | None:
+        leg = await self._session.unsent_leg(self._tool, self._honest, place)
+        if leg is None:
+            self._notes.untried("S7.missing", "equal calls are asked different questions", self._tool.name)
+        return leg
+
+    async def _try(self, leg: WireLeg, place: int, what: str) -> Reaction:
+        response = await self._session.call(leg)
+        crashed = response.ending is Ending.CRASHED
+        self._notes.require(not crashed, "A5", f"{what} was answered with {response.told}", self._tool.name)
+        return reaction_to(response, self._honest, place)
+
+    async def _missing(self, place: int) -> None:
+        for key in list(self._honest.responses[place - 1].questions)[:_MAX_KEYS]:
+            leg = await self._leg(place)
+            if leg is None:
+                return
+            kept = {name: answer for name, answer in leg.answers.items() if name != key}
+            reaction = await self._try(replace(leg, answers=kept), place, f"a missing answer to {key!r}")
+            response = reaction.response
+            asked = reaction.asked_again and key in response.questions
+            text = f"the answer to {key!r} was missing, which was answered with {response.told}"
+            self._notes.require(asked, "S7.missing", text, self._tool.name)
+            if not asked:
+                continue
+            try:
+                answers = {
+                    name: self._session.answer(self._tool.name, name, one) for name, one in response.questions.items()
+                }
+            except CallFailed:
+                continue
+            again = await self._session.call(leg.answering(response, answers))
+            went_on = reaction_to(again, self._honest, place).went_on
+            text = f"the missing answer to {key!r} came, and was answered with {again.told}"
+            self._notes.require(went_on, "S7.goes-on", text, self._tool.name)
+
+    async def _unknown(self, place: int) -> None:
+        leg = await self._leg(place)
+        if leg is None:
+            return
+        extra = UNASKED_ANSWER.model_dump(mode="json", by_alias=True, exclude_none=True)
+        what = "an answer to an unknown question"
+        reaction = await self._try(replace(leg, answers={**leg.answers, NOT_ASKED: extra}), place, what)
+        text = f"{what} was added, and answered with {reaction.response.told}"
+        honest = self._honest.responses[place]
+        ignored = reaction.went_on or reaction.response.ending is honest.ending
+        self._notes.require(ignored, "S8.unknown", text, self._tool.name)
+
+    async def _early(self, place: int) -> None:
+        """Send the answers of later rounds too early, alone and beside the asked ones."""
+        asked = self._honest.asked_at(place)
+        later = {key: answer for key, answer in self._honest.answers(place + 1).items() if key not in asked}
+        if not later or not self._honest.responses[place].questions:
+            return
+        what = "answers to questions of a later round"
+        if not self._notes.has_failed("S7.missing", self._tool.name):
+            if (leg := await self._leg(place)) is None:
+                return
+            reaction = await self._try(replace(leg, answers=later), place, what)
+            text = f"answers to {_names(later)} came before they were asked for, instead of the asked ones"
+            self._judge_early(reaction.went_on, reaction, text)
+        if (leg := await self._leg(place)) is None:
+            return
+        both = replace(leg, answers={**leg.answers, **later})
+        reaction = await self._try(both, place, what)
+        passed_over = reaction.went_on and not set(self._honest.responses[place].questions) <= set(
+            reaction.response.questions
+        )
+        self._judge_early(passed_over, reaction, f"answers to {_names(later)} came before they were asked for")
+
+    def _judge_early(self, taken: bool, reaction: Reaction, text: str) -> None:
+        self._notes.require(not taken, "S8.early", f"{text}: {reaction.response.told}", self._tool.name)
+
+    async def _malformed(self, place: int) -> None:
+        leg = await self._leg(place)
+        if leg is None:
+            return
+        for what, answers in _MALFORMED:
+            reaction = await self._try(replace(leg, answers=answers), place, f"{what} in place of answers")
+            self._judge_malformed(reaction, f"{what} in place of answers")
+        key = next(iter(leg.answers))
+        for what, answer in _MALFORMED_ANSWERS:
+            text = f"{what} as the answer to {key!r}"
+            changed = replace(leg, answers={**leg.answers, key: answer})
+            self._judge_malformed(await self._try(changed, place, text), text)
+        await self._require_control("S9.malformed", leg, place)
+
+    def _judge_malformed(self, reaction: Reaction, what: str) -> None:
+        """Require an error, or the question again; a result that is an error is no JSON-RPC error."""
+        response = reaction.response
+        is_error = response.error is not None or response.ending is Ending.REJECTED
+        text = f"{what} was answered with {response.told}"
+        self._notes.require(is_error or reaction.asked_again, "S9.malformed", text, self._tool.name)
+
+    async def _invalid(self, place: int) -> None:
+        questions = self._honest.responses[place - 1].questions
+        for key in list(questions)[:_MAX_KEYS]:
+            question = parsed(questions[key])
+            if question is None:
+                continue
+            try:
+                invalid = list(invalid_responses(question))
+            except ValueError as error:
+                self._notes.untried("S9.content", f"the form of {key!r} cannot be filled in: {error}", self._tool.name)
+                continue
+            leg = await self._leg(place)
+            if leg is None:
+                return
+            for what, answer in invalid:
+                changed = replace(leg, answers={**leg.answers, key: _plain(answer)})
+                reaction = await self._try(changed, place, f"the answer to {key!r} as {what}")
+                text = f"the answer to {key!r} came as {what}, and was answered with {reaction.response.told}"
+                self._notes.require(not reaction.went_on, "S9.content", text, self._tool.name)
+            await self._require_control("S9.content", leg, place)
+
+    async def _require_control(self, clause: str, leg: WireLeg, place: int) -> None:
+        """Send the honest leg after the bad ones: if it is rejected too, they prove nothing."""
+        control = await self._session.call(leg)
+        if not reaction_to(control, self._honest, place).went_on and control.ending is not self._honest.last.ending:
+            reason = f"after the attacks, the honest request too was answered with {control.told}"
+            self._notes.withdraw(clause, self._tool.name, reason)
+
+    async def _oversized(self, place: int) -> None:
+        leg = await self._leg(place)
+        if leg is None:
+            return
+        filler = "x" * self._session.limits.body_bytes
+        key = next(iter(leg.answers))
+        oversized = {
+            "an answer": replace(leg, answers={**leg.answers, key: {"action": "accept", "content": {"value": filler}}}),
+            "an unasked answer": replace(leg, answers={**leg.answers, NOT_ASKED: {"action": filler}}),
+            "a state": replace(leg, state=filler),
+        }
+        for what, changed in oversized.items():
+            response = await self._session.call(changed)
+            text = f"{what} of {self._session.limits.body_bytes // 2**20} MiB was answered with {response.told}"
+            # A server may close the connection when it rejects a body that it has not read.
+            answered = response.ending is not Ending.CRASHED or response.is_cut
+            self._notes.require(answered and await self._session.is_alive(), "A3", text, self._tool.name)
+
+    async def _stateless(self) -> None:
+        """Send all answers in a first request, which has no state."""
+        answers = self._honest.answers()
+        if not self._honest.states or not answers:
+            return
+        leg = WireLeg(self._tool.name, self._tool.arguments, answers, ABSENT)
+        response = await self._session.call(leg)
+        if response.ending is Ending.DONE:
+            text = "answers were taken without the state of their questions, so what the state binds was not checked"
+            self._notes.fact("S8.stateless", text, self._tool.name)
+        else:
+            self._notes.passed("S8.stateless", self._tool.name)
+
+    async def _incapable(self) -> None:
+        """Call as clients that can be asked nothing, no pages, or only some kinds of questions."""
+        if not any(self._honest.responses[number].questions for number in self._honest.asked):
+            return
+        name = self._tool.name
+        call = await self._session.play(self._tool, until=0, capabilities=NONE)
+        if call.last.error is not None or call.last.ending in (Ending.FAILED, Ending.CRASHED):
+            error = call.last.error or {}
+            data: Any = error.get("data")
+            named = isinstance(data, Mapping) and "requiredCapabilities" in data
+            text = f"a client that can be asked nothing was answered with {call.last.told}"
+            self._notes.require(error.get("code") == _MISSING_CAPABILITY and named, "S6.error", text, name)
+        elif call.last.ending is Ending.DONE:
+            self._notes.passed("S6.error", name)
+        else:
+            self._notes.untried("S6.error", "clients are asked what they did not declare", name)
+        for kind in FULL:
+            await self._session.play(self._tool, until=0, capabilities={kind: {}})
+        leg = await self._leg(self._honest.asked[0] + 1)
+        if leg is not None and len(self._honest.asked) > 1:
+            # Capabilities are those of the request, not of an earlier one.
+            await self._session.call(leg, capabilities=NONE)
+
+    async def _serves_after_abandoned_calls(self) -> bool:
+        """Play a whole call, after all those that ended in the middle, and return True if it ends as before."""
+        if not self._honest.asked:
+            return True
+        call = await self._session.play(self._tool)
+        as_before = call.last.ending is self._honest.last.ending
+        text = f"after calls that ended in the middle, an honest one ended with {call.last.told}"
+        self._notes.require(as_before, "S10", text, self._tool.name)
+        return as_before
+
+
+def _plain(answer: BaseModel) -> Any:
+    return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _names(answers: Mapping[str, Any]) -> str:
+    return ", ".join(map(repr, answers))

@@ -1,0 +1,163 @@
+"""Audit one server: list its tools, play honest calls of the named ones, and attack them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from roundtrip.audit.answering import AnswerAttacks
+from roundtrip.audit.findings import AuditNotes, AuditReport
+from roundtrip.audit.messages import Ending, WireResponse
+from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditLimits, AuditSession, LimitReached
+from roundtrip.audit.states import StaleState, StateAttacks
+from roundtrip.audit.tasks import TaskAttacks
+from roundtrip.audit.wires import AuditWire
+from roundtrip.client.answers import NO_ANSWERS, AnswerFile
+
+__all__ = ["AuditFailed", "AuditPlan", "audit"]
+
+_MAX_PAGES: Final = 100
+
+
+class AuditFailed(Exception):
+    """The audit could not begin: the server does not answer, or a named tool cannot be called."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """What to audit."""
+
+    target: str
+    """The server, as the report names it."""
+    tools: tuple[AuditedTool, ...]
+    """The tools to call; no other is called."""
+    answers: AnswerFile = NO_ANSWERS
+    limits: AuditLimits = field(default_factory=AuditLimits)
+    has_other: bool = False
+    """True if the wire has the headers of another user."""
+    stale: float | None = None
+    """Seconds after which a state must be rejected; None to not wait."""
+    once: frozenset[str] = frozenset()
+    """The tools that promise to act once."""
+    secrets: tuple[str, ...] = ()
+    """Texts that must not be readable in a state."""
+
+
+async def audit(plan: AuditPlan, wire: AuditWire) -> AuditReport:
+    """Audit a server.
+
+    Raises:
+        AuditFailed: The audit could not begin.
+    """
+    return await _Auditor(plan, wire).run()
+
+
+class _Auditor:
+    def __init__(self, plan: AuditPlan, wire: AuditWire) -> None:
+        self._plan = plan
+        self._notes = AuditNotes()
+        self._session = AuditSession(wire, self._notes, plan.limits, plan.answers)
+        self._stale: list[tuple[StateAttacks, StaleState]] = []
+
+    async def run(self) -> AuditReport:
+        try:
+            server = await self._meet()
+        except LimitReached as limit:
+            raise AuditFailed(f"{limit}") from limit
+        try:
+            await self._attack()
+        except LimitReached as limit:
+            for name in self._tools:
+                self._notes.limit(f"{limit}", name)
+        session = self._session
+        return AuditReport(
+            server,
+            self._plan.target,
+            self._tools,
+            tuple(self._notes.findings()),
+            session.sent,
+            session.seconds,
+            dict(session.begun),
+            dict(session.ended),
+        )
+
+    @property
+    def _tools(self) -> list[str]:
+        return [tool.name for tool in self._plan.tools]
+
+    async def _meet(self) -> str:
+        """List the tools, and return the name of the server."""
+        discovered = await self._session.send("server/discover", {})
+        listed = await self._list()
+        for name in self._tools:
+            if name not in listed:
+                known = ", ".join(map(repr, listed)) or "none at all"
+                raise AuditFailed(f"the server has no tool {name!r}; its tools: {known}")
+        self._session.schemas = listed
+        for tool in self._plan.tools:
+            required: Any = listed[tool.name].get("required")
+            names = cast("list[Any]", required) if isinstance(required, list) else []
+            missing = [name for name in names if isinstance(name, str) and name not in tool.arguments]
+            if missing:
+                needed = ", ".join(map(repr, missing))
+                raise AuditFailed(f"the tool {tool.name!r} needs {needed}; write --tool '{tool.name}={{...}}'")
+        return _name_of(discovered)
+
+    async def _list(self) -> dict[str, Mapping[str, Any]]:
+        listed: dict[str, Mapping[str, Any]] = {}
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES):
+            response = await self._session.send("tools/list", {} if cursor is None else {"cursor": cursor})
+            if response.result is None:
+                raise AuditFailed(f"the server does not list its tools to a client of 2026-07-28: {response.told}")
+            tools: Any = response.result.get("tools")
+            for tool in cast("list[Any]", tools) if isinstance(tools, list) else []:
+                if isinstance(tool, Mapping):
+                    found = cast("Mapping[str, Any]", tool)
+                    schema: Any = found.get("inputSchema")
+                    listed[str(found.get("name"))] = schema if isinstance(schema, Mapping) else {}
+            cursor = response.result.get("nextCursor")
+            if not isinstance(cursor, str):
+                break
+        return listed
+
+    async def _attack(self) -> None:
+        calls = {tool.name: await self._session.play(tool) for tool in self._plan.tools}
+        attacks = {tool.name: self._states(tool, calls) for tool in self._plan.tools}
+        for tool in self._plan.tools:
+            call = calls[tool.name]
+            if self._plan.stale is None:
+                self._notes.untried("S5.expiry", "it takes --stale SECONDS, after which states expire", tool.name)
+            elif (stale := await attacks[tool.name].stale()) is not None:
+                self._stale.append((attacks[tool.name], stale))
+            self._require_end(tool, call)
+        for tool in self._plan.tools:
+            attacks[tool.name].read(self._plan.secrets)
+            await attacks[tool.name].run(is_once=tool.name in self._plan.once)
+            await AnswerAttacks(self._session, tool, calls[tool.name]).run()
+            await TaskAttacks(self._session, tool, has_other=self._plan.has_other).run()
+        for attack, stale in self._stale:
+            await attack.send_stale(stale, seconds=self._plan.stale or 0.0)
+
+    def _states(self, tool: AuditedTool, calls: Mapping[str, AuditedCall]) -> StateAttacks:
+        others = [call for name, call in calls.items() if name != tool.name]
+        return StateAttacks(self._session, tool, calls[tool.name], others, has_other=self._plan.has_other)
+
+    def _require_end(self, tool: AuditedTool, call: AuditedCall) -> None:
+        """Note why an honest call tells nothing."""
+        reason = call.trouble
+        if reason is None and call.last.ending in (Ending.REJECTED, Ending.CRASHED, Ending.FAILED):
+            reason = f"an honest call was answered with {call.last.told}"
+        if reason is not None:
+            self._notes.limit(reason, tool.name)
+
+
+def _name_of(discovered: WireResponse) -> str:
+    result = discovered.result or {}
+    meta: Any = result.get("_meta")
+    info: Any = result.get("serverInfo") or (
+        cast("Mapping[str, Any]", meta).get("io.modelcontextprotocol/serverInfo") if isinstance(meta, Mapping) else None
+    )
+    if not isinstance(info, Mapping):
+        return "a server without a name"
+    told = cast("Mapping[str, Any]", info)
+    return f"{told.get('name')} {told.get('version') or ''}".strip()

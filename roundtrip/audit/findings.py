@@ -1,0 +1,146 @@
+"""Collect what an audit observes, and reach a verdict on each clause."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from roundtrip.audit.clauses import CLAUSES, AuditClause, ClauseLevel
+
+__all__ = ["AuditNotes", "AuditReport", "ClauseFinding", "ClauseVerdict"]
+
+_MAX_TEXTS = 6
+
+
+class ClauseVerdict(Enum):
+    """The verdict on a clause."""
+
+    FAILED = "failed"
+    FACT = "fact"
+    PASSED = "passed"
+    UNTRIED = "could not be tried"
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseFinding:
+    """The verdict on a clause for one tool, or for the server."""
+
+    clause: AuditClause
+    tool: str | None
+    """The tool; None for the server as a whole."""
+    verdict: ClauseVerdict
+    attempts: int
+    """The number of attempts that tried the clause."""
+    texts: tuple[str, ...]
+    """The evidence, the fact, or the reason why it could not be tried."""
+
+    def counts(self, level: ClauseLevel) -> bool:
+        """Return True if it failed, at this level or a stricter one."""
+        levels = list(ClauseLevel)
+        return self.verdict is ClauseVerdict.FAILED and levels.index(self.clause.level) <= levels.index(level)
+
+
+@dataclass(slots=True)
+class _Tried:
+    attempts: int = 0
+    failures: list[str] = field(default_factory=list[str])
+    facts: list[str] = field(default_factory=list[str])
+    reasons: list[str] = field(default_factory=list[str])
+
+
+class AuditNotes:
+    """Observations so far, by clause and tool."""
+
+    def __init__(self) -> None:
+        self._tried: dict[tuple[str, str | None], _Tried] = {}
+        self._limits: dict[str, str] = {}
+
+    def passed(self, clause: str, tool: str | None = None) -> None:
+        """Note an attempt that found nothing."""
+        self._of(clause, tool).attempts += 1
+
+    def failed(self, clause: str, text: str, tool: str | None = None) -> None:
+        """Note an attempt that broke the clause."""
+        tried = self._of(clause, tool)
+        tried.attempts += 1
+        _add(tried.failures, text)
+
+    def fact(self, clause: str, text: str, tool: str | None = None) -> None:
+        """Note something that the clause leaves to the server."""
+        tried = self._of(clause, tool)
+        tried.attempts += 1
+        _add(tried.facts, text)
+
+    def untried(self, clause: str, reason: str, tool: str | None = None) -> None:
+        """Note why the clause could not be tried; attempts that could win over it."""
+        _add(self._of(clause, tool).reasons, reason)
+
+    def require(self, holds: bool, clause: str, text: str, tool: str | None = None) -> None:
+        """Note an attempt, which failed unless the condition holds."""
+        if holds:
+            self.passed(clause, tool)
+        else:
+            self.failed(clause, text, tool)
+
+    def has_failed(self, clause: str, tool: str | None = None) -> bool:
+        """Return True if an attempt broke the clause."""
+        return bool(self._of(clause, tool).failures)
+
+    def limit(self, reason: str, tool: str) -> None:
+        """Note why the clauses of a tool that were not tried could not be."""
+        self._limits.setdefault(tool, reason)
+
+    def withdraw(self, clause: str, tool: str | None, reason: str) -> None:
+        """Drop attempts that found nothing, and prove nothing, for this reason."""
+        tried = self._of(clause, tool)
+        if tried.attempts and not tried.failures and not tried.facts:
+            tried.attempts = 0
+            _add(tried.reasons, reason)
+
+    def findings(self) -> Iterator[ClauseFinding]:
+        """Yield the findings, in the order of the clauses; each clause has at least one."""
+        for clause in CLAUSES.values():
+            tried = {tool: one for (id, tool), one in self._tried.items() if id == clause.id}
+            if not any(one.attempts or one.reasons for one in tried.values()):
+                reasons = list(dict.fromkeys(self._limits.values())) or [clause.untried]
+                tried = {None: _Tried(reasons=reasons)}
+            yield from (_finding(clause, tool, one) for tool, one in tried.items())
+
+    def _of(self, clause: str, tool: str | None) -> _Tried:
+        return self._tried.setdefault((CLAUSES[clause].id, tool), _Tried())
+
+
+def _add(texts: list[str], text: str) -> None:
+    if text not in texts and len(texts) < _MAX_TEXTS:
+        texts.append(text)
+
+
+def _finding(clause: AuditClause, tool: str | None, tried: _Tried) -> ClauseFinding:
+    if tried.failures:
+        return ClauseFinding(clause, tool, ClauseVerdict.FAILED, tried.attempts, tuple(tried.failures))
+    if tried.facts:
+        return ClauseFinding(clause, tool, ClauseVerdict.FACT, tried.attempts, tuple(tried.facts))
+    if tried.attempts:
+        return ClauseFinding(clause, tool, ClauseVerdict.PASSED, tried.attempts, ())
+    reasons = tuple(tried.reasons) or (clause.untried,)
+    return ClauseFinding(clause, tool, ClauseVerdict.UNTRIED, 0, reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """The result of an audit."""
+
+    server: str
+    """The name and version that the server gives itself."""
+    target: str
+    tools: Sequence[str]
+    findings: Sequence[ClauseFinding]
+    requests: int
+    seconds: float
+    begun: Mapping[str, int]
+    """The number of calls that the audit began, by tool."""
+    ended: Mapping[str, int]
+    """The number of calls that had a result, by tool."""
+
+    def failures(self, level: ClauseLevel) -> list[ClauseFinding]:
+        """Return the failures at this level or a stricter one."""
+        return [finding for finding in self.findings if finding.counts(level)]

@@ -1,0 +1,102 @@
+"""Check the forms of a server against the protocol's clauses about forms, and for secrets."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from jsonschema import Draft202012Validator, SchemaError
+
+from roundtrip.audit.findings import AuditNotes
+
+__all__ = ["check_form"]
+
+_PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean"})
+_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
+_NESTED: Final = frozenset({"$ref", "$defs", "definitions", "allOf", "not", "if", "properties", "patternProperties"})
+_CHOICES: Final = frozenset({"enum", "oneOf", "anyOf", "const"})
+_SECRET: Final = re.compile(
+    r"(?:^|[\W_])(?:pass(?:word|phrase|wd|code)|secret|api[\W_]?key|access[\W_]?token|private[\W_]?key|"
+    r"(?:credit|debit)?[\W_]?card[\W_]?number|cvv|cvc|pin)(?:$|[\W_])",
+    re.IGNORECASE,
+)
+
+
+def check_form(notes: AuditNotes, key: str, request: Mapping[str, Any], tool: str | None) -> None:
+    """Note which clauses a question's form keeps."""
+    schema = _mapping(_mapping(request.get("params")).get("requestedSchema"))
+    properties: Any = schema.get("properties")
+    is_flat = schema.get("type") == "object" and isinstance(properties, Mapping)
+    notes.require(is_flat, "F1", f"the form of {key!r} is not an object with properties", tool)
+    for name, shape in _mapping(properties).items():
+        _check_field(notes, f"the field {name!r} of {key!r}", name, _mapping(shape), tool)
+
+
+def _check_field(notes: AuditNotes, field: str, name: str, shape: Mapping[str, Any], tool: str | None) -> None:
+    kind = shape.get("type")
+    items = _mapping(shape.get("items"))
+    notes.require(_is_primitive(shape, items), "F1", f"{field} has the type {kind!r}", tool)
+    nested = sorted(_NESTED & (shape.keys() | items.keys()))
+    null = kind == "null" or (isinstance(kind, list) and "null" in kind) or _allows_null(shape)
+    problem = "allows null" if null else f"uses {', '.join(nested)}"
+    notes.require(not nested and not null, "F4", f"{field} {problem}", tool)
+    if _CHOICES & shape.keys() or kind == "array":
+        notes.require(_is_enum(shape, items), "F2", f"the choices of {field} have no shape of the protocol", tool)
+    if shape.get("default") is not None:
+        notes.require(_fits(shape, shape["default"]), "F3", f"the default of {field} does not fit its own schema", tool)
+    title = shape.get("title")
+    named = next((text for text in (name, title) if isinstance(text, str) and _SECRET.search(_spaced(text))), None)
+    is_text = kind == "string" and "enum" not in shape and "oneOf" not in shape
+    notes.require(not (is_text and named), "S11", f"{field} seems to ask for a secret: {named!r}", tool)
+
+
+def _is_primitive(shape: Mapping[str, Any], items: Mapping[str, Any]) -> bool:
+    kind = shape.get("type")
+    if kind == "array":
+        return bool(_CHOICES & items.keys())
+    form = shape.get("format")
+    return isinstance(kind, str) and kind in _PRIMITIVES and (form is None or kind != "string" or form in _FORMATS)
+
+
+def _is_enum(shape: Mapping[str, Any], items: Mapping[str, Any]) -> bool:
+    if shape.get("type") == "array":
+        return _are_texts(items.get("enum")) or _are_titled(items.get("anyOf"))
+    if shape.get("type") != "string":
+        return False
+    return _are_texts(shape.get("enum")) or _are_titled(shape.get("oneOf"))
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in cast("list[Any]", values))
+
+
+def _are_titled(options: Any) -> bool:
+    if not isinstance(options, list):
+        return False
+    shapes = [_mapping(option) for option in cast("list[Any]", options)]
+    return all(isinstance(one.get("const"), str) and isinstance(one.get("title"), str) for one in shapes)
+
+
+def _allows_null(shape: Mapping[str, Any]) -> bool:
+    options: Sequence[Any] = [*_list(shape.get("anyOf")), *_list(shape.get("oneOf"))]
+    return any(_mapping(option).get("type") == "null" for option in options) or None in _list(shape.get("enum"))
+
+
+def _fits(shape: Mapping[str, Any], value: Any) -> bool:
+    try:
+        Draft202012Validator.check_schema(dict(shape))
+    except SchemaError:
+        return False
+    return bool(Draft202012Validator(dict(shape)).is_valid(value))  # pyright: ignore[reportUnknownMemberType]
+
+
+def _spaced(text: str) -> str:
+    """Separate the words of a name in camel case."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -1,0 +1,211 @@
+"""Requests of an audit and the responses to them, as JSON: no model of the SDK corrects or hides anything."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final, cast
+
+from mcp_types import INTERNAL_ERROR
+
+from roundtrip.client.tasks import EXTENSION
+from roundtrip.revisions import FIRST_OF_RETRY_ERA
+
+__all__ = ["ABSENT", "FULL", "NONE", "WITH_TASKS", "Ending", "WireLeg", "WireResponse", "meta_of", "read_response"]
+
+_MAX_TOLD_CHARS: Final = 160
+_FIRST_SERVER_STATUS: Final = 500
+_FIRST_BAD_STATUS: Final = 400
+
+Json = Mapping[str, Any]
+
+
+class _Absent(Enum):
+    ABSENT = "absent"
+
+
+ABSENT: Final = _Absent.ABSENT
+"""A parameter that the request leaves out."""
+
+NONE: Final[Json] = {}
+"""The capabilities of a client that can be asked nothing."""
+FULL: Final[Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}}
+"""The capabilities of a client that can be asked everything, but has no tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireLeg:
+    """One request of a call, with answers and a state of any type."""
+
+    name: str
+    arguments: Json
+    answers: Any = ABSENT
+    state: Any = ABSENT
+
+    def params(self) -> dict[str, Any]:
+        """Return the parameters of `tools/call`."""
+        more = {"inputResponses": self.answers, "requestState": self.state}
+        return {
+            "name": self.name,
+            "arguments": dict(self.arguments),
+            **{key: value for key, value in more.items() if value is not ABSENT},
+        }
+
+    def answering(self, asked: "WireResponse", answers: Json) -> "WireLeg":
+        """Return the next leg of the call."""
+        state = asked.state
+        return replace(
+            self, answers=dict(answers) if asked.questions else ABSENT, state=ABSENT if state is None else state
+        )
+
+
+class Ending(Enum):
+    """The ending of one request."""
+
+    REJECTED = "rejected"
+    """With a JSON-RPC error on purpose, or an HTTP status of the client's fault."""
+    CRASHED = "crashed"
+    """With an internal error, or with no response."""
+    FAILED = "failed"
+    """With a result that is an error of the tool."""
+    ASKED = "asked"
+    DONE = "done"
+    TASK = "task"
+
+
+@dataclass(frozen=True)
+class WireResponse:
+    """The response to one request."""
+
+    message: Json | None = None
+    """The JSON-RPC response."""
+    status: int | None = None
+    """The HTTP status."""
+    text: str = ""
+    """The text of the response."""
+    trouble: str | None = None
+    """The reason why there is no JSON-RPC response."""
+    repeated: tuple[str, ...] = ()
+    """Keys that one object has twice."""
+    requests: tuple[str, ...] = ()
+    """Methods of requests that the server sent meanwhile."""
+    has_id: bool = True
+    """True if it has the id of its request; an error may have none."""
+    is_cut: bool = False
+    """True if the connection ended before the response: the server may have rejected a body that it did not read."""
+
+    @cached_property
+    def result(self) -> Json | None:
+        """Return the result."""
+        found: Any = (self.message or {}).get("result")
+        return cast("Json", found) if isinstance(found, Mapping) else None
+
+    @cached_property
+    def error(self) -> Json | None:
+        """Return the JSON-RPC error."""
+        found: Any = (self.message or {}).get("error")
+        return cast("Json", found) if isinstance(found, Mapping) else None
+
+    @property
+    def result_type(self) -> object:
+        """Return the type that the result gives itself."""
+        return (self.result or {}).get("resultType")
+
+    @cached_property
+    def questions(self) -> Json:
+        """Return the questions, by key."""
+        found: Any = (self.result or {}).get("inputRequests")
+        return cast("Json", found) if isinstance(found, Mapping) else {}
+
+    @property
+    def state(self) -> Any:
+        """Return the request state; None if there is none."""
+        return (self.result or {}).get("requestState")
+
+    @property
+    def task_id(self) -> str | None:
+        """Return the id of the task that the call became."""
+        found = (self.result or {}).get("taskId")
+        return found if self.result_type == "task" and isinstance(found, str) else None
+
+    @property
+    def texts(self) -> str:
+        """Return the text blocks of a result."""
+        content: Any = (self.result or {}).get("content")
+        blocks: list[Any] = cast("list[Any]", content) if isinstance(content, list) else []
+        return " ".join(str(cast("Json", block).get("text", "")) for block in blocks if isinstance(block, Mapping))
+
+    @cached_property
+    def ending(self) -> Ending:
+        """Return the ending."""
+        if self.error is not None:
+            return Ending.CRASHED if self.error.get("code") == INTERNAL_ERROR else Ending.REJECTED
+        if self.result is None:
+            refused = self.status is not None and _FIRST_BAD_STATUS <= self.status < _FIRST_SERVER_STATUS
+            return Ending.REJECTED if refused else Ending.CRASHED
+        if self.task_id is not None:
+            return Ending.TASK
+        asks = self.result_type == "input_required" or "inputRequests" in self.result or "requestState" in self.result
+        # The result of `tasks/get` has questions of the task.
+        if asks and "taskId" not in self.result:
+            return Ending.ASKED
+        return Ending.FAILED if self.result.get("isError") is True else Ending.DONE
+
+    @property
+    def told(self) -> str:
+        """Return the response in one line."""
+        if self.error is not None:
+            return _short(f"the error {self.error.get('code')} {self.error.get('message')!r}")
+        if self.result is None:
+            status = f"HTTP status {self.status}" if self.status is not None else ""
+            return _short(", ".join(filter(None, (status, self.trouble))) or "nothing")
+        if self.ending is Ending.ASKED:
+            return _short(f"a question ({', '.join(map(repr, self.questions)) or 'none, to be tried again'})")
+        if self.ending is Ending.TASK:
+            return "a task"
+        kind = "failure" if self.ending is Ending.FAILED else "result"
+        return _short(f"the {kind} {self.texts or json.dumps(self.result)!r}")
+
+    @property
+    def rejection(self) -> str:
+        """Return the whole answer to a bad request, for comparison with other ones."""
+        if self.error is not None:
+            return json.dumps([self.error.get(name) for name in ("code", "message", "data")], sort_keys=True)
+        return self.told
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_TOLD_CHARS else f"{text[: _MAX_TOLD_CHARS - 1]}…"
+
+
+def meta_of(capabilities: Json, *, version: str) -> dict[str, Any]:
+    """Return the `_meta` of a request."""
+    return {
+        "io.modelcontextprotocol/protocolVersion": FIRST_OF_RETRY_ERA,
+        "io.modelcontextprotocol/clientInfo": {"name": "roundtrip-audit", "version": version},
+        "io.modelcontextprotocol/clientCapabilities": dict(capabilities),
+    }
+
+
+WITH_TASKS: Final[Json] = {**FULL, "extensions": {EXTENSION: {}}}
+
+
+def read_response(text: str, *, id: int, status: int | None = None, requests: tuple[str, ...] = ()) -> WireResponse:
+    """Read the text of one response."""
+    repeated: list[str] = []
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        repeated.extend(sorted({name for name in names if names.count(name) > 1}))
+        return dict(pairs)
+
+    try:
+        message: Any = json.loads(text, object_pairs_hook=unique)
+    except (ValueError, RecursionError):
+        return WireResponse(status=status, text=text, trouble="a body that is not JSON", requests=requests)
+    if not isinstance(message, Mapping):
+        return WireResponse(status=status, text=text, trouble="JSON that is not a message", requests=requests)
+    found = cast("Json", message)
+    has_id = found.get("id") == id or ("error" in found and found.get("id") is None)
+    return WireResponse(found, status, text, None, tuple(repeated), requests, has_id)

@@ -1,0 +1,299 @@
+"""The session of an audit: sends within limits, and plays honest calls."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Final, cast
+
+import anyio
+from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
+from mcp_types import ElicitRequest
+
+from roundtrip.audit.findings import AuditNotes
+from roundtrip.audit.messages import FULL, Ending, WireLeg, WireResponse, meta_of
+from roundtrip.audit.watching import ResponseWatch, parsed
+from roundtrip.audit.wires import AuditWire
+from roundtrip.client.answers import AnswerFile, answer_from
+from roundtrip.client.failures import CallFailed
+from roundtrip.testing.forms import valid_answer
+
+__all__ = [
+    "AuditLimits",
+    "AuditSession",
+    "AuditedCall",
+    "AuditedTool",
+    "LimitReached",
+    "Reaction",
+    "reaction_to",
+]
+
+_VERSION: Final = version("roundtrip")
+_NOT_OF_THE_REQUEST: Final = (401, 403, 429)
+"""HTTP statuses that say nothing about the state and the answers of a request."""
+
+
+class LimitReached(Exception):
+    """The audit may send no more requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLimits:
+    """Limits of an audit."""
+
+    requests: int = 2000
+    seconds: float = 600.0
+    timeout: float = 10.0
+    """Seconds for one request."""
+    rounds: int = 10
+    """Rounds of one call."""
+    body_bytes: int = 8 * 2**20
+    """The size of an oversized request."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedTool:
+    """A tool that the user named, with its arguments."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class AuditedCall:
+    """A call as an honest client makes it, as far as it came."""
+
+    legs: list[WireLeg]
+    responses: list[WireResponse] = field(default_factory=list[WireResponse])
+    trouble: str | None = None
+    """The reason why it did not end."""
+
+    @property
+    def last(self) -> WireResponse:
+        """Return the last response."""
+        return self.responses[-1]
+
+    @property
+    def asked(self) -> list[int]:
+        """Return the numbers of the responses with questions or a state."""
+        return [number for number, response in enumerate(self.responses) if response.ending is Ending.ASKED]
+
+    def answers(self, start: int = 0) -> dict[str, Any]:
+        """Return the answers of the legs from a number on."""
+        given: dict[str, Any] = {}
+        for leg in self.legs[start:]:
+            answers: Any = leg.answers
+            if isinstance(answers, Mapping):
+                given.update(cast("Mapping[str, Any]", answers))
+        return given
+
+    def asked_at(self, place: int) -> Mapping[str, Any]:
+        """Return the questions that a leg answers."""
+        return self.responses[place - 1].questions
+
+    @property
+    def states(self) -> list[str]:
+        """Return the states that it was sent."""
+        return [one.state for one in self.responses if isinstance(one.state, str) and one.state]
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """A response to a leg that an honest client would not have sent."""
+
+    response: WireResponse
+    went_on: bool
+    """True if the call went on, as it would have for an honest client."""
+    asked_again: bool
+    """True if the same questions were asked again."""
+
+
+def reaction_to(response: WireResponse, honest: AuditedCall, place: int) -> Reaction:
+    """Compare a response with the honest one.
+
+    Args:
+        response: The response.
+        honest: The honest call.
+        place: The number of the honest leg that was changed.
+    """
+    if response.ending in (Ending.DONE, Ending.TASK):
+        return Reaction(response, went_on=True, asked_again=False)
+    if response.ending is not Ending.ASKED:
+        return Reaction(response, went_on=False, asked_again=False)
+    before, first = honest.responses[place - 1].questions, honest.responses[0].questions
+    after: Mapping[str, Any] = honest.responses[place].questions if place < len(honest.responses) else {}
+    keys = response.questions.keys()
+    if after and response.questions == after and after != before:
+        return Reaction(response, went_on=True, asked_again=False)
+    if keys <= before.keys() and (keys or not before):
+        return Reaction(response, went_on=False, asked_again=True)
+    began_again = keys <= first.keys() and (keys or not first)
+    return Reaction(response, went_on=not began_again, asked_again=False)
+
+
+class AuditSession:
+    """Sends requests, and watches the responses.
+
+    Args:
+        wire: The connection.
+        notes: The notes.
+        limits: The limits.
+        answers: The user's answers.
+    """
+
+    def __init__(self, wire: AuditWire, notes: AuditNotes, limits: AuditLimits, answers: AnswerFile) -> None:
+        self.wire = wire
+        self.notes = notes
+        self.limits = limits
+        self.sent = 0
+        self.begun: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+        self.schemas: dict[str, Mapping[str, Any]] = {}
+        self._answers = answers
+        self._watch = ResponseWatch(notes, sees_repeated_keys=wire.sees_repeated_keys)
+        self._known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+        self._began_at = anyio.current_time()
+        self._waited = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds since the session began."""
+        return anyio.current_time() - self._began_at
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a time that does not count towards the limit."""
+        self._waited += seconds
+        await anyio.sleep(seconds)
+
+    async def send(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        capabilities: Mapping[str, Any] = FULL,
+        is_other: bool = False,
+    ) -> WireResponse:
+        """Send a request, and watch the response.
+
+        Raises:
+            LimitReached: The audit has sent its requests, or its time is over.
+        """
+        if self.sent >= self.limits.requests:
+            raise LimitReached(f"the audit has sent {self.sent} requests, see --max-requests")
+        if self.seconds - self._waited >= self.limits.seconds:
+            raise LimitReached(f"the audit has taken {self.limits.seconds:g} s, see --max-seconds")
+        self.sent += 1
+        headers: Mapping[str, str] = {}
+        name, arguments = params.get("name"), params.get("arguments")
+        if method == "tools/call" and isinstance(name, str) and isinstance(arguments, Mapping):
+            headers = mcp_param_headers(
+                x_mcp_header_map(self.schemas.get(name, {})), cast("Mapping[str, Any]", arguments)
+            )
+        params = {**params, "_meta": meta_of(capabilities, version=_VERSION)}
+        response = await self.wire.send(method, params, headers=headers, is_other=is_other)
+        self._watch.note(method, response, capabilities, name if isinstance(name, str) else None)
+        return response
+
+    async def call(
+        self, leg: WireLeg, *, capabilities: Mapping[str, Any] = FULL, is_other: bool = False
+    ) -> WireResponse:
+        """Send one leg of a call."""
+        response = await self.send("tools/call", leg.params(), capabilities=capabilities, is_other=is_other)
+        if response.ending is Ending.CRASHED and response.error is None and not await self.is_alive():
+            raise LimitReached(f"the server stopped answering: {response.told}")
+        if response.status in _NOT_OF_THE_REQUEST and response.error is None and not is_other:
+            raise LimitReached(f"the server answers with HTTP status {response.status}")
+        if response.ending is Ending.DONE:
+            self.ended[leg.name] += 1
+        return response
+
+    async def unsent_leg(self, tool: AuditedTool, honest: AuditedCall, place: int) -> WireLeg | None:
+        """Play a new call up to a leg, and return the leg; None if the call is asked other questions.
+
+        Args:
+            tool: The tool.
+            honest: The call that it should be like.
+            place: The number of the leg, at least 1.
+        """
+        call = await self.play(tool, until=place - 1)
+        if len(call.responses) != place or call.last.ending is not Ending.ASKED:
+            return None
+        if call.last.questions.keys() != honest.asked_at(place).keys():
+            return None
+        try:
+            answers = {key: self.answer(tool.name, key, one) for key, one in call.last.questions.items()}
+        except CallFailed:
+            return None
+        return call.legs[-1].answering(call.last, answers)
+
+    async def play(
+        self,
+        tool: AuditedTool,
+        *,
+        until: int | None = None,
+        capabilities: Mapping[str, Any] = FULL,
+    ) -> AuditedCall:
+        """Play an honest call, or its first rounds.
+
+        Args:
+            tool: The tool.
+            until: The number of the round to stop at, from 0, without an answer; None to play the call to its end.
+            capabilities: The capabilities of the client.
+        """
+        self.begun[tool.name] += 1
+        call = AuditedCall([WireLeg(tool.name, tool.arguments)])
+        while True:
+            response = await self.call(call.legs[-1], capabilities=capabilities)
+            call.responses.append(response)
+            rounds = len(call.responses) - 1
+            if response.ending is not Ending.ASKED or rounds == until:
+                return call
+            if rounds >= self.limits.rounds:
+                call.trouble = f"it still asks after {rounds} rounds, see --max-rounds"
+                return call
+            answers: dict[str, Any] = {}
+            for key, request in response.questions.items():
+                try:
+                    answers[key] = self.answer(tool.name, key, request)
+                except CallFailed as failure:
+                    call.trouble = f"{failure}"
+                    return call
+            call.legs.append(call.legs[-1].answering(response, answers))
+
+    def answer(self, tool: str, key: str, request: Any) -> Mapping[str, Any]:
+        """Return the honest answer to a question: the user's, else one made from its form.
+
+        Raises:
+            CallFailed: No answer is known.
+        """
+        place = (tool, key, repr(request))
+        if place not in self._known:
+            self._known[place] = self._made(key, request)
+        return self._known[place]
+
+    def _made(self, key: str, request: Any) -> Mapping[str, Any]:
+        question = parsed(request)
+        if question is None:
+            raise CallFailed(f"the question {key!r} is invalid")
+        if (written := answer_from(self._answers, question, key)) is not None:
+            return written.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if not isinstance(question, ElicitRequest):
+            if question.method == "roots/list":
+                return {"roots": []}
+            return {"role": "assistant", "content": {"type": "text", "text": "text"}, "model": "roundtrip-audit"}
+        schema = getattr(question.params, "requested_schema", None)
+        if schema is None:
+            return {"action": "accept"}
+        try:
+            return {"action": "accept", "content": valid_answer(schema)}
+        except ValueError as error:
+            raise CallFailed(f"no answer to {key!r} can be made, give one with --answers: {error}") from error
+
+    async def is_alive(self) -> bool:
+        """Return True if the server answers a list of its tools."""
+        response = await self.send("tools/list", {})
+        if response.status in _NOT_OF_THE_REQUEST:
+            raise LimitReached(f"the server answers with HTTP status {response.status}")
+        alive = response.result is not None
+        self.notes.require(alive, "S9.alive", "a bad request was sent, and then the server did not list its tools")
+        return alive

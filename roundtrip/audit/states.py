@@ -1,0 +1,320 @@
+"""Attack the states of a call: changed, forged and invented ones, and ones of another request, user or time."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import anyio
+
+from roundtrip.audit.messages import ABSENT, Ending, WireLeg, WireResponse
+from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditSession, Reaction, reaction_to
+from roundtrip.testing.attacks.reading import readable_in, texts_in
+from roundtrip.testing.attacks.requests import other_arguments
+from roundtrip.testing.attacks.states import forged, tampered, truncated
+
+__all__ = ["AuditedTool", "StaleState", "StateAttacks"]
+
+_MAX_STATES: Final = 3
+"""States of one call to attack."""
+_MAX_ARGUMENTS: Final = 6
+_MIN_READABLE_CHARS: Final = 4
+_VERIFIED: Final = ("S4.tampered", "S4.truncated", "S4.forged", "S4.invented")
+_BOUND: Final = ("S5.principal", "S5.tool", "S5.arguments")
+_INVENTED_TEXT: Final = "roundtrip-audit"
+_INVENTED: Final[tuple[tuple[str, Any], ...]] = (
+    ("an empty text", ""),
+    ("a text of its own", _INVENTED_TEXT),
+    ("JSON of its own", '{"step": 99}'),
+    ("a number", 7),
+    ("an object", {"step": 99}),
+    ("a list", ["roundtrip-audit"]),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StaleState:
+    """A leg that is kept until its state should have expired."""
+
+    leg: WireLeg
+    honest: AuditedCall
+    place: int
+    sent_at: float
+
+
+class StateAttacks:
+    """Attacks on the states of one tool's calls.
+
+    Args:
+        session: The session.
+        tool: The tool.
+        honest: An honest call of it.
+        others: Honest calls of the other named tools.
+        has_other: True if there are headers of another user.
+    """
+
+    def __init__(
+        self,
+        session: AuditSession,
+        tool: AuditedTool,
+        honest: AuditedCall,
+        others: Iterable[AuditedCall],
+        *,
+        has_other: bool,
+    ) -> None:
+        self._session = session
+        self._notes = session.notes
+        self._tool = tool
+        self._honest = honest
+        self._others = tuple(others)
+        self._has_other = has_other
+        self._rejects = False
+        self._rejection = ""
+        self._rejections: dict[str, str] = {}
+        """What the server answered to bad states, with one of them each."""
+
+    async def run(self, *, is_once: bool) -> None:
+        """Attack each state of a call, and send its last request again."""
+        places = list(self._places())
+        for place in places[:_MAX_STATES]:
+            await self._attack(place)
+        if self._rejections:
+            told = "; ".join(f"{what}: {rejection}" for rejection, what in self._rejections.items())
+            text = f"bad states get different answers, which help an attacker to choose the next try: {told}"
+            self._notes.require(len(self._rejections) == 1, "A1", text, self._tool.name)
+        if places and self._honest.last.ending is Ending.DONE:
+            await self._replay(is_once=is_once)
+
+    def _places(self) -> Iterator[int]:
+        """Yield the numbers of the legs that send a state."""
+        for number in self._honest.asked:
+            state = self._honest.responses[number].state
+            if isinstance(state, str) and state and number + 1 < len(self._honest.legs):
+                yield number + 1
+
+    async def _unsent(self, place: int) -> WireLeg | None:
+        leg = await self._session.unsent_leg(self._tool, self._honest, place)
+        return leg if leg is not None and isinstance(leg.state, str) and leg.state else None
+
+    async def stale(self) -> StaleState | None:
+        """Return a leg to send when its state should have expired."""
+        for place in self._places():
+            if (leg := await self._unsent(place)) is not None:
+                return StaleState(leg, self._honest, place, anyio.current_time())
+        return None
+
+    async def send_stale(self, stale: StaleState, *, seconds: float) -> None:
+        """Send a leg whose state should have expired."""
+        await self._session.wait(max(0.0, stale.sent_at + seconds - anyio.current_time()))
+        age = anyio.current_time() - stale.sent_at
+        reaction = await self._try(stale.leg, stale.place)
+        self._judge("S5.expiry", reaction, f"a state was accepted {age:.1f} s after it was sent")
+
+    async def _attack(self, place: int) -> None:
+        leg = await self._unsent(place)
+        if leg is None:
+            for clause in (*_VERIFIED, *_BOUND):
+                self._notes.untried(clause, "equal calls are asked different questions", self._tool.name)
+            return
+        state = str(leg.state)
+        # Where an invented state is rejected, a question shows that a state was accepted.
+        invented = await self._try(replace(leg, state=_INVENTED_TEXT), place)
+        self._rejects = invented.response.ending is Ending.REJECTED
+        self._rejection = invented.response.rejection
+        accepted: list[tuple[str, str, WireResponse]] = []
+        for clause, what, bad in _bad_states(state):
+            reaction = await self._try(replace(leg, state=bad), place, compare=isinstance(bad, str))
+            text = f"a state with {what} was answered with {reaction.response.told}"
+            if clause == "S4.invented":
+                text = f"{what} as state was answered with {reaction.response.told}"
+            if self._is_accepted(reaction):
+                accepted.append((clause, text, reaction.response))
+            else:
+                self._notes.passed(clause, self._tool.name)
+        if not list(forged(state)):
+            self._notes.untried("S4.forged", "the state is not readable JSON", self._tool.name)
+        await self._elsewhere(leg, place)
+        control = await self._session.call(leg)
+        self._judge_accepted(accepted, control, await self._without_state(leg, place) if accepted else None)
+        if not reaction_to(control, self._honest, place).went_on:
+            reason = f"after the attacks, the honest request too was answered with {control.told}"
+            for clause in (*_VERIFIED, *_BOUND):
+                self._notes.withdraw(clause, self._tool.name, reason)
+        await self._session.is_alive()
+
+    def _judge_accepted(
+        self, accepted: Iterable[tuple[str, str, WireResponse]], control: WireResponse, without: WireResponse | None
+    ) -> None:
+        """Note the accepted states: a fact, if no state at all would have had the same effect."""
+        for clause, text, response in accepted:
+            same = without is not None and response.result == control.result == without.result
+            if same:
+                text = "any state, and none at all, has the same effect: tampering causes nothing"
+                self._notes.fact(clause, text, self._tool.name)
+            else:
+                self._notes.failed(clause, text, self._tool.name)
+
+    async def _without_state(self, leg: WireLeg, place: int) -> WireResponse:
+        return (await self._try(replace(leg, state=ABSENT), place, compare=False)).response
+
+    async def _elsewhere(self, leg: WireLeg, place: int) -> None:
+        """Send the state with other arguments, to another tool, and from another user."""
+        name = self._tool.name
+        arguments = list(other_arguments(leg.arguments, self._session.schemas.get(name, {})))
+        for argument, values in arguments[:_MAX_ARGUMENTS]:
+            for value in values:
+                changed = replace(leg, arguments={**leg.arguments, argument: value})
+                reaction = await self._try(changed, place, compare=False)
+                if self._judge_bound("S5.arguments", reaction, f"a state was sent with another {argument!r}"):
+                    break
+        if not arguments:
+            self._notes.untried("S5.arguments", "the tool has no arguments", name)
+        others = [one for one in self._others if one.states]
+        for other in others:
+            changed = replace(leg, name=other.legs[0].name, arguments=other.legs[0].arguments)
+            reaction = await self._try(changed, place, honest=other, compare=False)
+            self._judge_bound("S5.tool", reaction, f"the state of {name!r} was sent to {changed.name!r}")
+        if not others:
+            self._notes.untried("S5.tool", "it takes a second --tool that sends a state", name)
+        await self._as_another_user(leg, place)
+
+    async def _as_another_user(self, leg: WireLeg, place: int) -> None:
+        name = self._tool.name
+        if not self._has_other:
+            self._notes.untried("S5.principal", "it takes --other-header with credentials of another user", name)
+            return
+        first = await self._session.call(self._honest.legs[0], is_other=True)
+        if first.ending is not Ending.ASKED:
+            reason = f"the other user cannot begin a call: it was answered with {first.told}"
+            self._notes.untried("S5.principal", reason, name)
+            return
+        reaction = await self._try(leg, place, is_other=True, compare=False)
+        self._judge_bound("S5.principal", reaction, "the state of a user was sent by another one")
+
+    def _judge_bound(self, clause: str, reaction: Reaction, text: str) -> bool:
+        """Return True if the response shows if the state was rejected, and not something else in the request."""
+        response = reaction.response
+        if self._is_accepted(reaction):
+            self._notes.failed(clause, f"{text}, and answered with {response.told}", self._tool.name)
+        elif response.ending is Ending.ASKED or self._is_of_state(response):
+            if response.ending is Ending.REJECTED:
+                self._rejections.setdefault(response.rejection, text)
+            self._notes.passed(clause, self._tool.name)
+        else:
+            reason = f"{text}, and answered with {response.told}, which may be for another reason"
+            self._notes.untried(clause, reason, self._tool.name)
+            return False
+        return True
+
+    def _is_of_state(self, response: WireResponse) -> bool:
+        """Return True if a server rejects a state so."""
+        return response.rejection == self._rejection or "state" in response.rejection.lower()
+
+    async def _try(
+        self,
+        leg: WireLeg,
+        place: int,
+        *,
+        honest: AuditedCall | None = None,
+        is_other: bool = False,
+        compare: bool = True,
+    ) -> Reaction:
+        """Send a leg with a bad state, and note how the server rejects it."""
+        response = await self._session.call(leg, is_other=is_other)
+        if honest is None:
+            reaction = reaction_to(response, self._honest, place)
+        else:
+            # At another tool, a call may begin, but not go on.
+            began = (
+                response.ending is Ending.ASKED and response.questions.keys() == honest.responses[0].questions.keys()
+            )
+            went_on = response.ending in (Ending.ASKED, Ending.DONE, Ending.TASK) and not began
+            reaction = Reaction(response, went_on=went_on, asked_again=False)
+        crashed = f"a bad state was answered with {response.told}"
+        self._notes.require(response.ending is not Ending.CRASHED, "A5", crashed, self._tool.name)
+        if compare and response.ending is Ending.REJECTED:
+            self._rejections.setdefault(response.rejection, f"state {str(leg.state)[:24]!r}")
+        return reaction
+
+    def _is_accepted(self, reaction: Reaction) -> bool:
+        return reaction.went_on or (self._rejects and reaction.response.ending is Ending.ASKED)
+
+    def _judge(self, clause: str, reaction: Reaction, text: str) -> None:
+        text = f"{text}: {reaction.response.told}"
+        self._notes.require(not self._is_accepted(reaction), clause, text, self._tool.name)
+
+    async def _replay(self, *, is_once: bool) -> None:
+        """Send the last leg of a call again, and of another one twice at once."""
+        place = len(self._honest.legs) - 1
+        leg = await self._unsent(place)
+        if leg is None:
+            return
+        answered = [await self._session.call(leg) for _ in range(2)]
+        if not is_once:
+            how = "was rejected" if answered[1].ending is not Ending.DONE else "was accepted"
+            same = answered[0].result == answered[1].result
+            more = "" if how == "was rejected" else f", with {'an equal' if same else 'another'} result"
+            self._notes.fact("S5.replay", f"a repeated last request {how}{more}", self._tool.name)
+            self._notes.untried("S5.once", "--once did not name the tool", self._tool.name)
+            return
+        self._judge_once(answered, "one after the other")
+        if (leg := await self._unsent(place)) is not None:
+            at_once: list[WireResponse] = []
+            last = leg
+
+            async def send() -> None:
+                at_once.append(await self._session.call(last))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(send)
+                group.start_soon(send)
+            self._judge_once(at_once, "at once")
+
+    def _judge_once(self, answered: list[WireResponse], how: str) -> None:
+        name = self._tool.name
+        done = [one.result for one in answered if one.ending is Ending.DONE]
+        texts = " and ".join(one.told for one in answered)
+        if not done or any(result != done[0] for result in done):
+            text = f"the same last request, sent twice {how}, was answered with {texts}"
+            self._notes.failed("S5.once", text, name)
+        elif len(done) == 2 and done[0] == self._honest.last.result:
+            # Another call with equal answers had this result too.
+            text = "a repeated last request got an equal result, as equal calls do: a second act cannot be seen"
+            self._notes.fact("S5.once", text, name)
+        else:
+            self._notes.passed("S5.once", name)
+
+    def read(self, secrets: Iterable[str]) -> None:
+        """Read the states of the honest call without a key."""
+        secrets = tuple(secrets)
+        for state in self._honest.states:
+            for secret in readable_in(state, secrets):
+                self._notes.failed("P1", f"a state can be read, and contains {secret!r}", self._tool.name)
+            if secrets:
+                self._notes.passed("P1", self._tool.name)
+            said = {
+                text: kind
+                for kind, values in (
+                    ("argument", self._tool.arguments),
+                    ("answer", [answer.get("content") for answer in self._honest.answers().values()]),
+                )
+                for text in texts_in(values)
+                if len(text) >= _MIN_READABLE_CHARS
+            }
+            found = readable_in(state, said)
+            for text in found:
+                self._notes.fact("A4", f"a state can be read, and contains the {said[text]} {text!r}", self._tool.name)
+            if not found and list(forged(state)):
+                self._notes.fact("A4", "a state can be read as JSON", self._tool.name)
+            elif not found:
+                self._notes.passed("A4", self._tool.name)
+
+
+def _bad_states(state: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield bad states: the clause, a description, and the state."""
+    short = dict(truncated(state))
+    for what, bad in tampered(state):
+        yield ("S4.truncated" if what in short else "S4.tampered"), what, bad
+    for what, bad in forged(state):
+        yield "S4.forged", what, bad
+    for what, bad in _INVENTED:
+        yield "S4.invented", what, bad

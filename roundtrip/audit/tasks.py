@@ -1,0 +1,127 @@
+"""Follow calls that become tasks, and watch the keys of their questions."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import anyio
+
+from roundtrip.audit.messages import WITH_TASKS, WireResponse
+from roundtrip.audit.sessions import AuditedTool, AuditSession
+from roundtrip.audit.watching import parsed
+from roundtrip.client.failures import CallFailed
+from roundtrip.testing.attacks.answers import invalid_responses
+from roundtrip.testing.attacks.states import flip
+
+__all__ = ["TaskAttacks"]
+
+_INVALID_PARAMS: Final = -32602
+_MAX_POLLS: Final = 100
+_MAX_UNCHANGED_POLLS: Final = 10
+"""Polls that still show an answered question, after which its answer has not been taken."""
+_MAX_PAUSE_SECONDS: Final = 1.0
+_MIN_PAUSE_SECONDS: Final = 0.02
+_ENDED: Final = ("completed", "failed", "cancelled")
+
+
+class TaskAttacks:
+    """Attacks on the task that a tool's call becomes.
+
+    Args:
+        session: The session.
+        tool: The tool.
+        has_other: True if there are headers of another user.
+    """
+
+    def __init__(self, session: AuditSession, tool: AuditedTool, *, has_other: bool) -> None:
+        self._session = session
+        self._notes = session.notes
+        self._tool = tool
+        self._has_other = has_other
+
+    async def run(self) -> None:
+        """Call the tool as a client that has tasks."""
+        call = await self._session.play(self._tool, capabilities=WITH_TASKS)
+        if (id := call.last.task_id) is None:
+            if call.asked:
+                self._notes.untried("T1", "the call does not become a task", self._tool.name)
+            return
+        await self._strangers(id)
+        await self._follow(id)
+
+    async def _strangers(self, id: str) -> None:
+        other = f"{flip(id[0])}{id[1:]}"
+        unknown = await self._send("tasks/get", {"taskId": other})
+        text = f"an unknown task was answered with {unknown.told}"
+        self._notes.require((unknown.error or {}).get("code") == _INVALID_PARAMS, "T3", text, self._tool.name)
+        if not self._has_other:
+            reason = "it takes --other-header with credentials of another user"
+            self._notes.untried("T4", reason, self._tool.name)
+            return
+        foreign = await self._send("tasks/get", {"taskId": id}, is_other=True)
+        # Both errors may quote the id.
+        same = foreign.error is not None and foreign.rejection.replace(id, other) == unknown.rejection
+        text = f"the task of a user was answered to another one with {foreign.told}"
+        self._notes.require(same, "T4", text, self._tool.name)
+
+    async def _follow(self, id: str) -> None:
+        """Answer the questions of a task, the first one with an invalid answer first."""
+        asked: dict[str, Any] = {}
+        answered: set[str] = set()
+        gone: set[str] = set()
+        has_sent_invalid = False
+        unchanged = 0
+        for _ in range(_MAX_POLLS):
+            task = (await self._send("tasks/get", {"taskId": id})).result
+            if task is None:
+                self._notes.untried("T1", "the server did not return the task", self._tool.name)
+                return
+            found: Any = task.get("inputRequests")
+            questions: Mapping[str, Any] = cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+            for key, request in questions.items():
+                reused = (key in answered and key in gone) or (key in asked and asked[key] != request)
+                text = f"the key {key!r} was used again, after it was answered, or for another question"
+                self._notes.require(not reused, "T1", text, self._tool.name)
+                asked[key] = request
+            gone |= answered - questions.keys()
+            if task.get("status") in _ENDED:
+                return
+            unchanged = unchanged + 1 if questions and questions.keys() <= answered else 0
+            if unchanged >= _MAX_UNCHANGED_POLLS:
+                # The server ignored the invalid answer, as it may.
+                answered -= questions.keys()
+            new = {key: request for key, request in questions.items() if key not in answered}
+            if new:
+                answers = self._invalid(new) if not has_sent_invalid else None
+                has_sent_invalid = True
+                if answers is None:
+                    try:
+                        answers = {key: self._session.answer(self._tool.name, key, one) for key, one in new.items()}
+                    except CallFailed as failure:
+                        self._notes.untried("T1", f"{failure}", self._tool.name)
+                        return
+                answered |= answers.keys()
+                await self._send("tasks/update", {"taskId": id, "inputResponses": answers})
+            await anyio.sleep(_pause(task))
+        self._notes.untried("T1", f"the task has not ended after {_MAX_POLLS} polls", self._tool.name)
+
+    def _invalid(self, questions: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return an invalid answer to one question; None if none is known."""
+        for key, request in questions.items():
+            question = parsed(request)
+            if question is None:
+                continue
+            try:
+                for _, answer in invalid_responses(question):
+                    return {key: answer.model_dump(mode="json", by_alias=True, exclude_none=True)}
+            except ValueError:
+                continue
+        return None
+
+    async def _send(self, method: str, params: Mapping[str, Any], *, is_other: bool = False) -> WireResponse:
+        return await self._session.send(method, params, capabilities=WITH_TASKS, is_other=is_other)
+
+
+def _pause(task: Mapping[str, Any]) -> float:
+    wanted = task.get("pollIntervalMs")
+    seconds = wanted / 1000 if isinstance(wanted, int | float) else _MIN_PAUSE_SECONDS
+    return min(max(seconds, _MIN_PAUSE_SECONDS), _MAX_PAUSE_SECONDS)

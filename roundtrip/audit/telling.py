@@ -1,0 +1,201 @@
+"""Write the report of an audit: as lines of text, as JSON, and as JUnit's XML."""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal
+from xml.etree import ElementTree
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from roundtrip.audit.clauses import ClauseLevel
+from roundtrip.audit.findings import AuditReport, ClauseFinding, ClauseVerdict
+
+__all__ = ["AuditData", "FindingData", "as_data", "as_junit", "as_lines"]
+
+Part = str | tuple[str, str]
+"""Text, or text with a style."""
+
+Line = tuple[int, tuple[Part, ...]]
+"""The indent, and the parts."""
+
+_STYLES: Final = {
+    ClauseVerdict.FAILED: "bold red",
+    ClauseVerdict.FACT: "yellow",
+    ClauseVerdict.PASSED: "green",
+    ClauseVerdict.UNTRIED: "dim",
+}
+_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_INDENT: Final = 28
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FindingData(_Strict):
+    """The verdict on a clause, as JSON."""
+
+    clause: str
+    level: Literal["MUST", "SHOULD", "MAY", "ADVICE"]
+    demand: str
+    source: str
+    tool: str | None
+    """The tool; null for the server as a whole."""
+    verdict: Literal["passed", "failed", "could not be tried", "fact"]
+    attempts: Annotated[int, Field(ge=0)]
+    texts: list[str]
+    """The evidence, the fact, or the reason."""
+
+
+class AuditData(_Strict):
+    """The report of an audit, as JSON."""
+
+    server: str
+    target: str
+    tools: list[str]
+    requests: int
+    seconds: float
+    calls: dict[str, dict[Literal["begun", "completed"], int]]
+    """The calls that the audit began, and the results it got, by tool."""
+    failed: bool
+    """True if a clause failed at a level that counts."""
+    findings: list[FindingData]
+
+
+def as_data(report: AuditReport, level: ClauseLevel) -> AuditData:
+    """Return the report as JSON data."""
+    return AuditData(
+        server=report.server,
+        target=report.target,
+        tools=list(report.tools),
+        requests=report.requests,
+        seconds=round(report.seconds, 3),
+        calls={
+            name: {"begun": report.begun.get(name, 0), "completed": report.ended.get(name, 0)} for name in report.tools
+        },
+        failed=bool(report.failures(level)),
+        findings=[_finding_data(finding) for finding in report.findings],
+    )
+
+
+def _finding_data(finding: ClauseFinding) -> FindingData:
+    clause = finding.clause
+    return FindingData(
+        clause=clause.id,
+        level=clause.level.value,
+        demand=clause.demand,
+        source=clause.source,
+        tool=finding.tool,
+        verdict=finding.verdict.value,
+        attempts=finding.attempts,
+        texts=list(finding.texts),
+    )
+
+
+def as_lines(report: AuditReport, level: ClauseLevel) -> Iterator[Line]:
+    """Return the lines of the report; text of servers in them is not escaped."""
+    yield 0, ((report.server, "bold"), f" at {report.target}")
+    yield 0, ()
+    for (id, verdict, texts), findings in _grouped(report).items():
+        if verdict is ClauseVerdict.UNTRIED:
+            continue
+        clause = findings[0].clause
+        head = (f"{verdict.value:<7}", _STYLES[verdict])
+        yield 0, (head, f" {clause.level.value:<6} {id:<13}{clause.demand}{_where(findings, report)}")
+        yield from ((_INDENT, (text,)) for text in texts)
+    reasons: dict[str, list[str]] = {}
+    for (id, verdict, texts), findings in _grouped(report).items():
+        if verdict is ClauseVerdict.UNTRIED:
+            reasons.setdefault("; ".join(texts), []).append(f"{id}{_where(findings, report)}")
+    if reasons:
+        yield 0, ()
+        yield 0, (("could not be tried", _STYLES[ClauseVerdict.UNTRIED]),)
+        for reason, clauses in reasons.items():
+            yield 2, (f"{', '.join(clauses)}: {reason}",)
+    yield 0, ()
+    for name in report.tools:
+        begun, ended = report.begun.get(name, 0), report.ended.get(name, 0)
+        yield 0, (f"{name}: {begun} calls begun, {ended} results",)
+    yield 0, ((_summary(report, level), "bold"),)
+
+
+def _grouped(report: AuditReport) -> dict[tuple[str, ClauseVerdict, tuple[str, ...]], list[ClauseFinding]]:
+    """Group what several tools have in common."""
+    grouped: dict[tuple[str, ClauseVerdict, tuple[str, ...]], list[ClauseFinding]] = {}
+    for finding in report.findings:
+        grouped.setdefault((finding.clause.id, finding.verdict, finding.texts), []).append(finding)
+    return grouped
+
+
+def _where(findings: list[ClauseFinding], report: AuditReport) -> str:
+    tools = [finding.tool for finding in findings if finding.tool is not None]
+    return f" [{', '.join(tools)}]" if tools and len(tools) < len(report.tools) else ""
+
+
+def _summary(report: AuditReport, level: ClauseLevel) -> str:
+    counts = dict.fromkeys(ClauseVerdict, 0)
+    for finding in report.findings:
+        counts[finding.verdict] += 1
+    failed = len(report.failures(level))
+    told = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
+    return f"{report.requests} requests: {told}; {failed or 'none'} of the failures count ({level.value} and above)"
+
+
+def as_junit(report: AuditReport, level: ClauseLevel) -> str:
+    """Return the report as JUnit's XML: one suite per tool, and one for the server.
+
+    A failure below the level is a skipped test, as is a clause that could not be tried. A fact passes, with output.
+    """
+    root = ElementTree.Element("testsuites", name="roundtrip audit")
+    total: dict[str, int] = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    for tool in (None, *report.tools):
+        findings = [finding for finding in report.findings if finding.tool == tool]
+        if not findings:
+            continue
+        suite = ElementTree.SubElement(root, "testsuite", name=_xml(tool or "server"))
+        cases = [_case(suite, finding, level) for finding in findings]
+        counts = {
+            "tests": len(findings),
+            "failures": cases.count("failure"),
+            "errors": 0,
+            "skipped": cases.count("skipped"),
+        }
+        for name, count in counts.items():
+            suite.set(name, str(count))
+            total[name] += count
+        suite.set("time", "0")
+    for name, count in total.items():
+        root.set(name, str(count))
+    root.set("time", f"{report.seconds:.3f}")
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(suite: ElementTree.Element, finding: ClauseFinding, level: ClauseLevel) -> str:
+    """Add a test case, and return its kind."""
+    clause = finding.clause
+    attributes: dict[str, Any] = {
+        "classname": _xml(f"{finding.tool or 'server'}.{clause.level.value}"),
+        "name": f"{clause.id}: {clause.demand}",
+        "time": "0",
+    }
+    case = ElementTree.SubElement(suite, "testcase", attributes)
+    text = _xml("\n".join(finding.texts))
+    if finding.counts(level):
+        ElementTree.SubElement(case, "failure", type=clause.level.value, message=text.partition("\n")[0]).text = text
+        return "failure"
+    if finding.verdict is ClauseVerdict.FAILED:
+        message = f"failed, but only {clause.level.value}: {text}"
+        ElementTree.SubElement(case, "skipped", message=message)
+        return "skipped"
+    if finding.verdict is ClauseVerdict.UNTRIED:
+        ElementTree.SubElement(case, "skipped", message=text)
+        return "skipped"
+    if text:
+        ElementTree.SubElement(case, "system-out").text = text
+    return "passed"
+
+
+def _xml(text: str) -> str:
+    """Escape characters that XML cannot hold."""
+    return _NO_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

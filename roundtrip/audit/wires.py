@@ -1,0 +1,209 @@
+"""Connections of an audit: streamable HTTP, and the standard streams of a command.
+
+A connection goes to the named server alone: it follows no redirect and uses no proxy.
+"""
+
+import itertools
+import json
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import anyio
+import httpx2
+from mcp.shared.inbound import encode_header_value
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest
+
+from roundtrip.audit.messages import WireResponse, read_response
+from roundtrip.client.failures import quiet
+from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, limit_size
+from roundtrip.client.terminal import Terminal
+from roundtrip.revisions import FIRST_OF_RETRY_ERA
+
+__all__ = ["AuditWire", "HttpWire", "stdio_wire"]
+
+_MAX_RESPONSE_BYTES: Final = 32 * 2**20
+_NAMED_BY: Final = ("name", "uri", "taskId")
+_EVENT_STREAM: Final = "text/event-stream"
+
+
+class AuditWire(Protocol):
+    """A connection that sends requests as they are."""
+
+    @property
+    def sees_repeated_keys(self) -> bool:
+        """Return True if responses are read from their text."""
+        ...
+
+    async def send(
+        self, method: str, params: Mapping[str, Any], *, headers: Mapping[str, str], is_other: bool = False
+    ) -> WireResponse:
+        """Send a request, and return the response.
+
+        Args:
+            method: The method.
+            params: The parameters.
+            headers: Further HTTP headers.
+            is_other: True to send it as the other user.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class HttpWire:
+    """A server at an address."""
+
+    url: str
+    timeout: float
+    users: tuple[Mapping[str, str], Mapping[str, str]]
+    """The headers of the user, and of the other one."""
+    sees_repeated_keys: bool = True
+    _ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+    _carrier: httpx2.AsyncClient | None = None
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncGenerator["HttpWire"]:
+        """Open the connection."""
+        async with httpx2.AsyncClient(
+            timeout=httpx2.Timeout(self.timeout),
+            follow_redirects=False,
+            # A proxy of the environment is another host. OpenSSL reads SSL_CERT_FILE by itself.
+            trust_env=False,
+            verify=ssl.create_default_context(),
+            event_hooks={"response": [_limit]},
+        ) as carrier:
+            self._carrier = carrier
+            with quiet():
+                yield self
+
+    async def send(
+        self, method: str, params: Mapping[str, Any], *, headers: Mapping[str, str], is_other: bool = False
+    ) -> WireResponse:
+        """Send a request, and return the response."""
+        if self._carrier is None:
+            raise RuntimeError("the connection has not been opened")
+        id = next(self._ids)
+        body = json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        name = next((params[key] for key in _NAMED_BY if isinstance(params.get(key), str)), None)
+        sent = {
+            "content-type": "application/json",
+            "accept": f"application/json, {_EVENT_STREAM}",
+            "mcp-protocol-version": FIRST_OF_RETRY_ERA,
+            "mcp-method": method,
+            **({} if name is None else {"mcp-name": encode_header_value(name)}),
+            **headers,
+            **UNCOMPRESSED,
+            **self.users[is_other],
+        }
+        try:
+            with anyio.fail_after(self.timeout):
+                async with self._carrier.stream("POST", self.url, content=body.encode(), headers=sent) as response:
+                    if response.headers.get("content-type", "").lower().startswith(_EVENT_STREAM):
+                        return await _from_events(response, id)
+                    text = (await response.aread()).decode("utf-8", "replace")
+                    return read_response(text, id=id, status=response.status_code)
+        except (TimeoutError, httpx2.TimeoutException):
+            return WireResponse(trouble=f"no response within {self.timeout:g} s")
+        except TooLarge as error:
+            return WireResponse(trouble=f"{error}")
+        except httpx2.ConnectError as error:
+            return WireResponse(trouble=f"no connection: {error or type(error).__name__}")
+        except httpx2.TransportError as error:
+            return WireResponse(trouble=f"a closed connection ({type(error).__name__})", is_cut=True)
+
+
+async def _limit(response: httpx2.Response) -> None:
+    limit_size(response, max_bytes=_MAX_RESPONSE_BYTES)
+
+
+async def _from_events(response: httpx2.Response, id: int) -> WireResponse:
+    requests: list[str] = []
+    async for text in _events(response):
+        read = read_response(text, id=id, status=response.status_code, requests=tuple(requests))
+        message = read.message
+        if message is not None and ("result" in message or "error" in message):
+            return read
+        if message is not None and "id" in message and "method" in message:
+            requests.append(str(message["method"]))
+    return WireResponse(status=response.status_code, trouble="a stream without a response", requests=tuple(requests))
+
+
+async def _events(response: httpx2.Response) -> AsyncIterator[str]:
+    data: list[str] = []
+    async for line in response.aiter_lines():
+        if line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif not line and data:
+            yield "\n".join(data)
+            data = []
+    if data:
+        yield "\n".join(data)
+
+
+class StdioWire:
+    """A command that serves its standard streams."""
+
+    sees_repeated_keys = False
+
+    def __init__(self, streams: tuple[Any, Any], timeout: float) -> None:
+        self._read, self._write = streams
+        self._timeout = timeout
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, tuple[anyio.Event, list[WireResponse]]] = {}
+        self._requests: list[str] = []
+        self._ended = False
+
+    async def receive(self) -> None:
+        """Receive messages until the command ends."""
+        async for message in self._read:
+            if not isinstance(message, SessionMessage):
+                continue
+            received = message.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            if "method" in received:
+                if "id" in received:
+                    self._requests.append(str(received["method"]))
+                continue
+            waiting = self._waiting.pop(received.get("id", 0), None)
+            if waiting is not None:
+                waiting[1].append(WireResponse(received, text=json.dumps(received), requests=tuple(self._requests)))
+                self._requests.clear()
+                waiting[0].set()
+        self._ended = True
+        for event, _ in self._waiting.values():
+            event.set()
+
+    async def send(
+        self, method: str, params: Mapping[str, Any], *, headers: Mapping[str, str], is_other: bool = False
+    ) -> WireResponse:
+        """Send a request, and return the response."""
+        del headers, is_other
+        if self._ended:
+            return WireResponse(trouble="the command has ended")
+        id, came, got = next(self._ids), anyio.Event(), list[WireResponse]()
+        self._waiting[id] = (came, got)
+        try:
+            with anyio.fail_after(self._timeout):
+                await self._write.send(
+                    SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=id, method=method, params=dict(params)))
+                )
+                await came.wait()
+        except TimeoutError:
+            self._waiting.pop(id, None)
+            return WireResponse(trouble=f"no response within {self._timeout:g} s")
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return WireResponse(trouble="the command has ended")
+        return got[0] if got else WireResponse(trouble="the command has ended")
+
+
+@asynccontextmanager
+async def stdio_wire(target: Target, terminal: Terminal, *, patience: float) -> AsyncGenerator[StdioWire]:
+    """Start a command, and stop it at the end."""
+    with quiet():
+        async with target.connect(terminal) as streams, anyio.create_task_group() as group:
+            wire = StdioWire(streams, patience)
+            group.start_soon(wire.receive)
+            yield wire
+            group.cancel_scope.cancel()

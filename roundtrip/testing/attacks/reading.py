@@ -1,0 +1,99 @@
+"""Read a request state without its key, through several layers of encoding."""
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, cast
+
+from roundtrip.errors import TokenRejected
+from roundtrip.machine.journal import to_json
+from roundtrip.machine.journal_bytes import unpack_open
+from roundtrip.tokens.binding import read_binding
+from roundtrip.tokens.token import read_unverified
+
+__all__ = ["readable_in", "readings", "texts_in"]
+
+_MAX_LAYERS: Final = 4
+_MAX_READINGS: Final = 2000
+_MAX_INFLATED_BYTES: Final = 1_000_000
+_MAX_HEADER_BYTES: Final = 5
+_ZLIB_OR_GZIP_WBITS: Final = 32
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/_-]{8,}")
+_HEXADECIMAL: Final = re.compile(rb"[0-9A-Fa-f]{8,}")
+
+
+def readable_in(token: str, secrets: Iterable[str]) -> list[str]:
+    """Return those of the texts that can be read in a state without its key."""
+    readable = list(readings(token))
+    return [
+        secret
+        for secret in secrets
+        if any(spelling in reading for reading in readable for spelling in _spellings(secret))
+    ]
+
+
+def _spellings(text: str) -> tuple[bytes, ...]:
+    return text.encode(), json.dumps(text)[1:-1].encode()
+
+
+def texts_in(values: object) -> Iterator[str]:
+    """Yield the texts and numbers in JSON data."""
+    if isinstance(values, str):
+        yield values
+    elif isinstance(values, int | float) and not isinstance(values, bool):
+        yield str(values)
+    elif isinstance(values, Mapping):
+        for value in cast("Mapping[str, object]", values).values():
+            yield from texts_in(value)
+    elif isinstance(values, Sequence):
+        for value in cast("Sequence[object]", values):
+            yield from texts_in(value)
+
+
+def readings(token: str) -> Iterator[bytes]:
+    """Yield every reading of a token without a key, through several layers of encoding."""
+    yield from _open_text(token)
+    read, layer = {token.encode()}, {token.encode()}
+    for _ in range(_MAX_LAYERS):
+        layer = {inner for outer in layer for inner in _unpacked(outer)} - read
+        read |= layer
+        if len(read) > _MAX_READINGS:
+            break
+    yield from read
+
+
+def _open_text(token: str) -> Iterator[bytes]:
+    """Yield the unsealed text of one of roundtrip's tokens, whose middle may be compressed."""
+    try:
+        payload = read_unverified(token).payload
+        if payload is None:
+            return
+        _, size = read_binding(payload)
+        journal, _ = unpack_open(payload[size:])
+    except (TokenRejected, ValueError):
+        return
+    answers = [{key: entry.data for key, entry in kept.items()} for kept in (journal.entries, journal.seeds)]
+    yield to_json([*answers, *journal.asked, journal.version, journal.build, journal.call_id])
+
+
+def _unpacked(packed: bytes) -> Iterator[bytes]:
+    for run in _BASE64.findall(packed):
+        # Other letters may precede the base64 text.
+        for start in range(4):
+            text = run[start:]
+            try:
+                # Excess padding is ignored, and a single character of the last four has no meaning.
+                yield base64.urlsafe_b64decode((text[:-1] if len(text) % 4 == 1 else text) + b"===")
+            except binascii.Error:
+                continue
+    for run in _HEXADECIMAL.findall(packed):
+        yield bytes.fromhex(run[: len(run) // 2 * 2].decode())
+    for start in range(_MAX_HEADER_BYTES):
+        for bits in (zlib.MAX_WBITS | _ZLIB_OR_GZIP_WBITS, -zlib.MAX_WBITS):
+            try:
+                yield zlib.decompressobj(bits).decompress(packed[start:], _MAX_INFLATED_BYTES)
+            except zlib.error:
+                continue

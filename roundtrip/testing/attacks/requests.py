@@ -1,0 +1,51 @@
+"""Derive other arguments for a request from its own and from the schema of its tool."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+__all__ = ["other_arguments", "other_values"]
+
+
+def other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield other values for each argument, and values for each omitted one."""
+    properties = _mapping(schema.get("properties"))
+    for name in dict.fromkeys([*arguments, *properties]):
+        # A schema may also be `true`.
+        shape = _mapping(properties.get(name))
+        given = arguments.get(name)
+        choices: Any = shape.get("enum")
+        listed = [value for value in cast("list[Any]", choices) if value != given] if isinstance(choices, list) else []
+        made = _samples(shape) if name not in arguments else other_values(given)
+        yield name, [*listed, *(value for value in made if value != given or name not in arguments)]
+
+
+def other_values(value: Any) -> list[Any]:
+    """Return other values of the same type, the least different first."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int | float):
+        return [value + 1, value - 1]
+    if isinstance(value, str):
+        digits = re.sub(r"\d(?=\D*$)", lambda last: str((int(last[0]) + 1) % 10), value)
+        return [f"{value}x", digits, value[:-1], value.swapcase()]
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        changed = [[*items[:-1], other] for other in other_values(items[-1])] if items else []
+        return [*changed, [*items, *items[-1:]], items[:-1]]
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return [{**fields, name: other} for name, item in fields.items() for other in other_values(item)[:1]]
+    return ["x"]
+
+
+def _samples(shape: Mapping[str, Any]) -> list[Any]:
+    """Return values for an omitted argument."""
+    if "default" in shape:
+        return other_values(shape["default"])
+    samples: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
+    return [sample for kind, sample in samples.items() if kind == shape.get("type")]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

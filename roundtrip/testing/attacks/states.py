@@ -1,0 +1,129 @@
+"""Change a request state, or a task's id, as hostile clients do."""
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, cast
+
+from roundtrip.testing.attacks.requests import other_values
+
+__all__ = ["flip", "forged", "tampered", "truncated"]
+
+_MAX_FORGED: Final = 24
+_MAX_INFLATED_BYTES: Final = 1_000_000
+
+_Encode = Callable[[bytes], str]
+
+
+def tampered(token: str) -> Iterator[tuple[str, str]]:
+    """Yield changed copies of a state, each with a description."""
+    middle = len(token) // 2
+    yield "its first character changed", flip(token[0]) + token[1:]
+    yield "a character in its middle changed", token[:middle] + flip(token[middle]) + token[middle + 1 :]
+    yield "its last character changed", token[:-1] + flip(token[-1])
+    yield from truncated(token)
+    yield "padding at its end", f"{token}="
+    yield "foreign characters at its end", f"{token}!!!!"
+    yield "a line break at its end", f"{token}\n"
+    yield "its letters in the other case", token.swapcase()
+    yield "itself twice", token * 2
+    yield "nothing but letters", "A" * len(token)
+    yield "characters beyond ASCII", f"{token}\N{SNOWMAN}"
+
+
+def truncated(token: str) -> Iterator[tuple[str, str]]:
+    """Yield shortened copies of a state, each with a description."""
+    yield "its last character missing", token[:-1]
+    yield "its first character missing", token[1:]
+    yield "its second half missing", token[: len(token) // 2]
+
+
+def forged(token: str) -> Iterator[tuple[str, str]]:
+    """Yield copies of a readable state with one value changed each, in the same encoding; an encrypted one has none.
+
+    Signed parts keep their signature, which then fails: only a server that does not verify it accepts such a copy.
+    """
+    yield from islice(_forged(token), _MAX_FORGED)
+
+
+def _forged(token: str) -> Iterator[tuple[str, str]]:
+    whole = _decoded(token)
+    segments = [token] if whole is not None else token.split(".")
+    for place, segment in enumerate(segments):
+        if (decoded := whole or _decoded(segment)) is None:
+            continue
+        value, encode = decoded
+        if isinstance(value, Mapping) and "alg" in value and len(segments) == 3:
+            unsigned = encode(json.dumps({**cast("Mapping[str, Any]", value), "alg": "none"}).encode())
+            yield "no signature, as its header says", ".".join([unsigned, segments[1], ""])
+            continue
+        for path, other in _changed(value):
+            forgery = encode(json.dumps(other, separators=(",", ":")).encode())
+            yield f"{path or 'its value'} rewritten", ".".join([*segments[:place], forgery, *segments[place + 1 :]])
+
+
+def _decoded(segment: str) -> tuple[Any, _Encode] | None:
+    """Return the JSON in a segment, and the function that encodes other bytes alike; None if there is none."""
+    for decode, encode in _ENCODINGS:
+        try:
+            raw = decode(segment)
+        except (binascii.Error, ValueError):
+            continue
+        for inflate, deflate in _COMPRESSIONS:
+            try:
+                value: object = json.loads(inflate(raw))
+            except (zlib.error, ValueError, RecursionError):
+                continue
+            # Digits alone may be anything.
+            if isinstance(value, Mapping | list):
+                return cast("Any", value), _in_turn(encode, deflate)
+    return None
+
+
+def _in_turn(encode: _Encode, deflate: Callable[[bytes], bytes]) -> _Encode:
+    return lambda raw: encode(deflate(raw))
+
+
+def _changed(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield copies of JSON data, each with another value at one place."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        for name, item in fields.items():
+            yield from (
+                (place, {**fields, name: other}) for place, other in _changed(item, f"{path}.{name}".strip("."))
+            )
+    elif isinstance(value, list):
+        items = cast("list[Any]", value)
+        for place, item in enumerate(items):
+            changed = _changed(item, f"{path}[{place}]")
+            yield from ((where, [*items[:place], other, *items[place + 1 :]]) for where, other in changed)
+    elif value is not None:
+        yield from ((path, other) for other in other_values(value)[:1])
+
+
+def _from_base64(text: str) -> bytes:
+    return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+
+
+def _from_plain_base64(text: str) -> bytes:
+    return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), validate=True)
+
+
+_ENCODINGS: Final[tuple[tuple[Callable[[str], bytes], _Encode], ...]] = (
+    (str.encode, bytes.decode),
+    (bytes.fromhex, bytes.hex),
+    (_from_base64, lambda raw: base64.urlsafe_b64encode(raw).decode().rstrip("=")),
+    (_from_plain_base64, lambda raw: base64.b64encode(raw).decode()),
+)
+_COMPRESSIONS: Final[tuple[tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]], ...]] = (
+    (lambda raw: raw, lambda raw: raw),
+    (lambda raw: zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(raw, _MAX_INFLATED_BYTES), zlib.compress),
+)
+
+
+def flip(character: str) -> str:
+    """Change one bit of a base64 character, which has no meaning in some last characters."""
+    return {"A": "B", "_": "-", "-": "_", "9": "8", "z": "y", "Z": "Y"}.get(character, chr(ord(character) ^ 1))

@@ -1,0 +1,251 @@
+"""`roundtrip audit` as users run it: addresses, commands and modules, options, limits, and mistakes."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+
+import pytest
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from roundtrip.audit.telling import AuditData
+from roundtrip.cli import main
+from tests.hosts import ROOT, WAIT, listening
+from tests.interaction.audit.wrong_servers import BindsNoUser, RightServer, SignsNothing, ValidatesNoAnswers
+
+CINEMA: Final = """\
+import pathlib
+from roundtrip import Context, Server
+
+server = Server("cinema")
+
+
+@server.tool()
+async def book(film: str, ctx: Context) -> str:
+    row = await ctx.ask("row", f"Which row for {film}?", str)
+    return f"{film}, row {row}"
+
+
+@server.tool()
+async def burn() -> str:
+    pathlib.Path("burned").touch()
+    return "burned"
+
+
+if __name__ == "__main__":
+    server.run()
+"""
+BOOK: Final = 'book={"film": "Dune"}'
+
+
+@contextmanager
+def serving(app: ASGIApp) -> Generator[str]:
+    """Serve an application from a thread, and yield its address."""
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
+    with listening() as door:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{door.getsockname()[1]}/mcp"
+        finally:
+            server.should_exit = True
+            thread.join(WAIT)
+
+
+class Counting:
+    """Application that counts requests and the most at once, and notes the tools that were called."""
+
+    def __init__(self, inner: RightServer) -> None:
+        self.inner = inner
+        self.requests = self.now = self.most = 0
+        self.tools: set[str] = set()
+        self.users: set[str] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        self.requests += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.users.add(headers.get("authorization", ""))
+        if headers["mcp-method"] == "tools/call":
+            self.tools.add(headers["mcp-name"])
+        try:
+            await self.inner(scope, receive, send)
+        finally:
+            self.now -= 1
+
+
+def audit(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["audit", "--body-size", "1", *arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def finding(data: AuditData, clause: str) -> str:
+    return next(one.verdict for one in data.findings if one.clause == clause)
+
+
+def test_json_and_junit_agree_on_a_wrong_server(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    junit = tmp_path / "audit.xml"
+    with serving(SignsNothing()) as url:
+        code, out, _ = audit(capsys, url, "--tool", BOOK, "--json", "--junit", str(junit))
+    data = AuditData.model_validate_json(out)
+    assert code == 1
+    assert (data.server, data.target, data.failed) == ("cinema 1", url, True)
+    assert [one.clause for one in data.findings if one.verdict == "failed"] == ["S4.forged"]
+    root = ElementTree.parse(junit).getroot()
+    failures = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
+    assert failures == ["S4.forged: A readable state whose values were rewritten is rejected."]
+    assert len(list(root.iter("testcase"))) == len(data.findings)
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--fail-on", "should"), 1), (("--fail-on", "advice"), 1)])
+def test_level_decides_if_a_broken_should_counts(
+    options: tuple[str, ...], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(ValidatesNoAnswers()) as url:
+        ended, out, _ = audit(capsys, url, "--tool", BOOK, *options)
+    assert ended == code
+    assert "failed  SHOULD S9.content   Answers that do not fit their form are not taken." in out
+
+
+def test_two_sets_of_headers_are_two_users(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "ada")
+    app = Counting(BindsNoUser())
+    with serving(app) as url:
+        users = ("--header", "Authorization: Bearer ${TOKEN}", "--other-header", "Authorization: Bearer eve")
+        _, out, _ = audit(capsys, url, "--tool", BOOK, *users)
+    assert "failed  SHOULD S5.principal The state of a user is rejected from another one." in out
+    assert app.users == {"Bearer ada", "Bearer eve"}
+    assert "Bearer" not in out
+
+
+def test_only_named_tools_are_called_and_few_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    app = Counting(RightServer())
+    with serving(app) as url:
+        code, out, _ = audit(capsys, url, "--tool", BOOK, "--once", "book")
+    assert code == 0
+    assert app.tools == {"book"}
+    assert app.most <= 2
+    assert f"{app.requests} requests:" in out
+
+
+def test_request_limit_ends_the_audit_with_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    app = Counting(RightServer())
+    with serving(app) as url:
+        code, out, _ = audit(capsys, url, "--tool", BOOK, "--max-requests", "20", "--json")
+    data = AuditData.model_validate_json(out)
+    assert (code, app.requests, data.requests) == (0, 20, 20)
+    assert finding(data, "S9.content") == "could not be tried"
+    reasons = next(one.texts for one in data.findings if one.clause == "S9.content")
+    assert reasons == ["the audit has sent 20 requests, see --max-requests"]
+
+
+def test_time_limit_ends_the_audit(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(RightServer()) as url:
+        code, out, _ = audit(capsys, url, "--tool", BOOK, "--max-seconds", "0.000001")
+    assert (code, out) == (2, "")
+
+
+def test_arguments_and_answers_come_from_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "args.json").write_text(json.dumps({"book": {"film": "Stalker"}}))
+    (tmp_path / "answers.json").write_text(json.dumps({"seat": {"row": "front"}, "snack": {"name": "nuts"}}))
+    server = RightServer()
+    with serving(server) as url:
+        files = ("--args", str(tmp_path / "args.json"), "--answers", str(tmp_path / "answers.json"))
+        assert audit(capsys, url, "--tool", "book", *files)[0] == 0
+    assert any(
+        text.startswith("Stalker: {'seat': {'row': 'front'}, 'snack': {'name': 'nuts'}}")
+        for text in server.done.values()
+    )
+
+
+async def redirecting(scope: Scope, receive: Receive, send: Send) -> None:
+    headers = [(b"location", b"http://127.0.0.2:9/mcp"), (b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 307, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_redirects_and_proxies_are_not_followed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.2:9")
+    with serving(redirecting) as url:
+        code, _, told = audit(capsys, url, "--tool", BOOK)
+    assert code == 2
+    assert "the server does not list its tools to a client of 2026-07-28: HTTP status 307" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["http://127.0.0.1:1/mcp"], "no tool is named"),
+        (["--tool", "book"], "there is no server"),
+        (["http://127.0.0.1:1/mcp", "--tool", "book={"], "--tool book: the arguments are not JSON"),
+        (["http://127.0.0.1:1/mcp", "--tool", "book=1"], "--tool book: the arguments must be a JSON object"),
+        (["http://127.0.0.1:1/mcp", "--tool", "book", "--tool", "book"], "--tool book is given twice"),
+        (["http://127.0.0.1:1/mcp", "--tool", "book", "--once", "pay"], "--once pay: name the tool with --tool too"),
+        (["http://127.0.0.1:1/mcp", "--tool", "book"], "no connection"),
+        (["ftp://127.0.0.1/mcp", "--tool", "book"], "is not an http(s) address"),
+        (["--tool", "book", "--", "no-such-program", "-x"], "there is no program 'no-such-program'"),
+        (["http://127.0.0.1:1/mcp", "--tool", "book", "--", "python", "x.py"], "there are two servers"),
+        (["no_such_module:server", "--tool", "book"], "no module 'no_such_module'"),
+        (["no_such_file.py:server", "--tool", "book"], "no file 'no_such_file.py'"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_a_reason(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = audit(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [("pay", "the server has no tool 'pay'; its tools: 'book', 'cancel', 'plan'"), ("book", "needs 'film'")],
+)
+def test_tools_that_cannot_be_called_are_named(tool: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(RightServer()) as url:
+        code, _, err = audit(capsys, url, "--tool", tool)
+    assert code == 2
+    assert told in err
+
+
+def test_module_without_the_named_tool_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "cinema.py").write_text(CINEMA)
+    command = [sys.executable, "-m", "roundtrip", "audit", "cinema.py:server", "--tool", "pay"]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1] == "roundtrip audit: the server has no tool 'pay'; its tools: 'book', 'burn'"
+
+
+@pytest.mark.parametrize("server", [["cinema.py:server"], ["--", sys.executable, "cinema.py"]], ids=["module", "stdio"])
+def test_module_or_command_is_audited(server: list[str], tmp_path: Path) -> None:
+    (tmp_path / "cinema.py").write_text(CINEMA)
+    ran = subprocess.run(
+        [sys.executable, "-m", "roundtrip", "audit", "--body-size", "1", "--json", "--tool", BOOK, *server],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert ran.returncode == 0, ran.stderr
+    data: Any = AuditData.model_validate_json(ran.stdout)
+    assert (data.server.split()[0], finding(data, "S4.tampered"), finding(data, "S9.content")) == (
+        "cinema",
+        "passed",
+        "passed",
+    )
+    assert finding(data, "S3.keys") == ("could not be tried" if "--" in server else "passed")
+    assert not (tmp_path / "burned").exists()

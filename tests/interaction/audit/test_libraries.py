@@ -1,0 +1,109 @@
+"""The audit of roundtrip's server, the SDK's and FastMCP's, whose results are listed in docs/audit.md.
+
+`pytest tests/interaction/audit/test_libraries.py --snapshot-update` writes the results into the page.
+"""
+
+import logging
+from typing import Final
+
+import anyio
+import pytest
+
+from roundtrip.audit.clauses import CLAUSES
+from roundtrip.audit.findings import AuditReport, ClauseFinding, ClauseVerdict
+from specs.sections import with_section
+from tests.hosts import ROOT
+from tests.interaction.audit.audits import audited, failed, told
+from tests.interaction.audit.libraries import LIBRARIES, ONCE, TASKS, TTL
+
+PAGE: Final = ROOT / "docs" / "audit.md"
+COMMAND: Final = "pytest tests/interaction/audit/test_libraries.py --snapshot-update"
+USERS: Final = ({"authorization": "Bearer app/ada"}, {"authorization": "Bearer app/eve"})
+_MAX_FACT_CHARS: Final = 110
+
+
+async def report_on(name: str) -> AuditReport:
+    make = LIBRARIES[name]
+    tools = ("book", "cancel", *TASKS.get(make, ()))
+    once = ONCE.get(make, frozenset[str]())
+    return await audited(make(), *tools, lifespan="on", users=USERS, stale=TTL + 0.2, once=once)
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, AuditReport]:
+    async def all_reports() -> dict[str, AuditReport]:
+        return {name: await report_on(name) for name in LIBRARIES}
+
+    logging.disable(logging.CRITICAL)
+    try:
+        return anyio.run(all_reports)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(scope="module")
+def page(request: pytest.FixtureRequest, reports: dict[str, AuditReport]) -> str:
+    text = PAGE.read_text(encoding="utf-8")
+    if request.config.getoption("update_snapshots"):
+        text = with_section(text, "libraries", rows_of(reports), command=COMMAND)
+        text = with_section(text, "facts", facts_of(reports), command=COMMAND)
+        PAGE.write_text(text, encoding="utf-8")
+    return text
+
+
+def verdicts(report: AuditReport, clause: str) -> list[ClauseFinding]:
+    return [one for one in report.findings if one.clause.id == clause]
+
+
+def cell_of(report: AuditReport, clause: str) -> str:
+    """Return the worst verdict of the tools, without those that could not be tried if others could."""
+    found = {one.verdict for one in verdicts(report, clause)}
+    verdict = next(one for one in ClauseVerdict if one in found)
+    return "-" if verdict is ClauseVerdict.UNTRIED else verdict.value
+
+
+def rows_of(reports: dict[str, AuditReport]) -> list[str]:
+    rows = [f"| clause | level | {' | '.join(reports)} |", "|---|---|" + "---|" * len(reports)]
+    for clause in CLAUSES.values():
+        cells = " | ".join(cell_of(report, clause.id) for report in reports.values())
+        rows.append(f"| {clause.id} {clause.demand} | {clause.level.value} | {cells} |")
+    return rows
+
+
+def facts_of(reports: dict[str, AuditReport]) -> list[str]:
+    rows = ["| server | clause | what was seen |", "|---|---|---|"]
+    for name, report in reports.items():
+        for finding in report.findings:
+            if finding.verdict in (ClauseVerdict.FAILED, ClauseVerdict.FACT):
+                text = finding.texts[0].replace("|", "\\|").replace("\n", " ").replace("\\n", " ")
+                shown = text if len(text) <= _MAX_FACT_CHARS else f"{text[:_MAX_FACT_CHARS]}…"
+                rows.append(f"| {name} | {finding.clause.id}, `{finding.tool}` | {shown} |")
+    return rows
+
+
+def test_page_lists_the_verdicts_on_each_library(page: str, reports: dict[str, AuditReport]) -> None:
+    assert [row for row in rows_of(reports) if row not in page.splitlines()] == [], f"run: {COMMAND}"
+
+
+def test_page_lists_each_fact_with_its_version(page: str, reports: dict[str, AuditReport]) -> None:
+    assert [row for row in facts_of(reports) if row not in page.splitlines()] == [], f"run: {COMMAND}"
+
+
+def test_nothing_fails_on_roundtrip_and_on_the_sdk(reports: dict[str, AuditReport]) -> None:
+    """Shows S4, S5, S6, S7, S8, S9 and S10."""
+    for name, report in reports.items():
+        if not name.startswith("FastMCP"):
+            assert failed(report) == set(), name
+
+
+def test_roundtrip_acts_once_and_the_others_again(reports: dict[str, AuditReport]) -> None:
+    ours, sdk, fastmcp = reports.values()
+    assert [one.verdict for one in verdicts(ours, "S5.once") if one.tool == "book"] == [ClauseVerdict.PASSED]
+    for theirs in (sdk, fastmcp):
+        assert "a repeated last request was accepted, with another result" in told(theirs, "S5.replay")
+
+
+def test_guards_of_fastmcp_ask_clients_that_cannot_be_asked(reports: dict[str, AuditReport]) -> None:
+    *_, fastmcp = reports.values()
+    assert failed(fastmcp) == {"S6.declared", "A2"}
+    assert told(fastmcp, "S6.declared")[0].endswith("of a client that did not declare elicitation")

@@ -1,0 +1,115 @@
+"""Reports of audits as text, JSON and JUnit's XML, read with parsers of other authors."""
+
+import json
+from typing import Any, Final
+from xml.etree import ElementTree
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from roundtrip.audit.clauses import CLAUSES, ClauseLevel
+from roundtrip.audit.findings import AuditNotes, AuditReport, ClauseVerdict
+from roundtrip.audit.telling import AuditData, as_data, as_junit, as_lines
+
+HOSTILE: Final = 'a state with "]]> & <b>\x1b[31m\x00\ud800 was accepted'
+
+
+def report() -> AuditReport:
+    notes = AuditNotes()
+    notes.passed("R1")
+    notes.passed("S4.truncated", "book")
+    notes.failed("S4.tampered", HOSTILE, "book")
+    notes.failed("S7.missing", "it was not asked for again", "book")
+    notes.fact("A4", "a state can be read", "book")
+    notes.untried("S5.expiry", "it takes --stale", "book")
+    return AuditReport(
+        "cinema 1", "http://127.0.0.1:1/mcp", ["book"], list(notes.findings()), 7, 1.25, {"book": 3}, {"book": 1}
+    )
+
+
+def verdicts(level: ClauseLevel) -> dict[str, str]:
+    """Read the XML as CI servers do, and return the kind of each test case by clause."""
+    root = ElementTree.fromstring(as_junit(report(), level))
+    kinds: dict[str, str] = {}
+    for suite in root.iter("testsuite"):
+        cases = list(suite.iter("testcase"))
+        children = [next((child.tag for child in case), "passed") for case in cases]
+        assert suite.get("tests") == str(len(cases))
+        assert suite.get("failures") == str(children.count("failure"))
+        assert suite.get("skipped") == str(children.count("skipped"))
+        for case, kind in zip(cases, children, strict=True):
+            kinds[(case.get("name") or "").partition(":")[0]] = kind
+    for name in ("tests", "failures", "skipped"):
+        assert root.get(name) == str(sum(int(suite.get(name) or 0) for suite in root.iter("testsuite")))
+    return kinds
+
+
+def test_junit_counts_failures_at_the_level_and_above() -> None:
+    kinds = verdicts(ClauseLevel.MUST)
+    assert kinds.keys() == CLAUSES.keys()
+    assert (kinds["S4.tampered"], kinds["S7.missing"]) == ("failure", "skipped")
+    assert (kinds["A4"], kinds["R1"], kinds["S5.expiry"]) == ("system-out", "passed", "skipped")
+    assert verdicts(ClauseLevel.SHOULD)["S7.missing"] == "failure"
+
+
+def test_junit_escapes_what_xml_cannot_hold() -> None:
+    root = ElementTree.fromstring(as_junit(report(), ClauseLevel.MUST))
+    (failure,) = root.iter("failure")
+    assert failure.text == 'a state with "]]> & <b>\\u001b[31m\\u0000\\ud800 was accepted'
+    assert failure.get("type") == "MUST"
+
+
+def test_json_fits_its_schema_and_model() -> None:
+    data = as_data(report(), ClauseLevel.MUST).model_dump(mode="json")
+    text = json.dumps(data)
+    errors: list[Any] = list(Draft202012Validator(AuditData.model_json_schema()).iter_errors(json.loads(text)))  # pyright: ignore[reportUnknownMemberType]
+    assert errors == []
+    assert data["failed"] is True
+    assert data["calls"] == {"book": {"begun": 3, "completed": 1}}
+    assert {one["clause"] for one in data["findings"]} == CLAUSES.keys()
+    tampered = next(one for one in data["findings"] if one["clause"] == "S4.tampered")
+    assert tampered == {
+        "clause": "S4.tampered",
+        "level": "MUST",
+        "demand": "A state with a changed character is rejected.",
+        "source": "basic/patterns/mrtr",
+        "tool": "book",
+        "verdict": "failed",
+        "attempts": 1,
+        "texts": [HOSTILE],
+    }
+
+
+@pytest.mark.parametrize(
+    ("level", "counted"), [(ClauseLevel.MUST, 1), (ClauseLevel.SHOULD, 2), (ClauseLevel.ADVICE, 2)]
+)
+def test_failures_count_at_their_level_and_below(level: ClauseLevel, counted: int) -> None:
+    assert len(report().failures(level)) == counted
+
+
+def test_text_has_reasons_once_and_evidence_below_its_clause() -> None:
+    lines = [
+        "".join(part if isinstance(part, str) else part[0] for part in parts)
+        for _, parts in as_lines(report(), ClauseLevel.MUST)
+    ]
+    assert lines[0] == "cinema 1 at http://127.0.0.1:1/mcp"
+    place = lines.index("failed  MUST   S4.tampered  A state with a changed character is rejected.")
+    assert lines[place + 1] == HOSTILE
+    assert "S5.expiry: it takes --stale" in lines
+    assert lines[-1].endswith("1 of the failures count (MUST and above)")
+
+
+def test_attempts_win_over_a_reason_why_not() -> None:
+    notes = AuditNotes()
+    notes.untried("S4.forged", "the state is not readable JSON", "book")
+    notes.passed("S4.forged", "book")
+    (finding,) = [one for one in notes.findings() if one.clause.id == "S4.forged"]
+    assert (finding.verdict, finding.texts) == (ClauseVerdict.PASSED, ())
+
+
+def test_attempts_that_prove_nothing_can_be_withdrawn() -> None:
+    notes = AuditNotes()
+    notes.passed("S5.tool", "book")
+    notes.withdraw("S5.tool", "book", "the honest request was rejected too")
+    (finding,) = [one for one in notes.findings() if one.clause.id == "S5.tool"]
+    assert (finding.verdict, finding.texts) == (ClauseVerdict.UNTRIED, ("the honest request was rejected too",))
