@@ -249,7 +249,10 @@ class TaskEngine:
             self._delivery.skip(call_id, _SKIP_SECONDS)
         except (ContentUnreadable, TokenRejected):
             self._delivery.skip(call_id, _SKIP_SECONDS)
-            message = "the store has a task of call %s that this server cannot read; give all workers one set of keys"
+            message = (
+                "the store has a task of call %s that this server cannot read; give all workers of a service one name "
+                "and one set of keys"
+            )
             _LOG.warning(message, call_id)
         except LedgerDown as error:
             # A store that cannot be written may well be read: then the task stays due.

@@ -56,7 +56,7 @@ class TaskService:
         self._legs = legs
         self._calls = calls
         self._server = server
-        self.book = TaskBook(legs.parts)
+        self.book = TaskBook(legs.parts, server.name)
         self._distributed = legs.task_engine
         if self._distributed is not None:
             self._bind(self._distributed)
