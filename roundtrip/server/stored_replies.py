@@ -16,8 +16,18 @@ from roundtrip.safe_text import printable
 from roundtrip.server.model_answers import answer_schema
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.content import TaskContent
+from roundtrip.server.tools.registry import UnknownTool
 
-__all__ = ["CONTINUE_TOOL", "awaited_groups", "ended", "for_model", "for_user", "result_from", "unopened"]
+__all__ = [
+    "CONTINUE_TOOL",
+    "awaited_groups",
+    "ended",
+    "for_model",
+    "for_user",
+    "result_from",
+    "unknown_tool",
+    "unopened",
+]
 
 CONTINUE_TOOL: Final = "continue_call"
 
@@ -83,6 +93,11 @@ def ended(view: TaskView) -> dict[str, Any]:
     error = content.error or {}
     told = error.get("message") or "This call was cancelled, or its time is over."
     return _written(told, is_error=True)
+
+
+def unknown_tool(view: TaskView) -> dict[str, Any]:
+    """Return the reply to a request that may not see the tool of a call, as for any other call of it."""
+    return _written(str(UnknownTool(view.entry.tool)), is_error=True)
 
 
 def unopened() -> dict[str, Any]:
