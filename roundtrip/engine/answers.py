@@ -397,6 +397,12 @@ class Answers(NodeOutcomes):
         # The function has not run on this leg, so the form comes from its annotation.
         return _form_asked_by(plan.nodes[index])
 
+    def approved_after(self, changed: Iterable[str]) -> list[str]:
+        """Return the names of the approvals that were opened when one of some questions had its answer."""
+        known = self.leg.approvals
+        names = frozenset(changed)
+        return [] if known is None else [name for name, state in known.states.items() if state.after & names]
+
     def revise(self, changed: Mapping[str, Mapping[str, Any]], *, stale: Iterable[str]) -> None:
         """Replace answers that a review has changed, and forget those that depended on them."""
         stale = list(stale)

@@ -201,7 +201,10 @@ class Body:
             # The review applies its changes now. Without data, it does not apply them again on later legs.
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
-                stale = [after for name in changed for after in self._after(name, but=(key, *changed))]
+                # Deciders may have relied on the answer, whatever the plan says of the approval's wording.
+                voided = [name for name in self._answers.approved_after(changed) if name not in changed]
+                stale = [after for name in (*changed, *voided) for after in self._after(name, but=(key, *changed))]
+                stale += voided
                 self._answers.revise(changed, stale=stale)
                 self._ended_by = (key,)
                 raise Revision
@@ -290,7 +293,9 @@ class Body:
         if name in plan.names:
             stale = [plan.nodes[index].key for index in plan.downstream(plan.names[name])]
             return [key for key in [*stale, *order] if key not in but]
-        return [key for key in order[order.index(name) + 1 :] if key not in but]
+        # A body need not have come to an approval of an earlier leg.
+        place = order.index(name) + 1 if name in order else len(order)
+        return [key for key in order[place:] if key not in but]
 
     async def step(self, key: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the result of a function, which runs once for the call.

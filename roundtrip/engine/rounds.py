@@ -6,7 +6,7 @@ and the leg ends with the batch.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 from mcp_types import ClientCapabilities, ElicitResult, InputResponse
@@ -28,6 +28,9 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import NOTHING
 from roundtrip.questions.wire import FormQuestion, ModelQuestion, PendingQuestion, UrlQuestion
+
+if TYPE_CHECKING:
+    from roundtrip.questions.approvals import ApprovalQuestion
 
 __all__ = ["Rounds"]
 
@@ -236,6 +239,8 @@ class Rounds:
         """
         self.answers.check_volatile()
         self._note_ask()
+        for waiting in self.approvals.values():
+            cast("ApprovalQuestion", waiting.question).after = (*self.answers.entries, *self.answers.known.responses)
         return Suspended(self.batch, self.remember(), tuple(self.waits), self._rung(), self.approvals)
 
     def _rung(self) -> str | None:

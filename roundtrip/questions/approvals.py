@@ -108,6 +108,8 @@ class ApprovalState(NamedTuple):
     pin: str
     """The digest of its wording."""
     decision: Decision | None
+    after: frozenset[str] = frozenset()
+    """The names of the questions that were answered when it was opened."""
 
 
 class LegApprovals(NamedTuple):
@@ -124,7 +126,7 @@ class LegApprovals(NamedTuple):
 class ApprovalQuestion(Question):
     """Approval, as a question that has no form on the wire."""
 
-    __slots__ = ("by", "is_over", "pin", "remind", "within")
+    __slots__ = ("after", "by", "is_over", "pin", "remind", "within")
     is_approval: ClassVar[bool] = True
 
     def __init__(self, marker: Approve) -> None:
@@ -133,6 +135,8 @@ class ApprovalQuestion(Question):
         self.within = marker.within
         self.remind = marker.remind
         self.pin = self.message.hex()
+        self.after: tuple[str, ...] = ()
+        """The names of the questions that are answered when the call begins to wait for it."""
         self.is_over = False
         """True if its time is over, and `otherwise` has to replace the approval."""
 

@@ -36,6 +36,7 @@ __all__ = [
     "look_at",
     "may_decide",
     "name_of",
+    "next_look",
     "open_groups",
     "park_approvals",
     "read_approvals",
@@ -122,7 +123,7 @@ def relabel(entry: TaskEntry, content: TaskContent) -> None:
     entry.labels = (*others, *sorted(own))
 
 
-def _next_look(content: TaskContent) -> float | None:
+def next_look(content: TaskContent) -> float | None:
     """Return the time at which the next approval expires, or its group is notified."""
     found = [record["until"] for record in content.approvals if is_open(record)]
     found += [record["notify"] for record in content.approvals if is_open(record) and record["notify"] is not None]
@@ -183,7 +184,7 @@ def park_approvals(
             known["withdrawn"] = now
         content.approvals.append(_opened(wanted, entry, now))
     relabel(entry, content)
-    return _next_look(content), is_decided
+    return next_look(content), is_decided
 
 
 def _opened(wanted: Record, entry: TaskEntry, now: float) -> Record:
@@ -223,7 +224,7 @@ def look_at(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) 
         relabel(entry, content)
     is_idle = bool(due) and not _must_run(content, entry, now)
     if is_idle and entry.claim(holder, now, lease=0.0):
-        following = [at for at in (content.wakes, _next_look(content)) if at is not None]
+        following = [at for at in (content.wakes, next_look(content)) if at is not None]
         entry.park(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now, due=min(following, default=None))
     return ApprovalLook([dict(record) for record in due], [dict(record) for record in expired], is_idle)
 

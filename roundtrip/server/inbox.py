@@ -128,7 +128,9 @@ class Inbox:
         states: dict[str, ApprovalState] = {}
         for record in task.content.approvals if task is not None else ():
             if record["withdrawn"] is None:
-                states[record["name"]] = ApprovalState(record["id"], record["pin"], decision_of(record))
+                states[record["name"]] = ApprovalState(
+                    record["id"], record["pin"], decision_of(record), frozenset(record["after"])
+                )
         caller = user if task is None else task.content.user
         return LegApprovals(states, max_seconds, CallerUnknown if caller is None else None)
 
@@ -143,6 +145,7 @@ class Inbox:
                 "by": question.by,
                 "message": question.text,
                 "pin": question.pin,
+                "after": question.after,
                 "within": question.within,
                 "remind": question.remind,
                 "notifies": self._settings.on_pending is not None,

@@ -49,6 +49,7 @@ from roundtrip.server.stored_replies import (
     for_model,
     for_user,
     result_from,
+    unknown_tool,
     unopened,
 )
 from roundtrip.server.tasks.book import TaskView
@@ -244,6 +245,8 @@ class StoredCalls:
         if view is None or not view.content.is_continued:
             return None
         record.claimed = True
+        if not await self._service.is_visible(view, ctx):
+            return unknown_tool(view)
         if view.content.is_local:
             return await self._locally(view, ctx)
         sent: Mapping[str, Mapping[str, Any]] = (ctx.params or {}).get("inputResponses") or {}
@@ -303,7 +306,7 @@ class StoredCalls:
             _LOG.warning("calls that wait cannot be found, so repeated calls begin again: %s", error)
             return None
         view = await self._waiting.view(call_id) if call_id is not None else None
-        if view is None or view.entry.has_ended:
+        if view is None or view.entry.has_ended or not await self._service.is_visible(view, ctx):
             return None
         return await self._locally(view, ctx, is_repeated=True) if view.content.is_local else self._in_result(view)
 
@@ -430,6 +433,8 @@ class StoredCalls:
             or (view.content.is_local and (self._local is None or not self._local.is_for(ctx.request_context)))
         ):
             return result_from(_UNKNOWN, is_error=True)
+        if not await self._service.is_visible(view, ctx.request_context):
+            return CallToolResult.model_validate(unknown_tool(view))
         # The first leg has taken them.
         if answers and ctx.call.leg == 1:
             try:

@@ -16,6 +16,7 @@ from roundtrip.safe_text import printable
 from roundtrip.server.model_answers import answer_schema
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.content import TaskContent
+from roundtrip.server.tools.registry import UnknownTool
 
 __all__ = [
     "CONTINUE_TOOL",
@@ -24,6 +25,7 @@ __all__ = [
     "for_model",
     "for_user",
     "result_from",
+    "unknown_tool",
     "unopened",
 ]
 
@@ -98,6 +100,11 @@ def ended(view: TaskView) -> dict[str, Any]:
     error = content.error or {}
     told = error.get("message") or (_LOST if view.entry.state is TaskState.LOST else _ENDED)
     return _written(told, is_error=True)
+
+
+def unknown_tool(view: TaskView) -> dict[str, Any]:
+    """Return the reply to a request that may not see the tool of a call, as for any other call of it."""
+    return _written(str(UnknownTool(view.entry.tool)), is_error=True)
 
 
 def unopened() -> dict[str, Any]:

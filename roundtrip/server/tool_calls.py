@@ -162,6 +162,26 @@ class ToolCalls:
         except ToolError:
             return False
 
+    def is_gated(self, name: str, version: str | None) -> bool:
+        """Return True if the visibility gate of a tool decides whether a request may go on with its call."""
+        try:
+            return self._tools.find(name, version)[0].visibility_gate is not None
+        except ToolError:
+            return False
+
+    async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
+        """Return True if a request may see a tool, or if there is no such tool here."""
+        if not self.is_gated(name, version):
+            return True
+        for tool in self._tools.find(name, version):
+            gate = tool.visibility_gate
+            opened = await self._gates().open(gate, request) if gate is not None else None
+            if opened is not None:
+                await opened.around(_nothing())
+            if gate is None or opened is not None:
+                return True
+        return False
+
     def _validate(self, revision: str, params: Mapping[str, Any]) -> InputResponses | None:
         """Validate the parameters of a request as the SDK does; the `_meta` that clients repeat is validated once.
 
@@ -225,8 +245,9 @@ class ToolCalls:
             return await self._rehearse(name, arguments, incoming, wanted)
         for tool in self._tools.find(name, wanted):
             gate = tool.visibility_gate
+            task = incoming.record.task if incoming.record is not None else None
             # Decided when the task was made: there is no request to decide it by.
-            if gate is None or (incoming.record is not None and incoming.record.task is not None):
+            if gate is None or (task is not None and task.request is None):
                 return await self._run(tool, arguments, incoming)
             opened = await self._gates().open(gate, incoming.request)
             if opened is not None:
@@ -269,6 +290,10 @@ class ToolCalls:
                 return Finished(CallToolResult(content=[TextContent(text=told)], is_error=True))
             # The log of rejected arguments reads their names from the cause.
             raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
+
+
+async def _nothing() -> None:
+    """Do nothing."""
 
 
 def _called_by_client(name: str, incoming: Incoming) -> RequestRecord | None:

@@ -55,12 +55,13 @@ class TaskBook:
 
     Args:
         parts: The keys, the ledger that stores the tasks, and the clocks.
+        service: The name of the server, which names its service if there is no audience.
 
     Raises:
         InvalidSignature: The ledger cannot store tasks, or there are no keys for what it would store.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, service: str) -> None:
         self._parts = parts
         protection = parts.protection
         ledger = parts.effects.ledger
@@ -80,14 +81,16 @@ class TaskBook:
                 "tasks after a restart; pass keys=, or set ROUNDTRIP_KEY_FILE"
             )
         self.store: TaskStore = ledger.tasks
-        self.seal = TaskSeal(None if is_private else protection.ledger_sealer, protection.hints)
+        audience = protection.policy.audience
+        service = service if audience is None else audience
+        self.seal = TaskSeal(None if is_private else protection.ledger_sealer, protection.hints, service)
         self.inbox: Inbox | None = None
         """The approvals of the calls, if the server has an inbox."""
         self._ahead: float | None = None
         """Seconds by which the clock of the store is ahead of this process's; None until it was read."""
         self._pin_keys = protection.ring.derive(b"pin")
-        self.page_keys = protection.ring.derive(b"page")
-        """Keys that sign the forms of question pages, the newest first."""
+        self.page_keys = protection.ring.derive(b"page/" + service.encode("utf-8", "surrogatepass"))
+        """Keys of the service that sign forms of question pages and make labels of calls, the newest first."""
         # A store has more room than a token.
         self.journals = JournalCodec(
             Sealer(protection.ring, purpose=b"seal", entropy=parts.system.entropy),

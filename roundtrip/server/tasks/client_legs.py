@@ -1,7 +1,8 @@
 """Run legs of stored calls that need their client: its headers, its access token.
 
 A leg that an answer on a page has started has no request. A body that asks for a part of it ends the leg, and the call
-waits until its client sends a request for it. Then that request runs the leg.
+waits until its client sends a request for it. Then that request runs the leg. A tool with a visibility gate waits so
+before each leg, because its gate needs a request.
 """
 
 from __future__ import annotations
@@ -21,7 +22,22 @@ from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.legs import TaskLeg
 
-__all__ = ["run_with_client"]
+__all__ = ["leave_to_client", "run_with_client"]
+
+
+def leave_to_client(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> None:
+    """Let a call that is due wait for a request of its client; its answers and the results of its steps stay."""
+    if not entry.claim(holder, now, lease=0.0):
+        return
+    # No worker has died with it.
+    entry.tries -= 1
+    content.needs_client = not content.questions
+    entry.apply(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now)
+    if content.approvals:
+        from roundtrip.server.approval_rules import next_look  # few calls need an approval
+
+        if (look := next_look(content)) is not None:
+            entry.due = min(look, entry.expires)
 
 
 async def run_with_client(

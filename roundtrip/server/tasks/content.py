@@ -24,7 +24,7 @@ _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 
 
 class ContentUnreadable(Exception):
-    """No key of this server opens the content of a task, or a newer build has written it."""
+    """No key of this server opens the content of a task, it is another service's, or a newer build has written it."""
 
 
 @dataclass(slots=True)
@@ -218,15 +218,19 @@ class Pause(NamedTuple):
 
 
 class TaskSeal:
-    """Cipher of the contents and notes of tasks; without a sealer, they are JSON.
+    """Cipher of the contents and notes of one service's tasks; without a sealer, they are JSON.
+
+    Servers may share a store and keys, but only those of one service open its tasks.
 
     Args:
         sealer: None if they never leave the memory of this process.
         hints: The public names of the keys, the one that seals first.
+        service: The name of the service.
     """
 
-    def __init__(self, sealer: Sealer | None, hints: tuple[str, ...]) -> None:
+    def __init__(self, sealer: Sealer | None, hints: tuple[str, ...], service: str) -> None:
         self._sealer = sealer
+        self._service = service
         self._hint = hints[0] if hints else ""
         self.hints = hints if sealer is not None else ()
         """The public names of the keys that open tasks, the one that seals first."""
@@ -252,10 +256,10 @@ class TaskSeal:
 
     def seal(self, value: Any, call_id: str, use: str) -> str:
         """Return the stored form of a JSON value, for one use in one call."""
-        text = json.dumps(value, separators=(",", ":"))
         if self._sealer is None:
-            return text
-        sealed = self._sealer.seal(text.encode("utf-8", "surrogatepass"), _bound(call_id, use))
+            return json.dumps([self._service, value], separators=(",", ":"))
+        text = json.dumps(value, separators=(",", ":"))
+        sealed = self._sealer.seal(text.encode("utf-8", "surrogatepass"), self._bound(call_id, use))
         return f"{_SEALED_PREFIX}{self._hint}.{to_text(sealed)}"
 
     def hint_of(self, stored: str) -> str:
@@ -271,19 +275,21 @@ class TaskSeal:
         """Return a stored value.
 
         Raises:
-            ContentUnreadable: No key of this server opens it.
+            ContentUnreadable: No key of this server opens it, or it is another service's.
         """
         is_sealed = stored.startswith(_SEALED_PREFIX)
         try:
             if self._sealer is None or not is_sealed:
                 if self._sealer is not None or is_sealed:
                     raise ValueError("keys on one side only")
-                return json.loads(stored)
+                service, value = json.loads(stored)
+                if service != self._service:
+                    raise ValueError("another service")
+                return value
             sealed = from_text(stored.rpartition(".")[2])
-            return json.loads(self._sealer.open(sealed, _bound(call_id, use)).decode("utf-8", "surrogatepass"))
+            return json.loads(self._sealer.open(sealed, self._bound(call_id, use)).decode("utf-8", "surrogatepass"))
         except (TokenRejected, ValueError) as error:
             raise ContentUnreadable from error
 
-
-def _bound(call_id: str, use: str) -> bytes:
-    return json.dumps(["task", call_id, use]).encode()
+    def _bound(self, call_id: str, use: str) -> bytes:
+        return json.dumps(["task", self._service, call_id, use]).encode()

@@ -112,6 +112,7 @@ class TaskEngine:
         book: The tasks.
         serve: Serves a leg.
         knows: Returns True if a tool of this name and version is served here.
+        is_gated: Returns True if its visibility gate needs a request of the client.
         system: The clocks, ids and randomness.
         most: The number of tasks to run at once. Tasks that wait do not count.
         deliver: Makes the delivery; None for a sweep of the store.
@@ -124,12 +125,14 @@ class TaskEngine:
         system: System,
         *,
         knows: Callable[[str, str | None], bool],
+        is_gated: Callable[[str, str | None], bool],
         most: int = _MAX_RUNNING,
         deliver: Callable[[TaskEngine], TaskDelivery] | None = None,
     ) -> None:
         self._book = book
         self._serve = serve
         self._knows = knows
+        self._is_gated = is_gated
         self._system = system
         self.most = most
         self.holder = system.entropy(_HOLDER_BYTES).hex()
@@ -241,6 +244,14 @@ class TaskEngine:
                 entry.content = self._book.seal.write(content, call_id)
                 if look.is_idle:
                     return entry, now, content, journal
+            is_due = entry.state is TaskState.DUE and content.is_continued
+            if is_due and self._is_gated(entry.tool, content.version):
+                from roundtrip.server.tasks.client_legs import leave_to_client  # few tools have a gate and pages
+
+                leave_to_client(content, entry, now, holder=self.holder)
+                entry.content = self._book.seal.write(content, call_id)
+                look = None if look is None else look._replace(is_idle=True)
+                return (entry, now, content, journal) if look is not None else False
             return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else False
 
         try:
@@ -249,7 +260,10 @@ class TaskEngine:
             self._delivery.skip(call_id, _SKIP_SECONDS)
         except (ContentUnreadable, TokenRejected):
             self._delivery.skip(call_id, _SKIP_SECONDS)
-            message = "the store has a task of call %s that this server cannot read; give all workers one set of keys"
+            message = (
+                "the store has a task of call %s that this server cannot read; give all workers of a service one name "
+                "and one set of keys"
+            )
             _LOG.warning(message, call_id)
         except LedgerDown as error:
             # A store that cannot be written may well be read: then the task stays due.

@@ -56,7 +56,7 @@ class TaskService:
         self._legs = legs
         self._calls = calls
         self._server = server
-        self.book = TaskBook(legs.parts)
+        self.book = TaskBook(legs.parts, server.name)
         self._distributed = legs.task_engine
         if self._distributed is not None:
             self._bind(self._distributed)
@@ -110,7 +110,10 @@ class TaskService:
             if self._distributed is not None:
                 self._distributed.start()
                 options = {"deliver": self._distributed.deliver, **options}
-            self._engines[loop] = TaskEngine(self.book, self._serve, system, knows=self._calls.has_task, **options)
+            calls = self._calls
+            self._engines[loop] = TaskEngine(
+                self.book, self._serve, system, knows=calls.has_task, is_gated=calls.is_gated, **options
+            )
         return self._engines.get(loop)
 
     async def stop(self) -> None:
@@ -213,6 +216,10 @@ class TaskService:
         from roundtrip.server.tasks.foreground import run_in_foreground  # few tools are tasks after some seconds
 
         return await run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
+
+    async def is_visible(self, view: TaskView, request: ServerRequestContext[Any, Any]) -> bool:
+        """Return True if a request of its client may see the tool of a stored call, which it may not see any more."""
+        return await self._calls.is_visible(view.entry.tool, view.content.version, request)
 
     async def run_with_client(self, call_id: str, request: ServerRequestContext[Any, Any]) -> None:
         """Run a leg that needs its client, with a request of that client; see `client_legs`."""

@@ -102,6 +102,44 @@ async def test_review_that_changes_an_answer_asks_for_the_approval_again() -> No
     assert len(fay.decided) == 2
 
 
+@pytest.mark.roundtrip(eras="all")
+async def test_review_voids_an_approval_that_does_not_depend_on_the_answer(era: Era) -> None:
+    def how_much() -> Elicit[int]:
+        return Elicit("How much?", int)
+
+    async def pay(
+        amount: Annotated[int, Resolve(how_much)], approval: Annotated[Approval, Resolve(approve_it)], ctx: Context
+    ) -> str:
+        await ctx.review("sure", "Right?", of=["how_much"])
+        return f"{amount} paid, as {approval.who} says"
+
+    options = {"task": "required"} if era is Era.TASK else {}
+    fay, server = approver(), server_with(pay, **options)
+    user = User(
+        server,
+        {"how_much": 5, "sure": {"how_much": 7}},
+        era=era,
+        approver=fay,
+        page_headers={"cookie": "user=ann"},
+    )
+    call = await user.call("pay")
+    assert call.text == "7 paid, as fay says"
+    assert len(fay.decided) == 2
+
+
+async def test_review_keeps_an_approval_that_came_before_the_answer() -> None:
+    async def pay(ctx: Context) -> str:
+        approval = await ctx.approve("ok", "Pay?", by="finance")
+        amount = await ctx.ask("amount", "How much?", int)
+        await ctx.review("sure", "Right?", of=["amount"])
+        return f"{amount} paid, as {approval.who} says"
+
+    fay, server = approver(), server_with(pay, task="required")
+    call = await User(server, {"amount": 5, "sure": {"amount": 7}}, era=Era.TASK, approver=fay).call("pay")
+    assert call.text == "7 paid, as fay says"
+    assert len(fay.decided) == 1
+
+
 async def test_other_wording_needs_another_approval() -> None:
     prices = iter([5, 5, 6, 6, 6, 6, 6, 6])
 

@@ -243,7 +243,8 @@ async def test_task_of_a_newer_build_is_left_to_it(caplog: pytest.LogCaptureFixt
     shop = Shop()
 
     def renew(entry: TaskEntry, now: float) -> None:
-        entry.content = json.dumps({**json.loads(entry.content), "priority": 3})
+        service, fields = json.loads(entry.content)
+        entry.content = json.dumps([service, {**fields, "priority": 3}])
 
     async with peers(shop.server) as (peer,):
         handle = await peer.call("waits")
