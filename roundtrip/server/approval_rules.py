@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from roundtrip.errors import Decision
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.pages.calls import ShownDecision
 from roundtrip.pages.inbox_calls import Choice, Reader
 from roundtrip.server.limited_logs import LimitedLog
 
@@ -37,6 +38,7 @@ __all__ = [
     "park_approvals",
     "read_approvals",
     "relabel",
+    "shown_decisions",
 ]
 
 LABEL_PREFIX: Final = "approvals-"
@@ -128,6 +130,15 @@ def _next_look(content: TaskContent) -> float | None:
 def open_groups(content: TaskContent) -> list[str]:
     """Return the groups for whose decisions a call waits."""
     return sorted({record["by"] for record in content.approvals if is_open(record)})
+
+
+def shown_decisions(content: TaskContent) -> tuple[ShownDecision, ...]:
+    """Return the decisions about a call for its caller: of each approval the latest, with its group and no person."""
+    latest = {record["name"]: record for record in content.approvals if record["decision"] is not None}
+    return tuple(
+        ShownDecision(record["message"], record["by"], record["decision"]["outcome"], record["decision"]["reason"])
+        for record in latest.values()
+    )
 
 
 def read_approvals(content: TaskContent) -> list[str]:
