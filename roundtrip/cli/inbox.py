@@ -46,7 +46,10 @@ def _configure(parser: ArgumentParser) -> None:
         if name != "list":
             action.add_argument("approval", metavar="ID", help="the id of an approval, as `list` shows it")
         if name in ("approve", "reject"):
-            what = "the reason, for the person who asked" + ("" if name == "reject" else "; may be left out")
+            what = (
+                "the reason, which is kept with the call, and shown to the person who asked if they have a page of it"
+            )
+            what += "" if name == "reject" else "; may be left out"
             action.add_argument("--reason", required=name == "reject", default="", metavar="TEXT", help=what)
         token = f"your token; other users of this machine may see it, so prefer ${_TOKEN_VARIABLE}"
         action.add_argument("--token", metavar="TOKEN", help=token)

@@ -2,11 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from roundtrip.pages.forms import OpenQuestions
 
-__all__ = ["AskingPage", "AwaitingPage", "ClosedPage", "EndedPage", "PageCalls", "PageState", "WorkingPage"]
+__all__ = [
+    "AskingPage",
+    "AwaitingPage",
+    "ClosedPage",
+    "EndedPage",
+    "PageCalls",
+    "PageState",
+    "ShownDecision",
+    "WorkingPage",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +45,25 @@ class AwaitingPage:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownDecision:
+    """Decision about a call, for the person who made the call."""
+
+    message: str
+    """The wording that was decided."""
+    by: str
+    """The group."""
+    outcome: Literal["approved", "rejected", "expired"]
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EndedPage:
     """The call has ended."""
 
     text: str | None = None
     """The result, for readers who may see it."""
     is_error: bool = False
+    decisions: tuple[ShownDecision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,8 +155,9 @@ class QuestionPages:
                 return self._page(self._renderer.working(seconds=seconds, notice=notice), status)
             case AwaitingPage(groups, seconds):
                 return self._page(self._renderer.awaiting(groups=groups, seconds=seconds), status)
-            case EndedPage(text, is_error):
-                return self._page(self._renderer.ended(text=text, is_error=is_error, notice=notice), status)
+            case EndedPage(text, is_error, decisions):
+                shown = self._renderer.ended(text=text, is_error=is_error, decisions=decisions, notice=notice)
+                return self._page(shown, status)
             case ClosedPage():
                 return self._page(self._renderer.closed(), 404)
 

@@ -39,6 +39,7 @@ _UNKNOWN: Final = (
 )
 _LATE: Final = "Nothing was decided just now: this was decided already, or has changed since."
 _NO_REASON: Final = "Say why you reject this, so that the person who asked knows what to change"
+_NO_REASON_FOR_RECORD: Final = "Say why you reject this: the reason is kept with the call"
 _LONG_REASON: Final = f"Shorten the reason to {_MAX_REASON_CHARS} characters"
 
 
@@ -135,7 +136,7 @@ class InboxSite:
         reason = "".join(posted.get("reason", ())).strip()
         if choice is None:
             return self._error_page(400, _UNREADABLE)
-        if (mistake := _mistake_in(choice, reason)) is not None:
+        if (mistake := _mistake_in(choice, reason, approval)) is not None:
             return self._approval_page(reader, approval, 422, mistake=mistake, reason=reason)
         decided = await self._approvals.decide(reader, approval_id, approval.pin, choice, reason)
         if isinstance(decided, ShownApproval):
@@ -213,7 +214,10 @@ class InboxSite:
         choice = _CHOICES.get(named) if isinstance(named, str) else None
         if choice is None or not isinstance(reason, str) or not data.keys() <= {"decision", "reason"}:
             return self._json({"error": 'a decision must be {"decision": "approve" or "reject", "reason": text}'}, 422)
-        if (mistake := _mistake_in(choice, reason.strip())) is not None:
+        approval = await self._approvals.find(reader, approval_id)
+        if approval is None:
+            return self._unknown()
+        if (mistake := _mistake_in(choice, reason.strip(), approval)) is not None:
             return self._json({"error": mistake}, 422)
         decided = await self._approvals.decide(reader, approval_id, None, choice, reason.strip())
         if decided is None:
@@ -235,9 +239,9 @@ def _form_of(reader: Reader, approval: ShownApproval) -> tuple[str, str, str, di
     return f"approval/{approval.id}", reader.principal, approval.pin, {}
 
 
-def _mistake_in(choice: Choice, reason: str) -> str | None:
+def _mistake_in(choice: Choice, reason: str, approval: ShownApproval) -> str | None:
     if choice == "rejected" and not reason:
-        return _NO_REASON
+        return _NO_REASON if approval.tells_caller else _NO_REASON_FOR_RECORD
     return _LONG_REASON if len(reason) > _MAX_REASON_CHARS else None
 
 
@@ -258,6 +262,7 @@ def _viewed(approval: ShownApproval) -> dict[str, Any]:
         "opened": _moment(approval.opened),
         "until": _moment(approval.until),
         "state": approval.state,
+        "tells_caller": approval.tells_caller,
         "who": None if approval.who is None else printable(approval.who),
         "when": None if approval.when is None else _moment(approval.when),
         "reason": None if approval.reason is None else printable(approval.reason, keep_newlines=True),

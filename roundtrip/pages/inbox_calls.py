@@ -35,6 +35,8 @@ class ShownApproval(NamedTuple):
     who: str | None = None
     when: float | None = None
     reason: str | None = None
+    tells_caller: bool = False
+    """True if the caller has a page that shows the decision and its reason."""
 
 
 class InboxPage(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from roundtrip.pages.calls import ShownDecision
 from roundtrip.pages.forms import DECISION, TOKEN, PageForm
 from roundtrip.pages.headers import policy_for
 from roundtrip.pages.look import PageLook
@@ -78,10 +79,26 @@ class PageRenderer:
         """Return the page of a call that goes on without its user; it loads itself again after some seconds."""
         return self._render("working.html.j2", seconds=seconds, notice=notice)
 
-    def ended(self, *, text: str | None, is_error: bool, notice: str | None = None) -> str:
-        """Return the page of a call that has ended, with its result if the reader may see it."""
+    def ended(
+        self,
+        *,
+        text: str | None,
+        is_error: bool,
+        decisions: Sequence[ShownDecision] = (),
+        notice: str | None = None,
+    ) -> str:
+        """Return the page of a call that has ended, with its result and decisions if the reader may see them."""
         shown = None if text is None else printable(text, keep_newlines=True)
-        return self._render("ended.html.j2", text=shown, is_error=is_error, notice=notice)
+        made = [
+            {
+                "message": printable(one.message.partition("\n")[0]),
+                "by": printable(one.by),
+                "outcome": one.outcome,
+                "reason": None if one.reason is None else printable(one.reason, keep_newlines=True),
+            }
+            for one in decisions
+        ]
+        return self._render("ended.html.j2", text=shown, is_error=is_error, decisions=made, notice=notice)
 
     def awaiting(self, *, groups: Sequence[str], seconds: int) -> str:
         """Return the page of a call that waits for the decision of others; it loads itself again after some seconds."""

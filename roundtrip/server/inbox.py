@@ -336,6 +336,8 @@ def _shown(entry: TaskEntry, content: TaskContent, record: Mapping[str, Any]) ->
         opened=record["opened"],
         until=record["until"],
         pin=record["pin"],
+        # A page of the caller's machine does not know its reader.
+        tells_caller=bool(content.page_secret) and not content.is_local,
     )
     made = record["decision"]
     if made is not None:

@@ -11,7 +11,7 @@ from mcp.server.request_state import compact_json
 
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskState
-from roundtrip.pages.calls import AskingPage, AwaitingPage, ClosedPage, EndedPage, PageState, WorkingPage
+from roundtrip.pages.calls import AskingPage, AwaitingPage, ClosedPage, EndedPage, PageState, ShownDecision, WorkingPage
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.server.access_log import hide_page_addresses
 from roundtrip.server.pages import Pages
@@ -76,8 +76,19 @@ class CallsOfSite:
             return AwaitingPage(tuple(groups))
         if not entry.has_ended:
             return WorkingPage()
-        text = _LOST if entry.state is TaskState.LOST else None
-        return EndedPage(text, is_error=entry.state is not TaskState.COMPLETED)
+        decisions: tuple[ShownDecision, ...] = ()
+        # Only for the caller: a reason may be about a person.
+        if content.approvals and self._knows_readers:
+            from roundtrip.server.approval_rules import shown_decisions  # few calls need an approval
+
+            decisions = shown_decisions(content)
+        has_failed = entry.state is not TaskState.COMPLETED
+        was_refused = any(one.outcome != "approved" for one in decisions)
+        return EndedPage(
+            _LOST if entry.state is TaskState.LOST else None,
+            is_error=has_failed or (was_refused and bool((content.result or {}).get("isError"))),
+            decisions=decisions,
+        )
 
     async def answer(
         self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]

@@ -74,7 +74,8 @@ def for_user(view: TaskView, link: str | None) -> dict[str, Any]:
         from roundtrip.server.approval_rules import listed_groups  # few calls need an approval
 
         what = f"This call waits for an approval by {listed_groups(groups)}, which its user cannot give."
-        return _written(f"{what}\nLater call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
+        show = "" if link is None else f"Show the user this link, which tells them the decision: {link}\n"
+        return _written(f"{what}\n{show}Later call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
     waits = view.entry.state is TaskState.ASKING and bool(view.content.user_questions)
     page = "a page in their browser" if view.content.is_local else "a page"
     what = f"This call waits for its user, who answers on {page}." if waits else "This call is still running."

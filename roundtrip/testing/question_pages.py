@@ -41,6 +41,7 @@ __tracebackhide__ = True
 
 _PAGE_PATTERN: Final = re.compile(r"https?://[^\s'\"<>]+/ask/([A-Za-z0-9._~-]{16,2048})", re.ASCII)
 _HANDLE_PATTERN: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
+_AWAITED: Final = "This call waits for an approval by "
 _POLL_SECONDS: Final = 0.01
 _WAIT_SECONDS: Final = 20.0
 
@@ -62,7 +63,8 @@ def waiting_call(result: object) -> WaitingCall | None:
     if not isinstance(result, CallToolResult) or result.is_error:
         return None
     text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
-    handle, link = _HANDLE_PATTERN.search(text), _PAGE_PATTERN.search(text)
+    # The page of a call that waits for others asks nothing.
+    handle, link = _HANDLE_PATTERN.search(text), None if _AWAITED in text else _PAGE_PATTERN.search(text)
     return None if handle is None else WaitingCall(handle[1], handle[2], None if link is None else link[0])
 
 

@@ -31,7 +31,7 @@ from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.pages.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
-from tests.interaction.pages.test_question_pages import client_of, declare_only, handle_in, text_of
+from tests.interaction.pages.test_question_pages import client_of, declare_only, handle_in, link_in, text_of
 from tests.interaction.tasks.peer import Peer
 from tests.interaction.tasks.peer import text_of as text_of_task
 from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers, turned_ledger
@@ -238,6 +238,51 @@ async def test_rejection_tells_the_model_no_reason() -> None:
         assert "was rejected" in text_of(result)
         assert "crook" not in text_of(result)
         assert "fred" not in text_of(result)
+
+
+@modes
+@pytest.mark.parametrize(
+    ("choice", "heading", "verdict"), [("reject", "It did not work", "Rejected"), ("approve", "Done", "Approved")]
+)
+async def test_page_of_the_caller_tells_the_decision_and_its_reason(
+    mode: str, choice: str, heading: str, verdict: str
+) -> None:
+    async with open_shop() as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        await Person(url, "fay").decide(choice, "no <b>receipt</b>")
+        result = await result_of(client, asked)
+        assert "receipt" not in text_of(result)
+        page = await Person(url, "ann").get(link_in(asked))
+        assert f"<h1>{heading}</h1>" in page.text
+        assert "Refund 5?" in page.text
+        assert f'{verdict} by <strong dir="auto">finance</strong>' in page.text
+        assert "no &lt;b&gt;receipt&lt;/b&gt;" in page.text
+        assert "fay" not in page.text
+        for other in ("fay", "eve", None):
+            foreign = await Person(url, other).get(link_in(asked))
+            assert "receipt" not in foreign.text
+            assert "finance" not in foreign.text
+
+
+async def test_form_says_who_reads_the_reason() -> None:
+    async with open_shop() as url, client_of(url) as client:
+        await client.call_tool("refund", {"amount": 5})
+        fay = Person(url, "fay")
+        approval = await fay.one()
+        assert "the person who asked is shown the reason" in (await fay.get(f"/approvals/{approval}")).text
+        assert "so that the person who asked knows" in (await fay.post(approval, "reject")).text
+        assert (await fay.api(f"/{approval}")).json()["state"] == "pending"
+    async with open_shop() as url, httpx.AsyncClient(timeout=20) as http:
+        # A task has no page.
+        await Peer(http, f"{url}/mcp", headers={"x-user": "ann"}).call("close_books", year=2026)
+        fay = Person(url, "fay")
+        approval = await fay.one()
+        assert "is shown the reason" not in (await fay.get(f"/approvals/{approval}")).text
+        refused = (await fay.post(approval, "reject")).text
+        assert "the reason is kept with the call" in refused
+        assert "so that the person who asked knows" not in refused
+        answer = await fay.api(f"/{approval}", json={"decision": "reject"})
+        assert answer.json() == {"error": "Say why you reject this: the reason is kept with the call"}
 
 
 async def test_caller_never_decides() -> None:
