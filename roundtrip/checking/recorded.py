@@ -187,6 +187,11 @@ class RecordedCall:
     ended: EndedLine | None
 
     @property
+    def client_rounds(self) -> tuple[RecordedRound, ...]:
+        """Return the rounds that its client saw, without waits for approvals."""
+        return tuple(round_ for round_ in self.rounds if not round_.approvals)
+
+    @property
     def resolver_rounds(self) -> tuple[RecordedRound, ...]:
         """Return the rounds before the body first asked."""
         return tuple(takewhile(lambda round_: round_.by == "resolvers", self.rounds))
@@ -311,8 +316,9 @@ def _take_decisions(rounds: list[RecordedRound], decisions: tuple[ReadDecision, 
         round_ = next((round_ for round_ in reversed(rounds) if read.key in round_.approvals), None)
         if round_ is None or read.key in round_.decisions:
             continue
-        # Only an approval has a value, which its consumers receive.
-        person = _revealed_as(dict[str, Any], read.data) if read.outcome == "approved" else None
+        # Consumers receive the person and the reason of an approval, and never of another decision.
+        is_needed = read.outcome == "approved" or isinstance(read.data, Revealed)
+        person = _revealed_as(dict[str, Any], read.data) if is_needed else None
         who, reason = (person or {}).get("who"), (person or {}).get("reason")
         round_.decisions[read.key] = Decision(
             read.outcome,

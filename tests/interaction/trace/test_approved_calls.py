@@ -1,16 +1,19 @@
 """`roundtrip check` replays the decisions about approvals, and generated tests have an approver."""
 
+import re
 from typing import Any
 
 import anyio
 import pytest
 
 from roundtrip import Server
+from roundtrip.cli import main
 from roundtrip.testing import LEAVE, Approver, Era, User
 from tests.interaction.trace.deploys import Change, Recording, changed, recording
 from tests.interaction.trace.test_check import check, checked
+from tests.interaction.trace.test_to_test import Project, project
 
-__all__ = ["recording"]
+__all__ = ["project", "recording"]
 
 DESK = """\
 from typing import Annotated, Any
@@ -115,6 +118,13 @@ def record(
     return server
 
 
+def cut_at_the_approval(recording: Recording) -> None:
+    """Leave out the lines after an approval was asked for."""
+    lines = recording.file.read_text().splitlines(keepends=True)
+    waits = next(place for place, line in enumerate(lines) if '"approvals":[{' in line)
+    recording.file.write_text("".join(lines[: waits + 1]))
+
+
 @pytest.mark.parametrize(
     ("tool", "era", "decision"),
     [
@@ -137,9 +147,7 @@ def test_unchanged_code_with_approvals_is_compatible(
 
 def test_open_approval_is_compatible_or_asked_again(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
     record(recording)
-    lines = recording.file.read_text().splitlines(keepends=True)
-    waits = next(place for place, line in enumerate(lines) if '"approvals":[{' in line)
-    recording.file.write_text("".join(lines[: waits + 1]))
+    cut_at_the_approval(recording)
     assert "refund: compatible" in checked(recording, capsys, source=DESK)
     assert "'large': reworded" in checked(recording, capsys, ("Refund {amount} for", "Pay {amount} for"), source=DESK)
     gone = checked(recording, capsys, ("amount > 100", "amount > 1000"), source=DESK)
@@ -205,3 +213,56 @@ def test_approval_recorded_without_its_person_is_not_replayed(
     code, out = check(capsys, f"{recording.folder / 'recorded.py'}:server", str(recording.file))
     assert code == 2
     assert "refund: not replayed: recorded without reveal" in out
+
+
+def filled_in(generated: str) -> str:
+    """Fill in the logins of a generated test, by its comments."""
+    for name in ("fay", "sam"):
+        generated = re.sub(
+            rf'(# Fill in the login of "{name}" .*\n\w+: .*= ){{}}',
+            lambda found, name=name: f'{found[1]}{{"authorization": "Bearer {name}"}}',
+            generated,
+        )
+    return generated.replace('CALLER = "caller"', 'CALLER = "ada"')
+
+
+def test_generated_tests_pass_with_the_logins_filled_in(recording: Recording, project: Project) -> None:
+    project.serve(DESK, "desk")
+    decisions: dict[str, tuple[str, Era, Any]] = {
+        "approved": ("refund", Era.RETRY, "approve"),
+        "live": ("refund", Era.LIVE, "approve"),
+        "reason": ("refund", Era.RETRY, ("approve", 'fine "by" me\n')),
+        "rejected": ("refund", Era.RETRY, ("reject", "no receipt")),
+        "two": ("ship", Era.RETRY, "approve"),
+        "task": ("close", Era.TASK, "approve"),
+    }
+    for name, (tool, era, decision) in decisions.items():
+        recording.file.unlink(missing_ok=True)
+        record(recording, tool, era=era, decision=decision)
+        generated = project.generate(recording, name=name, server="desk")
+        assert "    {},\n" not in generated
+        assert "principal=CALLER" in generated
+        (project.folder / f"test_{name}.py").write_text(filled_in(generated))
+    ended, out = project.run()
+    assert ended == {name: {"passed"} for name in decisions}, out
+
+
+def test_generated_test_without_logins_says_so(recording: Recording, project: Project) -> None:
+    project.serve(DESK, "desk")
+    record(recording)
+    project.generate(recording, name="call", server="desk")
+    ended, out = project.run()
+    assert ended == {"call": {"failed"}}
+    assert "give Approver headers=" in out
+
+
+def test_no_test_is_written_without_a_repeatable_decision(
+    recording: Recording, project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for tool, reason in {"deliver": "came after an approval, on a page", "refund": "it waits for an approval"}.items():
+        recording.file.unlink(missing_ok=True)
+        record(recording, tool)
+        if tool == "refund":
+            cut_at_the_approval(recording)
+        assert main(["trace", "to-test", "last", "--server", "desk:server", str(recording.file)]) == 2
+        assert reason in capsys.readouterr().err
