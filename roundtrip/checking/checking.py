@@ -3,7 +3,8 @@
 During a deploy a call may be at any of its rounds, so each round is a check of its own. The new code receives the
 journal that the old code wrote, with answers pinned to their recorded wording, and the answers that came next. The
 runtime decides which of them count. If it asks an answered question again, the check gives the recorded answer again.
-The first leg that asks other questions, or none, must match the record.
+The first leg that asks other questions, or none, must match the record. A wait for approvals is a round, too, and the
+recorded decisions count for their recorded wording and group.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from roundtrip.checking.reports import AskedAgain, Cause, Checked, Divergence, T
 from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Asked, Computed, Entry, Journal
+from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.rehearsal import End, Rehearsed
 from roundtrip.server.server import Server
@@ -46,6 +48,7 @@ _CAUSES: Final = {
 }
 
 _RAN = Turn("runs the body")
+_WAITS: Final = "waits for the approval"
 _ENDS: Final = {
     End.DECLINED: "declines the call, as the user gave no answer",
     End.REJECTED: "cannot ask a client that could answer the recorded questions",
@@ -132,7 +135,7 @@ class _Check:
         number = (self._rounds[done - 1].number if done else 0) + 1
         if done < len(self._rounds):
             round_ = self._rounds[done]
-            self._diverge(round_.number, Turn("asks", tuple(round_.questions.values())), played)
+            self._diverge(round_.number, _recorded_turn(round_), played)
         elif self._call.reached_body:
             self._diverge(number, _RAN, played)
         elif self._call.ending in _ENDINGS:
@@ -148,23 +151,42 @@ class _Check:
             before = self._recorded(waiting, round_.questions)
             if before is not None and waiting.reason is not Reason.MISSING:
                 self._again(waiting, before)
-        self._diverge(round_.number, Turn("asks", tuple(round_.questions.values())), played)
+        for waiting in played.approvals:
+            before = self._recorded(waiting, round_.approvals)
+            if before is not None and before.digests != _digests(waiting):
+                self._again(waiting, before)
+        self._diverge(round_.number, _recorded_turn(round_), played)
 
     async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed | None:
         """Play legs until no answered question is asked again; return None if an answer no longer settles its own."""
-        known = self._answers(done)
+        known, decided = self._answers(done), self._decided(done)
+        approved = {key: approval for round_ in self._rounds[:done] for key, approval in round_.approvals.items()}
         expected = frozenset[str](self._rounds[done].questions if done < len(self._rounds) else ())
         given: set[str] = set()
         named = False
         while True:
-            played = await self._stage.leg(self._call, journal, answers)
+            played = await self._stage.leg(self._call, journal, answers, decided)
             if played.unseen is not None:
                 self._note(
                     f"{played.unseen} is hidden in this process, where no user is authenticated; it was checked anyway"
                 )
-            if played.end is End.ASKS and not played.questions and not named:
+            if played.end is End.ASKS and not played.questions and not played.approvals and not named:
                 # The empty round of a tool that runs exactly once: the next leg brings no answers.
                 named, journal, answers = True, played.journal, ()
+                continue
+            open_again = [
+                (waiting, state)
+                for waiting in played.approvals
+                if waiting.key not in given and (state := self._recorded(waiting, decided)) is not None
+            ]
+            for waiting, state in open_again:
+                # The group has to decide again; the check goes on with the same decision about the new wording.
+                if (before := self._recorded(waiting, approved)) is not None:
+                    self._again(waiting, before)
+                decided[waiting.key] = state._replace(pin=waiting.question.message.hex())
+                given.add(waiting.key)
+            if open_again:
+                journal, answers = played.journal, ()
                 continue
             back = [
                 (waiting, answer)
@@ -199,7 +221,9 @@ class _Check:
     def _diverge(self, number: int, expected: Turn, played: Rehearsed) -> None:
         actual = _turn(played)
         if expected.questions and actual.questions:
-            if self._same_round(expected.questions, played.questions):
+            if expected.text == actual.text and self._same_round(
+                expected.questions, played.questions or played.approvals
+            ):
                 return
         elif expected.questions and all(question.reason is Reason.INVALID for question in expected.questions):
             # An answer that was invalid then is valid now.
@@ -228,7 +252,7 @@ class _Check:
         return all(question.reason is Reason.INVALID for question in missing.values())
 
     def _again(self, waiting: PendingQuestion, before: SeenQuestion) -> None:
-        cause = _CAUSES.get(waiting.reason, Cause.UNKNOWN)
+        cause = Cause.REWORDED if waiting.question.is_approval else _CAUSES.get(waiting.reason, Cause.UNKNOWN)
         if waiting.reason is Reason.KEY_GONE:
             # The pin is of this server's key, so the question has changed, even if the pin's two plain bytes have not.
             cause = Cause.REWORDED if before.digests[1] == _digests(waiting)[1] else Cause.SCHEMA_CHANGED
@@ -249,6 +273,16 @@ class _Check:
         """Return the answers that counted in the first `done` rounds."""
         rounds = self._rounds[:done]
         return {key: answer for round_ in rounds for key, answer in round_.answers.items() if answer.how == "taken"}
+
+    def _decided(self, done: int) -> dict[str, ApprovalState]:
+        """Return the decisions that came in the first `done` rounds, by the names of their approvals."""
+        decided: dict[str, ApprovalState] = {}
+        for round_ in self._rounds[:done]:
+            for key, approval in round_.approvals.items():
+                decided.pop(key, None)
+                if key in round_.decisions:
+                    decided[key] = ApprovalState("recorded", approval.digests[0].hex(), round_.decisions[key])
+        return decided
 
     def _pin(self, question: SeenQuestion) -> bytes:
         """Make the pin with this server's key, as it has none of the recorded keys."""
@@ -283,7 +317,15 @@ def _digests(waiting: PendingQuestion) -> tuple[bytes, bytes]:
     return waiting.question.message, waiting.question.schema
 
 
+def _recorded_turn(round_: RecordedRound) -> Turn:
+    if round_.approvals:
+        return Turn(_WAITS, tuple(round_.approvals.values()))
+    return Turn("asks", tuple(round_.questions.values()))
+
+
 def _turn(played: Rehearsed) -> Turn:
+    if played.end is End.ASKS and played.approvals:
+        return Turn(_WAITS, tuple(SeenQuestion.of(waiting) for waiting in played.approvals))
     if played.end is End.ASKS:
         return Turn("asks", tuple(SeenQuestion.of(waiting) for waiting in played.questions))
     return _RAN if played.end is End.BODY else Turn(f"{_ENDS[played.end]}: {played.reason}")

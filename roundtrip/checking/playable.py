@@ -20,6 +20,8 @@ _SHOWN_ERRORS: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
 """Errors whose text a client always receives, unlike that of crashes."""
 _INDENT: Final = "    "
 _PAGES: Final = "# The user only agrees to visit pages: if done= waits for an action there, give User visits=."
+_CALLER: Final = "# Fill in the user who calls, as Server(principal=...) returns them."
+_LOGIN: Final = "# Fill in the login{} on the pages of approvals, as Pages(authenticate=...) reads it: headers."
 _BACKEND: Final = '''\
 @pytest.fixture
 def anyio_backend() -> str:
@@ -62,7 +64,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     Raises:
         NotReplayable: A scripted user cannot repeat the call.
     """
-    if call.is_task and any(not round_.questions and round_.by == "body" for round_ in call.rounds):
+    if call.is_task and any(not round_.questions and round_.by == "body" for round_ in call.client_rounds):
         raise NotReplayable("its task waited for a time or a signal, which a scripted user cannot send")
     if call.ending is RoundEnding.WAITS and not call.is_task:
         # In the live era the second question is not sent before the first is answered.
@@ -70,12 +72,15 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     _require_playable(call, eras)
     answers = list(_answers(call, eras))
     constants, statements = _calling(call)
-    if call.rounds:
+    if call.client_rounds:
         constants.append(assignment("ASKED: list[dict[str, Any]]", list(_asked(call, eras))))
         constants.append(assignment("ANSWERS: list[dict[str, Any]]", answers))
     ending, expected = _ending(call, with_result=with_result)
     constants += ending
-    names = {str(said) for round_ in answers for said in round_.values() if isinstance(said, Name)}
+    approvers = _approvers(call)
+    constants += approvers
+    names = {"Approver"} if approvers else set[str]()
+    names |= {str(said) for round_ in answers for said in round_.values() if isinstance(said, Name)}
     names |= {"User", "LegRequest"} if call.version else {"User"}
     head = [
         '"""A recorded call, to be repeated. Written by `roundtrip trace to-test`."""',
@@ -84,7 +89,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
         server.source,
         "\n".join([f"# The call {literal(call.id)}, as it was recorded.", *constants]),
     ]
-    asked = f"assert call.shown == {'ASKED' if call.rounds else '[]'}"
+    asked = f"assert call.shown == {'ASKED' if call.client_rounds else '[]'}"
     test = _test(call, eras, [*statements, _INDENT + asked, _INDENT + expected])
     return "\n\n\n".join(["\n\n".join(head), _BACKEND, test]) + "\n"
 
@@ -94,19 +99,24 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
         raise NotReplayable("only calls of tools can be played in a test so far")
     if call.ending is RoundEnding.UNKNOWN and (call.ended is None or call.ended.state != "rejected"):
         raise NotReplayable("its end cannot be repeated")
-    if any(round_.by == "author" for round_ in call.rounds):
+    if any(round_.by == "author" for round_ in call.client_rounds):
         raise NotReplayable("its function asks by hand, and the answers to that are not recorded")
-    answers = [answer for round_ in call.rounds for answer in round_.answers.values()]
+    if call.rounds and call.rounds[-1].approvals and call.ending is RoundEnding.WAITS:
+        raise NotReplayable("it waits for an approval; choose a call that ran to its end")
+    approved = [place for place, round_ in enumerate(call.rounds) if round_.approvals]
+    if approved and not call.is_task and any(round_.questions for round_ in call.rounds[approved[0] :]):
+        raise NotReplayable("a question of it came after an approval, on a page, which a transcript does not have")
+    answers = [answer for round_ in call.client_rounds for answer in round_.answers.values()]
     if any(answer.action is None for answer in answers):
         raise NotReplayable(
             "an answer of it was malformed, or to another kind of question, which a scripted user cannot send"
         )
     if any(answer.how == "lost" for answer in answers):
         raise NotReplayable("an answer of it was lost between two builds, so it cannot be played on one")
-    if "live" in eras and any(not round_.answers for round_ in call.rounds):
+    if "live" in eras and any(not round_.answers for round_ in call.client_rounds):
         raise NotReplayable("its client left before it answered; choose a call that ran to its end")
     if len(eras) > 1:
-        for round_ in call.rounds:
+        for round_ in call.client_rounds:
             refused = any(answer.action is not Action.ACCEPT for answer in round_.answers.values())
             if round_.answers.keys() != round_.questions.keys() or (refused and len(round_.questions) > 1):
                 raise NotReplayable(f"round {round_.number} of it goes differently in the other era; leave out --both")
@@ -136,7 +146,7 @@ def _ending(call: RecordedCall, *, with_result: bool) -> tuple[list[str], str]:
 
 def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
     """Return the expected questions of each round; in the live era, only those that were answered."""
-    for round_ in call.rounds:
+    for round_ in call.client_rounds:
         yield {
             key: _shown(question)
             for key, question in round_.questions.items()
@@ -171,8 +181,8 @@ def _shown(question: SeenQuestion) -> dict[str, Any]:
 
 def _answers(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
     """Return the answers of each round, in the order of the questions."""
-    for place, round_ in enumerate(call.rounds, 1):
-        waits = call.ending is RoundEnding.WAITS and place == len(call.rounds)
+    for place, round_ in enumerate(call.client_rounds, 1):
+        waits = call.ending is RoundEnding.WAITS and place == len(call.client_rounds)
         yield {
             key: Name("LEAVE") if waits else _said(round_.answers.get(key))
             for key in round_.questions
@@ -196,12 +206,13 @@ def _said(answer: Answer | None) -> JsonValue:
 
 def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
     """Return the constants and the statements that make the call."""
-    user = ["server", *(["ANSWERS"] if call.rounds else [])]
+    user = ["server", *(["ANSWERS"] if call.client_rounds else [])]
     # Declare nothing more: the server might ask more.
     kinds = {"elicitation": {"form", "page"}, "sampling": {"sample"}}
     lacks = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
     user += [f"lacks={{{', '.join(lacks)}}}"] if lacks else []
     user += ["roots=[]"] if "roots" in call.kinds else []
+    user += _approved_by(call)
     # The call may end with a protocol error.
     user += ["allow_error=True"] if call.ended and call.ended.state in ("failed", "rejected") else []
     making = f"User({', '.join(user)})"
@@ -217,7 +228,43 @@ def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
         leg = invocation("leg = LegRequest", [*named, *meta], indent=_INDENT)
         return constants, [leg, f"{_INDENT}call = await {making}.begin(leg)"]
     call_line = invocation("call = await user.call", named, indent=_INDENT)
-    return constants, [f"{_INDENT}user = {making}", call_line]
+    return constants, [invocation("user = User", user, indent=_INDENT), call_line]
+
+
+def _approved_by(call: RecordedCall) -> list[str]:
+    """Return the arguments of the user by which a call is approved."""
+    return ["principal=CALLER", "approver=APPROVERS"] if any(round_.approvals for round_ in call.rounds) else []
+
+
+def _approvers(call: RecordedCall) -> list[str]:
+    """Return the constants with which a call is approved. Transcripts have no logins, so comments ask for them.
+
+    Raises:
+        NotReplayable: A scripted person cannot repeat the decisions.
+    """
+    by_person: dict[str | None, dict[str, JsonValue]] = {}
+    verdicts: dict[str, JsonValue] = {}
+    for round_ in call.rounds:
+        for key, decision in round_.decisions.items():
+            if decision.outcome == "expired":
+                raise NotReplayable("an approval of it expired, and a test would have to wait for as long")
+            word = "approve" if decision.outcome == "approved" else "reject"
+            verdict: JsonValue = word if decision.reason is None else [word, decision.reason]
+            by = str(round_.approvals[key].by)
+            if verdicts.setdefault(by, verdict) != verdict:
+                raise NotReplayable(f"the group {by!r} decided in several ways, and an Approver(...) decides in one")
+            if not any(by in given for given in by_person.values()):
+                by_person.setdefault(decision.who, {})[by] = verdict
+    if not by_person:
+        return []
+    constants = [f'{_CALLER}\nCALLER = "caller"']
+    made: list[str] = []
+    for number, (who, given) in enumerate(by_person.items(), 1):
+        name = f" of {literal(who)}" if who is not None and is_short(literal(who) + _LOGIN) else ""
+        constants.append(f"{_LOGIN.format(name)}\nLOGIN_{number}: dict[str, str] = {{}}")
+        constants.append(assignment(f"VERDICTS_{number}: dict[str, Any]", given))
+        made.append(f"Approver(VERDICTS_{number}, headers=LOGIN_{number})")
+    return [*constants, assignment("APPROVERS", [Name(one) for one in made])]
 
 
 def _test(call: RecordedCall, eras: Sequence[Era], statements: Sequence[str]) -> str:

@@ -3,16 +3,18 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
 from itertools import count, islice, takewhile
 from typing import Any, Final, Literal, TypeVar, get_origin
 
 from pydantic import JsonValue
 
-from roundtrip.errors import CapabilityMissing, QuestionVolatile, ToolTimedOut
+from roundtrip.errors import CapabilityMissing, Decision, QuestionVolatile, ToolTimedOut
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import ACTIONS, Action
 from roundtrip.machine.pins import PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
+from roundtrip.questions.approvals import ApprovalQuestion, Approve
 from roundtrip.questions.forms import digest_of_form
 from roundtrip.questions.markers import ListRoots
 from roundtrip.questions.wire import (
@@ -25,7 +27,17 @@ from roundtrip.questions.wire import (
     digest_of_page,
 )
 from roundtrip.trace.reading.calls import Serving, TracedCall
-from roundtrip.trace.writing.lines import AskedLine, Digested, EndedLine, ReadAnswer, Recorded, Revealed, ShownQuestion
+from roundtrip.trace.writing.lines import (
+    AskedApproval,
+    AskedLine,
+    Digested,
+    EndedLine,
+    ReadAnswer,
+    ReadDecision,
+    Recorded,
+    Revealed,
+    ShownQuestion,
+)
 
 __all__ = [
     "Answer",
@@ -58,10 +70,10 @@ class NotReplayable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SeenQuestion:
-    """A question as the client saw it."""
+    """A question as the client saw it, or an approval as its group did."""
 
     key: str
-    kind: Kind
+    kind: Kind | Literal["approval"]
     message: JsonValue = None
     """The text; of a sample, its parameters."""
     form: Mapping[str, Any] | None = None
@@ -72,6 +84,8 @@ class SeenQuestion:
     attempt: int = 1
     complaint: str | None = None
     """The error in the last answer; only in calls read with `whole=True`."""
+    by: str | None = None
+    """The group of an approval."""
 
     @property
     def digests(self) -> tuple[bytes, bytes]:
@@ -81,6 +95,9 @@ class SeenQuestion:
         if self.kind == "page":
             # A page is pinned by its address without the ticket.
             return digest_of_page(str(self.message), (self.url or "").replace(TICKET_SHOWN, "rt1")), PAGE
+        if self.kind == "approval":
+            approval = ApprovalQuestion(Approve(str(self.message), by=str(self.by)))
+            return approval.message, approval.schema
         if self.kind == "roots":
             roots = RootsQuestion(ListRoots())
             return roots.message, roots.schema
@@ -104,6 +121,8 @@ class SeenQuestion:
                 return cls(key, "page", question.text, url=question.url, reason=reason)
             case SampleQuestion():
                 return cls(key, "sample", question.plain(question.params), reason=reason)
+            case ApprovalQuestion():
+                return cls(key, "approval", question.text, reason=reason, by=question.by)
             case _:
                 return cls(key, "roots", reason=reason)
 
@@ -121,7 +140,7 @@ class Answer:
 
 @dataclass(slots=True)
 class RecordedRound:
-    """One round of questions, and its answers."""
+    """One round of questions and its answers, or a wait for approvals and the decisions."""
 
     number: int
     leg: int
@@ -130,6 +149,9 @@ class RecordedRound:
     computed: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The values of steps and `once=True` that were fixed before this round, if recorded."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
+    approvals: Mapping[str, SeenQuestion] = field(default_factory=dict[str, SeenQuestion])
+    """The approvals for which the call waited, which has no questions then."""
+    decisions: dict[str, Decision] = field(default_factory=dict[str, Decision])
 
 
 class RoundEnding(Enum):
@@ -141,7 +163,7 @@ class RoundEnding(Enum):
     UNASKABLE = "unaskable"
     """The client had not declared the capability."""
     WAITS = "waits"
-    """The answers never came."""
+    """The answers, or the decisions about approvals, never came."""
     UNANSWERED = "unanswered"
     """The client failed a question with a protocol error, and so the call; only in the live era."""
     UNKNOWN = "unknown"
@@ -165,6 +187,11 @@ class RecordedCall:
     ended: EndedLine | None
 
     @property
+    def client_rounds(self) -> tuple[RecordedRound, ...]:
+        """Return the rounds that its client saw, without waits for approvals."""
+        return tuple(round_ for round_ in self.rounds if not round_.approvals)
+
+    @property
     def resolver_rounds(self) -> tuple[RecordedRound, ...]:
         """Return the rounds before the body first asked."""
         return tuple(takewhile(lambda round_: round_.by == "resolvers", self.rounds))
@@ -183,7 +210,8 @@ class RecordedCall:
     @property
     def kinds(self) -> frozenset[Kind]:
         """Return the kinds of questions that its client could answer."""
-        return frozenset(question.kind for round_ in self.rounds for question in round_.questions.values())
+        asked = [question for round_ in self.rounds for question in round_.questions.values()]
+        return frozenset(question.kind for question in asked if question.kind != "approval")
 
 
 def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
@@ -251,17 +279,20 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
         for line in serving.happened:
             if rounds:
                 _take_answers(rounds[-1], line.answers, known=whole or rounds[-1].by == "resolvers")
+                _take_decisions(rounds, line.decisions)
             computed |= {fixed.key: fixed.value.value for fixed in line.fixed if isinstance(fixed.value, Revealed)}
             if not isinstance(line, AskedLine):
                 continue
             written = line.token.computed if line.token is not None else {}
             computed |= {key: kept.value for key, kept in written.items() if isinstance(kept, Revealed)}
-            if not whole and not line.questions and line.by == "resolvers":
+            if not whole and not line.questions and not line.approvals and line.by == "resolvers":
                 # This round asked nothing: it only gave the call an id for the ledger.
                 continue
             known = whole or line.by == "resolvers"
             questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}
-            rounds.append(RecordedRound(line.round, serving.leg, line.by, questions, dict(computed)))
+            approvals = {shown.key: _approval(shown) for shown in line.approvals} if known else {}
+            round_ = RecordedRound(line.round, serving.leg, line.by, questions, dict(computed), approvals=approvals)
+            rounds.append(round_)
     return rounds
 
 
@@ -277,6 +308,28 @@ def _take_answers(round_: RecordedRound, answers: tuple[ReadAnswer, ...], *, kno
         # Of several answers to one question, keep the one that counted.
         if question.key not in round_.answers or read.how == "taken":
             round_.answers[question.key] = Answer(question, action, read.how, revealed(read.data))
+
+
+def _take_decisions(rounds: list[RecordedRound], decisions: tuple[ReadDecision, ...]) -> None:
+    """Note decisions with the latest wait for each approval. All later legs read them again."""
+    for read in decisions:
+        round_ = next((round_ for round_ in reversed(rounds) if read.key in round_.approvals), None)
+        if round_ is None or read.key in round_.decisions:
+            continue
+        # Consumers receive the person and the reason of an approval, and never of another decision.
+        is_needed = read.outcome == "approved" or isinstance(read.data, Revealed)
+        person = _revealed_as(dict[str, Any], read.data) if is_needed else None
+        who, reason = (person or {}).get("who"), (person or {}).get("reason")
+        round_.decisions[read.key] = Decision(
+            read.outcome,
+            datetime.fromtimestamp(read.at, UTC),
+            who if isinstance(who, str) else None,
+            reason if isinstance(reason, str) else None,
+        )
+
+
+def _approval(shown: AskedApproval) -> SeenQuestion:
+    return SeenQuestion(shown.key, "approval", revealed(shown.message), by=shown.by)
 
 
 def _question(shown: ShownQuestion, *, whole: bool) -> SeenQuestion:
@@ -303,7 +356,8 @@ def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
     line = last.lines[-1]
     if isinstance(line, AskedLine):
         # After a round without questions the body runs.
-        return RoundEnding.WAITS if line.questions or line.by != "resolvers" else RoundEnding.BODY
+        waits = line.questions or line.approvals or line.by != "resolvers"
+        return RoundEnding.WAITS if waits else RoundEnding.BODY
     if not isinstance(line, EndedLine):
         return RoundEnding.UNKNOWN
     if line.state == "rejected" and line.error is not None and line.error.type == CapabilityMissing.__name__:

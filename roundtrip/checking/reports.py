@@ -181,6 +181,7 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
 
 def _question_data(question: SeenQuestion) -> dict[str, Any]:
     parts = {"kind": question.kind, "message": question.message, "form": question.form, "url": question.url}
+    parts["by"] = question.by
     return {"key": question.key} | {name: value for name, value in parts.items() if value is not None}
 
 
@@ -218,6 +219,8 @@ def _words(question: SeenQuestion) -> str:
     """Return the wording of a question as one text."""
     if question.kind == "roots":
         return "the client's roots"
+    if question.kind == "approval":
+        return f"{question.message} (decided by {question.by!r})"
     if isinstance(question.message, str):
         return question.message if question.url is None else f"{question.message} <{question.url}>"
     return json.dumps(question.message, sort_keys=True)

@@ -1,6 +1,6 @@
 """Rehearse legs on a server, through a real client that declares the capabilities of the recorded client."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -27,6 +27,7 @@ from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCal
 from roundtrip.client.legs import Era, LegRequest, Method, callbacks, never_live, send
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
+from roundtrip.questions.approvals import ApprovalState
 from roundtrip.server.rehearsal import End, Rehearsal, Rehearsed, rehearsing
 from roundtrip.server.server import Server
 
@@ -54,11 +55,24 @@ class Stage:
         index = plan.names.get(key) if plan is not None else None
         return (key,) if plan is None or index is None else plan.nodes[index].names
 
-    async def leg(self, call: RecordedCall, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed:
-        """Serve one leg of a call: the first one, or one with answers to the questions of a journal."""
+    async def leg(
+        self,
+        call: RecordedCall,
+        journal: Journal | None,
+        answers: Sequence[Answer],
+        decided: Mapping[str, ApprovalState],
+    ) -> Rehearsed:
+        """Serve one leg of a call: the first one, or one with answers to the questions of a journal.
+
+        Args:
+            call: The call.
+            journal: The journal of the leg before; None for the first leg.
+            answers: The answers that come with the request.
+            decided: The decisions about approvals of the call.
+        """
         responses = {answer.question.key: response for answer in answers if (response := _response(answer)) is not None}
         client = await self._client(call.kinds)
-        self._rehearsal.next(journal)
+        self._rehearsal.next(journal, decided)
         reason = ""
         try:
             with anyio.fail_after(self._seconds):

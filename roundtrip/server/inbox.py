@@ -125,6 +125,10 @@ class Inbox:
 
     def of_leg(self, task: TaskLeg | None, *, user: str | None, max_seconds: float) -> LegApprovals:
         """Return the approvals of the call that a leg belongs to."""
+        rehearsal = self._parts.effects.rehearsal
+        if rehearsal is not None:
+            # It has no caller, and less time than the recorded call had.
+            return LegApprovals(rehearsal.decided, math.inf)
         states: dict[str, ApprovalState] = {}
         for record in task.content.approvals if task is not None else ():
             if record["withdrawn"] is None:

@@ -2,14 +2,14 @@
 
 Everything before a body runs: middlewares, visibility gates, confirmations, resolvers and their context managers,
 which exit as after a failure. Each leg has a ledger, tracers and a bus of its own, so that it has no effects outside of
-the application. A leg receives its journal directly, without a token.
+the application. A leg receives its journal directly, without a token, and the decisions about its approvals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
+from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import asking_request
@@ -61,6 +62,8 @@ class Rehearsed:
 
     end: End = End.UNREACHED
     questions: tuple[PendingQuestion, ...] = ()
+    approvals: tuple[PendingQuestion, ...] = ()
+    """The approvals for which the call would wait."""
     journal: Journal | None = None
     """The journal for the next leg."""
     reason: str = ""
@@ -69,6 +72,8 @@ class Rehearsed:
     """A function that was called while parameters were filled, and whose body did not run."""
     unseen: str | None = None
     """An item that was served although the request cannot see it."""
+    decided: Mapping[str, ApprovalState] = field(default_factory=dict[str, ApprovalState])
+    """The decisions about its approvals, by their names."""
     _declined: bool = False
 
     def begin(self, beginning: Beginning) -> Watch:
@@ -103,6 +108,7 @@ class Rehearsed:
                 self.end = _ENDS.get(fact.event, self.end)
                 if fact.event is Event.ASK:
                     self.questions = tuple(fact.detail.get("questions", ()))
+                    self.approvals = tuple(fact.detail.get("approvals", ()))
         elif isinstance(fact, Wrote):
             self.journal = fact.journal
         elif isinstance(fact, Raised) and not self._declined:
@@ -124,12 +130,12 @@ class Rehearsal:
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
-        self.next(None)
+        self.next(None, {})
 
-    def next(self, journal: Journal | None) -> None:
-        """Prepare for a request of the call that has this journal, or of a new call."""
+    def next(self, journal: Journal | None, decided: Mapping[str, ApprovalState]) -> None:
+        """Prepare for a request of the call that has this journal and these decisions, or of a new call."""
         self.journal = journal
-        self.rehearsed = Rehearsed()
+        self.rehearsed = Rehearsed(decided=decided)
         """The result of the last request."""
         # New for each leg: the claims of one must not affect the next, which may be an earlier leg.
         self._effects.use(

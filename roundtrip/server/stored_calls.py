@@ -221,6 +221,9 @@ class StoredCalls:
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
         ctx = record.context
+        if self._legs.parts.effects.rehearsal is not None:
+            # It neither reads nor writes the store, which may have the call that is rehearsed.
+            return await calls.serve_caught(name, arguments, incoming)
         if (reply := await self._reply(calls, name, ctx, record)) is not None:
             return reply
         record.ways = self._ways(ctx, record)

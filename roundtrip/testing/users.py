@@ -335,8 +335,8 @@ class _UserCall:
             return
         if self.conversation.states is not None:
             self.conversation.states.append(step.target)
-        # A round on a page is recorded when the page is opened.
-        if step.event is Event.ASK and "rung" not in step.detail:
+        # A round on a page is recorded when the page is opened, and approvals are no questions.
+        if step.event is Event.ASK and not {"rung", "approvals"} & step.detail.keys():
             self.live_keys = list(step.detail.get("keys", ()))
             self.conversation.rounds.append([])
 
@@ -464,6 +464,8 @@ class _UserCall:
             self.conversation.rounds.append([])
         key = self.live_keys.pop(0) if self.live_keys else None
         answer = await self._answer(AskedQuestion(key, asking(request)))
+        if not self.conversation.rounds[-1] and self.has_approver:
+            self.conversation.rounds.pop()
         if self.conversation.left:
             self.waiting.cancel()
             await anyio.sleep_forever()
