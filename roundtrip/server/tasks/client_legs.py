@@ -8,7 +8,7 @@ before each leg, because its gate needs a request.
 from __future__ import annotations
 
 from contextvars import Context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.context import ServerRequestContext
@@ -19,8 +19,10 @@ from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import TaskContent
-from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.legs import TaskLeg
+
+if TYPE_CHECKING:
+    from roundtrip.server.tasks.engine import TaskEngine
 
 __all__ = ["leave_to_client", "run_with_client"]
 
