@@ -26,6 +26,7 @@ __all__ = ["API_PATH", "INBOX_PATH", "InboxSite"]
 INBOX_PATH: Final = "/approvals"
 API_PATH: Final = f"{INBOX_PATH}/api"
 _MAX_BODY_BYTES: Final = 16 * 1024
+_MAX_HEADING_CHARS: Final = 200
 _MAX_REASON_CHARS: Final = 2000
 _CHOICES: Final[Mapping[str, Choice]] = {"approve": "approved", "reject": "rejected"}
 
@@ -89,7 +90,7 @@ class InboxSite:
             page = await self._approvals.page(reader, request.query_params.get("after"))
         except ValueError:
             return self._error_page(404, _UNKNOWN)
-        shown = [_viewed(one) for one in page.approvals]
+        shown = [_listed(one) for one in page.approvals]
         return self._page(
             self._renderer.inbox(
                 approvals=shown, following=page.following, reader=printable(reader.name), path=self.url()
@@ -247,6 +248,20 @@ def _mistake_in(choice: Choice, reason: str, approval: ShownApproval) -> str | N
 
 def _iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _listed(approval: ShownApproval) -> dict[str, Any]:
+    """Return an approval as the template of the list takes it. Callers write a part of its text, so it is cut."""
+    heading = approval.message.partition("\n")[0]
+    is_long = len(heading) > _MAX_HEADING_CHARS
+    return {
+        "id": approval.id,
+        "heading": printable(heading[:_MAX_HEADING_CHARS]) + ("…" if is_long else ""),
+        "by": printable(approval.by),
+        "caller": printable(approval.caller[:_MAX_HEADING_CHARS]),
+        "opened": _moment(approval.opened),
+        "until": _moment(approval.until),
+    }
 
 
 def _viewed(approval: ShownApproval) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from roundtrip.errors import ApprovalExpired, ApprovalRejected, Decision, Roundt
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid
-from roundtrip.questions.markers import NOTHING, InboxQuestion
+from roundtrip.questions.markers import MAX_APPROVED_CHARS, NOTHING, InboxQuestion
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.wire import Question
 
@@ -71,6 +71,11 @@ class Approve(InboxQuestion):
                 raise TypeError(f"Approve({name}=...) must be a text, got {type(given).__name__}")
             if not given.strip():
                 raise ValueError(f"Approve({name}=...) must not be empty")
+            if len(given) > MAX_APPROVED_CHARS:
+                raise ValueError(
+                    f"Approve({name}=...) must have at most {MAX_APPROVED_CHARS} characters, got {len(given)}; "
+                    "people have to read it"
+                )
         self.message = message
         self.by = by
         self.within = None if within is None else seconds_of(within, "within")

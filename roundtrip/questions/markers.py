@@ -27,6 +27,7 @@ from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
 __all__ = [
     "ATTEMPTS",
     "MARKERS",
+    "MAX_APPROVED_CHARS",
     "NOTHING",
     "AnsweredBy",
     "Elicit",
@@ -343,6 +344,10 @@ class ListRoots(SdkListRoots):
     def __init__(self, *, otherwise: Otherwise[ListRootsResult] = NOTHING) -> None:
         super().__init__()
         self.otherwise = otherwise
+
+
+MAX_APPROVED_CHARS: Final = 10_000
+"""Characters of the wording that a group can be asked to approve."""
 
 
 class InboxQuestion:

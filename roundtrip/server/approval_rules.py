@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -90,16 +91,23 @@ def _is_another(reader: str, caller: str | None) -> bool:
         return False
     one, other = _person_of(reader), _person_of(caller)
     if isinstance(one, _OAuthPerson) and isinstance(other, _OAuthPerson):
-        if one.subject != other.subject:
+        if _folded(one.subject) != _folded(other.subject):
             return True
-        return one.issuer is not None and other.issuer is not None and one.issuer != other.issuer
+        if one.issuer is None or other.issuer is None:
+            return False
+        return _folded(one.issuer.rstrip("/")) != _folded(other.issuer.rstrip("/"))
     if isinstance(one, str) and isinstance(other, str):
-        return one != other
+        return _folded(one) != _folded(other)
     _LOG.warning(
         "people and callers have principals of two forms, so no approval can be decided: Pages(authenticate=...) must "
         "return what Server(principal=...) returns for the same person"
     )
     return False
+
+
+def _folded(name: str) -> str:
+    """Return a name without what logins may write in two ways: case, forms of characters, and spaces around it."""
+    return unicodedata.normalize("NFKC", name).casefold().strip()
 
 
 # Records.

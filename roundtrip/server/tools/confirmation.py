@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from uuid import UUID
 
+from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.markers import NOTHING, Elicit, InboxQuestion
+from roundtrip.questions.markers import MAX_APPROVED_CHARS, NOTHING, Elicit, InboxQuestion
 from roundtrip.safe_text import printable, quoted
 
 if TYPE_CHECKING:
@@ -102,10 +103,37 @@ class ToolConfirmation(NamedTuple):
 
         The writer of the arguments must not be able to write the question: text stays in its quotes, on one line.
         """
-        shown = [f"{name}: {_short(value)}" for name, value in arguments.items()]
+        shown = _short if self.approve is None else _whole
+        listed = [f"{name}: {shown(value)}" for name, value in arguments.items()]
         filled_in = _FILLED_IN.vformat(self.template, (), arguments)
-        text = "\n".join([filled_in, "", *shown]).rstrip()
-        return Elicit(text, Confirmation) if self.approve is None else self.approve.worded(text)
+        text = "\n".join([filled_in, "", *listed]).rstrip()
+        if self.approve is None:
+            return Elicit(text, Confirmation)
+        if len(text) > MAX_APPROVED_CHARS:
+            raise ToolError(
+                f"arguments must have at most {MAX_APPROVED_CHARS} characters, as they have to be read before they are "
+                f"approved, got {len(text)}; send less at once"
+            )
+        return self.approve.worded(text)
+
+
+def _whole(value: Any) -> str:
+    """Return the text of a value from which nothing is left out, for a person who did not write it."""
+    if isinstance(value, str):
+        return quoted(value)
+    return printable(str(value)) if isinstance(value, _PLAIN) else _as_json(_opened(value))
+
+
+def _opened(value: Any) -> Any:
+    """Return models as dicts with all their fields: a dump leaves out those that are excluded."""
+    if isinstance(value, BaseModel):
+        fields: dict[str, Any] = {**vars(value), **(value.model_extra or {})}
+        return {name: _opened(field) for name, field in fields.items()}
+    if isinstance(value, Mapping):
+        return {key: _opened(one) for key, one in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_opened(one) for one in cast("Iterable[Any]", value)]
+    return value
 
 
 def _short(value: Any) -> str:

@@ -22,7 +22,7 @@ from mcp_types import (
     ElicitResult,
     FormElicitationCapability,
 )
-from pydantic import AnyHttpUrl
+from pydantic import AnyHttpUrl, BaseModel, Field
 from starlette.requests import Request
 
 from roundtrip import Approval, Approvals, Approve, Context, InvalidSignature, Pages, PendingApproval, Resolve, Server
@@ -228,6 +228,36 @@ async def test_name_of_a_group_stays_a_name(mode: str) -> None:
     assert 'an approval by "owners of us' in text_of(asked)
     (line,) = [line for line in text_of(asked).splitlines() if "evil.example" in line]
     assert line.startswith("This call waits for an approval by ")
+
+
+class Transfer(BaseModel):
+    amount: int
+    payee: str = Field(default="", exclude=True)
+
+
+async def test_approver_sees_everything_that_will_run() -> None:
+    server, seen = shop(), list[str]()
+
+    @server.tool(confirm=Approve("Run it?", by="finance"))
+    async def run(script: str, to: Transfer) -> str:
+        seen.append(script)
+        return to.payee
+
+    del run
+    script = "-- " + "harmless " * 50 + "; drop table users"
+    async with open_shop(server) as url, client_of(url) as client:
+        asked = await client.call_tool("run", {"script": script, "to": {"amount": 5, "payee": "mallory"}})
+        fay = Person(url, "fay")
+        page = (await fay.get(f"/approvals/{await fay.one('Run it?')}")).text
+        assert "drop table users" in page
+        assert "mallory" in page
+        await fay.decide("approve")
+        assert text_of(await result_of(client, asked)) == "mallory"
+        assert seen == [script]
+        long = await client.call_tool("run", {"script": "x" * 10_001, "to": {"amount": 5}})
+        assert long.is_error
+        assert "arguments must have at most 10000 characters" in text_of(long)
+        assert await fay.inbox() == []
 
 
 async def test_rejection_tells_the_model_no_reason() -> None:

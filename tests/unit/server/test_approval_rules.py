@@ -46,6 +46,9 @@ FAY = Reader("fay", "fay", frozenset({"finance"}))
     [
         ("fay", "ann", True),
         ("ann", "ann", False),
+        ("Ann@Example.com", "ann@example.com", False),
+        (" \uff21nn", "ann", False),
+        (oauth("web", "https://i/", "ann"), oauth("chat", "https://i", "Ann"), False),
         ("fay", None, False),
         (oauth("web", "i", "fay"), oauth("chat", "i", "ann"), True),
         (oauth("web", "i", "ann"), oauth("chat", "i", "ann"), False),
