@@ -62,6 +62,8 @@ class Answers(NodeOutcomes):
     """The forms of the questions that came up on this leg, for a review of their answers."""
     for_anyone: set[str] = field(default_factory=set[str], init=False)
     """The names of this leg's questions that a model may answer, too."""
+    by_model: set[str] = field(init=False)
+    """The names of the questions whose answers a model gave, and no human has reviewed."""
     _pins: CallPins = field(init=False)
     _watch: Watch | None = field(init=False)
     _fresh: set[str] = field(default_factory=set[str], init=False)
@@ -73,6 +75,7 @@ class Answers(NodeOutcomes):
         journal = self.leg.journal
         computed = {} if journal is None else dict(journal.computed)
         self._watch = self.leg.call.watch
+        self.by_model = set(self.leg.by_model)
         self.known = KnownAnswers(self.leg)
         self.entries, self._pins = self.known.entries, self.known.pins
         self.computed = ComputedValues(computed, set(computed), self._watch)

@@ -189,9 +189,12 @@ class Body:
                     f"ctx.review({key!r}) cannot show {name!r}: it is not a form that was answered in this call before"
                 )
             parts[name] = (form, entry.data or {})
-        # A model must not change the answers of a human.
-        answered_by = "anyone" if self._answers.for_anyone.issuperset(parts) else "human"
-        outcome = (await self._settle({key: Review(message, parts, answered_by)}, ()))[key]
+        # A model must not see or change the answers of a human, whoever might have given them.
+        is_for_anyone = (self._answers.for_anyone & self._answers.by_model).issuperset(parts)
+        review = Review(message, parts, "anyone" if is_for_anyone else "human")
+        outcome = (await self._settle({key: review}, ()))[key]
+        if key not in self._answers.by_model:
+            self._answers.by_model.difference_update(parts)
         if outcome.action is Action.ACCEPT and self._answers.is_fresh(key):
             changed = {
                 name: content

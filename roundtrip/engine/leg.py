@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -237,6 +237,8 @@ class Leg:
     """True to ask for nothing first, so that a repeated request is known by its token."""
     signals: Mapping[str, Any] | None = None
     """The signals that a task has received, by their names; None outside of a task."""
+    by_model: Collection[str] = ()
+    """The names of the questions whose answers a model gave."""
     approvals: LegApprovals | None = None
     """The approvals of the call; None if it cannot be approved."""
     threads: Threads = field(default_factory=AnyThreads)

@@ -334,6 +334,7 @@ class _ServedLeg:
             ways=self.ways,
             needs_token=self.hands_over and once is not None and journal is None and self.begin_unclaimed(once) is None,
             signals=task.content.signals if task is not None else None,
+            by_model=task.content.by_model if task is not None else (),
             approvals=self.approvals() if runner.inbox is not None else None,
             threads=threads,
             plain_body=self.plain_body(),

@@ -137,7 +137,7 @@ class WaitingCalls:
             content = self._book.seal.read(entry.content, entry.call_id)
             if entry.has_ended:
                 return False
-            return self._book.take_answers(entry, content, read_answers(content, answers), now)
+            return self._book.take_answers(entry, content, read_answers(content, answers), now, by_model=True)
 
         try:
             if not await change_task(self._book.store, call_id, take):

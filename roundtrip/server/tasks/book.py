@@ -205,14 +205,31 @@ class TaskBook:
 
         await change_task(self.store, call_id, answer)
 
-    def take_answers(self, entry: TaskEntry, content: TaskContent, responses: Mapping[str, Any], now: float) -> bool:
-        """Add answers to open questions to a task, and return True if there are any."""
+    def take_answers(
+        self,
+        entry: TaskEntry,
+        content: TaskContent,
+        responses: Mapping[str, Any],
+        now: float,
+        *,
+        by_model: bool = False,
+    ) -> bool:
+        """Add answers to open questions to a task, and return True if there are any.
+
+        Args:
+            entry: The task.
+            content: Its content.
+            responses: The answers by the keys of their questions.
+            now: The time.
+            by_model: True if a model gave them.
+        """
         known = [key for key in responses if key in content.questions]
         for key in known:
             # A leg may run, woken by a time: then it parks with the answer.
             name = content.names.pop(key)
             content.answers[name], content.answered[name] = responses[key], content.pins.pop(key)
             del content.questions[key]
+            content.by_model = [other for other in content.by_model if other != name] + [name] * by_model
         content.for_model = [key for key in content.for_model if key in content.questions]
         if known:
             entry.content = self.seal.write(content, entry.call_id)

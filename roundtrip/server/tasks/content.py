@@ -72,6 +72,8 @@ class TaskContent:
     """The answers that no worker has parked yet, by the names of their questions, as the client sent them."""
     answered: dict[str, str] = field(default_factory=dict[str, str])
     """The pins of the questions to which they were given."""
+    by_model: list[str] = field(default_factory=list[str])
+    """The names of the questions whose last answer a model gave."""
     message: str | None = None
     """The status message."""
     result: dict[str, Any] | None = None

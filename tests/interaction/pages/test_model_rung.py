@@ -291,6 +291,38 @@ async def test_review_of_answers_for_anyone_is_for_anyone() -> None:
         assert json.loads(text_of(result)) == {"size": 5, "color": "blue"}
 
 
+async def test_answer_of_a_human_is_reviewed_by_a_human() -> None:
+    server = theater(["form", "url", "link", "model"], pages=Pages(base_url=BASE, authenticate=reader, wait=1))
+
+    @server.tool()
+    async def pick(ctx: Context) -> str:
+        """Ask anyone, on a page that has a question for a human too, and let two reviews follow."""
+        first = await ctx.ask("first", "First?", str, answered_by="anyone")
+        await ctx.review("early", "Right?", of=["first"])
+        size, account = Elicit("How many?", int), Elicit("Which account?", str, answered_by="anyone")
+        await ctx.ask_all({"size": size, "account": account})
+        await ctx.review("late", "Right?", of=["account"])
+        return f"{first}, {await ctx.ask('account-again', 'Which?', str, answered_by='anyone')}"
+
+    async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
+        asked = await client.call_tool("pick", {})
+        reviewed = await go_on(client, asked, {"first": "by a model"})
+        # A model gave that answer.
+        assert list(questions_in(reviewed)) == ["early"]
+        asked = await go_on(client, reviewed, {"early": {}})
+        link, browser = link_in(asked), Browser(url, "ann")
+        page = (await browser.open(link)).text
+        assert (await browser.send(link, page, "4", "of-ann")).status_code == 303
+        with anyio.fail_after(20):
+            while "Right?" not in (page := (await browser.open(link)).text):  # noqa: ASYNC110 - a worker asks
+                await anyio.sleep(0.01)
+        refused = await go_on(client, reviewed, {"late": {"account": "of-mallory"}})
+        assert refused.is_error
+        waiting = await client.call_tool("continue_call", {"handle": handle_in(reviewed)})
+        assert "of-ann" not in text_of(waiting)
+        assert "Only the user can answer" in text_of(waiting)
+
+
 async def test_guesses_of_a_model_are_counted() -> None:
     async with hosted(theater().streamable_http_app()) as url, client_of(url) as client:
         asked = await client.call_tool("safe", {})
