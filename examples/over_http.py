@@ -34,7 +34,8 @@ async def served(server: Server, port: int = 0) -> AsyncGenerator[str]:
 async def client_with_token(url: str, token: str) -> AsyncGenerator[Client]:
     """Connect as the user of a bearer token."""
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as web,
+        # A server with pages answers after up to `Pages(wait=...)`, and the default of httpx2 is five seconds.
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as web,
         Client(streamable_http_client(url, http_client=web)) as client,
     ):
         yield client

@@ -13,6 +13,7 @@ from typing import Any, Final
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
+from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook
 
 __all__ = ["EqualCalls"]
@@ -34,9 +35,20 @@ class EqualCalls:
     def __init__(self, book: TaskBook) -> None:
         self._book = book
 
-    def label(self, user: str, params: Mapping[str, Any], version: str | None) -> str:
-        """Return the label of a user's call of a version of a tool, with the parameters of its request."""
-        called = json.dumps([user, params.get("name"), version, params.get("arguments") or {}], sort_keys=True)
+    def label(self, user: str, params: Mapping[str, Any], version: str | None, *, on_page: bool = False) -> str:
+        """Return the label of a user's call of a tool, with the parameters of its request.
+
+        Args:
+            user: The user.
+            params: The parameters.
+            version: The version of the tool.
+            on_page: True for a call whose client shows its page. It is equal to no other one until it waits for an
+                approval.
+        """
+        called: list[Any] = [user, params.get("name"), version, params.get("arguments") or {}]
+        return self._digest(json.dumps([*called, *(["page"] if on_page else [])], sort_keys=True))
+
+    def _digest(self, called: str) -> str:
         return hmac.digest(self._book.page_keys[0], called.encode("utf-8", "surrogatepass"), "sha256").hex()
 
     async def chosen(self, label: str) -> str | None:
@@ -48,6 +60,18 @@ class EqualCalls:
         for summary in await self._book.store.labelled(label, limit=_MAX_EQUAL):
             view = await self._book.view(summary.call_id)
             if view is not None and view.content.is_chosen and not view.entry.has_ended:
+                return summary.call_id
+        return None
+
+    async def awaiting(self, label: str) -> str | None:
+        """Return a call of a label that waits for an approval, and for nothing else; None if there is none.
+
+        Raises:
+            LedgerDown: The store cannot be used.
+        """
+        for summary in await self._book.store.labelled(label, limit=_MAX_EQUAL):
+            view = await self._book.view(summary.call_id)
+            if view is not None and not view.entry.has_ended and awaited_groups(view):
                 return summary.call_id
         return None
 

@@ -29,7 +29,7 @@ from pydantic import Field
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.machine.journal import to_text
+from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskState
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.client_questions import ask_client
@@ -260,9 +260,12 @@ class StoredCalls:
         journal = record.journal
         if view.entry.has_ended or not self._shows_links(ctx) or journal.round >= self._ladder.last_round:
             return self._reply_to(view)
-        waited = replace(journal, leg=journal.leg + 1, round=journal.round + 1)
-        record.packed = self._legs.parts.protection.write(waited)
-        record.minted = f"{waited.call_id}/{waited.leg}"
+        return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
+
+    def _waits_by_url(self, view: TaskView, record: RequestRecord, journal: Journal) -> dict[str, Any]:
+        """Return the question in URL mode that shows the page of a call, with a token for its client's next request."""
+        record.packed = self._legs.parts.protection.write(journal)
+        record.minted = f"{journal.call_id}/{journal.leg}"
         return self._by_url(view, record.minted)
 
     async def serve_old_client(
@@ -294,7 +297,11 @@ class StoredCalls:
     async def _same_call(
         self, calls: ToolCalls, name: str, ctx: ServerRequestContext[Any, Any], record: RequestRecord
     ) -> dict[str, Any] | None:
-        """Return the reply to a request that repeats a call which waits: models do so, and must not begin another."""
+        """Return the reply to a request that repeats a call which waits: models do so, and must not begin another.
+
+        Clients that show links ask again on a page. But a call that only waits for an approval is theirs as well: a
+        client whose time is over makes it again, and nobody must approve it twice.
+        """
         try:
             function = calls.function_of(name, record)
         except ToolError:
@@ -302,8 +309,12 @@ class StoredCalls:
         label = self._label(function, ctx, is_local=self._can_open_locally(ctx)) if _may_ask(function) else None
         if label is None:
             return None
+        shows_links = self._shows_links(ctx)
         try:
-            call_id = await self._equal.chosen(label)
+            call_id = await (self._equal.awaiting(label) if shows_links else self._equal.chosen(label))
+            if call_id is None and self._book.inbox is not None:
+                on_page = self._label(function, ctx, is_local=False, on_page=True)
+                call_id = None if on_page is None else await self._equal.awaiting(on_page)
         except (LedgerDown, ContentUnreadable) as error:
             # The call may need no question, and so no store.
             _LOG.warning("calls that wait cannot be found, so repeated calls begin again: %s", error)
@@ -311,10 +322,25 @@ class StoredCalls:
         view = await self._waiting.view(call_id) if call_id is not None else None
         if view is None or view.entry.has_ended or not await self._service.is_visible(view, ctx):
             return None
-        return await self._locally(view, ctx, is_repeated=True) if view.content.is_local else self._in_result(view)
+        if view.content.is_local:
+            return await self._locally(view, ctx, is_repeated=True)
+        if not shows_links:
+            return self._in_result(view)
+        kept = self._book.read_journal(view.content)
+        first = Journal(kept.call_id, kept.born, kept.deadline, kept.end, 1, 1, kept.fingerprint, kept.build)
+        return self._waits_by_url(view, record, replace(first, version=kept.version, written=kept.written))
 
-    def _label(self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], *, is_local: bool) -> str | None:
-        """Return the label of a request's call; None for clients that show links, and for unknown users.
+    def _label(
+        self,
+        function: AskingFunction,
+        ctx: ServerRequestContext[Any, Any],
+        *,
+        is_local: bool,
+        on_page: bool = False,
+    ) -> str | None:
+        """Return the label of a request's call; None for unknown users.
+
+        On a server without approvals, calls of clients that show links have none, either.
 
         The handle of an unknown user's call is its only secret, so another caller must not get it by calling alike.
         A process on stdio has one client, so a page of its machine needs no known user.
@@ -325,7 +351,9 @@ class StoredCalls:
         if is_local and self._local is not None:
             return self._equal.label(self._local.caller(protection.principal(ctx)), params, function.version)
         user = protection.user(ctx)
-        return None if user is None or self._shows_links(ctx) else self._equal.label(user, params, function.version)
+        if user is None or (self._book.inbox is None and self._shows_links(ctx)):
+            return None
+        return self._equal.label(user, params, function.version, on_page=on_page)
 
     def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         return self._ladder.shows_links(
@@ -354,9 +382,11 @@ class StoredCalls:
         content.protocol = FIRST_OF_RETRY_ERA
         content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
         content.asks_model, content.is_local = ways.model, page == "local"
-        label = self._label(function, ctx, is_local=content.is_local)
-        # A call without a label has no equal ones.
-        content.is_chosen = label is None
+        # The page of a client that shows links is for this call alone, until it waits for an approval.
+        on_page = bool(end.questions) and not content.is_local and self._shows_links(ctx)
+        label = self._label(function, ctx, is_local=content.is_local, on_page=on_page)
+        # Others are not continued in its place.
+        content.is_chosen = label is None or on_page
         clock = self._legs.parts.system.time
         once = function.once
         grace = self._book.inbox.grace_seconds if self._book.inbox is not None and end.approvals else 0.0
@@ -379,7 +409,7 @@ class StoredCalls:
             content.pause(pause, entry, entry.updated, delivered=frozenset())
             entry.content = self._book.seal.write(content, journal.call_id)
             view = await self._book.add(entry, content)
-            if view is not None and label is not None:
+            if view is not None and label is not None and not on_page:
                 view = await self._book.view(await self._equal.choose(label, journal.call_id))
         except (LedgerDown, ContentUnreadable) as error:
             _LOG.warning("a call of %s could not be stored for its questions: %s", function.owner, error)
@@ -391,6 +421,9 @@ class StoredCalls:
             return await self._first_locally(view, ctx, record)
         if view.entry.has_ended or not self._shows_links(ctx):
             return self._reply_to(view)
+        if view.entry.call_id != journal.call_id:
+            # An equal call was faster, and the token would be of this one.
+            return self._in_result(view)
         return self._by_url(view, end.state)
 
     async def _first_locally(

@@ -21,6 +21,7 @@ from mcp_types import (
     ElicitRequestURLParams,
     ElicitResult,
     FormElicitationCapability,
+    UrlElicitationCapability,
 )
 from pydantic import AnyHttpUrl, BaseModel, Field
 from starlette.requests import Request
@@ -31,7 +32,7 @@ from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.pages.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
-from tests.interaction.pages.test_question_pages import client_of, declare_only, handle_in, link_in, text_of
+from tests.interaction.pages.test_question_pages import Browser, client_of, declare_only, handle_in, link_in, text_of
 from tests.interaction.tasks.peer import Peer
 from tests.interaction.tasks.peer import text_of as text_of_task
 from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers, turned_ledger
@@ -293,6 +294,83 @@ async def test_page_of_the_caller_tells_the_decision_and_its_reason(
             foreign = await Person(url, other).get(link_in(asked))
             assert "receipt" not in foreign.text
             assert "finance" not in foreign.text
+
+
+@pytest.mark.parametrize("tool", ["refund", "partly"])
+@pytest.mark.parametrize("declared", [ElicitationCapability(url=UrlElicitationCapability()), None])
+async def test_repeated_call_finds_the_one_that_waits_for_an_approval(
+    tool: str, declared: ElicitationCapability | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client whose time is over makes its call again: with links, with links and forms."""
+    if declared is not None:
+        declare_only(monkeypatch, declared)
+    arguments: dict[str, Any] = {"amount": 3} if tool == "refund" else {"order": "Emma"}
+    scope: anyio.CancelScope | None = None
+    urls: list[str] = []
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        if isinstance(params, ElicitRequestURLParams):
+            urls.append(params.url)
+            if "approval" not in params.message:
+                assert await Browser(url, "ann").answer_all(params.url, {"How": "3"}) == "Waiting for an approval"
+            if scope is not None:
+                scope.cancel()
+            else:
+                await Person(url, "fay").decide("approve")
+        return await fill_in(context, params)
+
+    async with open_shop(wait=20) as url, client_of(url, elicitation_callback=elicited) as client:
+        with anyio.CancelScope() as scope:
+            await client.call_tool(tool, arguments)
+        assert scope.cancelled_caught
+        scope = None
+        assert len(await Person(url, "fay").inbox()) == 1
+        before = list(urls)
+        result = text_of(await client.call_tool(tool, arguments))
+        assert result in ("refunded 3", "refunded 3 of Emma, as fay says")
+        assert set(urls) == {before[-1]}
+        assert await Person(url, "fay").inbox() == []
+
+
+async def test_other_call_and_other_user_have_approvals_of_their_own() -> None:
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        scope.cancel()
+        return await fill_in(context, params)
+
+    async with open_shop() as url:
+        for user, amount in (("ann", 5), ("ann", 6), ("eve", 5)):
+            async with client_of(url, user, elicitation_callback=elicited) as client:
+                with anyio.CancelScope() as scope:
+                    await client.call_tool("refund", {"amount": amount})
+        assert len(await Person(url, "fay").inbox()) == 3
+
+
+async def test_equal_calls_at_once_open_one_approval() -> None:
+    waiting: list[str] = []
+    results: list[str] = []
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        waiting.append("by link")
+        return await fill_in(context, params)
+
+    async def call() -> None:
+        result = await client.call_tool("refund", {"amount": 5})
+        if "handle=" in text_of(result):
+            waiting.append("by handle")
+            result = await result_of(client, result)
+        results.append(text_of(result))
+
+    async with (
+        open_shop(wait=20) as url,
+        client_of(url, elicitation_callback=elicited) as client,
+        anyio.create_task_group() as calls,
+    ):
+        for _ in range(4):
+            calls.start_soon(call)
+        await until(lambda: len(waiting) == 4)
+        assert len(await Person(url, "fay").inbox()) == 1
+        await Person(url, "fay").decide("approve")
+    assert results == ["refunded 5"] * 4
 
 
 async def test_form_says_who_reads_the_reason() -> None:

@@ -112,6 +112,40 @@ def test_documentation_lists_every_template() -> None:
     assert set(re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)) == {path.name for path in root.glob("templates/*")}
 
 
+def every_page(renderer: PageRenderer) -> dict[str, str]:
+    """Return each kind of page by its template."""
+    moment = {"iso": "2026-01-01T00:00:00Z", "text": "2026-01-01"}
+    approval = dict.fromkeys(("id", "heading", "text", "by", "tool", "caller", "who", "reason"), "x")
+    approval |= {"opened": moment, "until": moment, "when": moment, "state": "pending", "tells_caller": True}
+    shown: dict[str, Any] = {"reader": "fay", "path": "/approvals"}
+    return {
+        "question.html.j2": question(renderer),
+        "working.html.j2": renderer.working(seconds=3),
+        "awaiting.html.j2": renderer.awaiting(groups=["finance"], seconds=3),
+        "ended.html.j2": renderer.ended(text="Done", is_error=False),
+        "closed.html.j2": renderer.closed(),
+        "error.html.j2": renderer.error("Oh", "no"),
+        "inbox.html.j2": renderer.inbox(approvals=[approval], following=None, **shown),
+        "approval.html.j2": renderer.approval(
+            approval=approval, token="t", notice=None, mistake=None, reason="", **shown
+        ),
+    }
+
+
+def test_footer_of_the_documentation_is_on_every_page(tmp_path: Path) -> None:
+    root = Path(rendering.__file__).parent
+    docs = (root.parents[1] / "docs" / "theming.md").read_text(encoding="utf-8")
+    for name, text in re.findall(r'\(folder / "([^"]+)"\)\.write_text\("""\\\n(.*?)"""\)', docs, re.DOTALL):
+        (tmp_path / name).write_text(text)
+    pages = every_page(PageRenderer(PageLook("Shop"), templates=tmp_path))
+    files = {path.name for path in root.glob("templates/*.html.j2")}
+    assert pages.keys() == files - {"base.html.j2", "fields.html.j2"}
+    for page in pages.values():
+        assert page.count("<footer>Questions? Call 555-0100.</footer>") == 1
+    notes = {name for name, page in pages.items() if "<aside>" in page}
+    assert notes == {"question.html.j2", "inbox.html.j2", "approval.html.j2"}
+
+
 def test_broken_templates_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="templates must be a folder"):
         PageRenderer(PageLook("Shop"), templates=tmp_path / "missing")
