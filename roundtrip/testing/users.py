@@ -31,7 +31,7 @@ from roundtrip.testing.chosen import CHOSEN, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
 from roundtrip.testing.networks.fleet import Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
-from roundtrip.testing.question_pages import WaitingCall, page_at, waiting_call
+from roundtrip.testing.question_pages import WaitingCall, call_of_handle, open_approvals, page_at, waiting_call
 from roundtrip.testing.scripts import (
     IGNORE,
     LEAVE,
@@ -52,6 +52,8 @@ __all__ = ["Unanswered", "Unused", "User", "assert_same_in_all_lives", "assert_s
 # A failing test shows where the test failed, and no frame of this module.
 __tracebackhide__ = True
 
+_LOOK_SECONDS: Final = 0.1
+"""Time between two looks at the approvals of a call."""
 _APPROVAL_SECONDS: Final = 30.0
 """Time in which an approver has to decide."""
 _AWAITED: Final = "This waits for an approval by "
@@ -109,7 +111,7 @@ class User:
             page that says who must decide, and asks for the result with `continue_call`, as models do.
         patience: Seconds within which `done=` must find a page finished after the user agreed to visit it. A server in
             another process waits as long as its own `wait=`, and has five times as long to answer. A task has five
-            times as long, too, until its status changes.
+            times as long, too, until its status changes. An approval has five times as long to be decided.
         era: The era to speak, or `Era.TASK` for a client that can have tasks; by default that of the test
             (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
         network: The networks that requests go through in the retry era, outermost first, or their names; by default
@@ -238,6 +240,7 @@ class User:
             async with anyio.create_task_group() as group:
                 for approver in self._approvers:
                     group.start_soon(run.watched, approver)
+                group.start_soon(run.approved_in_time)
                 await run.legs(carry)
                 group.cancel_scope.cancel()
 
@@ -317,6 +320,8 @@ class _UserCall:
     """The names of the live round's questions that have not been asked yet."""
     pages: dict[tuple[str | None, str, str], _AgreedPage] = field(default_factory=dict[Any, _AgreedPage])
     waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    stored_call: str | None = None
+    """The call that waits for an approval, in the store of a server in this process."""
     continues: bool = False
     """True while `continue_call` runs, which is another call."""
 
@@ -394,6 +399,7 @@ class _UserCall:
         if len(results) >= self.max_rounds and not self.has_approver:
             raise AssertionError(f"{waits.tool} was called {len(results)} times, and the call still waits")
         results.append(LinkResult(result, len(self.conversation.rounds)))
+        self.stored_call = call_of_handle(waits.handle)
         return waits
 
     async def watched(self, approver: Approver) -> None:
@@ -403,6 +409,25 @@ class _UserCall:
         except AssertionError as error:
             self.failure = self.failure or error
             self.waiting.cancel()
+
+    async def approved_in_time(self) -> None:
+        """End the call if an approval waits for too long: approvers do not see their own calls, nor other groups'."""
+        patience = self.patience * _ELSEWHERE_FACTOR
+        awaited, since = "", anyio.current_time()
+        while True:
+            await anyio.sleep(_LOOK_SECONDS)
+            before, call_id = awaited, self.stored_call
+            awaited = await open_approvals(self.fleet.at, call_id) if call_id is not None else ""
+            if not awaited or awaited != before:
+                since = anyio.current_time()
+            elif anyio.current_time() - since >= patience:
+                self.failure = self.failure or AssertionError(
+                    f"{awaited} still waits after {patience:g} s: no approver= decides it, or can see it; an Approver "
+                    "needs a verdict that fits, the login of a person of that group, and must not be the caller. If "
+                    "it takes longer, raise patience="
+                )
+                self.waiting.cancel()
+                return
 
     async def _read_page(self, link: str) -> bool:
         """Answer the question page behind a link, if it is one; return False if the user does not go on."""
@@ -475,6 +500,8 @@ class _UserCall:
         self.waiting.deadline = math.inf
         if self.has_approver and question.url is not None and question.message.startswith(_AWAITED):
             # It asks nothing, and others decide.
+            page = page_at(question.url, self.fleet.at)
+            self.stored_call = page.call_id if page is not None else None
             return ElicitResult(action="accept")
         question.round = len(self.conversation.rounds)
         self.conversation.rounds[-1].append(question)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import anyio
 import pytest
 
 from roundtrip import Approval, Context, Resolve, Server
@@ -113,3 +114,40 @@ async def test_second_run_on_a_server_with_approvals_is_a_breach(network: str) -
 
     with pytest.raises(Breach, match="done twice"):
         await User(server, {"how_much": 3}, network=network).call("count")
+
+
+@pytest.mark.parametrize(
+    "approver",
+    [
+        Approver({"finance": "approve"}, headers=ANN),
+        Approver({"safety": "approve"}, headers=FAY),
+        Approver({"finance": "approve"}, headers=SAM),
+    ],
+    ids=["own", "verdict", "group"],
+)
+@pytest.mark.parametrize("client", [None, "links", "no-elicitation"])
+@pytest.mark.roundtrip(eras="both")
+async def test_approval_that_no_approver_decides_fails_the_test(approver: Approver, client: Any) -> None:
+    user = User(bookshop(), approver=approver, client=client, page_headers=ANN, patience=0.1)
+    with anyio.fail_after(20):
+        with pytest.raises(AssertionError, match=r"approval 'confirm:refund' by 'finance' still waits after 0.5 s"):
+            await user.call("refund", amount=5)
+
+
+async def test_slow_body_after_an_approval_is_no_failure() -> None:
+    server = bookshop()
+
+    @server.tool()
+    async def slow(approval: Annotated[Approval, Resolve(large)], order: str = "Emma") -> str:
+        await anyio.sleep(1)
+        return "done"
+
+    fay = Approver({"finance": "approve"}, headers=FAY)
+    assert (await User(server, approver=fay, patience=0.1).call("slow")).text == "done"
+
+
+async def test_task_that_no_approver_decides_fails_the_test() -> None:
+    sam = Approver({"finance": "approve"}, headers=SAM)
+    with anyio.fail_after(20):
+        with pytest.raises(AssertionError, match="Waits for an approval by finance"):
+            await User(bookshop(), era=Era.TASK, approver=sam, patience=0.1).call("close_books", year=2025)
