@@ -35,7 +35,16 @@ from roundtrip.server.server import Server
 from roundtrip.server.tasks.content import TaskContent, split_id
 from roundtrip.testing.conversations import AskedQuestion
 
-__all__ = ["QuestionPage", "WaitingCall", "call_of_handle", "open_approvals", "page_at", "pages_among", "waiting_call"]
+__all__ = [
+    "QuestionPage",
+    "WaitingCall",
+    "call_of_handle",
+    "open_approvals",
+    "page_at",
+    "pages_among",
+    "questions_for_model",
+    "waiting_call",
+]
 
 # A failing test shows its own frames only.
 __tracebackhide__ = True
@@ -79,6 +88,16 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
         return None
     call_id, _ = split_id(found[1])
     return QuestionPage(url, call_id, cast("Server[Any]", server))
+
+
+async def questions_for_model(server: object, call_id: str) -> list[AskedQuestion]:
+    """Return the open questions of a stored call that a model may answer, by the names with which it does so."""
+    service = cast("Server[Any]", server).task_service if isinstance(server, Server) else None
+    view = await service.book.view(call_id) if service is not None else None
+    if view is None or view.entry.state is not TaskState.ASKING:
+        return []
+    asked = view.content.questions
+    return [AskedQuestion(key, ElicitRequest.model_validate(asked[key]).params) for key in view.content.for_model]
 
 
 async def open_approvals(server: object, call_id: str) -> str:

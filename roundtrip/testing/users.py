@@ -31,7 +31,14 @@ from roundtrip.testing.chosen import CHOSEN, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
 from roundtrip.testing.networks.fleet import Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
-from roundtrip.testing.question_pages import WaitingCall, call_of_handle, open_approvals, page_at, waiting_call
+from roundtrip.testing.question_pages import (
+    WaitingCall,
+    call_of_handle,
+    open_approvals,
+    page_at,
+    questions_for_model,
+    waiting_call,
+)
 from roundtrip.testing.scripts import (
     IGNORE,
     LEAVE,
@@ -125,7 +132,8 @@ class User:
         lacks: Capabilities that the client does not declare: "elicitation" (forms and pages), "sampling".
         client: "no-elicitation" for a client that can be asked nothing, "links" for one that shows links and no forms;
             by default it shows both. If the server has question pages (`Server(pages=...)`) and is in this process,
-            the user answers them with the same answers, and calls `continue_call` if a result says so.
+            the user answers them with the same answers, and calls `continue_call` if a result says so. Questions for
+            anyone, on a server with the rung "model", get these answers by `continue_call`, as from a model.
         page_headers: Headers of the user's browser on question pages, such as the cookie of a login.
         wired: Keep every JSON-RPC message in `Conversation.messages`; this needs HTTP.
         allow_error: Allow the call to end with a protocol error, in `Conversation.error`.
@@ -378,8 +386,12 @@ class _UserCall:
                     raise AssertionError(f"the call still waits for an approval after {_APPROVAL_SECONDS:g} s")
                 if waits.link is not None and not await self._read_page(waits.link):
                     return
+                questions = await questions_for_model(self.fleet.at, call_of_handle(waits.handle))
+                answers = await self._answer_page(questions) if questions else []
+                if answers is None:
+                    return
                 self.continues = True
-                leg = LegRequest(waits.tool, {"handle": waits.handle})
+                leg = LegRequest(waits.tool, {"handle": waits.handle, **_for_model(questions, answers)})
                 result = await drive(leg, send=send_leg, answer=self._round, max_rounds=self.max_rounds)
         except MCPError as error:
             if error is not conversation.error:
@@ -549,6 +561,16 @@ class _UserCall:
         if not listed and (self.conversation.era is Era.TASK or not isinstance(self.fleet.at, Server)):
             self.waiting.deadline = anyio.current_time() + self.patience * _ELSEWHERE_FACTOR
         return ElicitResult(action="accept") if reply is None else reply
+
+
+def _for_model(questions: Sequence[AskedQuestion], answers: Sequence[InputResponse | None]) -> dict[str, Any]:
+    """Return the arguments with which a model answers questions; null declines one."""
+    said = {
+        question.key: (answer.content or {}) if answer.action == "accept" else None
+        for question, answer in zip(questions, answers, strict=True)
+        if isinstance(answer, ElicitResult)
+    }
+    return {"answers": said} if said else {}
 
 
 def _agrees(reply: InputResponse | Silence) -> bool:
