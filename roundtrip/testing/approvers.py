@@ -56,10 +56,13 @@ class Approver:
         Raises:
             AssertionError: The person cannot log in, or a decision is not one.
         """
-        async with self._client(server()) as http:
-            while True:
-                await self._decide_all(http)
-                await anyio.sleep(_LOOK_SECONDS)
+        while True:
+            instance = server()
+            async with self._client(instance) as http:
+                # On a network, the call moves to instances with other keys.
+                while server() is instance:
+                    await self._decide_all(http)
+                    await anyio.sleep(_LOOK_SECONDS)
 
     def _client(self, server: object) -> httpx2.AsyncClient:
         if isinstance(server, Server):

@@ -30,11 +30,21 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
 from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, QuestionView, form_of_questions
 from roundtrip.pages.headers import FORM_TYPE
+from roundtrip.server.approval_rules import is_open
 from roundtrip.server.server import Server
 from roundtrip.server.tasks.content import TaskContent, split_id
 from roundtrip.testing.conversations import AskedQuestion
 
-__all__ = ["QuestionPage", "WaitingCall", "page_at", "pages_among", "waiting_call"]
+__all__ = [
+    "QuestionPage",
+    "WaitingCall",
+    "call_of_handle",
+    "open_approvals",
+    "page_at",
+    "pages_among",
+    "questions_for_model",
+    "waiting_call",
+]
 
 # A failing test shows its own frames only.
 __tracebackhide__ = True
@@ -68,6 +78,11 @@ def waiting_call(result: object) -> WaitingCall | None:
     return None if handle is None else WaitingCall(handle[1], handle[2], None if link is None else link[0])
 
 
+def call_of_handle(handle: str) -> str:
+    """Return the id of the call that a handle continues."""
+    return split_id(handle)[0]
+
+
 def page_at(url: str, server: object) -> "QuestionPage | None":
     """Return the question page at an address; None if the server is elsewhere, or the address is another page's."""
     found = _PAGE_PATTERN.fullmatch(url)
@@ -75,6 +90,26 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
         return None
     call_id, _ = split_id(found[1])
     return QuestionPage(url, call_id, cast("Server[Any]", server))
+
+
+async def questions_for_model(server: object, call_id: str) -> list[AskedQuestion]:
+    """Return the open questions of a stored call that a model may answer, by the names with which it does so."""
+    service = cast("Server[Any]", server).task_service if isinstance(server, Server) else None
+    view = await service.book.view(call_id) if service is not None else None
+    if view is None or view.entry.state is not TaskState.ASKING:
+        return []
+    asked = view.content.questions
+    return [AskedQuestion(key, ElicitRequest.model_validate(asked[key]).params) for key in view.content.for_model]
+
+
+async def open_approvals(server: object, call_id: str) -> str:
+    """Return the approvals for which a stored call waits, in words; empty if there are none, or they are elsewhere."""
+    service = cast("Server[Any]", server).task_service if isinstance(server, Server) else None
+    view = await service.book.view(call_id) if service is not None else None
+    if view is None or view.entry.has_ended:
+        return ""
+    waiting = [record for record in view.content.approvals if is_open(record)]
+    return " and ".join(f"approval {record['name']!r} by {record['by']!r}" for record in waiting)
 
 
 def pages_among(asked: InputRequiredResult | None, server: object) -> set[str]:
@@ -137,6 +172,8 @@ class QuestionPage:
                     return view.entry, view.content
                 await anyio.sleep(_POLL_SECONDS)
             return None
+        if awaited := await open_approvals(self._server, self.call_id):
+            raise AssertionError(f"{awaited} still waits after {_WAIT_SECONDS:g} s; give User(approver=...)")
         raise AssertionError(f"the call behind a question page neither asks nor ends within {_WAIT_SECONDS:g} s")
 
     async def _send(

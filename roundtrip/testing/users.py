@@ -31,7 +31,14 @@ from roundtrip.testing.chosen import CHOSEN, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
 from roundtrip.testing.networks.fleet import Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
-from roundtrip.testing.question_pages import WaitingCall, page_at, waiting_call
+from roundtrip.testing.question_pages import (
+    WaitingCall,
+    call_of_handle,
+    open_approvals,
+    page_at,
+    questions_for_model,
+    waiting_call,
+)
 from roundtrip.testing.scripts import (
     IGNORE,
     LEAVE,
@@ -52,6 +59,8 @@ __all__ = ["Unanswered", "Unused", "User", "assert_same_in_all_lives", "assert_s
 # A failing test shows where the test failed, and no frame of this module.
 __tracebackhide__ = True
 
+_LOOK_SECONDS: Final = 0.1
+"""Time between two looks at the approvals of a call."""
 _APPROVAL_SECONDS: Final = 30.0
 """Time in which an approver has to decide."""
 _AWAITED: Final = "This waits for an approval by "
@@ -109,7 +118,7 @@ class User:
             page that says who must decide, and asks for the result with `continue_call`, as models do.
         patience: Seconds within which `done=` must find a page finished after the user agreed to visit it. A server in
             another process waits as long as its own `wait=`, and has five times as long to answer. A task has five
-            times as long, too, until its status changes.
+            times as long, too, until its status changes. An approval has five times as long to be decided.
         era: The era to speak, or `Era.TASK` for a client that can have tasks; by default that of the test
             (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
         network: The networks that requests go through in the retry era, outermost first, or their names; by default
@@ -123,7 +132,8 @@ class User:
         lacks: Capabilities that the client does not declare: "elicitation" (forms and pages), "sampling".
         client: "no-elicitation" for a client that can be asked nothing, "links" for one that shows links and no forms;
             by default it shows both. If the server has question pages (`Server(pages=...)`) and is in this process,
-            the user answers them with the same answers, and calls `continue_call` if a result says so.
+            the user answers them with the same answers, and calls `continue_call` if a result says so. Questions for
+            anyone, on a server with the rung "model", get these answers by `continue_call`, as from a model.
         page_headers: Headers of the user's browser on question pages, such as the cookie of a login.
         wired: Keep every JSON-RPC message in `Conversation.messages`; this needs HTTP.
         allow_error: Allow the call to end with a protocol error, in `Conversation.error`.
@@ -238,6 +248,7 @@ class User:
             async with anyio.create_task_group() as group:
                 for approver in self._approvers:
                     group.start_soon(run.watched, approver)
+                group.start_soon(run.approved_in_time)
                 await run.legs(carry)
                 group.cancel_scope.cancel()
 
@@ -317,6 +328,8 @@ class _UserCall:
     """The names of the live round's questions that have not been asked yet."""
     pages: dict[tuple[str | None, str, str], _AgreedPage] = field(default_factory=dict[Any, _AgreedPage])
     waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    stored_call: str | None = None
+    """The call that waits for an approval, in the store of a server in this process."""
     continues: bool = False
     """True while `continue_call` runs, which is another call."""
 
@@ -373,8 +386,12 @@ class _UserCall:
                     raise AssertionError(f"the call still waits for an approval after {_APPROVAL_SECONDS:g} s")
                 if waits.link is not None and not await self._read_page(waits.link):
                     return
+                questions = await questions_for_model(self.fleet.at, call_of_handle(waits.handle))
+                answers = await self._answer_page(questions) if questions else []
+                if answers is None:
+                    return
                 self.continues = True
-                leg = LegRequest(waits.tool, {"handle": waits.handle})
+                leg = LegRequest(waits.tool, {"handle": waits.handle, **_for_model(questions, answers)})
                 result = await drive(leg, send=send_leg, answer=self._round, max_rounds=self.max_rounds)
         except MCPError as error:
             if error is not conversation.error:
@@ -394,6 +411,7 @@ class _UserCall:
         if len(results) >= self.max_rounds and not self.has_approver:
             raise AssertionError(f"{waits.tool} was called {len(results)} times, and the call still waits")
         results.append(LinkResult(result, len(self.conversation.rounds)))
+        self.stored_call = call_of_handle(waits.handle)
         return waits
 
     async def watched(self, approver: Approver) -> None:
@@ -403,6 +421,25 @@ class _UserCall:
         except AssertionError as error:
             self.failure = self.failure or error
             self.waiting.cancel()
+
+    async def approved_in_time(self) -> None:
+        """End the call if an approval waits for too long: approvers do not see their own calls, nor other groups'."""
+        patience = self.patience * _ELSEWHERE_FACTOR
+        awaited, since = "", anyio.current_time()
+        while True:
+            await anyio.sleep(_LOOK_SECONDS)
+            before, call_id = awaited, self.stored_call
+            awaited = await open_approvals(self.fleet.at, call_id) if call_id is not None else ""
+            if not awaited or awaited != before:
+                since = anyio.current_time()
+            elif anyio.current_time() - since >= patience:
+                self.failure = self.failure or AssertionError(
+                    f"{awaited} still waits after {patience:g} s: no approver= decides it, or can see it; an Approver "
+                    "needs a verdict that fits, the login of a person of that group, and must not be the caller. If "
+                    "it takes longer, raise patience="
+                )
+                self.waiting.cancel()
+                return
 
     async def _read_page(self, link: str) -> bool:
         """Answer the question page behind a link, if it is one; return False if the user does not go on."""
@@ -475,6 +512,8 @@ class _UserCall:
         self.waiting.deadline = math.inf
         if self.has_approver and question.url is not None and question.message.startswith(_AWAITED):
             # It asks nothing, and others decide.
+            page = page_at(question.url, self.fleet.at)
+            self.stored_call = page.call_id if page is not None else None
             return ElicitResult(action="accept")
         question.round = len(self.conversation.rounds)
         self.conversation.rounds[-1].append(question)
@@ -522,6 +561,16 @@ class _UserCall:
         if not listed and (self.conversation.era is Era.TASK or not isinstance(self.fleet.at, Server)):
             self.waiting.deadline = anyio.current_time() + self.patience * _ELSEWHERE_FACTOR
         return ElicitResult(action="accept") if reply is None else reply
+
+
+def _for_model(questions: Sequence[AskedQuestion], answers: Sequence[InputResponse | None]) -> dict[str, Any]:
+    """Return the arguments with which a model answers questions; null declines one."""
+    said = {
+        question.key: (answer.content or {}) if answer.action == "accept" else None
+        for question, answer in zip(questions, answers, strict=True)
+        if isinstance(answer, ElicitResult)
+    }
+    return {"answers": said} if said else {}
 
 
 def _agrees(reply: InputResponse | Silence) -> bool:

@@ -9,7 +9,7 @@ import anyio
 from roundtrip.client.legs import LegRequest
 from roundtrip.testing.networks.fleet import KEYS, Make
 from roundtrip.testing.networks.network import Breach, LegDelivery, Route
-from roundtrip.testing.question_pages import pages_among
+from roundtrip.testing.question_pages import pages_among, waiting_call
 
 __all__ = ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"]
 
@@ -66,7 +66,7 @@ class Restart(_Moving):
 class Rotate(_Moving):
     """A network that rotates keys in three phases, one per leg: `[old, new]`, `[new, old]`, `[new]`, and so on.
 
-    A task's keys stay, as they must until `roundtrip tasks rekey`.
+    The keys of tasks and stored calls stay, as they must until `roundtrip tasks rekey`.
     """
 
     name = "rotate"
@@ -79,8 +79,8 @@ class Rotate(_Moving):
             rotation, phase = divmod(len(past), 3)
             old, new = (KEYS[(rotation + one) % len(KEYS)] for one in (0, 1))
             keys = ((old, new), (new, old), (new,))[phase]
-            if leg.task_id is not None:
-                # A key must stay while tasks are encrypted with it.
+            if leg.task_id is not None or any(_is_stored(one, route) for one in past):
+                # A key must stay while tasks and stored calls are encrypted with it.
                 keys = tuple(reversed(KEYS[: rotation + 2]))
             await route.fleet.go_to(route.fleet.instances.make("other keys", keys=keys))
 
@@ -138,7 +138,7 @@ class Duplicate:
             await deliver()
         if failed:
             raise failed[0]
-        _require_agreement(answered, "a leg was delivered twice")
+        _require_agreement(answered, "a leg was delivered twice", route)
         return min(answered, key=lambda delivery: delivery.result is None)
 
 
@@ -160,7 +160,7 @@ class Drop:
             return lost
         again = await route.onward(leg)
         if not lost.crashed:
-            _require_agreement([lost, again], "the response to a leg was lost, so it was sent again")
+            _require_agreement([lost, again], "the response to a leg was lost, so it was sent again", route)
         return again
 
 
@@ -178,19 +178,22 @@ class Reorder:
             late = await route.onward(before.leg)
             if late.crashed:
                 raise Breach(f"a leg arrived once more, late, and was answered with {late.told}")
-            # A task, or a call that asks on a page, goes on meanwhile, and the late leg gets its result.
-            goes_on = late.task_id is not None or pages_among(before.asks, route.fleet.at)
+            # A task, or a call in the store, goes on meanwhile, and the late leg gets its result.
+            goes_on = late.task_id is not None or _is_stored(before, route) or _is_stored(delivery, route)
             if late.done is not None and not goes_on:
                 raise Breach(f"a leg that had been answered with a question arrived late, and then ended: {late.told}")
         return delivery
 
 
-def _require_agreement(answered: Sequence[LegDelivery], what: str) -> None:
+def _require_agreement(answered: Sequence[LegDelivery], what: str, route: Route) -> None:
     first, second = answered
     for one in answered:
         if one.crashed:
             raise Breach(f"{what}, and answered with {one.told}")
     if first.result is None or second.result is None:
+        return
+    if _is_stored(first, route) != _is_stored(second, route):
+        # The call goes on meanwhile, and one of the legs gets its result.
         return
     told = f"{what}, and answered with {first.told} and with {second.told}"
     if (first.final is None) != (second.final is None) or first.keys != second.keys:
@@ -200,3 +203,8 @@ def _require_agreement(answered: Sequence[LegDelivery], what: str) -> None:
     ]
     if finals and finals[0] != finals[1]:
         raise Breach(f"{told}; what it does, it has probably done twice")
+
+
+def _is_stored(delivery: LegDelivery, route: Route) -> bool:
+    """Return True if the call waits in the server's store, on a question page or for an approval."""
+    return waiting_call(delivery.result) is not None or bool(pages_among(delivery.asks, route.fleet.at))

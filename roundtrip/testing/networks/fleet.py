@@ -74,10 +74,12 @@ class TaskUnfinished(AssertionError):
     """A task neither asks nor ends."""
 
     def __init__(self, task: RemoteTask, seconds: float) -> None:
+        shown = "" if task.status_message is None else f" ({task.status_message!r})"
         super().__init__(
-            f"the task has been {task.status!r} for {seconds:g} s without a change. If it sleeps or waits for a "
-            "signal, let the test advance the fixture `clock` or call server.signal(...) while the call runs; else "
-            "give User a higher patience="
+            f"the task has been {task.status!r}{shown} for {seconds:g} s without a change. If it waits for an "
+            "approval, give User an approver= who can see and decide it. If it sleeps or waits for a signal, let the "
+            "test advance the fixture `clock` or call server.signal(...) while the call runs; else give User a higher "
+            "patience="
         )
 
 

@@ -1,18 +1,22 @@
 """Scripted people who decide the approvals of a scripted user's calls."""
 
+import itertools
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+import anyio
 import pytest
 
-from roundtrip import Server
-from roundtrip.testing import Approver, Era, User, served
-from tests.interaction.pages.approving import shop
+from roundtrip import Approval, Context, Resolve, Server
+from roundtrip.ledger import MemoryLedger
+from roundtrip.testing import Approver, Breach, Era, User, served
+from tests.interaction.pages.approving import how_much, large, shop
 
 pytestmark = pytest.mark.anyio
 
 FAY = {"authorization": "Bearer token-of-fay"}
+ANN = {"authorization": "Bearer token-of-ann"}
 SAM = {"authorization": "Bearer token-of-sam"}
 
 
@@ -66,3 +70,84 @@ async def test_approver_decides_at_an_address() -> None:
     async with served(bookshop()) as url:
         call = await User(url, approver=fay).call("refund", amount=5)
     assert call.text == "refunded 5"
+
+
+LEDGER, DONE = MemoryLedger(), list[str]()
+
+
+def warehouse(keys: Any = (b"k" * 32,)) -> Server[Any]:
+    def ann(ctx: Any) -> str:
+        return "ann"
+
+    server = shop(principal=ann, keys=keys, ledger=LEDGER)
+
+    @server.tool(exactly_once=True)
+    async def ship(
+        order: str,
+        amount: Annotated[int, Resolve(how_much)],
+        approval: Annotated[Approval, Resolve(large)],
+        ctx: Context,
+    ) -> str:
+        DONE.append(ctx.call.id)
+        return f"shipped {amount} of {order}, as {approval.who} says"
+
+    return server
+
+
+@pytest.mark.parametrize("client", [None, "links"])
+@pytest.mark.roundtrip(hostile=True)
+async def test_approved_tool_runs_once_on_hostile_networks(client: Any) -> None:
+    fay = Approver({"finance": "approve"}, headers=FAY)
+    user = User(warehouse, {"how_much": 3}, approver=fay, client=client, page_headers=ANN)
+    call = await user.call("ship", order="Emma")
+    assert call.text == "shipped 3 of Emma, as fay says"
+    assert len(DONE) == len(set(DONE))
+
+
+@pytest.mark.parametrize("network", ["duplicate", "drop"])
+async def test_second_run_on_a_server_with_approvals_is_a_breach(network: str) -> None:
+    server, runs = bookshop(), itertools.count(1)
+
+    @server.tool()
+    async def count(amount: Annotated[int, Resolve(how_much)], order: str = "Emma") -> str:
+        return f"run {next(runs)} of {amount}"
+
+    with pytest.raises(Breach, match="done twice"):
+        await User(server, {"how_much": 3}, network=network).call("count")
+
+
+@pytest.mark.parametrize(
+    "approver",
+    [
+        Approver({"finance": "approve"}, headers=ANN),
+        Approver({"safety": "approve"}, headers=FAY),
+        Approver({"finance": "approve"}, headers=SAM),
+    ],
+    ids=["own", "verdict", "group"],
+)
+@pytest.mark.parametrize("client", [None, "links", "no-elicitation"])
+@pytest.mark.roundtrip(eras="both")
+async def test_approval_that_no_approver_decides_fails_the_test(approver: Approver, client: Any) -> None:
+    user = User(bookshop(), approver=approver, client=client, page_headers=ANN, patience=0.1)
+    with anyio.fail_after(20):
+        with pytest.raises(AssertionError, match=r"approval 'confirm:refund' by 'finance' still waits after 0.5 s"):
+            await user.call("refund", amount=5)
+
+
+async def test_slow_body_after_an_approval_is_no_failure() -> None:
+    server = bookshop()
+
+    @server.tool()
+    async def slow(approval: Annotated[Approval, Resolve(large)], order: str = "Emma") -> str:
+        await anyio.sleep(1)
+        return "done"
+
+    fay = Approver({"finance": "approve"}, headers=FAY)
+    assert (await User(server, approver=fay, patience=0.1).call("slow")).text == "done"
+
+
+async def test_task_that_no_approver_decides_fails_the_test() -> None:
+    sam = Approver({"finance": "approve"}, headers=SAM)
+    with anyio.fail_after(20):
+        with pytest.raises(AssertionError, match="Waits for an approval by finance"):
+            await User(bookshop(), era=Era.TASK, approver=sam, patience=0.1).call("close_books", year=2025)

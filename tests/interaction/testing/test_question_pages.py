@@ -210,3 +210,38 @@ def make_instance(keys: Sequence[bytes] = (KEY,)) -> Server[Any]:
 async def test_pages_withstand_every_network(client: Client) -> None:
     call = await on_pages(make_instance, SCRIPT, client).call("book", film="Solaris")
     assert call.value == {"film": "Solaris", "seat": SEAT, "size": 2}
+
+
+def printer(keys: Any = (KEY,), ledger: MemoryLedger = MemoryLedger()) -> Server[Any]:  # noqa: B008
+    server = Server[Any](
+        "printer",
+        keys=keys,
+        principal=ann,
+        ledger=ledger,
+        pages=Pages(base_url=BASE, authenticate=reader, wait=5),
+        ladder=["form", "model", "link"],
+    )
+
+    @server.tool()
+    async def label(ctx: Context) -> str:
+        color = await ctx.ask("color", "Which color?", Literal["red", "blue"], answered_by="anyone")
+        seat = await ctx.ask_outcome("seat", Elicit("Seat?", Seat, answered_by="anyone"))
+        copies = await ctx.ask("copies", "How many?", int)
+        return f"{copies} {color} labels, {seat.action}"
+
+    return server
+
+
+@pytest.mark.parametrize("seat", [{"row": 3, "side": "left"}, DECLINE])
+@pytest.mark.roundtrip(eras="both", hostile=["hop"])
+async def test_questions_for_anyone_are_answered_as_by_a_model(seat: Any) -> None:
+    answers = {"color": "red", "seat": seat, "copies": 2}
+    call = await User(printer, answers, client="no-elicitation", page_headers=ANN).call("label")
+    assert call.text == f"2 red labels, {'decline' if seat is DECLINE else 'accept'}"
+    assert call.keys == ["color", "seat", "copies"]
+    assert [question.page is not None for question in call.questions] == [False, False, True]
+
+
+async def test_question_for_a_model_can_be_left() -> None:
+    call = await User(printer(), {"color": LEAVE}, client="no-elicitation").call("label")
+    assert call.left
