@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import anyio
 import httpx
@@ -21,6 +21,7 @@ from mcp_types import (
     ElicitRequestURLParams,
     ElicitResult,
     FormElicitationCapability,
+    UrlElicitationCapability,
 )
 from pydantic import AnyHttpUrl
 from starlette.requests import Request
@@ -65,6 +66,28 @@ async def test_confirmation_is_approved_by_others(mode: str) -> None:
         assert not asked.is_error
         await Person(url, "fay").decide("approve")
         assert text_of(await result_of(client, asked)) == "refunded 5"
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_declined_link_withdraws_the_approval(
+    monkeypatch: pytest.MonkeyPatch, action: Literal["decline", "cancel"]
+) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    fay = Person("", "fay")
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        if action == "cancel":
+            # Closing a dialog is no decision.
+            await fay.decide("approve")
+        return ElicitResult(action=action)
+
+    async with open_shop() as url:
+        fay.url = url
+        async with client_of(url, elicitation_callback=elicited) as client:
+            result = await client.call_tool("refund", {"amount": 5})
+        assert text_of(result).startswith("The user declined" if action == "decline" else "refunded 5")
+        assert result.is_error == (action == "decline")
+        assert await fay.inbox() == []
 
 
 @modes
