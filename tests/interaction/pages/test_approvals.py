@@ -32,7 +32,7 @@ from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.pages.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
-from tests.interaction.pages.test_question_pages import client_of, declare_only, handle_in, text_of
+from tests.interaction.pages.test_question_pages import Browser, client_of, declare_only, handle_in, link_in, text_of
 from tests.interaction.tasks.peer import Peer
 from tests.interaction.tasks.peer import text_of as text_of_task
 from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers, turned_ledger
@@ -88,6 +88,30 @@ async def test_declined_link_withdraws_the_approval(
         assert text_of(result).startswith("The user declined" if action == "decline" else "refunded 5")
         assert result.is_error == (action == "decline")
         assert await fay.inbox() == []
+
+
+async def test_otherwise_does_not_replace_an_approval_of_another_wording() -> None:
+    prices, server = [5], shop(wait=3)
+
+    @server.tool()
+    async def pay(ctx: Context) -> str:
+        price = prices[-1]
+        approval = await ctx.approve("ok", f"Pay {price}?", by="finance", within=0.2, otherwise=f"late for {price}")
+        await ctx.ask("note", "Note?", int)
+        return f"paid {price}: {approval}"
+
+    async with open_shop(server) as url, client_of(url) as client:
+        browser, asked = Browser(url, "ann"), await client.call_tool("pay", {})
+        with anyio.fail_after(20):
+            while "https://" not in text_of(waiting := await result_of(client, asked)):  # noqa: ASYNC110 - a worker asks
+                await anyio.sleep(0.01)
+        prices.append(5000)
+        link = link_in(waiting)
+        assert (await browser.send(link, (await browser.open(link)).text, "1")).status_code == 303
+        with anyio.fail_after(20):
+            while "paid" not in text_of(result := await result_of(client, asked)):  # noqa: ASYNC110 - a worker runs it
+                await anyio.sleep(0.01)
+        assert text_of(result) == "paid 5000: late for 5000"
 
 
 @modes
