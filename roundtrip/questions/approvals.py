@@ -171,6 +171,8 @@ class ApprovalQuestion(Question):
 
     @override
     def restore(self, action: Action, data: Any) -> Outcome:
+        if data["pin"] != self.pin:
+            raise AnswerInvalid("it replaces an approval of another wording")
         if data["kind"] == "value":
             return Outcome(data["value"])
         return Outcome(_APPROVAL.validate_python(data["value"]))
@@ -178,12 +180,12 @@ class ApprovalQuestion(Question):
     @override
     def plain(self, value: Any) -> Any:
         if isinstance(value, Approval):
-            return {"kind": "approval", "value": _APPROVAL.dump_python(value, mode="json")}
+            return {"kind": "approval", "value": _APPROVAL.dump_python(value, mode="json"), "pin": self.pin}
         plain = _ANY.dump_python(value, mode="json")
         # It must be the same on all legs.
         if plain != value:
             raise ValueError("it is not JSON")
-        return {"kind": "value", "value": plain}
+        return {"kind": "value", "value": plain, "pin": self.pin}
 
     @override
     def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:

@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from mcp_types import INTERNAL_ERROR
+
 from roundtrip.errors import Decision
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
@@ -44,12 +46,14 @@ __all__ = [
     "read_approvals",
     "relabel",
     "shown_decisions",
+    "withdraw",
 ]
 
 LABEL_PREFIX: Final = "approvals-"
 """The beginning of a label that names a group."""
 GRACE_SECONDS: Final = 60.0
 """Time that a call has left when its approval expires at the latest, so that a value can replace it."""
+_DECLINED: Final = "The user declined while this call waited for an approval, so it has ended."
 _MAX_GRACE_SHARE: Final = 0.1
 _PLAIN_NAME: Final = re.compile(r"[\w.@-]{1,60}")
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
@@ -214,6 +218,17 @@ def _opened(wanted: Record, entry: TaskEntry, now: float) -> Record:
     until = latest if within is None else min(now + within, latest)
     fresh: Record = {"opened": now, "until": until, "notify": now if notifies else None, "notified": 0}
     return {**record, **fresh, "decision": None, "withdrawn": None, "read": False}
+
+
+def withdraw(content: TaskContent, entry: TaskEntry, now: float) -> bool:
+    """Withdraw the open approvals of a call that its user declines, and end it. Return False if there are none."""
+    pending = [record for record in content.approvals if is_open(record)]
+    if not pending:
+        return False
+    for record in pending:
+        record["withdrawn"] = now
+    content.error = {"code": INTERNAL_ERROR, "message": _DECLINED}
+    return entry.apply(TaskEvent.CANCEL, now)
 
 
 class ApprovalLook(NamedTuple):

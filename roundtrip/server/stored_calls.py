@@ -30,7 +30,6 @@ from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.machine.tasks import TaskState
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.client_questions import ask_client
 from roundtrip.server.context import Context
@@ -501,12 +500,9 @@ class StoredCalls:
         action = responses.get(_page_key(view), {}).get("action")
         if self.site is None or action not in ("decline", "cancel"):
             return await self._waiting.changed(view, request)
-        found = await self._waiting.changed(view, request, until_asking=True)
-        if found is None or found.entry.state is not TaskState.ASKING:
-            return found
-        await self.site.calls.refuse(found, action)
+        await self.site.calls.refuse(view, action)
         # A call that asks on sends its client to the page again.
-        return await self._waiting.changed(found, request, until_asking=True)
+        return await self._waiting.changed(view, request, until_asking=True)
 
     def _by_url(self, view: TaskView, state: str) -> dict[str, Any]:
         """Return the question in URL mode that shows the page of a call."""

@@ -98,9 +98,19 @@ class CallsOfSite:
         return view is not None and await self._give(view, round_id, answers)
 
     async def refuse(self, view: TaskView, action: str) -> None:
-        """Decline or cancel the questions of a page, unless they have been answered."""
-        refused = {key: {"action": action} for key in view.content.user_questions}
-        await self._give(view, _round_of(view.content), refused)
+        """Decline or cancel the questions of a page: those that are open, or the next ones."""
+
+        def refuse(entry: TaskEntry, now: float) -> None:
+            if entry.has_ended:
+                return
+            content = self._book.seal.read(entry.content, entry.call_id)
+            refused = {key: {"action": action} for key in content.user_questions}
+            if entry.state is TaskState.ASKING and self._book.take_answers(entry, content, refused, now):
+                return
+            content.refuse(action, entry, now)
+            entry.content = self._book.seal.write(content, entry.call_id)
+
+        await change_task(self._book.store, view.entry.call_id, refuse)
 
     async def _give(self, view: TaskView, round_id: str, answers: Mapping[str, Mapping[str, Any]]) -> bool:
         """Give a round its answers, unless it has other ones."""

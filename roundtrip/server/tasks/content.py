@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from roundtrip.errors import TokenRejected
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import from_text, to_text
-from roundtrip.machine.tasks import TaskEvent
+from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.tokens.token import Sealer
 
 __all__ = ["ContentUnreadable", "Pause", "TaskContent", "TaskSeal", "is_call_id", "split_id"]
@@ -90,6 +90,8 @@ class TaskContent:
     """Former keys of pins, as base64url, which rekeying has kept: the pins of answered questions need them."""
     approvals: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """All approvals that it has asked for, in their order: see `roundtrip.server.inbox`."""
+    refusal: str = ""
+    """The action with which the user refused the link to its page while it asked nothing there."""
     wakes: float | None = None
     """The time at which it goes on, if it has approvals; it may be due earlier, to notify their groups."""
 
@@ -141,6 +143,12 @@ class TaskContent:
                 key = self.fresh_key(name)
             shown[key], names[key], pins[key] = request, name, pin
         self.questions, self.names, self.pins = shown, names, pins
+        if self.refusal and (refused := self.user_questions):
+            for key in refused:
+                name = names.pop(key)
+                late[name], self.answered[name] = {"action": self.refusal}, pins.pop(key)
+                del shown[key]
+            self.refusal = ""
         self.for_model = [key for key, name in names.items() if name in pause.for_model]
         self.answers = late
         self.answered = {name: self.answered[name] for name in late}
@@ -159,6 +167,23 @@ class TaskContent:
         # Everything may have come before the leg ended.
         if (late and not shown) or is_decided or any(name in self.signals for name in pause.signals):
             entry.apply(TaskEvent.WAKE, now)
+        if self.refusal:
+            self.refuse(self.refusal, entry, now)
+
+    def refuse(self, action: str, entry: TaskEntry, now: float) -> None:
+        """Take the refusal of a link, for questions that come later; a declined link to an approval ends the call.
+
+        Args:
+            action: The user's action, `decline` or `cancel`.
+            entry: The call.
+            now: The time.
+        """
+        if action == "decline" and self.approvals and entry.state is TaskState.WAITING:
+            from roundtrip.server.approval_rules import withdraw  # few calls need an approval
+
+            if withdraw(self, entry, now):
+                return
+        self.refusal = action
 
     def take_signals(self, signals: Mapping[str, Any], entry: TaskEntry, now: float) -> None:
         """Store signals. Of each name the first one counts."""

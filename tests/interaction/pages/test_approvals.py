@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import anyio
 import httpx
@@ -66,6 +66,52 @@ async def test_confirmation_is_approved_by_others(mode: str) -> None:
         assert not asked.is_error
         await Person(url, "fay").decide("approve")
         assert text_of(await result_of(client, asked)) == "refunded 5"
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_declined_link_withdraws_the_approval(
+    monkeypatch: pytest.MonkeyPatch, action: Literal["decline", "cancel"]
+) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    fay = Person("", "fay")
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        if action == "cancel":
+            # Closing a dialog is no decision.
+            await fay.decide("approve")
+        return ElicitResult(action=action)
+
+    async with open_shop() as url:
+        fay.url = url
+        async with client_of(url, elicitation_callback=elicited) as client:
+            result = await client.call_tool("refund", {"amount": 5})
+        assert text_of(result).startswith("The user declined" if action == "decline" else "refunded 5")
+        assert result.is_error == (action == "decline")
+        assert await fay.inbox() == []
+
+
+async def test_otherwise_does_not_replace_an_approval_of_another_wording() -> None:
+    prices, server = [5], shop(wait=3)
+
+    @server.tool()
+    async def pay(ctx: Context) -> str:
+        price = prices[-1]
+        approval = await ctx.approve("ok", f"Pay {price}?", by="finance", within=0.2, otherwise=f"late for {price}")
+        await ctx.ask("note", "Note?", int)
+        return f"paid {price}: {approval}"
+
+    async with open_shop(server) as url, client_of(url) as client:
+        browser, asked = Browser(url, "ann"), await client.call_tool("pay", {})
+        with anyio.fail_after(20):
+            while "https://" not in text_of(waiting := await result_of(client, asked)):  # noqa: ASYNC110 - a worker asks
+                await anyio.sleep(0.01)
+        prices.append(5000)
+        link = link_in(waiting)
+        assert (await browser.send(link, (await browser.open(link)).text, "1")).status_code == 303
+        with anyio.fail_after(20):
+            while "paid" not in text_of(result := await result_of(client, asked)):  # noqa: ASYNC110 - a worker runs it
+                await anyio.sleep(0.01)
+        assert text_of(result) == "paid 5000: late for 5000"
 
 
 @modes

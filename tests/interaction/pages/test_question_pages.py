@@ -242,6 +242,42 @@ async def test_call_that_asks_on_after_a_declined_link_is_asked_on_its_page(monk
         assert len(set(links)) == 1
 
 
+async def test_link_that_is_declined_while_the_body_runs_declines_the_next_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    server, runs, goes_on = with_pages(wait=0.2), anyio.Event(), anyio.Event()
+
+    @server.tool()
+    async def slow(ctx: Context) -> str:
+        """Work between two questions."""
+        first = await ctx.ask("first", "First?", int)
+        runs.set()
+        await goes_on.wait()
+        return f"{first}, {await ctx.ask('second', 'Second?', int)}"
+
+    async with hosted(server.streamable_http_app()) as url:
+        links: list[str] = []
+
+        async def elicited(context: Any, params: Any) -> ElicitResult:
+            links.append(params.url)
+            if len(links) > 1:
+                goes_on.set()
+                return ElicitResult(action="accept")
+            browser = Browser(url, "ann")
+            page = (await browser.open(params.url)).text
+            assert (await browser.send(params.url, page, "1")).status_code == 303
+            with anyio.fail_after(20):
+                await runs.wait()
+            return ElicitResult(action="decline")
+
+        async with client_of(url, elicitation_callback=elicited) as client:
+            result = await client.call_tool("slow")
+        assert result.is_error
+        assert "'second' was not answered: elicitation was decline" in text_of(result)
+        assert await Browser(url, "ann").answer_all(links[0], {}) == "Done"
+
+
 async def test_call_that_waits_says_so_until_its_user_has_answered() -> None:
     async with hosted(with_pages(wait=0.1).streamable_http_app()) as url, client_of(url) as client:
         asked = await client.call_tool("many", {"number": 1})
