@@ -46,6 +46,8 @@ DECLINED: Final = ErrorData(code=INVALID_REQUEST, message="The user declined to 
 _ENTRY_KEYS: Final = frozenset({"key", "message", "answer"})
 _MAX_NAMED_FIELDS: Final = 10
 _MAX_FIELD_CHARS: Final = 60
+_AWAITED: Final = "This waits for an approval by "
+"""The beginning of the message of a page that asks nothing, of a roundtrip server."""
 _MAX_MESSAGE_CHARS: Final = 80
 
 
@@ -127,6 +129,7 @@ class Answering:
         self._answers = answers
         self._roots = list(roots)
         self._turn = anyio.Lock()
+        self._waits_for_approval = False
         self.declined = False
         """True once a question was declined or canceled."""
 
@@ -151,6 +154,9 @@ class Answering:
         params = request.params
         name = _name_of(key, params.message)
         entry = self._answers.find(key, params.message)
+        is_page = isinstance(params, ElicitRequestURLParams)
+        if entry is None and is_page and params.message.startswith(_AWAITED) and not self._terminal.has_person:
+            return self._await_approval(params)
         if entry is None:
             self._announce(key, name)
         if isinstance(params, ElicitRequestURLParams):
@@ -159,6 +165,16 @@ class Answering:
             show_page(self._terminal, params)
             return _written_page(entry.answer, name)
         return await self._person.fill_in(params) if entry is None else _written_form(params, entry.answer, name)
+
+    def _await_approval(self, page: ElicitRequestURLParams) -> ElicitResult:
+        """Agree to the page that says who must approve: it asks the user nothing, and is not opened."""
+        if not self._waits_for_approval:
+            self._terminal.say(f"{printable(page.message)} The server has stored the call, and others decide.")
+            self._terminal.say(
+                "If that takes longer, the result has a handle: call the tool continue_call with it to come back."
+            )
+        self._waits_for_approval = True
+        return ElicitResult(action="accept")
 
     async def _sample(self, params: CreateMessageRequestParams, key: str | None) -> CreateMessageResult | None:
         message = _newest_text(params)

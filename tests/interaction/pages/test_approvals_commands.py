@@ -1,6 +1,7 @@
 """The commands that show and decide approvals, and the audit in transcripts and the store."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +134,21 @@ async def test_tasks_show_is_an_audit(
     assert made["message"] == "Refund all of Emma?"
     assert json.loads(plain)["approvals"][0]["state"] == "approved"
     assert not any(text in plain for text in ("fred", "looks right", "Emma"))
+
+
+@pytest.mark.parametrize("era", ["retry", "auto"])
+async def test_call_without_a_terminal_says_who_must_approve(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, era: str
+) -> None:
+    (tmp_path / "answers.json").write_text("{}")
+    options = ("--header", "X-User: ann", "--era", era, "--no-tasks", "--answers", str(tmp_path / "answers.json"))
+    async with open_shop(wait=0.2) as url:
+        assert await run("call", f"{url}/mcp", "refund", "amount=5", *options) == 0
+        waited = capsys.readouterr()
+        assert "waits for an approval by finance" in waited.err
+        assert "continue_call" in waited.err
+        handle = re.search(r"handle='([^']+)'", waited.out)
+        assert handle is not None
+        await Person(url, "fay").decide("approve")
+        assert await run("call", f"{url}/mcp", "continue_call", f"handle={handle[1]}", *options) == 0
+        assert "refunded 5" in capsys.readouterr().out
