@@ -420,16 +420,17 @@ def _older_clients(seen: Observed) -> Iterator[_Found]:
     cannot = [place for place in seen.places if place.older_clients is Live.NO]
     if can:
         where = f" at {', '.join(can)}" if cannot else ""
-        yield Level.OK, f"clients of 2025-11-25 and before can be asked{where}"
+        yield Level.OK, f"clients of 2025-11-25 and before can be asked by form{where}"
     if cannot:
         where = f" at {', '.join(place.url for place in cannot)}" if can else ""
         details = {place.older_clients_detail for place in cannot if _NO_WAY_BACK not in place.older_clients_detail}
         more = f" ({'; '.join(sorted(details))})" if details else ""
         advice = (
-            "If there are such clients: serve with stateless_http=False and json_response=False (roundtrip serve with "
-            "one worker), and let the balancer keep each client on its instance."
+            "If there are such clients: with Pages(authenticate=...) they get a link, and with the rung 'model' the "
+            "questions. To ask them by form, serve with stateless_http=False and json_response=False (roundtrip serve "
+            "with one worker), and let the balancer keep each client on its instance."
         )
-        text = f"clients of 2025-11-25 and before cannot be asked{where}{more}"
+        text = f"clients of 2025-11-25 and before cannot be asked by form{where}{more}"
         yield Level.NOTE, text, advice
 
 

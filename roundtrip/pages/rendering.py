@@ -13,6 +13,7 @@ from roundtrip.pages.calls import ShownDecision
 from roundtrip.pages.forms import DECISION, TOKEN, PageForm
 from roundtrip.pages.headers import policy_for
 from roundtrip.pages.look import PageLook
+from roundtrip.pages.template_checks import check_templates
 from roundtrip.safe_text import printable
 
 try:
@@ -41,7 +42,8 @@ class PageRenderer:
         templates: A folder with the author's templates.
 
     Raises:
-        ValueError: The folder does not exist, or its style sheet would end its element.
+        ValueError: The folder does not exist, a template in it is invalid or replaces none, or its style sheet would
+            end its element.
     """
 
     def __init__(self, look: PageLook, *, templates: Path | None = None) -> None:
@@ -58,6 +60,8 @@ class PageRenderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        if templates is not None:
+            check_templates(self._templates, templates, ours.list_templates())
         style = self._templates.get_template(_STYLE).render(look=look)
         if "<" in style:
             raise ValueError(f"{_STYLE} must not contain '<', which could end the style sheet")

@@ -79,6 +79,11 @@ def check_tool(tool: RegisteredTool, inbox: Inbox | None) -> None:
         )
     confirmation, task, limits = tool.function.confirmation, tool.function.task, tool.function.limits
     approve = confirmation.approve if confirmation is not None else None
+    if approve is not None and not inbox.knows(approve.by):
+        # Not an error: a group may be empty on purpose.
+        logging.getLogger("roundtrip").warning(
+            "%s: nobody can decide Approve(by=%r), as Approvals(groups=...) has only %s", owner, approve.by, inbox.known
+        )
     if approve is None or approve.within is None:
         return
     is_task = task is not None and task.is_required
@@ -112,6 +117,7 @@ class Inbox:
         base_url: str,
     ) -> None:
         self._settings = settings
+        self._listed = _listed(cast("Any", settings.groups)) if isinstance(settings.groups, Mapping) else None
         self._authenticate = authenticate
         self._parts = parts
         self._book = book
@@ -120,6 +126,15 @@ class Inbox:
 
     grace_seconds: Final = GRACE_SECONDS
     """Time that a call lives longer if it waits for an approval."""
+
+    def knows(self, group: str) -> bool:
+        """Return False if the author listed all groups, and this one is not among them."""
+        return self._listed is None or group in self._listed
+
+    @property
+    def known(self) -> str:
+        """Return the groups that the author listed."""
+        return ", ".join(map(repr, sorted(self._listed or ()))) or "no groups"
 
     # Legs.
 
@@ -143,6 +158,13 @@ class Inbox:
         found: dict[str, Record] = {}
         for name, waiting in approvals.items():
             question = cast("ApprovalQuestion", waiting.question)
+            if not self.knows(question.by):
+                # Its group is not named, as it may have come from a client.
+                _LOG.warning(
+                    "nobody can decide approval %r, as Approvals(groups=...) has not its group, but %s",
+                    name,
+                    self.known,
+                )
             found[name] = {
                 "id": f"{call_id}.{self._parts.system.new_id(_ID_BYTES)}",
                 "name": name,
@@ -318,6 +340,11 @@ async def _sent(function: Callable[..., object], *arguments: object) -> None:
                 await cast("Awaitable[object]", done)
     except Exception:
         logging.getLogger("roundtrip").exception("a function of Approvals(...) failed")
+
+
+def _listed(groups: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Return all groups of a mapping."""
+    return frozenset(one for own in groups.values() for one in ([own] if isinstance(own, str) else own))
 
 
 def _label(group: str, key: bytes) -> str:

@@ -48,7 +48,7 @@ def install_inbox(
         inbox,
         base_url=pages.base_url,
         keys=book.page_keys,
-        renderer=PageRenderer(pages.look(server.name), templates=pages.templates),
+        renderer=PageRenderer(pages.look(server.name), templates=pages.folder),
     )
     for route in site.routes:
         server.custom_route(route.path, methods=[*(route.methods or ())], include_in_schema=False)(route.endpoint)

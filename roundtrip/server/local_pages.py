@@ -72,7 +72,7 @@ class LocalPages:
         self._pages: dict[str, Any] = {
             "keys": book.page_keys,
             "look": pages.look(name),
-            "templates": pages.templates,
+            "templates": pages.folder,
         }
         self._new_secret = partial(system.new_id, _SECRET_BYTES)
         self._obstacle = _find_obstacle(has_opener=opener is not None)

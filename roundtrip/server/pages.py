@@ -46,9 +46,10 @@ class Pages:
         logo: A path on the same server, such as `/static/logo.svg`, or a `data:` address of an image.
         accent: The color of buttons and links, as `#rrggbb`.
         language: The language of the questions, as a tag such as `en` or `pt-BR`.
-        templates: A folder with templates that replace those of the package.
+        templates: The path of a folder with templates that replace those of the package.
 
     Raises:
+        TypeError: The folder is not a path.
         ValueError: A value is out of its range.
     """
 
@@ -62,15 +63,22 @@ class Pages:
     logo: str | None = None
     accent: str = "#0b5cad"
     language: str = "en"
-    templates: Path | None = None
+    templates: Path | str | None = None
 
     def __post_init__(self) -> None:
+        if self.templates is not None and not isinstance(self.templates, Path | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"templates must be the path of a folder, got {type(self.templates).__name__}")
         if self.base_url is None and not self.local:
             raise ValueError("Pages(...) must have base_url=, or local=True for a server that is used over stdio")
         if not 1 <= self.from_round < CLIENTS_STOP_AFTER_ROUNDS:
             raise ValueError(f"from_round must be between 1 and {CLIENTS_STOP_AFTER_ROUNDS - 1}, got {self.from_round}")
         if not 0 <= self.wait <= _MAX_WAIT_SECONDS:
             raise ValueError(f"wait must be between 0 and {_MAX_WAIT_SECONDS:g} seconds, got {self.wait!r}")
+
+    @property
+    def folder(self) -> Path | None:
+        """Return the folder with the author's templates."""
+        return None if self.templates is None else Path(self.templates)
 
     def look(self, server: str) -> PageLook:
         """Return the look of the pages of a server."""

@@ -165,7 +165,7 @@ class StoredPages:
             base_url=base_url,
             keys=book.page_keys,
             look=pages.look(name),
-            templates=pages.templates,
+            templates=pages.folder,
             authenticate=self._reader if knows_readers else None,
         )
 

@@ -628,6 +628,41 @@ def test_approval_out_of_range_is_refused(options: dict[str, Any]) -> None:
         Approve("Pay?", **cast("Any", {"by": "finance", **options}))
 
 
+def test_unknown_group_is_reported_at_registration(caplog: pytest.LogCaptureFixture) -> None:
+    def pay(amount: int) -> str:
+        return str(amount)
+
+    server = shop(ledger=MemoryLedger())
+    assert not caplog.records
+    server.add_tool(pay, confirm=Approve("Pay {amount}?", by="finanze"))
+    (line,) = caplog.messages
+    assert line == (
+        "tool 'pay': nobody can decide Approve(by='finanze'), as Approvals(groups=...) has only 'finance', 'safety'"
+    )
+    caplog.clear()
+    by_function = Approvals(groups=lambda person: ["finance"])
+    shop(approvals=by_function, ledger=MemoryLedger()).add_tool(pay, confirm=Approve("Pay {amount}?", by="finanze"))
+    assert not caplog.records
+
+
+async def test_unknown_group_is_reported_when_it_is_asked(caplog: pytest.LogCaptureFixture) -> None:
+    server = shop()
+
+    @server.tool()
+    async def hand_over(team: str, ctx: Context) -> str:
+        return (await ctx.approve("taking", "Take it?", by=team)).who
+
+    async with open_shop(server) as url, client_of(url) as client:
+        await client.call_tool("hand_over", {"team": "finance"})
+        lines = [line for line in caplog.messages if "nobody can decide" in line]
+        assert lines == []
+        await client.call_tool("hand_over", {"team": "secret"})
+        (line,) = [line for line in caplog.messages if "nobody can decide" in line]
+    assert line == (
+        "nobody can decide approval 'taking', as Approvals(groups=...) has not its group, but 'finance', 'safety'"
+    )
+
+
 async def test_unknown_caller_cannot_be_approved() -> None:
     async with open_shop() as url, client_of(url, None) as client:
         with pytest.raises(MCPError, match="caller whom the server knows"):

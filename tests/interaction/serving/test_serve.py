@@ -76,7 +76,9 @@ async def test_a_question_cannot_be_asked_live_without_sessions(fleet: Service) 
 
 
 async def test_starting_several_workers_reports_older_client_limits(fleet: Service) -> None:
-    await _in_thread(eventually, lambda: any("2025-11-25 and before, still the majority" in line for line in fleet.log))
+    await _in_thread(
+        eventually, lambda: any("gives them a link with Pages(authenticate=...)" in line for line in fleet.log)
+    )
 
 
 @pytest.mark.parametrize("flags", [("--no-sessions",), ("--json-response", "always")])

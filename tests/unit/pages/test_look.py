@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from roundtrip import Pages, Server
 from roundtrip.pages import rendering
 from roundtrip.pages.forms import form_of_questions
 from roundtrip.pages.look import PageLook, contrast_of
@@ -152,6 +153,63 @@ def test_broken_templates_are_reported(tmp_path: Path) -> None:
     (tmp_path / "page.css").write_text("</style><script>alert(1)</script>")
     with pytest.raises(ValueError, match=r"page\.css must not contain '<'"):
         PageRenderer(PageLook("Shop"), templates=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("question.html.j2", "{% block", r"'question\.html\.j2', line 1: "),
+        ("base.html.j2", "\n{{ name | shout }}", r"'base\.html\.j2', line 2: No filter named 'shout'"),
+        ("ended.html.j2", "{{ nope.x }}", r"'ended\.html\.j2' uses 'nope', which no page gives it; it has .*is_error"),
+        (
+            "ended.html.j2",
+            '{% extends "bse.html.j2" %}',
+            r"'ended\.html\.j2' uses 'bse\.html\.j2', which does not exist",
+        ),
+        ("qestion.html.j2", "", r"'qestion\.html\.j2' replaces no template, .* did you mean 'question\.html\.j2'\?"),
+        ("question.html", "", r"'question\.html' replaces no template, .* did you mean 'question\.html\.j2'\?"),
+        ("old/base.html.j2", "", r"'old/base\.html\.j2' replaces no template, .* did you mean 'base\.html\.j2'\?"),
+    ],
+)
+@pytest.mark.parametrize("settings", [{"base_url": "https://shop.example"}, {"local": True}])
+def test_server_checks_its_templates(
+    tmp_path: Path, name: str, text: str, message: str, settings: dict[str, Any]
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=f"templates: {message}"):
+        Server("shop", keys=["7f" * 32], pages=Pages(templates=tmp_path, **settings))
+
+
+def test_template_of_another_encoding_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ended.html.j2").write_bytes("Grüße".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"templates: 'ended\.html\.j2' cannot be read"):
+        PageRenderer(PageLook("Shop"), templates=tmp_path)
+
+
+def test_templates_may_use_others_of_their_folder(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "help.html.j2").write_text("<p>{{ name }}{% for n in range(2) %}{{ n }}{% endfor %}</p>")
+    (tmp_path / "ended.html.j2").write_text('{% include "parts/help.html.j2" %}')
+    (tmp_path / "README.md").write_text("{% not a template")
+    renderer = PageRenderer(PageLook("Shop"), templates=tmp_path)
+    assert renderer.ended(text=None, is_error=False) == "<p>Shop01</p>"
+
+
+def test_every_template_of_ours_passes_the_check() -> None:
+    folder = Path(rendering.__file__).parent / "templates"
+    PageRenderer(PageLook("Shop"), templates=folder)
+
+
+def test_folder_of_templates_may_be_a_text(tmp_path: Path) -> None:
+    (tmp_path / "closed.html.j2").write_text("mine")
+    Server("shop", keys=["7f" * 32], pages=Pages(base_url="https://shop.example", templates=str(tmp_path)))
+    assert Pages(base_url="https://shop.example", templates=str(tmp_path)).folder == tmp_path
+    with pytest.raises(ValueError, match="templates must be a folder, got"):
+        Server("shop", keys=["7f" * 32], pages=Pages(base_url="https://shop.example", templates="/nowhere"))
+    wrong: Any = {"base.html.j2": ""}
+    with pytest.raises(TypeError, match="templates must be the path of a folder, got dict"):
+        Pages(base_url="https://shop.example", templates=wrong)
 
 
 def test_without_jinja2_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
