@@ -71,7 +71,6 @@ class Protection(NamedTuple):
 
     def user(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
         """Return the principal of a request; None if it names a client and not one of its users."""
-        # An empty text names nobody.
         return None if self.knows_client_alone else self.principal(request) or None
 
     @property

@@ -292,8 +292,7 @@ class ToolCalls:
             raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
 
 
-async def _nothing() -> None:
-    """Do nothing."""
+async def _nothing() -> None: ...
 
 
 def _called_by_client(name: str, incoming: Incoming) -> RequestRecord | None:
