@@ -117,7 +117,8 @@ class Inbox:
         base_url: str,
     ) -> None:
         self._settings = settings
-        self._listed = _listed(cast("Any", settings.groups)) if isinstance(settings.groups, Mapping) else None
+        groups: object = settings.groups
+        self._listed = _listed(cast("Mapping[str, Any]", groups)) if isinstance(groups, Mapping) else None
         self._authenticate = authenticate
         self._parts = parts
         self._book = book
