@@ -117,7 +117,8 @@ class Inbox:
         base_url: str,
     ) -> None:
         self._settings = settings
-        self._listed = _listed(cast("Any", settings.groups)) if isinstance(settings.groups, Mapping) else None
+        groups: Any = settings.groups
+        self._listed = None if callable(groups) else _listed(groups)
         self._authenticate = authenticate
         self._parts = parts
         self._book = book
