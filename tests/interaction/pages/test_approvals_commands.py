@@ -166,3 +166,9 @@ async def test_tasks_show_is_an_audit(
     assert made["message"] == "Refund all of Emma?"
     assert json.loads(plain)["approvals"][0]["state"] == "approved"
     assert not any(text in plain for text in ("fred", "looks right", "Emma"))
+
+
+def test_list_of_tasks_says_that_it_has_other_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["tasks", "ls", "--help"])
+    assert "calls that wait for a page, a model or an approval" in " ".join(capsys.readouterr().out.split())
