@@ -44,7 +44,9 @@ def _configure(parser: ArgumentParser) -> None:
         action.description = f"{summary[0].upper()}{summary[1:]}."
         action.add_argument("server", metavar="SERVER", help="the address of the server's pages")
         if name != "list":
-            action.add_argument("approval", metavar="ID", help="the id of an approval, as `list` shows it")
+            action.add_argument(
+                "approval", metavar="ID", help="the id of an approval, as `list` shows it, or its start"
+            )
         if name in ("approve", "reject"):
             what = (
                 "the reason, which is kept with the call, and shown to the person who asked if they have a page of it"
@@ -66,16 +68,29 @@ def _run(arguments: Namespace) -> int:
     api = _Api(base, token)
     if arguments.action == "list":
         return _list(api, arguments)
-    path = f"/{quote(arguments.approval, safe='')}"
-    if arguments.action == "show":
-        answer = api.send(path)
-    else:
-        answer = api.send(path, {"decision": arguments.action, "reason": arguments.reason})
+    if not arguments.approval:
+        raise CommandFailed("ID must not be empty")
+    decision = None if arguments.action == "show" else {"decision": arguments.action, "reason": arguments.reason}
+    answer = api.send(f"/{quote(arguments.approval, safe='')}", decision)
+    if answer is None and (whole := _begun_with(api, arguments.approval)) is not None:
+        answer = api.send(f"/{quote(whole, safe='')}", decision)
     if answer is None:
         print("it was decided already, or is not yours to decide", file=sys.stderr)
         return 1
     _print(answer, arguments)
     return 0
+
+
+def _begun_with(api: "_Api", start: str) -> str | None:
+    """Return the id of the one pending approval that begins with a text; None if it is that text, or there is none.
+
+    Raises:
+        CommandFailed: Several begin with it.
+    """
+    found = [one["id"] for one in _pending(api) if one["id"].startswith(start)]
+    if len(found) > 1 and start not in found:
+        raise CommandFailed(f"{len(found)} approvals begin with {printable(start)!r}; give more of the id")
+    return found[0] if len(found) == 1 and found != [start] else None
 
 
 def _base_of(server: str) -> str:
@@ -94,7 +109,13 @@ def _base_of(server: str) -> str:
         raise CommandFailed("SERVER must be an address such as https://shop.example")
     if parts.scheme == "http" and host not in _LOOPBACK:
         raise CommandFailed("SERVER must begin with https://, because a token must not cross a network in clear text")
-    return f"{server.rstrip('/')}/approvals/api"
+    base = server.rstrip("/")
+    for path in ("/approvals/api", "/approvals", "/mcp"):
+        if parts.path.rstrip("/").endswith(path):
+            raise CommandFailed(
+                f"SERVER must be the address of the pages without {path}; give {base.removesuffix(path)}"
+            )
+    return f"{base}/approvals/api"
 
 
 class _Api:
@@ -118,6 +139,11 @@ class _Api:
             with httpx2.Client(headers=self._headers, timeout=_SECONDS, follow_redirects=False) as http:
                 response = http.request(method, f"{self._base}{path}", json=decision)
             body: Any = response.json() if response.content else {}
+        except httpx2.ConnectError as error:
+            server = self._base.removesuffix("/approvals/api")
+            raise CommandFailed(
+                f"the server could not be asked: nothing answers at {server}; start it, or give its address"
+            ) from error
         except httpx2.HTTPError as error:
             raise CommandFailed(f"the server could not be asked: {type(error).__name__}") from error
         except ValueError as error:
@@ -133,7 +159,12 @@ class _Api:
         return cast("dict[str, Any]", body)
 
 
-def _list(api: _Api, arguments: Namespace) -> int:
+def _pending(api: _Api) -> list[dict[str, Any]]:
+    """Return all approvals that wait for the person.
+
+    Raises:
+        CommandFailed: The server has no inbox there.
+    """
     found: list[dict[str, Any]] = []
     after: str | None = None
     while True:
@@ -143,7 +174,11 @@ def _list(api: _Api, arguments: Namespace) -> int:
         found += page["approvals"]
         after = page["next"]
         if after is None:
-            break
+            return found
+
+
+def _list(api: _Api, arguments: Namespace) -> int:
+    found = _pending(api)
     if arguments.json:
         print(json.dumps(found, indent=2))
         return 0

@@ -29,7 +29,7 @@ exit codes:
   reason"""
 
 _ACTIONS: Final = {
-    "ls": "list tasks, the last changed first",
+    "ls": "list tasks, and calls that wait for a page, a model or an approval, the last changed first",
     "show": "show one task",
     "cancel": "cancel tasks, as their clients could",
     "retry": "let workers continue lost tasks behind their stored steps",

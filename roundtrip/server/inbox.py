@@ -117,8 +117,8 @@ class Inbox:
         base_url: str,
     ) -> None:
         self._settings = settings
-        groups: object = settings.groups
-        self._listed = _listed(cast("Mapping[str, Any]", groups)) if isinstance(groups, Mapping) else None
+        groups: Any = settings.groups
+        self._listed = None if callable(groups) else _listed(groups)
         self._authenticate = authenticate
         self._parts = parts
         self._book = book

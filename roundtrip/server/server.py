@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
@@ -255,7 +256,8 @@ class Server(ToolServer[LifespanResultT]):
         if pages is not None or ladder is not None:
             from roundtrip.server.stored_calls import StoredCalls
 
-            StoredCalls.install(ladder, pages, self, self._legs, self._store_calls, self._tools)
+            store = partial(self._store_calls, "ladder=" if pages is None else "pages=")
+            StoredCalls.install(ladder, pages, self, self._legs, store, self._tools)
         if approvals is not None:
             from roundtrip.server.inbox_pages import install_inbox
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
+from mcp.shared.exceptions import MCPError
 
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskState
@@ -30,6 +33,12 @@ __all__ = ["CallsOfSite", "StoredPages"]
 _LOST: Final = (
     "The server failed while it worked, and it is unknown if it was done. Find that out before you begin again."
 )
+
+
+_SETTLE_SECONDS: Final = 1.0
+"""Time for which the browser's answer waits for the next question. It holds no thread."""
+_NEW_SECONDS: Final = 3.0
+"""Time after an answer in which the page looks again every second."""
 
 
 class CallsOfSite:
@@ -75,7 +84,8 @@ class CallsOfSite:
         if groups := awaited_groups(view):
             return AwaitingPage(tuple(groups))
         if not entry.has_ended:
-            return WorkingPage()
+            is_new = self._book.clock() - entry.updated < _NEW_SECONDS
+            return WorkingPage(1) if is_new else WorkingPage()
         decisions: tuple[ShownDecision, ...] = ()
         # Only for the caller: a reason may be about a person.
         if content.approvals and self._knows_readers:
@@ -95,7 +105,33 @@ class CallsOfSite:
     ) -> bool:
         """Give a round its answers, at most once."""
         view = await self._own(ticket, subject)
-        return view is not None and await self._give(view, round_id, answers)
+        if view is None or not await self._give(view, round_id, answers):
+            return False
+        await self._until_next(view.entry.call_id)
+        return True
+
+    async def _until_next(self, call_id: str) -> None:
+        """Wait for a moment for the next question, or the end, which is mostly there at once."""
+        changed = anyio.Event()
+
+        def note(other: str | None) -> None:
+            if other in (None, call_id):
+                changed.set()
+
+        stop = self._book.store.listen(note)
+        try:
+            # A store that fails now has the answer already.
+            with anyio.move_on_after(_SETTLE_SECONDS), suppress(MCPError):
+                while True:
+                    view = await self._view(call_id)
+                    if view is None or view.entry.has_ended or awaited_groups(view):
+                        return
+                    if view.entry.state is TaskState.ASKING or view.content.needs_client:
+                        return
+                    await changed.wait()
+                    changed = anyio.Event()
+        finally:
+            stop()
 
     async def refuse(self, view: TaskView, action: str) -> None:
         """Decline or cancel the questions of a page: those that are open, or the next ones."""

@@ -137,12 +137,12 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         if self._tools.add(tool):
             self._announcer.note("tools")
 
-    def _store_calls(self) -> TaskService:
-        """Return the service that stores calls."""
+    def _store_calls(self, needed_by: str = "task=") -> TaskService:
+        """Return the service that stores calls, for an option of the author."""
         if self._legs.tasks is None:
             from roundtrip.server.tasks.service import TaskService  # few servers have tasks or pages
 
-            self._legs.tasks = TaskService(self, self._legs, self._calls)
+            self._legs.tasks = TaskService(self, self._legs, self._calls, needed_by)
         return self._legs.tasks
 
     @overload

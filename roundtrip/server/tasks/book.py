@@ -56,29 +56,30 @@ class TaskBook:
     Args:
         parts: The keys, the ledger that stores the tasks, and the clocks.
         service: The name of the server, which names its service if there is no audience.
+        needed_by: The option of the author that needs it.
 
     Raises:
         InvalidSignature: The ledger cannot store tasks, or there are no keys for what it would store.
     """
 
-    def __init__(self, parts: Parts, service: str) -> None:
+    def __init__(self, parts: Parts, service: str, needed_by: str = "task=") -> None:
         self._parts = parts
         protection = parts.protection
         ledger = parts.effects.ledger
         is_private = ledger.reach is Reach.PROCESS
         if not isinstance(ledger, HasTasks):
             raise InvalidSignature(
-                f"task= needs a ledger that stores tasks, and {type(ledger).__name__} does not; give the server a "
-                "SqliteLedger, a RedisLedger or a PostgresLedger"
+                f"{needed_by} needs a ledger that stores tasks, and {type(ledger).__name__} does not; give the server "
+                "a SqliteLedger, a RedisLedger or a PostgresLedger"
             )
         if protection.ring is None:
             raise InvalidSignature(
-                "task= needs a key, and request_state_security= gives none for what a task stores; add seal_keys="
+                f"{needed_by} needs a key, and request_state_security= gives none for what is stored; add seal_keys="
             )
         if not is_private and protection.own_key:
             raise InvalidSignature(
-                f"task= with a {type(ledger).__name__} needs keys=: the random key of this process could not read its "
-                "tasks after a restart; pass keys=, or set ROUNDTRIP_KEY_FILE"
+                f"{needed_by} with a {type(ledger).__name__} needs keys=: the random key of this process could not "
+                "read its calls after a restart; pass keys=, or set ROUNDTRIP_KEY_FILE"
             )
         self.store: TaskStore = ledger.tasks
         audience = protection.policy.audience

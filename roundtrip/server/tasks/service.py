@@ -47,16 +47,17 @@ class TaskService:
         server: The server, which from now on has the extension.
         legs: Serves legs, and knows the event loops on which the server runs.
         calls: Serves calls of tools.
+        needed_by: The option of the author that needs it.
 
     Raises:
         InvalidSignature: The ledger cannot store tasks, or the distributed engine cannot serve it.
     """
 
-    def __init__(self, server: HookedServer[Any], legs: LegRunner, calls: ToolCalls) -> None:
+    def __init__(self, server: HookedServer[Any], legs: LegRunner, calls: ToolCalls, needed_by: str = "task=") -> None:
         self._legs = legs
         self._calls = calls
         self._server = server
-        self.book = TaskBook(legs.parts, server.name)
+        self.book = TaskBook(legs.parts, server.name, needed_by)
         self._distributed = legs.task_engine
         if self._distributed is not None:
             self._bind(self._distributed)

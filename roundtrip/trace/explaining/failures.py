@@ -41,7 +41,8 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "ApprovalRejected": Advice(
             "the people who decide rejected it",
-            "nothing needs to be fixed; to go on without the approval, catch ApprovalRejected in the body",
+            "nothing needs to be fixed; to go on without the approval, await ctx.approve in the body and catch "
+            "ApprovalRejected there; in a resolver or confirm=, a rejection ends the call",
         ),
         "ApprovalExpired": Advice(
             "the people who decide did not do so in time",

@@ -60,6 +60,30 @@ async def test_inbox_lists_shows_and_decides(
     assert "token-of" not in output
 
 
+async def test_start_of_an_id_is_enough_if_it_is_the_only_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROUNDTRIP_INBOX_TOKEN", "token-of-fay")
+    async with open_shop() as url, client_of(url) as client:
+        for number in range(2):
+            await client.call_tool("refund", {"amount": number})
+        first, second = [one for one, _ in await Person(url, "fay").inbox()]
+        assert await run("inbox", "show", url, first[:8]) == 0
+        assert await run("inbox", "approve", url, first[:8]) == 0
+        assert (await Person(url, "fay").api(f"/{first}")).json()["state"] == "approved"
+        assert await run("inbox", "approve", url, first) == 1
+        assert await run("inbox", "approve", url, f"{second}x") == 1
+        assert await run("inbox", "approve", url, "") == 2
+        starts = [second[0]]
+        while len(set(starts)) == len(starts):
+            await client.call_tool("refund", {"amount": 10 + len(starts)})
+            starts = [one[0] for one, _ in await Person(url, "fay").inbox()]
+        (twice,) = {start for start in starts if starts.count(start) > 1}
+        capsys.readouterr()
+        assert await run("inbox", "approve", url, twice) == 2
+    assert f"2 approvals begin with {twice!r}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -67,7 +91,16 @@ async def test_inbox_lists_shows_and_decides(
         (["list", "http://shop.example", "--token", "secret-1"], "must begin with https"),
         (["list", "ftp://shop.example", "--token", "secret-1"], "must be an address"),
         (["list", "https://a:b@shop.example", "--token", "secret-1"], "must be an address"),
-        (["list", "http://127.0.0.1:9", "--token", "secret-1"], "could not be asked"),
+        (["list", "http://127.0.0.1:9", "--token", "secret-1"], "nothing answers at http://127.0.0.1:9; start it"),
+        (["list", "https://a.example/x/mcp", "--token", "secret-1"], "without /mcp; give https://a.example/x\n"),
+        (
+            ["list", "https://a.example/approvals/", "--token", "secret-1"],
+            "without /approvals; give https://a.example\n",
+        ),
+        (
+            ["list", "https://a.example/approvals/api", "--token", "s-1"],
+            "without /approvals/api; give https://a.example\n",
+        ),
         (["list", "http://127.0.0.1:9", "--token", "secret 1"], "one word"),
     ],
 )
@@ -152,3 +185,9 @@ async def test_call_without_a_terminal_says_who_must_approve(
         await Person(url, "fay").decide("approve")
         assert await run("call", f"{url}/mcp", "continue_call", f"handle={handle[1]}", *options) == 0
         assert "refunded 5" in capsys.readouterr().out
+
+
+def test_list_of_tasks_says_that_it_has_other_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["tasks", "ls", "--help"])
+    assert "calls that wait for a page, a model or an approval" in " ".join(capsys.readouterr().out.split())

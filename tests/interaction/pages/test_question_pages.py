@@ -178,6 +178,39 @@ async def test_client_that_cannot_be_asked_gets_a_link(mode: str) -> None:
     assert STEPS == ["Solaris"]
 
 
+async def test_page_after_an_answer_has_the_next_question() -> None:
+    async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
+        asked = await client.call_tool("many", {"number": 3})
+        browser, link = Browser(url, "ann"), link_in(asked)
+        headings: list[str] = []
+        for _ in range(3):
+            page = (await browser.open(link)).text
+            headings += re.findall(r"<h1[^>]*>(.*?)</h1>", page)
+            assert (await browser.send(link, page, "7")).status_code == 303
+        headings += re.findall(r"<h1[^>]*>(.*?)</h1>", (await browser.open(link)).text)
+        assert headings == ["Number 0?", "Number 1?", "Number 2?", "Done"]
+
+
+async def test_slow_call_does_not_hold_the_browser() -> None:
+    goes_on = anyio.Event()
+    server = with_pages()
+
+    @server.tool()
+    async def slow(ctx: Context) -> str:
+        await ctx.ask("size", "How many?", int)
+        await goes_on.wait()
+        return "done"
+
+    async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
+        asked = await client.call_tool("slow", {})
+        browser, link = Browser(url, "ann"), link_in(asked)
+        with anyio.fail_after(10):
+            assert (await browser.send(link, (await browser.open(link)).text, "7")).status_code == 303
+            assert '<meta http-equiv="refresh" content="1">' in (await browser.open(link)).text
+        goes_on.set()
+        assert await browser.answer_all(link, {}) == "Done"
+
+
 async def test_invalid_answer_is_asked_again_on_the_page() -> None:
     async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
         asked = await client.call_tool("many", {"number": 1})

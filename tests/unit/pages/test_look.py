@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from roundtrip import Pages, Server
+from roundtrip import InvalidSignature, Pages, Server
+from roundtrip.ledger import SqliteLedger
 from roundtrip.pages import rendering
 from roundtrip.pages.forms import form_of_questions
 from roundtrip.pages.look import PageLook, contrast_of
@@ -199,6 +200,16 @@ def test_templates_may_use_others_of_their_folder(tmp_path: Path) -> None:
 def test_every_template_of_ours_passes_the_check() -> None:
     folder = Path(rendering.__file__).parent / "templates"
     PageRenderer(PageLook("Shop"), templates=folder)
+
+
+def test_missing_keys_name_the_option_that_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROUNDTRIP_KEYS", raising=False)
+    monkeypatch.delenv("ROUNDTRIP_KEY_FILE", raising=False)
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    with pytest.raises(InvalidSignature, match=r"^pages= with a SqliteLedger needs keys="):
+        Server("shop", ledger=ledger, pages=Pages(base_url="https://shop.example"))
+    with pytest.raises(InvalidSignature, match=r"^ladder= with a SqliteLedger needs keys="):
+        Server("shop", ledger=ledger, ladder=["form", "model"])
 
 
 def test_folder_of_templates_may_be_a_text(tmp_path: Path) -> None:
