@@ -6,7 +6,6 @@ import inspect
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
@@ -256,8 +255,7 @@ class Server(ToolServer[LifespanResultT]):
         if pages is not None or ladder is not None:
             from roundtrip.server.stored_calls import StoredCalls
 
-            store = partial(self._store_calls, "ladder=" if pages is None else "pages=")
-            StoredCalls.install(ladder, pages, self, self._legs, store, self._tools)
+            StoredCalls.install(ladder, pages, self, self._legs, self._store_calls, self._tools)
         if approvals is not None:
             from roundtrip.server.inbox_pages import install_inbox
 

@@ -138,7 +138,7 @@ class StoredCalls:
         pages: Pages | None,
         server: ToolServer[Any],
         legs: LegRunner,
-        service: Callable[[], TaskService],
+        service: Callable[[str], TaskService],
         tools: ToolRegistry,
     ) -> None:
         """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
@@ -150,7 +150,9 @@ class StoredCalls:
         ladder = Ladder.of(given, pages, knows_users=legs.parts.protection.policy.bind_principal is not None)
         if pages is None and not ladder.continues:
             return
-        calls = legs.stored_calls = cls(ladder, pages, name=server.name, legs=legs, service=service())
+        calls = legs.stored_calls = cls(
+            ladder, pages, name=server.name, legs=legs, service=service("ladder=" if pages is None else "pages=")
+        )
         tools.relist = calls._relist
         if calls.site is not None:
             calls.site.serve_on(server)
