@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters
     from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
-    from roundtrip.server.tools.options import OncePolicy
+    from roundtrip.server.tools.once_policy import OncePolicy
     from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.tracing import ServedFunction
 
@@ -257,6 +257,10 @@ class AskingFunction:
             resolved={DONE: (SdkResolve(done), False)},
             replacements=self.planned.replacements,
         )
+
+    def is_called(self, method: str, name: str) -> bool:
+        """Return True if a client's request that no function has served yet is for this one."""
+        return method != "tools/call" or name == self.name
 
     async def run(
         self,

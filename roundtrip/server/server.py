@@ -10,12 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from mcp.server import MCPServer
-from mcp.server.auth.provider import (
-    AccessToken,
-    OAuthAuthorizationServerProvider,
-    TokenVerifier,
-    principal_components,
-)
+from mcp.server.auth.provider import OAuthAuthorizationServerProvider, TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerMiddleware
@@ -24,13 +19,12 @@ from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import ResourceSecurity
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
-from mcp.server.request_state import RequestStateSecurity, compact_json
+from mcp.server.request_state import RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from mcp_types import Icon
 from starlette.applications import Starlette
 from typing_extensions import Unpack
 
-from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.server.keys import Keys, Principal, limits_of, protect
 from roundtrip.server.parts import Effects, Parts
@@ -41,7 +35,7 @@ from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.tools.registry import OnDuplicate
 from roundtrip.server.visibility import Strings
 from roundtrip.system import SYSTEM, System
-from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec
+from roundtrip.tokens.token import MAX_TOKEN_BYTES
 from roundtrip.trace.writing.tracers import tracers_of
 
 if TYPE_CHECKING:
@@ -51,9 +45,7 @@ if TYPE_CHECKING:
     from roundtrip.server.connections import HttpOptions, SseOptions
     from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.engine import DistributedEngine
-    from roundtrip.tokens.tickets import Ticket
     from roundtrip.trace.writing.tracers import Trace
-    from roundtrip.tracing import Tracer
 
 __all__ = ["Server"]
 
@@ -352,54 +344,3 @@ class Server(ToolServer[LifespanResultT]):
                 self._announcer.note("tools")
             for kind in self._catalog.refresh():
                 self._announcer.note(LISTINGS[kind])
-
-    @contextmanager
-    def watched_by(self, tracer: Tracer) -> Generator[None]:
-        """Add a tracer inside a `with` block, as tests do."""
-        self._parts.effects.tracers.add(tracer)
-        try:
-            yield
-        finally:
-            self._parts.effects.tracers.remove(tracer)
-
-    @contextmanager
-    def hurried(self, *, page_wait: float) -> Generator[None]:
-        """Limit the seconds that legs inside a `with` block wait for a page, as tests do."""
-        with self._legs.hurried(page_wait):
-            yield
-
-    def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
-        """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
-
-        Args:
-            ticket: The ticket in the URL (`ctx.call.ticket`).
-            principal: The user of the browser, by your own login: their access token, or the text that
-                `Server(principal=...)` returns for them. None only for a ticket that was issued unbound.
-            purpose: The purpose of the page, to reject the ticket of another one.
-
-        Raises:
-            TicketRejected: It is forged, expired or another user's; do not show the page then.
-        """
-        if isinstance(principal, AccessToken):
-            principal = compact_json(principal_components(principal))
-        verified = self._parts.protection.ticket_office().verify(
-            ticket, principal=principal, now=self._parts.system.time()
-        )
-        if purpose is not None and verified.purpose != purpose:
-            raise TicketRejected(TicketReason.PURPOSE)
-        return verified
-
-    @property
-    def effects(self) -> Effects:
-        """Return the ledger, the tracers and the bus; a rehearsal replaces them."""
-        return self._parts.effects
-
-    @property
-    def ledger(self) -> Ledger:
-        """Return the ledger, which keeps the results of calls of tools that run once."""
-        return self._parts.effects.ledger
-
-    @property
-    def journal_codec(self) -> JournalCodec:
-        """Return the codec of journals."""
-        return self._parts.protection.journals

@@ -1,0 +1,36 @@
+"""Provide the policy of a tool whose body must run once for a call."""
+
+from typing import NamedTuple, get_args
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.server.tools.options import OnUnknown, ToolSpec
+
+__all__ = ["OncePolicy"]
+
+
+class OncePolicy(NamedTuple):
+    """Options of a tool whose body must run once for a call."""
+
+    on_unknown: OnUnknown
+    when_possible: bool
+    """True to run a call without a token at once, and not after a round without questions."""
+
+    @classmethod
+    def of(cls, spec: ToolSpec, *, tool: str) -> "OncePolicy | None":
+        """Read the options of a tool; None if its body may run again.
+
+        Raises:
+            InvalidSignature: One has no usable value.
+        """
+        if spec.exactly_once not in (None, False, True, "when_possible"):
+            raise InvalidSignature(
+                f"tool {tool!r}: exactly_once must be True, False or 'when_possible', got {spec.exactly_once!r}"
+            )
+        if spec.on_unknown not in (None, *get_args(OnUnknown)):
+            raise InvalidSignature(f"tool {tool!r}: on_unknown must be 'fail' or 'rerun', got {spec.on_unknown!r}")
+        if spec.on_unknown is not None and not spec.exactly_once:
+            raise InvalidSignature(
+                f"tool {tool!r}: on_unknown must be given together with exactly_once=True; add exactly_once=True, or "
+                "leave on_unknown out"
+            )
+        return cls(spec.on_unknown or "fail", spec.exactly_once == "when_possible") if spec.exactly_once else None
