@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters
     from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
-    from roundtrip.server.tools.once_policy import OncePolicy
+    from roundtrip.server.tools.promises import OncePolicy
     from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.tracing import ServedFunction
 

@@ -154,6 +154,13 @@ class Attached:
                 f"{function.owner} has to keep a value secret from the client (once=True), and "
                 "request_state_security= gives no key for that; add seal_keys="
             )
+        if function.once is not None or function.task is not None or function.limits.recover:
+            from roundtrip.server.tools.promises import check_promises  # most tools make none
+
+            check_promises(function, self._parts)
+        # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
+        policy = self._parts.protection.policy
+        policy.ttl = max(policy.ttl, function.limits.ttl + function.limits.recover)
         self._track(function.planned)
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from roundtrip.server.stored_calls import StoredCalls
     from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.server.tasks.service import TaskService
-    from roundtrip.server.tools.once_policy import OncePolicy
+    from roundtrip.server.tools.promises import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
     from roundtrip.trace.writing.tracers import Tracers
 

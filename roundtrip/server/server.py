@@ -20,14 +20,14 @@ from mcp.server.mcpserver import ResourceSecurity
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp.server.request_state import RequestStateSecurity
-from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
+from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import Icon
 from starlette.applications import Starlette
 from typing_extensions import Unpack
 
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
-from roundtrip.server.keys import Keys, Principal, limits_of, protect
-from roundtrip.server.parts import Effects, Parts
+from roundtrip.server.keys import Keys, Principal
+from roundtrip.server.parts import parts_of
 from roundtrip.server.prompts_and_resources import LISTINGS
 from roundtrip.server.switches import FAST_LANE_VARIABLE, RUN_TASKS_VARIABLE, is_on
 from roundtrip.server.tool_server import ToolServer
@@ -36,7 +36,6 @@ from roundtrip.server.tools.registry import OnDuplicate
 from roundtrip.server.visibility import Strings
 from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
-from roundtrip.trace.writing.tracers import tracers_of
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
@@ -80,13 +79,6 @@ def _with_signature_of(original: Callable[..., Any]) -> Callable[[_CallableT], _
         return method
 
     return sign
-
-
-def _check_ledger(given: object) -> None:
-    from roundtrip.ledger.contract import Ledger  # most servers have no ledger of their own
-
-    if not isinstance(given, Ledger):
-        raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(given).__name__}")
 
 
 class Server(ToolServer[LifespanResultT]):
@@ -181,38 +173,31 @@ class Server(ToolServer[LifespanResultT]):
         system: System = SYSTEM,
         **sdk: Unpack[SdkOptions],
     ) -> None:
-        if ledger is not None:
-            _check_ledger(ledger)
         if isinstance(no_empty_rounds, str):
             raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
-        given = sdk.get("request_state_security")
-        limits = limits_of(given, ttl=ttl, max_age=max_age)
-        protection = protect(
+        bus = sdk.get("subscriptions")
+        parts = parts_of(
             name,
-            given=given,
+            given=sdk.get("request_state_security"),
             keys=keys,
-            ttl=limits.ttl,
+            ttl=ttl,
+            max_age=max_age,
             encrypt=encrypt,
             principal=principal,
             audience=audience,
             seal_keys=seal_keys,
             max_token_bytes=max_token_bytes,
             max_journal_bytes=max_journal_bytes,
-            environment=os.environ,
-            system=system,
-        )
-        bus = sdk.get("subscriptions")
-        effects = Effects(
-            ledger,
-            tracers_of(trace, environment=os.environ, key=protection.trace_key),
-            InMemorySubscriptionBus() if bus is None or bus is False else bus,
+            trace=trace,
+            ledger=ledger,
+            bus=None if bus is False else bus,
             system=system,
         )
         self._has_warned_of_errors = False
         self._decision = Lock()
         super().__init__(
-            Parts(protection, effects, limits, system),
-            ToolDefaults(limits, build=build, strict=strict_input_validation, inline=dereference_schemas),
+            parts,
+            ToolDefaults(parts.limits, build=build, strict=strict_input_validation, inline=dereference_schemas),
             on_duplicate=on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore"),
             mask_errors=mask_error_details,
             probe=probe,
@@ -228,8 +213,8 @@ class Server(ToolServer[LifespanResultT]):
                 "token_verifier": token_verifier,
                 "lifespan": lifespan,
                 **sdk,
-                "request_state_security": protection.policy,
-                "subscriptions": False if bus is False else effects.bus,
+                "request_state_security": parts.protection.policy,
+                "subscriptions": False if bus is False else parts.effects.bus,
             },
         )
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)

@@ -25,7 +25,7 @@ from roundtrip.server.requests import Incoming, begins_for_client
 from roundtrip.server.switches import PROBE_VARIABLE, is_on
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from
-from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
+from roundtrip.server.tools.registered import ToolDefaults, register
 from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool
 from roundtrip.server.visibility import Visibility
 
@@ -56,10 +56,8 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         visibility = Visibility()
         self._tools = ToolRegistry(on_duplicate, visibility)
         self._mask_errors = mask_errors
-        # A ledger of this process alone forgets, and other processes may have the keys of its calls.
-        self._may_forget = parts.effects.given_ledger is None and not parts.protection.own_key
         super().__init__(parts, defaults, visibility, recover=self._recover, sdk=sdk)
-        self._legs.warns_of_guesses = self._may_forget
+        self._legs.warns_of_guesses = parts.may_forget
         self._probe = self._probe_if_wanted(probe)
         self._calls = ToolCalls(
             self,
@@ -120,11 +118,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         self._adopt(tool.function)
         if tool.visibility_gate is not None:
             self._track(tool.visibility_gate.planned)
-        # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
-        policy = self._parts.protection.policy
-        limits = tool.function.limits
-        self._check_promises(tool)
-        policy.ttl = max(policy.ttl, limits.ttl + limits.recover)
         if tool.function.task is not None:
             self._store_calls().serve_extension()
         if self._tools.add(tool):
@@ -137,32 +130,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
 
             self._legs.tasks = TaskService(self, self._legs, self._calls)
         return self._legs.tasks
-
-    def _check_promises(self, tool: RegisteredTool) -> None:
-        """Check that the server can keep the promises of a tool.
-
-        Raises:
-            ValueError: The server can never keep one.
-        """
-        protection = self._parts.protection
-        if tool.function.limits.recover and protection.policy.bind_principal is None:
-            raise ValueError(
-                f"tool {tool.name!r}: recover= shows a user their former answers, so the server has to know its "
-                "users; leave recover= out, or principal=False"
-            )
-        if tool.function.task is not None and self._may_forget:
-            logger.warning(
-                "tool %r runs as a task, and other processes may have the keys of its calls; give all of them one "
-                "ledger= (SqliteLedger, RedisLedger or PostgresLedger), or ledger=MemoryLedger() if there is only one "
-                "process",
-                tool.name,
-            )
-        if tool.spec.exactly_once and self._may_forget:
-            logger.warning(
-                "tool %r has to run exactly once, and other processes may have the keys of its calls; give all of them "
-                "one ledger= (a SqliteLedger or a RedisLedger), or ledger=MemoryLedger() if there is only one process",
-                tool.name,
-            )
 
     @overload
     def tool(self, target: _CallableT, /, *, name: str | None = None, **details: Unpack[ToolDetails]) -> _CallableT: ...

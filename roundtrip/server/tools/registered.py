@@ -29,7 +29,7 @@ from roundtrip.server.visibility import Component, read_enabled
 if TYPE_CHECKING:
     from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
-    from roundtrip.server.tools.once_policy import OncePolicy
+    from roundtrip.server.tools.promises import OncePolicy
     from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.server.visibility_gates import VisibilityGate
 
@@ -351,7 +351,7 @@ def _confirmation_of(spec: ToolSpec, *, tool: str, arguments: Mapping[str, str])
 def _once_policy(spec: ToolSpec, *, tool: str) -> OncePolicy | None:
     if spec.exactly_once is None and spec.on_unknown is None:
         return None
-    from roundtrip.server.tools.once_policy import OncePolicy  # most tools may run again
+    from roundtrip.server.tools.promises import OncePolicy  # most tools may run again
 
     return OncePolicy.of(spec, tool=tool)
 
