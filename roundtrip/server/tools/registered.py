@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from roundtrip.server.visibility_gates import VisibilityGate
 
 __all__ = ["RegisteredTool", "ToolDefaults", "asking_function", "dependencies_of", "register"]
+
+FunctionT = TypeVar("FunctionT", bound=AskingFunction)
 
 
 class ToolDefaults(NamedTuple):
@@ -180,18 +182,9 @@ def asking_function(
     defaults: ToolDefaults,
     version: str | None = None,
     convert: Callable[[Any], Any] | None = None,
-    kind: type[AskingFunction] = AskingFunction,
-) -> AskingFunction:
-    """Make the function of a tool that may ask, of its signature and its options.
-
-    Args:
-        signature: The function and its parameters.
-        spec: The options of the tool.
-        arguments: The client's arguments: the names by which resolvers may take them, and their own names.
-        defaults: Options of the server for all its tools.
-        version: The version of the tool.
-        convert: Converts its value to a result.
-        kind: The class to make.
+    kind: type[FunctionT] = AskingFunction,
+) -> FunctionT:
+    """Make the function of a tool that may ask; `AskingFunction` describes the arguments.
 
     Raises:
         InvalidSignature: An option has no usable value, or a graph of resolvers cannot work.
