@@ -27,9 +27,9 @@ from pydantic import AnyUrl
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
-from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
-from roundtrip.server.install import Attached, install, wrap
-from roundtrip.server.leg_runner import log_teardown, result_of
+from roundtrip.server.functions import FunctionSignature, read_signature
+from roundtrip.server.install import Attached, install
+from roundtrip.server.leg_runner import log_teardown
 from roundtrip.server.notifications import Announcer, Listing
 from roundtrip.server.parts import Parts
 from roundtrip.server.request_state import Recover, Request
@@ -41,7 +41,7 @@ from roundtrip.server.visibility import Enabled, Strings, Visibility, read_enabl
 # Loaded by servers that use them.
 if TYPE_CHECKING:
     from roundtrip.server.catalog import Catalog
-    from roundtrip.server.visibility_gates import GateEvaluator, VisibilityGate
+    from roundtrip.server.visibility_gates import GateEvaluator, OpenGates, VisibilityGate
 
 __all__ = ["LISTINGS", "PromptsAndResources"]
 
@@ -233,25 +233,14 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         self, signature: FunctionSignature, gate: VisibilityGate | None, *, inline: bool
     ) -> Callable[..., Any]:
         """Return a function for the SDK that serves one leg of a prompt or template."""
-        from roundtrip.server.failures import with_failures
+        from roundtrip.server.prompt_legs import in_legs  # most prompts and templates do not ask
 
-        names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
-        # Resolvers may take its arguments by name.
-        function = AskingFunction(
-            signature,
-            {name: name for name in names},
-            limits=self._defaults.limits,
-            build=self._defaults.build,
-            inline=inline,
-        )
+        def opened() -> OpenGates | None:
+            return self._gates.opened_here(gate) if gate is not None else None
+
+        function, plain = in_legs(signature, self._legs, defaults=self._defaults, inline=inline, opened=opened)
         self._adopt(function)
-
-        async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-            opened = self._gates.opened_here(gate) if gate is not None else None
-            run = self._legs.run(function, arguments, Incoming.by(context), opened)
-            return result_of(await with_failures(run, function))
-
-        return wrap(signature, serve)
+        return plain
 
     def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
         """Return True if a prompt of this name, or a template of this URI, is served in legs and so may ask."""

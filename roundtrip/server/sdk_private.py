@@ -42,7 +42,6 @@ from mcp.server import MCPServer, _streamable_http_modern
 from mcp.server._otel import OpenTelemetryMiddleware as SdkSpans
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
@@ -75,7 +74,6 @@ __all__ = [
     "connection_of",
     "is_running",
     "lifespan_state_of",
-    "low_level_of",
     "output_adapter",
     "request_with_body",
     "seconds_between_pings",
@@ -248,11 +246,6 @@ class _VisibleResources(ResourceManager):
 
     def list_templates(self) -> list[ResourceTemplate]:
         return [template for template in super().list_templates() if self._sees("resource", template.uri_template)]
-
-
-def low_level_of(server: MCPServer[Any]) -> LowLevelServer[Any]:
-    """Return the low-level server inside of a server."""
-    return server._lowlevel_server  # pyright: ignore[reportPrivateUsage]
 
 
 def connection_of(session: ServerSession) -> Connection:

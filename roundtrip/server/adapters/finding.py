@@ -11,7 +11,7 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from typing_extensions import TypeIs
 
 from roundtrip.server.adapters.installation import Installation, installation_in
-from roundtrip.server.sdk_private import low_level_of
+from roundtrip.server.adapters.sdk_names import low_level_of
 from roundtrip.server.server import Server
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from roundtrip.resolvers.plan import Plan
 from roundtrip.server.functions import AskingFunction, Kind
 from roundtrip.server.install import Attached
 from roundtrip.server.install import install as attach
-from roundtrip.server.parts import parts_of
+from roundtrip.server.parts import Parts, parts_of
 from roundtrip.server.request_state import Recover, Request, RequestBoundary
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.system import SYSTEM, System
@@ -66,6 +66,8 @@ class InstallOptions(TypedDict, total=False):
     """Returns the owner of a token, given the request's context; False binds tokens to no one."""
     audience: str | None
     """The service that tokens are for. By default the server's name."""
+    request_state_security: RequestStateSecurity | None
+    """The SDK's policy, instead of `keys`. FastMCP's servers have it already."""
     seal_keys: Keys | None
     """With `request_state_security=` of the server, the keys that seal values which the server computed."""
     build: str | None
@@ -182,6 +184,11 @@ class Installation(Attached, Generic[HostT]):
         self._legs.warns_of_guesses = self._parts.may_forget
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, _Naming(self))
+
+    @property
+    def parts(self) -> Parts:
+        """Return the parts that its legs use."""
+        return self._parts
 
     @property
     def name(self) -> str:
