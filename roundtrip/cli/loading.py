@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from roundtrip.cli.command import CommandFailed
 
 if TYPE_CHECKING:
+    from roundtrip.server.adapters.installation import Installation
     from roundtrip.server.server import Server
 
-__all__ = ["TARGET_HELP", "load_server"]
+__all__ = ["TARGET_HELP", "load_attached", "load_server"]
 
 TARGET_HELP: Final = (
     "a module by import path or by file, and its server, or a function that makes it: shop.app:server, "
@@ -28,9 +29,25 @@ def load_server(target: str) -> "Server[Any]":
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    from mcp.server import MCPServer
-
     from roundtrip.server.server import Server
+
+    found = load_attached(target)
+    if isinstance(found, Server):
+        return found
+    raise CommandFailed(
+        f"{target!r} has a server of type {type(cast('object', found.host)).__name__}, and this command needs a "
+        "roundtrip.Server; start it as its class does (mcp.run(), or its ASGI application), or import the class Server "
+        "from roundtrip"
+    )
+
+
+def load_attached(target: str) -> "Server[Any] | Installation[Any]":
+    """Load the roundtrip of the server that `MODULE:SERVER` names, which may be of another class.
+
+    Raises:
+        CommandFailed: The module or server is missing or fails, or the server has no roundtrip.
+    """
+    from roundtrip.server.adapters.finding import attached, is_server
 
     module_name, colon, attribute = target.rpartition(":")
     if not colon or not module_name or not attribute:
@@ -42,14 +59,15 @@ def load_server(target: str) -> "Server[Any]":
     makes = callable(found) and not isinstance(found, type)
     if makes:
         found = _made(target, cast("Callable[[], object]", found))
-    if isinstance(found, Server):
-        return cast("Server[Any]", found)
-    names = [name for name, value in vars(module).items() if isinstance(value, Server)]
+    ours = attached(found)
+    if ours is not None:
+        return ours
+    names = [name for name, value in vars(module).items() if attached(value) is not None]
     hint = f"; servers there: {', '.join(names)}" if names else "; it has no roundtrip.Server at module level"
     if found is None and not hasattr(module, attribute):
         raise CommandFailed(f"{module_name!r} has no attribute {attribute!r}{hint}")
-    if isinstance(found, MCPServer):
-        hint = "; import the class from roundtrip instead, its tools need no change"
+    if is_server(found):
+        hint = "; import the class from roundtrip, or call install() of roundtrip.install or roundtrip.fastmcp on it"
     verb = "returned something" if makes else "is"
     raise CommandFailed(
         f"{target!r} {verb} of type {type(cast('object', found)).__name__}, not a roundtrip.Server{hint}"

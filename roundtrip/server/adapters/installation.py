@@ -6,9 +6,10 @@ there, and not where it was registered: FastMCP servers are mounted on each othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar, cast
 from weakref import WeakSet
 
@@ -18,6 +19,7 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.request_state import RequestStateSecurity
 from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import UriTemplate
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
@@ -150,6 +152,7 @@ class Installation(Attached, Generic[HostT]):
         recover: Recover | None = None,
         routes: Callable[[], list[Any]] = list,
     ) -> None:
+        _check_names(options)
         no_empty_rounds = options.get("no_empty_rounds", ())
         if isinstance(no_empty_rounds, str):
             raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
@@ -234,11 +237,36 @@ class Installation(Attached, Generic[HostT]):
         """Return True if a prompt of this name, or a template of this URI, is served in legs and so may ask."""
         return any((known, name) == (kind, identifier) for known, name, _ in self.functions)
 
+    def resources_for(self, uri: str) -> Iterator[str]:
+        """Yield the URIs and URI templates of resources that ask and match a URI."""
+        for kind, name, _ in self.functions:
+            if kind == "resource" and (name == uri or UriTemplate.parse(name).match(uri) is not None):
+                yield name
+
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
         """Return the registered name that a request calls, if it asks."""
         named = (ctx.params or {}).get("name")
         known = any(name == named for _, name, _ in self.functions)
         return (named if isinstance(named, str) and known else None), True
+
+
+def _check_names(options: InstallOptions) -> None:
+    """Reject options that do not exist.
+
+    Raises:
+        TypeError: One does not.
+    """
+    for name in options:
+        if name in InstallOptions.__annotations__:
+            continue
+        if name in ("pages", "run_tasks", "task_engine"):
+            kept = "calls whose users answer on pages" if name == "pages" else "tasks"
+            raise TypeError(
+                f"install() must be given no {name}=: {kept} need roundtrip.Server, which stores their calls"
+            )
+        near = get_close_matches(name, InstallOptions.__annotations__, n=1)
+        meant = f"; did you mean {near[0]}=?" if near else f"; there are {', '.join(InstallOptions.__annotations__)}"
+        raise TypeError(f"install() has no option {name!r}{meant}")
 
 
 def installation_in(low_level: LowLevelServer[Any]) -> Installation[Any] | None:
