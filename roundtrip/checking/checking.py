@@ -24,6 +24,7 @@ from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Asked, Computed, Entry, Journal
 from roundtrip.questions.wire import PendingQuestion
+from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.rehearsal import End, Rehearsed
 from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall
@@ -61,7 +62,7 @@ _ENDINGS: Final = {
 
 
 async def check_calls(
-    server: Server[Any],
+    server: Server[Any] | Installation[Any],
     calls: Iterable[TracedCall],
     report: Callable[[Checked], None],
     *,
