@@ -1,20 +1,25 @@
-"""Keep the addresses of question pages out of the access log: without a login, an address is the page's only secret."""
+"""Keep tickets out of the access log: without a login, the address of a page is its only secret."""
 
 import logging
 import re
 from typing import Final
 
-__all__ = ["hide_page_addresses"]
+from roundtrip.questions.wire import TICKET
 
-_TICKET: Final = re.compile(r"(?<=/ask/)[^ ?/]+")
+__all__ = ["hide_tickets"]
 
-
-def hide_page_addresses() -> None:
-    """Remove the tickets of pages from the lines that uvicorn logs for each request."""
-    logging.getLogger("uvicorn.access").addFilter(_without_page_tickets)
+_PAGE_TICKET: Final = re.compile(r"(?<=/ask/)[^ ?/]+")
 
 
-def _without_page_tickets(record: logging.LogRecord) -> bool:
+def hide_tickets() -> None:
+    """Remove tickets, and the addresses of question pages, from the lines that uvicorn logs for each request."""
+    logging.getLogger("uvicorn.access").addFilter(_without_tickets)
+
+
+def _without_tickets(record: logging.LogRecord) -> bool:
     if isinstance(record.args, tuple):
-        record.args = tuple(_TICKET.sub("<ticket>", one) if isinstance(one, str) else one for one in record.args)
+        record.args = tuple(
+            TICKET.sub("<ticket>", _PAGE_TICKET.sub("<ticket>", one)) if isinstance(one, str) else one
+            for one in record.args
+        )
     return True

@@ -16,7 +16,7 @@ from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.calls import AskingPage, AwaitingPage, ClosedPage, EndedPage, PageState, ShownDecision, WorkingPage
 from roundtrip.pages.handler import QuestionPages
-from roundtrip.server.access_log import hide_page_addresses
+from roundtrip.server.access_log import hide_tickets
 from roundtrip.server.pages import Pages
 from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook, TaskView
@@ -207,7 +207,7 @@ class StoredPages:
 
     def serve_on(self, server: ToolServer[Any]) -> None:
         """Add the pages to the application of a server."""
-        hide_page_addresses()
+        hide_tickets()
         for route in self._site.routes:
             server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(self._site.respond)
 

@@ -21,8 +21,8 @@ import uvicorn
 from pydantic import TypeAdapter
 from sse_starlette.sse import AppStatus
 
-from roundtrip.questions.wire import TICKET
 from roundtrip.safe_text import printable
+from roundtrip.server.access_log import hide_tickets
 from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
@@ -95,14 +95,7 @@ def set_up_logging(settings: ProcessSettings) -> None:
             logging.getLogger(name).setLevel(logging.WARNING)
     for name in _CAUSED_BY_CLIENTS:
         logging.getLogger(name).addFilter(LimitedFilter())
-    logging.getLogger("uvicorn.access").addFilter(_without_tickets)
-
-
-def _without_tickets(record: logging.LogRecord) -> bool:
-    """Remove tickets from the paths of an access log line, as readers of the log could use them."""
-    if isinstance(record.args, tuple):
-        record.args = tuple(TICKET.sub("<ticket>", one) if isinstance(one, str) else one for one in record.args)
-    return True
+    hide_tickets()
 
 
 def _is_the_sdks(handler: logging.Handler) -> bool:
