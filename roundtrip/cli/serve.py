@@ -184,6 +184,8 @@ def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
     if not has_key:
         # Its processes inherit it, so that each continues the calls of the one before.
         os.environ[KEYS_VARIABLE] = os.urandom(32).hex()
+    # A compiled file counts as fresh after a change of the same length within a second.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     file = Path(target.rpartition(":")[0] if target.rpartition(":")[0].endswith(".py") else target)
     folders = [Path.cwd(), *([file.parent] if file.suffix == ".py" else [])]
 

@@ -21,7 +21,8 @@ from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable, row_o
 pytestmark = pytest.mark.anyio
 
 COMMAND: Final = "pytest tests/clients/test_pages.py --snapshot-update"
-REFUND: Final = ToolCall("refund", {"amount": 5}, [{}] * 20)
+NO_ANSWER: Final = dict[str, str]()
+REFUND: Final = ToolCall("refund", {"amount": 5}, [NO_ANSWER] * 20)
 COLUMNS: Final = ["form", "confirmation", "page", "two questions", "review", "approval", "eleven questions"]
 
 

@@ -74,8 +74,8 @@ class ToolConfirmation(NamedTuple):
                 f"tool {tool!r}: confirm=Approve(...) must have no otherwise=, because a tool must not run without its "
                 "confirmation; leave it out"
             )
-        template = given if isinstance(given, str) else given.message
-        if not isinstance(cast("object", template), str):
+        template = cast("str", given if approve is None else approve.message)
+        if not isinstance(template, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidSignature(
                 f"tool {tool!r}: confirm must be the text of a question, got {template!r}; write "
                 "confirm='Run this tool?', and name arguments in braces"

@@ -201,7 +201,8 @@ class Invent:
             known.pop(NOT_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
             what = f"answers to {_names(known)} came without a token, where {_names(past[0].keys)} should be asked"
-            _require_no_trust(delivery, past[0].keys, what)
+            if not _joins(delivery, past[-1], route):
+                _require_no_trust(delivery, past[0].keys, what)
             # A task takes an answer to an open question at any time.
             early = leg.answers.keys() - past[-2].keys if len(past) > 1 and leg.task_id is None else set[str]()
             early -= pages_among(past[-1].asks, route.fleet.at)
@@ -284,6 +285,8 @@ class Interleave:
         if past:
             other = await route.aside(past[0])
             begun, genuine = other.keys, history[0].keys
+            if _joins(other, history[-1], route):
+                return await route.onward(leg)
             if not other.is_rejected and begun != genuine:
                 raise Breach(
                     f"another call of {leg.name!r} was begun meanwhile, and asked {_names(sorted(begun)) or 'nothing'} "
@@ -328,6 +331,11 @@ class Eavesdrop:
             for secret in readable_in(token, (*self._secrets, *texts)):
                 raise Breach(f"the token is readable without a key, and contains {secret!r}")
         return delivery
+
+
+def _joins(begun: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
+    """Return True if a call begun anew went on with the user's own, whose page waits: an approval is asked for once."""
+    return all(bool(one.keys) and one.keys == pages_among(one.asks, route.fleet.at) for one in (begun, waiting))
 
 
 def _require_rejection(delivery: LegDelivery, what: str, hint: str = "", *, may_fail: bool = False) -> None:

@@ -1,5 +1,6 @@
 """`roundtrip serve --reload` replaces its process when files change, and calls go on."""
 
+import itertools
 import os
 import signal
 from collections.abc import Generator
@@ -43,14 +44,21 @@ async def hold(begun: str, gate: str) -> str:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     (tmp_path / "reload_shop.py").write_text(SHOP.format(options=""))
     say(tmp_path, "old")
     return tmp_path
 
 
+_TIMES: Final = itertools.count(1_700_000_000 * 10**9)
+"""Nanoseconds of one second, in which all changes are made: the times in compiled files are whole seconds."""
+
+
 def say(project: Path, word: str) -> None:
-    (project / "shelf.py").write_text(f"WORD = {word!r}\n")
+    file = project / "shelf.py"
+    file.write_text(f"WORD = {word!r}\n")
+    os.utime(file, ns=(now := next(_TIMES), now))
 
 
 @pytest.fixture
