@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from roundtrip.errors import BodyMistake
+from roundtrip.errors import BodyMistake, QuestionVolatile
 from roundtrip.machine.facts import ApprovalRead
 from roundtrip.machine.journal import Action
 from roundtrip.questions.approvals import ApprovalQuestion
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["check_approvals", "replaced", "settle_approval", "void"]
 
 _VOID: Final = "~~void-"
-"""Prefix of the names of computed values: an approval that does not count, as a review has changed an answer."""
+"""Prefix of the names of computed values: approvals that do not count, as a review has changed an answer."""
+_VOLATILE_AFTER: Final = 3
+"""Approvals that may be lost to a changed wording before it counts as volatile."""
 
 
 def settle_approval(answers: Answers, names: tuple[str, ...], waiting: PendingQuestion) -> Outcome | None:
@@ -29,6 +31,7 @@ def settle_approval(answers: Answers, names: tuple[str, ...], waiting: PendingQu
     Raises:
         ApprovalRejected: It was rejected.
         ApprovalExpired: The time was over, and no value replaces it.
+        QuestionVolatile: The wording changes on every leg.
     """
     key, question = waiting.key, cast("ApprovalQuestion", waiting.question)
     kept = answers.computed.stand_in_for(names)
@@ -39,15 +42,17 @@ def settle_approval(answers: Answers, names: tuple[str, ...], waiting: PendingQu
             answers.computed.forget_stand_in(names)
     known = answers.leg.approvals
     state = next((known.states[name] for name in names if name in known.states), None) if known is not None else None
-    if state is not None and state.decision is not None and state.pin == question.pin:
-        voided = answers.computed.values.get(f"{_VOID}{key}")
-        if voided is None or voided.value != state.id:
+    if state is not None and state.decision is not None:
+        voided = _voided(answers, key)
+        if state.pin == question.pin and state.id not in voided:
             if answers.leg.call.watch is not None:
                 answers.leg.call.watch(ApprovalRead(key, question.by, state.decision))
             outcome = question.outcome_of(key, state.decision)
             if outcome is not None:
                 answers.open.pop(key, None)
                 return outcome
+        elif sum(pin != question.pin and one not in voided for one, pin in state.approved) >= _VOLATILE_AFTER:
+            raise QuestionVolatile(key, changed=["message"])
     answers.open[key] = waiting
     return None
 
@@ -92,4 +97,10 @@ def void(answers: Answers, stale: Iterable[str]) -> None:
     known = answers.leg.approvals
     for name in stale:
         if known is not None and name in known.states:
-            answers.computed.fix(f"{_VOID}{name}", known.states[name].id)
+            answers.computed.fix(f"{_VOID}{name}", [*_voided(answers, name), known.states[name].id])
+
+
+def _voided(answers: Answers, name: str) -> list[str]:
+    """Return the ids of the approvals of a name that do not count."""
+    kept = answers.computed.values.get(f"{_VOID}{name}")
+    return [] if kept is None else cast("list[str]", kept.value)

@@ -115,6 +115,8 @@ class ApprovalState(NamedTuple):
     decision: Decision | None
     after: frozenset[str] = frozenset()
     """The names of the questions that were answered when it was opened."""
+    approved: tuple[tuple[str, str], ...] = ()
+    """The ids and pins of all approvals of this name that were given."""
 
 
 class LegApprovals(NamedTuple):

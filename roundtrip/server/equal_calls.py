@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from roundtrip.ledger.contract import LedgerDown
@@ -35,8 +35,12 @@ class EqualCalls:
     def __init__(self, book: TaskBook) -> None:
         self._book = book
 
-    def label(self, user: str, params: Mapping[str, Any], version: str | None, *, on_page: bool = False) -> str:
-        """Return the label of a user's call of a tool, with the parameters of its request.
+    def labels(
+        self, user: str, params: Mapping[str, Any], version: str | None, *, on_page: bool = False
+    ) -> tuple[str, ...]:
+        """Return the labels of a user's call of a tool, with the parameters of its request: one of each key.
+
+        The first is of the newest key, which labels a call that is stored. Instances may still have another one.
 
         Args:
             user: The user.
@@ -46,37 +50,41 @@ class EqualCalls:
                 approval.
         """
         called: list[Any] = [user, params.get("name"), version, params.get("arguments") or {}]
-        return self._digest(json.dumps([*called, *(["page"] if on_page else [])], sort_keys=True))
+        text = json.dumps([*called, *(["page"] if on_page else [])], sort_keys=True).encode("utf-8", "surrogatepass")
+        return tuple(hmac.digest(key, text, "sha256").hex() for key in self._book.page_keys)
 
-    def _digest(self, called: str) -> str:
-        return hmac.digest(self._book.page_keys[0], called.encode("utf-8", "surrogatepass"), "sha256").hex()
+    async def _equal(self, labels: Iterable[str]) -> list[str]:
+        """Return the ids of the calls with one of some labels, the oldest first."""
+        store = self._book.store
+        found = [one for label in labels for one in await store.labelled(label, limit=_MAX_EQUAL)]
+        return [one.call_id for one in sorted(found, key=lambda one: (one.created, one.call_id))]
 
-    async def chosen(self, label: str) -> str | None:
-        """Return the chosen call of a label; None if there is none.
+    async def chosen(self, labels: Iterable[str]) -> str | None:
+        """Return the chosen call of the labels; None if there is none.
 
         Raises:
             LedgerDown: The store cannot be used.
         """
-        for summary in await self._book.store.labelled(label, limit=_MAX_EQUAL):
-            view = await self._book.view(summary.call_id)
+        for call_id in await self._equal(labels):
+            view = await self._book.view(call_id)
             if view is not None and view.content.is_chosen and not view.entry.has_ended:
-                return summary.call_id
+                return call_id
         return None
 
-    async def awaiting(self, label: str) -> str | None:
-        """Return a call of a label that waits for an approval, and for nothing else; None if there is none.
+    async def awaiting(self, labels: Iterable[str]) -> str | None:
+        """Return a call of the labels that waits for an approval, and for nothing else; None if there is none.
 
         Raises:
             LedgerDown: The store cannot be used.
         """
-        for summary in await self._book.store.labelled(label, limit=_MAX_EQUAL):
-            view = await self._book.view(summary.call_id)
+        for call_id in await self._equal(labels):
+            view = await self._book.view(call_id)
             if view is not None and not view.entry.has_ended and awaited_groups(view):
-                return summary.call_id
+                return call_id
         return None
 
-    async def choose(self, label: str, call_id: str) -> str:
-        """Return the chosen call of a label, after a call with it was stored; drop that call if it is another one.
+    async def choose(self, labels: Iterable[str], call_id: str) -> str:
+        """Return the chosen call of the labels, after a call with one was stored; drop that call if it is another one.
 
         If none is chosen, the oldest is: the others are dropped first, and then it is marked. A call that was marked
         meanwhile cannot be dropped, and one that was dropped cannot be marked; then the caller looks again. Whoever
@@ -86,12 +94,12 @@ class EqualCalls:
             LedgerDown: The store cannot be used.
         """
         for _ in range(_MAX_ROUNDS):
-            chosen = await self.chosen(label)
+            chosen = await self.chosen(labels)
             if chosen is not None:
                 if chosen != call_id:
                     await change_task(self._book.store, call_id, self._drop)
                 return chosen
-            equal = [summary.call_id for summary in await self._book.store.labelled(label, limit=_MAX_EQUAL)]
+            equal = await self._equal(labels)
             if not equal:
                 # It has ended already.
                 return call_id

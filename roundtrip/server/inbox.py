@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import anyio.to_thread
+from anyio.lowlevel import RunVar
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
 from starlette.responses import Response
@@ -58,6 +59,9 @@ __all__ = ["Inbox", "check_tool"]
 _ID_BYTES: Final = 16
 _PAGE_SIZE: Final = 20
 _NOTIFY_SECONDS: Final = 30.0
+_MAX_THREADS: Final = 4
+_THREADS: Final = RunVar[anyio.CapacityLimiter]("threads for notifications")
+"""Plain functions that notify people share few threads, and take none from tools: mail servers may be slow."""
 _STOP_SECONDS: Final = 2.0
 _MARK: Final = re.compile(r"[A-Za-z0-9_-]{1,800}", re.ASCII)
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
@@ -146,11 +150,13 @@ class Inbox:
             # It has no caller, and less time than the recorded call had.
             return LegApprovals(rehearsal.decided, math.inf)
         states: dict[str, ApprovalState] = {}
+        approved: dict[str, tuple[tuple[str, str], ...]] = {}
         for record in task.content.approvals if task is not None else ():
             if record["withdrawn"] is None:
-                states[record["name"]] = ApprovalState(
-                    record["id"], record["pin"], decision_of(record), frozenset(record["after"])
-                )
+                id, name, pin, decision = record["id"], record["name"], record["pin"], decision_of(record)
+                if decision is not None and decision.outcome == "approved":
+                    approved[name] = (*approved.get(name, ()), (id, pin))
+                states[name] = ApprovalState(id, pin, decision, frozenset(record["after"]), approved.get(name, ()))
         caller = user if task is None else task.content.user
         return LegApprovals(states, max_seconds, CallerUnknown if caller is None else None)
 
@@ -332,15 +338,30 @@ class Inbox:
 async def _sent(function: Callable[..., object], *arguments: object) -> None:
     """Call an author's function, and log its error."""
     try:
-        with anyio.fail_after(_NOTIFY_SECONDS):
-            if inspect.iscoroutinefunction(function):
+        if inspect.iscoroutinefunction(function):
+            with anyio.fail_after(_NOTIFY_SECONDS):
                 await function(*arguments)
-                return
-            done = await anyio.to_thread.run_sync(lambda: function(*arguments), abandon_on_cancel=True)
-            if inspect.isawaitable(done):
-                await cast("Awaitable[object]", done)
+            return
+        # Its time begins when it gets a thread.
+        async with _threads():
+            with anyio.fail_after(_NOTIFY_SECONDS):
+                done = await anyio.to_thread.run_sync(
+                    lambda: function(*arguments), abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+                )
+                if inspect.isawaitable(done):
+                    await cast("Awaitable[object]", done)
     except Exception:
         logging.getLogger("roundtrip").exception("a function of Approvals(...) failed")
+
+
+def _threads() -> anyio.CapacityLimiter:
+    """Return the limiter of the threads for notifications in this event loop."""
+    try:
+        return _THREADS.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(_MAX_THREADS)
+        _THREADS.set(limiter)
+        return limiter
 
 
 def _listed(groups: Mapping[str, Collection[str]]) -> frozenset[str]:

@@ -68,19 +68,19 @@ class Identity(NamedTuple):
     """True if any tool must run exactly once."""
     own_key: bool
     """True if this process made its key, so that no other can resume its calls."""
-    has_tasks: bool = False
-    """True if any tool runs as a task."""
+    stores_calls: bool = False
+    """True if calls may be stored: for tasks, question pages, models or approvals."""
 
     @property
     def needs_ledger(self) -> bool:
         """Return True if its processes must share a ledger."""
-        return self.exactly_once or self.has_tasks
+        return self.exactly_once or self.stores_calls
 
 
-def identity_of(name: str, *, parts: Parts, tools: Iterable[RegisteredTool]) -> Identity:
-    """Return the identity of a server that has these parts and tools."""
+def identity_of(name: str, *, legs: LegRunner, tools: Iterable[RegisteredTool]) -> Identity:
+    """Return the identity of a server with these tools, whose legs run here."""
     tools = list(tools)
-    protection, ledger = parts.protection, parts.effects.ledger
+    protection, ledger = legs.parts.protection, legs.parts.effects.ledger
     audience = protection.policy.audience
     return Identity(
         name=name,
@@ -91,7 +91,7 @@ def identity_of(name: str, *, parts: Parts, tools: Iterable[RegisteredTool]) -> 
         reach=ledger.reach,
         exactly_once=any(tool.spec.exactly_once for tool in tools),
         own_key=protection.own_key,
-        has_tasks=any(tool.function.task is not None for tool in tools),
+        stores_calls=legs.tasks is not None,
     )
 
 

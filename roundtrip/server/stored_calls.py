@@ -307,15 +307,15 @@ class StoredCalls:
             function = calls.function_of(name, record)
         except ToolError:
             return None  # an unknown tool
-        label = self._label(function, ctx, is_local=self._can_open_locally(ctx)) if _may_ask(function) else None
-        if label is None:
+        labels = self._labels(function, ctx, is_local=self._can_open_locally(ctx)) if _may_ask(function) else ()
+        if not labels:
             return None
         shows_links = self._shows_links(ctx)
         try:
-            call_id = await (self._equal.awaiting(label) if shows_links else self._equal.chosen(label))
+            call_id = await (self._equal.awaiting(labels) if shows_links else self._equal.chosen(labels))
             if call_id is None and self._book.inbox is not None:
-                on_page = self._label(function, ctx, is_local=False, on_page=True)
-                call_id = None if on_page is None else await self._equal.awaiting(on_page)
+                on_page = self._labels(function, ctx, is_local=False, on_page=True)
+                call_id = await self._equal.awaiting(on_page)
         except (LedgerDown, ContentUnreadable) as error:
             # The call may need no question, and so no store.
             _LOG.warning("calls that wait cannot be found, so repeated calls begin again: %s", error)
@@ -331,15 +331,15 @@ class StoredCalls:
         first = Journal(kept.call_id, kept.born, kept.deadline, kept.end, 1, 1, kept.fingerprint, kept.build)
         return self._waits_by_url(view, record, replace(first, version=kept.version, written=kept.written))
 
-    def _label(
+    def _labels(
         self,
         function: AskingFunction,
         ctx: ServerRequestContext[Any, Any],
         *,
         is_local: bool,
         on_page: bool = False,
-    ) -> str | None:
-        """Return the label of a request's call; None for unknown users.
+    ) -> tuple[str, ...]:
+        """Return the labels of a request's call; none for unknown users.
 
         On a server without approvals, calls of clients that show links have none, either.
 
@@ -348,13 +348,13 @@ class StoredCalls:
         """
         params, protection = ctx.params or {}, self._legs.parts.protection
         if params.get("name") == CONTINUE_TOOL:
-            return None
+            return ()
         if is_local and self._local is not None:
-            return self._equal.label(self._local.caller(protection.principal(ctx)), params, function.version)
+            return self._equal.labels(self._local.caller(protection.principal(ctx)), params, function.version)
         user = protection.user(ctx)
         if user is None or (self._book.inbox is None and self._shows_links(ctx)):
-            return None
-        return self._equal.label(user, params, function.version, on_page=on_page)
+            return ()
+        return self._equal.labels(user, params, function.version, on_page=on_page)
 
     def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         return self._ladder.shows_links(
@@ -385,9 +385,9 @@ class StoredCalls:
         content.asks_model, content.is_local = ways.model, page == "local"
         # The page of a client that shows links is for this call alone, until it waits for an approval.
         on_page = bool(end.questions) and not content.is_local and self._shows_links(ctx)
-        label = self._label(function, ctx, is_local=content.is_local, on_page=on_page)
+        labels = self._labels(function, ctx, is_local=content.is_local, on_page=on_page)
         # Others are not continued in its place.
-        content.is_chosen = label is None or on_page
+        content.is_chosen = not labels or on_page
         clock = self._legs.parts.system.time
         once = function.once
         grace = self._book.inbox.grace_seconds if self._book.inbox is not None and end.approvals else 0.0
@@ -400,7 +400,7 @@ class StoredCalls:
                 runs_once=once is not None and once.on_unknown == "fail",
             )
             entry.account = self._service.account_of(function, content)
-            entry.labels = () if label is None else (label,)
+            entry.labels = labels[:1]
             entry.claim(_HOLDER, entry.due, lease=lease_seconds())
             questions = {name: (waiting.sent(), waiting.asked.pin.hex()) for name, waiting in end.questions.items()}
             pause = Pause(
@@ -410,8 +410,8 @@ class StoredCalls:
             content.pause(pause, entry, entry.updated, delivered=frozenset())
             entry.content = self._book.seal.write(content, journal.call_id)
             view = await self._book.add(entry, content)
-            if view is not None and label is not None and not on_page:
-                view = await self._book.view(await self._equal.choose(label, journal.call_id))
+            if view is not None and labels and not on_page:
+                view = await self._book.view(await self._equal.choose(labels, journal.call_id))
         except (LedgerDown, ContentUnreadable) as error:
             _LOG.warning("a call of %s could not be stored for its questions: %s", function.owner, error)
             raise MCPError(code=INTERNAL_ERROR, message="Calls cannot be stored now; try again later") from error

@@ -374,4 +374,4 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
         from roundtrip.server.probe import identity_of
 
-        return identity_of(self.name, parts=self._parts, tools=self._tools.registered)
+        return identity_of(self.name, legs=self._legs, tools=self._tools.registered)

@@ -68,10 +68,10 @@ def cautions(identity: Identity) -> list[str]:
             "or on another instance, a call can run again. Give the server Server(ledger=SqliteLedger(PATH)) or "
             "RedisLedger(URL)"
         )
-    if identity.has_tasks and identity.reach is Reach.PROCESS:
+    if identity.stores_calls and identity.reach is Reach.PROCESS:
         warnings.append(
-            f"tasks are in the memory of this process, in its {identity.ledger}, and end with it. Give the server "
-            "Server(ledger=SqliteLedger(PATH)) or RedisLedger(URL)"
+            f"calls that wait (tasks, question pages, approvals) are in the memory of this process, in its "
+            f"{identity.ledger}, and end with it. Give the server Server(ledger=SqliteLedger(PATH)) or RedisLedger(URL)"
         )
     return warnings
 
@@ -104,10 +104,10 @@ def _alone(identity: Identity) -> str | None:
             "two workers would run a call twice. Give the server Server(ledger=SqliteLedger(PATH)) or "
             "RedisLedger(URL), or serve with --workers 1"
         )
-    if identity.has_tasks and identity.reach is Reach.PROCESS:
+    if identity.stores_calls and identity.reach is Reach.PROCESS:
         return (
-            f"tools that run as tasks need a ledger that all workers share, and {identity.ledger} covers one process: "
-            "another worker would not find a task. Give the server Server(ledger=SqliteLedger(PATH)) or "
-            "RedisLedger(URL), or serve with --workers 1"
+            "calls that wait (tasks, question pages, approvals) need a ledger that all workers share, and "
+            f"{identity.ledger} covers one process: another worker would not find them. Give the server "
+            "Server(ledger=SqliteLedger(PATH)) or RedisLedger(URL), or serve with --workers 1"
         )
     return None

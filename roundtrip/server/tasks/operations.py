@@ -16,6 +16,7 @@ __all__ = ["Backlog", "TaskNotChanged", "TaskOperations"]
 
 _PAGE: Final = 200
 _OVERDUE_SECONDS: Final = 60.0
+_NOT_OWN: Final = "it is another service's, or no key of this server opens it; name its own server, with its keys"
 
 
 class TaskNotChanged(RoundtripError):
@@ -58,11 +59,13 @@ class TaskOperations:
         """Cancel a task.
 
         Raises:
-            TaskNotChanged: There is no such task, or it has ended.
+            TaskNotChanged: There is no such task, it is another service's, or it has ended.
             LedgerDown: The store cannot be used.
         """
 
         def cancel(entry: TaskEntry, now: float) -> str:
+            if not self.is_readable(entry):
+                return _NOT_OWN
             return "" if entry.apply(TaskEvent.CANCEL, now) else f"it has ended already, and is {entry.state.value}"
 
         why = await change_task(self._book.store, call_id, cancel)
@@ -77,11 +80,14 @@ class TaskOperations:
             even_once: True to let a body begin again that must not begin twice.
 
         Raises:
-            TaskNotChanged: There is no such task, it is not lost, or its body must not begin twice.
+            TaskNotChanged: There is no such task, it is another service's, it is not lost, or its body must not begin
+                twice.
             LedgerDown: The store cannot be used.
         """
 
         def retry(entry: TaskEntry, now: float) -> str | None:
+            if not self.is_readable(entry):
+                return _NOT_OWN
             if entry.runs_once and entry.has_begun and not even_once:
                 return "its body must not begin twice, and may have done its work; look, and then use --even-once"
             if not entry.retry(now):

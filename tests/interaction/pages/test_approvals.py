@@ -1,5 +1,6 @@
 """Approvals: other people decide a call, which waits in the store, and its caller cannot."""
 
+import threading
 from collections.abc import Callable, Generator
 from datetime import timedelta
 from functools import partial
@@ -706,6 +707,16 @@ async def test_keys_are_rotated_while_an_approval_waits(tmp_path: Path) -> None:
         assert text_of(await result_of(client, asked)) == "refunded Emma, as fay says: fine"
 
 
+async def test_equal_calls_get_one_handle_while_keys_are_rotated(tmp_path: Path) -> None:
+    place, new = tmp_path / "calls.db", b"n" * 32
+    handles: set[str] = set()
+    for keys in ([KEY], [KEY, new], [new, KEY]):
+        async with open_shop(shop(ledger=SqliteLedger(place), keys=keys)) as url, client_of(url) as client:
+            handles.add(handle_in(await client.call_tool("refund_all", {"order": "Emma"})))
+            assert len(await Person(url, "fay").inbox()) == 1
+    assert len(handles) == 1
+
+
 async def test_people_of_one_issuer_are_compared_without_their_clients() -> None:
     """The browser's login has another OAuth client than the caller's."""
     people = {name: AccessToken(token=name, client_id="web", scopes=[], subject=name) for name in ("ann", "fay")}
@@ -759,3 +770,30 @@ async def test_failing_functions_of_the_author_change_nothing(caplog: pytest.Log
         await Person(url, "fay").decide("approve")
         assert text_of(await result_of(client, asked)) == "refunded 5"
         await until(lambda: caplog.text.count("a function of Approvals(...) failed") == 2)
+
+
+async def test_slow_notifications_take_no_threads_from_tools() -> None:
+    """More approvals wait than tools have threads."""
+    told, gate = list[str](), threading.Event()
+
+    def tell(pending: PendingApproval) -> None:
+        told.append(pending.message)
+        gate.wait(20)
+
+    server = shop(approvals=Approvals(groups=GROUPS, on_pending=tell))
+
+    @server.tool()
+    def plain() -> str:
+        return "here"
+
+    try:
+        async with open_shop(server) as url, client_of(url) as client:
+            for amount in range(42):
+                await client.call_tool("refund", {"amount": amount})
+            with anyio.fail_after(5):
+                assert text_of(await client.call_tool("plain", {})) == "here"
+            assert len(told) < 10
+            gate.set()
+            await until(lambda: len(told) == 42)
+    finally:
+        gate.set()

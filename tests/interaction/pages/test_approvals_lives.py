@@ -1,10 +1,13 @@
 """Approvals together with tasks, tools that run once, reviews, questions and other approvals."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
+from uuid import uuid4
 
 import anyio
 import pytest
+from pydantic import Field
 
 from roundtrip import Approval, Approve, Context, Elicit, Resolve, Server, after
 from roundtrip.testing import Approver, Era, User
@@ -225,3 +228,32 @@ async def test_body_that_waits_longer_than_its_call_lives_says_so() -> None:
     assert "within= must be at most 3600" in call.text
     task = await User(server_with(pay, task=True), era=Era.TASK, approver=approver()).call("pay")
     assert task.text == "paid"
+
+
+async def test_approval_whose_wording_changes_on_each_leg_ends_the_call() -> None:
+    async def pay(amount: int, key: Annotated[str, Field(default_factory=lambda: uuid4().hex)]) -> str:
+        return "paid"
+
+    fay = approver()
+    call = await User(server_with(pay, confirm=Approve("Pay {amount}?", by="finance")), approver=fay).call(
+        "pay", amount=5
+    )
+    assert call.is_error
+    assert "has another message each time it is asked" in call.text
+    assert len(fay.decided) == 3
+
+
+async def test_approvals_that_reviews_have_made_void_do_not_count_as_changing() -> None:
+    async def pay(ctx: Context) -> str:
+        amount = await ctx.ask("amount", "How much?", int)
+        await ctx.approve("ok", f"Pay {amount}?", by="finance")
+        for number in range(4):
+            await ctx.review(f"sure{number}", "Right?", of=["amount"])
+        return f"{amount} paid"
+
+    reviewed = [{re.compile("Right"): {"amount": amount}} for amount in [2, 3, 4, *[5] * 9]]
+    fay, server = approver(), server_with(pay, task="required")
+    user = User(server, [{"amount": 1}, *reviewed], era=Era.TASK, approver=fay, allow_unused=True)
+    call = await user.call("pay")
+    assert call.text == "5 paid"
+    assert [one["message"] for one in fay.decided] == [f"Pay {amount}?" for amount in range(1, 6)]

@@ -10,6 +10,7 @@ import pytest
 from roundtrip import Approvals, Approve, Pages, Server
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger
+from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from tests.hosts import hosted
 from tests.interaction.pages.approving import BASE, KEY, Person, reader, user_of
 from tests.interaction.pages.test_question_pages import Browser, client_of, handle_in, link_in, text_of
@@ -68,6 +69,11 @@ async def test_services_do_not_share_calls(kind: str, tmp_path: Path) -> None:
         # An equal call of the other service is another call.
         own = await of_wiki.call_tool("pay", {"amount": 1})
         assert handle_in(own) != handle_in(pay)
+        assert wiki.task_service is not None
+        operations, foreign = TaskOperations(wiki.task_service.book), handle_in(pay).partition(".")[0]
+        for change in (operations.cancel(foreign), operations.retry(foreign, even_once=True)):
+            with pytest.raises(TaskNotChanged, match="another service's"):
+                await change
 
         page = (await Browser(at_shop, "ann").open(link_in(pay))).text
         assert (await Browser(at_shop, "ann").send(link_in(pay), page)).status_code == 303

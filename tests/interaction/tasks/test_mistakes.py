@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roundtrip import Context, DocketEngine, Server, after
+from roundtrip import Context, DocketEngine, Pages, Server, after
 from roundtrip.cli import main
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.serving.agreement import cautions, objection
@@ -42,13 +42,18 @@ def tasks_in(ledger: Any) -> Server[Any]:
     return server
 
 
-def test_workers_with_tasks_in_memory_do_not_start(tmp_path: Path) -> None:
-    in_memory, in_file = tasks_in(MemoryLedger()).identity(), tasks_in(SqliteLedger(tmp_path / "tasks.db")).identity()
+def pages_in(ledger: Any) -> Server[Any]:
+    return Server[Any]("shop", keys=[KEY], ledger=ledger, pages=Pages(base_url="https://shop.example"))
+
+
+@pytest.mark.parametrize("server_in", [tasks_in, pages_in])
+def test_workers_with_stored_calls_in_memory_do_not_start(server_in: Any, tmp_path: Path) -> None:
+    in_memory, in_file = server_in(MemoryLedger()).identity(), server_in(SqliteLedger(tmp_path / "tasks.db")).identity()
     why = objection([in_memory, in_memory])
     assert why is not None
-    assert "another worker would not find a task" in why
+    assert "another worker would not find them" in why
     assert objection([in_file, in_file]) is None
-    assert any("tasks are in the memory of this process" in text for text in cautions(in_memory))
+    assert any("are in the memory of this process" in text for text in cautions(in_memory))
 
 
 @pytest.mark.anyio
