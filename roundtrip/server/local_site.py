@@ -10,7 +10,8 @@ import asyncio
 import hmac
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -61,8 +62,8 @@ MakePages = Callable[[PageCalls, str], QuestionPages]
 class LocalPageCalls(PageCalls, Protocol):
     """The calls behind the pages of this machine."""
 
-    def listen(self, changed: Callable[[str], None]) -> Callable[[], None]:
-        """Call a function with the ticket's call, or "" for any call, at changes; return a function that stops it."""
+    def changes(self, ticket: str) -> AbstractContextManager[Callable[[], Awaitable[None]]]:
+        """Listen for changes of the call of a ticket; the function inside waits for the next one."""
         ...
 
 
@@ -199,21 +200,10 @@ class LocalSite:
         """Return the state of a call for a browser; wait a moment for the next questions."""
         if not self._admits(ticket, subject):
             return ClosedPage()
-        changed = anyio.Event()
-
-        def note(call_id: str) -> None:
-            if not call_id or ticket.startswith(f"{call_id}."):
-                changed.set()
-
-        stop = self._calls.listen(note)
         state: PageState = WorkingPage()
-        try:
-            with anyio.move_on_after(_PATIENCE_SECONDS):
-                while isinstance(state := await self._calls.open(ticket, None), WorkingPage):
-                    await changed.wait()
-                    changed = anyio.Event()
-        finally:
-            stop()
+        with self._calls.changes(ticket) as next_change, anyio.move_on_after(_PATIENCE_SECONDS):
+            while isinstance(state := await self._calls.open(ticket, None), WorkingPage):
+                await next_change()
         return state
 
     async def answer(

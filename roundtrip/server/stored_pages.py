@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -20,6 +20,7 @@ from roundtrip.server.access_log import hide_tickets
 from roundtrip.server.pages import Pages
 from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook, TaskView
+from roundtrip.server.tasks.changes import NextChange, changes_of
 from roundtrip.server.tasks.content import TaskContent, split_id
 
 if TYPE_CHECKING:
@@ -68,9 +69,9 @@ class CallsOfSite:
         """Return the ticket of the page of a call."""
         return f"{view.entry.call_id}.{view.content.page_secret}"
 
-    def listen(self, changed: Callable[[str], None]) -> Callable[[], None]:
-        """Call a function with the call, or "" for any call, at changes; return a function that stops it."""
-        return self._book.store.listen(lambda call_id: changed(call_id or ""))
+    def changes(self, ticket: str) -> AbstractContextManager[NextChange]:
+        """Listen for changes of the call of a ticket."""
+        return changes_of(self._book.store, split_id(ticket)[0])
 
     async def open(self, ticket: str, subject: str | None) -> PageState:
         """Return the state of a call for the reader of its page."""
@@ -112,26 +113,16 @@ class CallsOfSite:
 
     async def _until_next(self, call_id: str) -> None:
         """Wait for a moment for the next question, or the end, which is mostly there at once."""
-        changed = anyio.Event()
-
-        def note(other: str | None) -> None:
-            if other in (None, call_id):
-                changed.set()
-
-        stop = self._book.store.listen(note)
-        try:
-            # A store that fails now has the answer already.
-            with anyio.move_on_after(_SETTLE_SECONDS), suppress(MCPError):
-                while True:
-                    view = await self._view(call_id)
-                    if view is None or view.entry.has_ended or awaited_groups(view):
-                        return
-                    if view.entry.state is TaskState.ASKING or view.content.needs_client:
-                        return
-                    await changed.wait()
-                    changed = anyio.Event()
-        finally:
-            stop()
+        changes = changes_of(self._book.store, call_id)
+        # A store that fails now has the answer already.
+        with changes as next_change, anyio.move_on_after(_SETTLE_SECONDS), suppress(MCPError):
+            while True:
+                view = await self._view(call_id)
+                if view is None or view.entry.has_ended or awaited_groups(view):
+                    return
+                if view.entry.state is TaskState.ASKING or view.content.needs_client:
+                    return
+                await next_change()
 
     async def refuse(self, view: TaskView, action: str) -> None:
         """Decline or cancel the questions of a page: those that are open, or the next ones."""

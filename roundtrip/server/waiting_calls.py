@@ -17,6 +17,7 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersRefused, read_answers
 from roundtrip.server.tasks.book import TaskView
+from roundtrip.server.tasks.changes import changes_of
 from roundtrip.server.tasks.content import ContentUnreadable, is_call_id
 
 if TYPE_CHECKING:
@@ -72,30 +73,20 @@ class WaitingCalls:
         Raises:
             MCPError: The store cannot be used.
         """
-        call_id, changed = view.entry.call_id, anyio.Event()
-
-        def note(other: str | None) -> None:
-            if other in (None, call_id):
-                changed.set()
-
-        stop = self._book.store.listen(note)
-        try:
-            with anyio.move_on_after(self._wait):
-                while True:
-                    current = await self.view(call_id)
-                    if current is None or current.entry.has_ended:
-                        return current
-                    content = current.content
-                    is_news = until_asking or content.for_model or content.client_questions
-                    if current.entry.state is TaskState.ASKING and is_news:
-                        return current
-                    if current.entry.state is TaskState.WAITING and content.needs_client:
-                        await self._run_with(request, call_id)
-                    await changed.wait()
-                    changed = anyio.Event()
-            return await self.view(call_id)
-        finally:
-            stop()
+        call_id = view.entry.call_id
+        with changes_of(self._book.store, call_id) as next_change, anyio.move_on_after(self._wait):
+            while True:
+                current = await self.view(call_id)
+                if current is None or current.entry.has_ended:
+                    return current
+                content = current.content
+                is_news = until_asking or content.for_model or content.client_questions
+                if current.entry.state is TaskState.ASKING and is_news:
+                    return current
+                if current.entry.state is TaskState.WAITING and content.needs_client:
+                    await self._run_with(request, call_id)
+                await next_change()
+        return await self.view(call_id)
 
     async def _run_with(self, request: ServerRequestContext[Any, Any], call_id: str) -> None:
         """Run the leg of a call that needs its client."""

@@ -1,11 +1,12 @@
 """One-use addresses of the pages of a machine: their times, and the times of their calls."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
@@ -36,8 +37,8 @@ class NoCalls:
     ) -> bool:
         return False
 
-    def listen(self, changed: Callable[[str], None]) -> Callable[[], None]:
-        return lambda: None
+    def changes(self, ticket: str) -> AbstractContextManager[Callable[[], Awaitable[None]]]:
+        return nullcontext(anyio.sleep_forever)
 
 
 def pages_of(calls: PageCalls, base_url: str) -> QuestionPages:
