@@ -237,9 +237,9 @@ def _genuine(played: Played) -> TracedCall | None:
     """Return the played call from a transcript that also has the copies of a hostile network."""
     if played.row.trace == "off":
         return None
-    # Of a lost response and of attacks there are others, which were begun and never came to their end.
-    booked = played.environment.agency.booked
-    (genuine,) = [call for call in calls_of(played.environment.transcript) if call.id in booked]
+    # Calls of a lost response and of attacks mostly do not come to their end, and the user's own ends last.
+    *_, last = played.environment.agency.booked
+    (genuine,) = [call for call in calls_of(played.environment.transcript) if call.id == last]
     return genuine
 
 
