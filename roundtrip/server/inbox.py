@@ -86,7 +86,10 @@ def check_tool(tool: RegisteredTool, inbox: Inbox | None) -> None:
     if approve is not None and not inbox.knows(approve.by):
         # Not an error: a group may be empty on purpose.
         logging.getLogger("roundtrip").warning(
-            "%s: nobody can decide Approve(by=%r), as Approvals(groups=...) has only %s", owner, approve.by, inbox.known
+            "%s: no person can decide Approve(by=%r), as Approvals(groups=...) has only %s",
+            owner,
+            approve.by,
+            inbox.known,
         )
     if approve is None or approve.within is None:
         return
@@ -168,7 +171,7 @@ class Inbox:
             if not self.knows(question.by):
                 # Its group is not named, as it may have come from a client.
                 _LOG.warning(
-                    "nobody can decide approval %r, as Approvals(groups=...) has not its group, but %s",
+                    "no person can decide approval %r, as Approvals(groups=...) has not its group, but %s",
                     name,
                     self.known,
                 )

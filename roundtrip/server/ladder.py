@@ -109,7 +109,7 @@ class Ladder:
         """Return True if a client shows the address of a page as a question, and comes back for the result.
 
         On an open connection, the call would have to wait for its user. A page that opens for the user of its call
-        alone opens for nobody if that user is unknown.
+        alone opens for no reader if that user is unknown.
         """
         opens = knows_user or not self.is_for_users
         return _declares_links(declared) and "url" in self.rungs and opens and not is_live

@@ -301,7 +301,7 @@ class StoredCalls:
         """Return the reply to a request that repeats a call which waits: models do so, and must not begin another.
 
         Clients that show links ask again on a page. But a call that only waits for an approval is theirs as well: a
-        client whose time is over makes it again, and nobody must approve it twice.
+        client whose time is over makes it again, and people must not approve it twice.
         """
         try:
             function = calls.function_of(name, record)

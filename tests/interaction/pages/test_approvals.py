@@ -638,7 +638,7 @@ def test_unknown_group_is_reported_at_registration(caplog: pytest.LogCaptureFixt
     server.add_tool(pay, confirm=Approve("Pay {amount}?", by="finanze"))
     (line,) = caplog.messages
     assert line == (
-        "tool 'pay': nobody can decide Approve(by='finanze'), as Approvals(groups=...) has only 'finance', 'safety'"
+        "tool 'pay': no person can decide Approve(by='finanze'), as Approvals(groups=...) has only 'finance', 'safety'"
     )
     caplog.clear()
     by_function = Approvals(groups=lambda person: ["finance"])
@@ -655,12 +655,12 @@ async def test_unknown_group_is_reported_when_it_is_asked(caplog: pytest.LogCapt
 
     async with open_shop(server) as url, client_of(url) as client:
         await client.call_tool("hand_over", {"team": "finance"})
-        lines = [line for line in caplog.messages if "nobody can decide" in line]
+        lines = [line for line in caplog.messages if "no person can decide" in line]
         assert lines == []
         await client.call_tool("hand_over", {"team": "secret"})
-        (line,) = [line for line in caplog.messages if "nobody can decide" in line]
+        (line,) = [line for line in caplog.messages if "no person can decide" in line]
     assert line == (
-        "nobody can decide approval 'taking', as Approvals(groups=...) has not its group, but 'finance', 'safety'"
+        "no person can decide approval 'taking', as Approvals(groups=...) has not its group, but 'finance', 'safety'"
     )
 
 
