@@ -213,17 +213,25 @@ def _facts(entry: "TaskEntry", now: float) -> dict[str, Any]:
 
 def _print(shown: dict[str, Any], arguments: Namespace) -> None:
     from roundtrip.cli.trace.terminal import Screen
-    from roundtrip.trace.explaining.wording import clock_text
 
     if arguments.json:
         print(json.dumps(shown, indent=2))
         return
     screen, width = Screen(), max(map(len, shown))
     for name, value in shown.items():
-        if value is None or value == []:
-            continue
-        text = clock_text(value) if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
-        screen.line((f"{name:{width}}  ", "bold"), text)
+        if value is not None and value != []:
+            screen.line((f"{name:{width}}  ", "bold"), _text(name, value))
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a fact in words; times are floats."""
+    from roundtrip.trace.explaining.wording import clock_text
+
+    if isinstance(value, float):
+        return clock_text(value)
+    if name == "approvals":
+        value = [{what: _text(what, one) for what, one in made.items() if one is not None} for made in value]
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 async def _cancel(shelf: _Shelf, arguments: Namespace) -> int:

@@ -55,9 +55,9 @@ def for_model(view: TaskView) -> dict[str, Any]:
     shown: dict[str, str] = {}
     for key in content.for_model:
         params = content.questions[key]["params"]
-        schema = params["requestedSchema"]
-        shown[key] = "..."
-        lines.append(_line({"question": key, "message": params["message"], "schema": answer_schema(schema)}))
+        schema = answer_schema(params["requestedSchema"])
+        shown[key] = f"<{schema.get('type', 'value')}>"
+        lines.append(_line({"question": key, "message": params["message"], "schema": schema}))
     lines.append(_HOW_TO_ANSWER.format(tool=CONTINUE_TOOL, handle=handle, answers=_line(shown)))
     return _written("\n".join(lines))
 

@@ -12,6 +12,7 @@ from roundtrip import Recorder
 from roundtrip.cli import main
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
+from roundtrip.trace.explaining.wording import clock_text
 from tests.hosts import ROOT
 from tests.interaction.pages.approving import Person, open_shop, shop
 from tests.interaction.pages.test_question_pages import client_of, handle_in, text_of
@@ -161,10 +162,13 @@ async def test_tasks_show_is_an_audit(
         call, target = approval.rpartition(".")[0], f"{__name__}:stored_shop"
         assert await run("tasks", "show", target, call, "--json") == 0
         plain = capsys.readouterr().out
+        assert await run("tasks", "show", target, call) == 0
+        for_people = capsys.readouterr().out
         assert await run("tasks", "show", target, call, "--json", "--reveal") == 0
         (made,) = json.loads(capsys.readouterr().out)["approvals"]
     assert (made["state"], made["who"], made["reason"]) == ("approved", "fred", "looks right")
     assert made["message"] == "Refund all of Emma?"
+    assert f'"decided": "{clock_text(made["decided"])}"' in for_people
     assert json.loads(plain)["approvals"][0]["state"] == "approved"
     assert not any(text in plain for text in ("fred", "looks right", "Emma"))
 
