@@ -54,6 +54,7 @@ _HANDLE_PATTERN: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{1
 _AWAITED: Final = "This call waits for an approval by "
 _POLL_SECONDS: Final = 0.01
 _WAIT_SECONDS: Final = 20.0
+_MISTAKES_STATUS: Final = 422
 
 AnswerQuestions = Callable[[Sequence[AskedQuestion]], Awaitable[Sequence[InputResponse | None] | None]]
 """Answers the questions of a page in their order; None leaves the page."""
@@ -138,7 +139,9 @@ class QuestionPage:
         self._server = server
 
     async def play(self, answer: AnswerQuestions, *, headers: Mapping[str, str]) -> bool:
-        """Answer round after round until the call has ended; return False if the reader left before.
+        """Answer round after round until the call ends or needs its client; return False if the reader left before.
+
+        After a mistake, the reader types the next answer.
 
         Raises:
             AssertionError: The page does not open, or does not take an answer.
@@ -147,28 +150,34 @@ class QuestionPage:
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), headers=headers) as browser:
             while (stored := await self._paused()) is not None:
                 entry, content = stored
-                if entry.has_ended:
+                if entry.has_ended or not content.user_questions:
                     break
                 questions = [
                     AskedQuestion(content.names[key], ElicitRequest.model_validate(request).params, page=self.url)
-                    for key, request in content.questions.items()
+                    for key, request in content.user_questions.items()
                 ]
                 shown = await browser.get(self.url)
                 self._require(shown, 200, "opened")
-                answers = await answer(questions)
-                if answers is None:
-                    return False
-                await self._send(browser, shown.text, content, questions, answers)
+                sent, before = None, None
+                while sent is None or sent.status_code == _MISTAKES_STATUS:
+                    answers = await answer(questions)
+                    if answers is None:
+                        return False
+                    if sent is not None and answers == before:
+                        break
+                    before = answers
+                    sent = await self._send(browser, shown.text, content, questions, answers)
+                self._require(sent, 303, "answered")
         return True
 
     async def _paused(self) -> tuple[TaskEntry, TaskContent] | None:
-        """Wait until the call asks or has ended, and return it; None if it was forgotten."""
+        """Wait until the call asks, needs its client or has ended, and return it; None if it was forgotten."""
         service = self._server.task_service
         if service is None:
             return None
         with anyio.move_on_after(_WAIT_SECONDS):
             while (view := await service.book.view(self.call_id)) is not None:
-                if view.entry.has_ended or view.entry.state is TaskState.ASKING:
+                if view.entry.has_ended or view.entry.state is TaskState.ASKING or view.content.needs_client:
                     return view.entry, view.content
                 await anyio.sleep(_POLL_SECONDS)
             return None
@@ -183,8 +192,8 @@ class QuestionPage:
         content: TaskContent,
         questions: Sequence[AskedQuestion],
         answers: Sequence[InputResponse | None],
-    ) -> None:
-        form = form_of_questions(content.questions)
+    ) -> httpx2.Response:
+        form = form_of_questions(content.user_questions)
         fields: list[tuple[str, str]] = [(TOKEN, _token_in(page)), (DECISION, "answer")]
         for view, question, reply in zip(form.questions, questions, answers, strict=True):
             if not isinstance(reply, ElicitResult) or reply.action == "cancel":
@@ -199,8 +208,7 @@ class QuestionPage:
             fields[1] = (DECISION, "decline")
         parts = urlsplit(self.url)
         headers = {"origin": f"{parts.scheme}://{parts.netloc}", "content-type": FORM_TYPE}
-        sent = await browser.post(self.url, content=_encoded(fields), headers=headers)
-        self._require(sent, 303, "answered")
+        return await browser.post(self.url, content=_encoded(fields), headers=headers)
 
     def _require(self, response: httpx2.Response, status: int, what: str) -> None:
         if response.status_code == status:
@@ -208,7 +216,7 @@ class QuestionPage:
         reasons = {
             401: "its server has Pages(authenticate=...): give the user's login, such as User(page_headers={...})",
             404: "it is another user's, or has expired: is User(page_headers=...) the login of the call's user?",
-            422: f"it does not accept the answer: {'; '.join(_mistakes_in(response.text))}",
+            _MISTAKES_STATUS: f"it does not accept the answer: {'; '.join(_mistakes_in(response.text))}",
         }
         raise AssertionError(
             f"a question page could not be {what}: it answered {response.status_code}; "

@@ -1,5 +1,6 @@
 """Scripted users answer question pages with the same script as forms."""
 
+import re
 from collections.abc import Sequence
 from datetime import date
 from typing import Annotated, Any, Literal
@@ -173,6 +174,36 @@ async def test_page_without_a_login_fails_with_the_way_out() -> None:
 async def test_answer_that_a_page_does_not_take_fails_with_its_words() -> None:
     with pytest.raises(AssertionError, match="does not accept the answer: Your answer: It must be a whole number"):
         await on_pages(make_cinema(), {"q0": "seven"}).call("many", number=1)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.roundtrip(eras="both")
+async def test_answer_after_a_mistake_is_the_next_one(client: Client) -> None:
+    call = await on_pages(make_cinema(), {"q0": ["seven", 7]}, client).call("many", number=1)
+    assert not call.is_error
+    assert call.keys[-2:] == ["q0", "q0"]
+
+
+@pytest.mark.parametrize("place", ["before", "after", "between"])
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.roundtrip(eras="both")
+async def test_client_samples_between_pages(client: Client, place: str) -> None:
+    server = make_cinema()
+
+    @server.tool()
+    async def title(ctx: Context) -> str:
+        told = list[str]()
+        for part in {"before": "sample ask", "after": "ask sample", "between": "ask sample ask"}[place].split():
+            if part == "ask":
+                told.append(str(await ctx.ask(f"size{len(told)}", "How many?", int)))
+            else:
+                told.append((await ctx.sample("A title?", key="words")).text)
+        return ", ".join(told)
+
+    answers = {re.compile("How many"): 3, "words": "Solaris"}
+    call = await on_pages(server, answers, client).call("title")
+    expected = {"before": "Solaris, 3", "after": "3, Solaris", "between": "3, Solaris, 3"}
+    assert call.text == expected[place]
 
 
 async def test_answers_that_a_page_cannot_give_are_named() -> None:
