@@ -46,11 +46,11 @@ from roundtrip.server.adapters.fastmcp_names import (
 from roundtrip.server.adapters.installation import (
     Installation,
     InstallOptions,
-    refuse_approval,
     refuse_options,
     refuse_second,
 )
 from roundtrip.server.adapters.marked import uses_roundtrip
+from roundtrip.server.adapters.storing import wants_stored_calls
 from roundtrip.server.functions import Kind
 from roundtrip.server.tools.options import ToolSpec, spec_of
 
@@ -89,7 +89,8 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
     Args:
         mcp: The server.
         **options: Those of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
-            seal_keys, build, trace, ledger, no_empty_rounds, max_token_bytes, max_journal_bytes and system.
+            seal_keys, build, trace, ledger, pages, ladder,
+            approvals, no_empty_rounds, max_token_bytes, max_journal_bytes and system.
 
     Raises:
         TypeError: It is not a FastMCP server.
@@ -117,6 +118,10 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
     for provider in providers_of(mcp):
         _Registration(installation, provider)
     _watch_providers(mcp, installation)
+    if wants_stored_calls(options):
+        from roundtrip.server.adapters.fastmcp_stored import install_stored_fastmcp_calls  # few servers store calls
+
+        install_stored_fastmcp_calls(installation, options)
 
 
 def _watch_providers(mcp: FastMCP[Any], installation: Installation[Any]) -> None:
@@ -176,7 +181,6 @@ class _Registration:
             version=str(version) if version is not None else None,
             inline=not getattr(meta, "run_in_thread", True),
         )
-        refuse_approval(function)
         if meta is not None:
             setattr(plain, "__fastmcp__", meta)  # noqa: B010 - FastMCP's own attribute of functions
         added = add(plain)

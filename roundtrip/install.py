@@ -38,7 +38,8 @@ def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[Inst
     Args:
         server: An `MCPServer`, or a low-level `Server` whose tools `bind` made.
         **options: Those of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
-            request_state_security, seal_keys, build, trace, ledger, no_empty_rounds, max_token_bytes, max_journal_bytes
+            request_state_security, seal_keys, build, trace, ledger, pages, ladder, approvals (these three not for the
+            low-level server), no_empty_rounds, max_token_bytes, max_journal_bytes
             and system.
 
     Raises:

@@ -74,7 +74,7 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
     owner = function.owner
     if inbox is None:
         raise InvalidSignature(
-            f"{owner}: Approve(...) needs Server(approvals=Approvals(groups=...)), with principal= or auth=, and "
+            f"{owner}: Approve(...) needs approvals=Approvals(groups=...) of its server, with principal= or auth=, and "
             "Pages(authenticate=...), because callers must not decide their own calls"
         )
     confirmation, task, limits = function.confirmation, function.task, function.limits

@@ -37,12 +37,12 @@ from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.leg_runner import LegRunner
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import Incoming, RequestRecord, read_forms, token_rejection
-from roundtrip.server.sdk_private import HookedServer
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
+    from roundtrip.server.hosts import ToolHost
     from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
 
 __all__ = ["ToolCalls", "named_version"]
@@ -85,7 +85,7 @@ class ToolCalls:
 
     def __init__(
         self,
-        server: HookedServer[Any],
+        server: ToolHost,
         tools: ToolRegistry,
         *,
         effects: Effects,

@@ -26,7 +26,6 @@ from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.server.adapters.finding import attached
-from roundtrip.server.server import Server
 from roundtrip.testing.approvers import Approver
 from roundtrip.testing.chosen import CHOSEN, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
@@ -405,7 +404,7 @@ class _UserCall:
 
     def _waits(self, result: object) -> WaitingCall | None:
         """Note a result that tells of a question page, and return the waiting call; None for any other result."""
-        waits = waiting_call(result) if isinstance(self.fleet.at, Server) else None
+        waits = waiting_call(result) if attached(self.fleet.at) is not None else None
         if waits is None or not isinstance(result, CallToolResult):
             return None
         results = self.conversation.link_results

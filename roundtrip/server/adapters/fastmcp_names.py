@@ -15,6 +15,8 @@ before.
 `fastmcp.server.dependencies._is_client_tool_call` distinguishes the tool that a client has called from one that another
 tool or a middleware calls.
 
+`FastMCPProviderTool._server` and `._original_name` are the tool of a mounted server behind one of the outer server.
+
 `fastmcp.server.mixins.mcp_operations._normalize_call_tool_result` makes the result that goes over the wire; a ledger
 keeps it.
 """
@@ -29,7 +31,14 @@ from mcp_types import CallToolResult
 
 try:
     from fastmcp import FastMCP
-    from fastmcp.exceptions import FastMCPError, PromptError, ResourceError, ToolError
+    from fastmcp.exceptions import (
+        DisabledError,
+        FastMCPError,
+        NotFoundError,
+        PromptError,
+        ResourceError,
+        ToolError,
+    )
     from fastmcp.prompts import Prompt
     from fastmcp.prompts.function_prompt import PromptMeta
     from fastmcp.resources import Resource, ResourceTemplate
@@ -37,6 +46,7 @@ try:
     from fastmcp.server.context import Context
     from fastmcp.server.dependencies import (
         _is_client_tool_call,  # pyright: ignore[reportPrivateUsage]
+        bind_request_context,
         fastmcp_request_ctx,
         get_server,
     )
@@ -44,10 +54,15 @@ try:
         _normalize_call_tool_result,  # pyright: ignore[reportPrivateUsage]
     )
     from fastmcp.server.providers import LocalProvider
+    from fastmcp.server.providers.fastmcp_provider import FastMCPProviderTool
     from fastmcp.server.sessions import UserSession
+    from fastmcp.server.transforms import Transform
     from fastmcp.tools import Tool
+    from fastmcp.tools.base import ToolResult
     from fastmcp.tools.function_tool import ToolMeta
+    from fastmcp.tools.tool_transform import TransformedTool
     from fastmcp.utilities.types import is_class_member_of_type
+    from fastmcp.utilities.versions import VersionSpec
     from uncalled_for import get_dependency_parameters
 except ImportError as error:
     raise ImportError(
@@ -60,9 +75,11 @@ if TYPE_CHECKING:
     from mcp.server.request_state import RequestStateSecurity
 
 __all__ = [
+    "DisabledError",
     "FastMCP",
     "FastMCPError",
     "LocalProvider",
+    "NotFoundError",
     "Prompt",
     "PromptError",
     "PromptMeta",
@@ -73,7 +90,11 @@ __all__ = [
     "Tool",
     "ToolError",
     "ToolMeta",
+    "Transform",
+    "VersionSpec",
+    "bind_request_context",
     "components_of",
+    "function_below",
     "has_generated_name",
     "injected_parameters",
     "is_client_tool_call",
@@ -83,6 +104,7 @@ __all__ = [
     "routes_of",
     "serving_server",
     "session_now",
+    "wire_form",
     "wire_result",
 ]
 
@@ -159,6 +181,25 @@ def injected_parameters(fn: Callable[..., Any], hints: dict[str, Any]) -> tuple[
     return tuple(dict.fromkeys([*get_dependency_parameters(fn), *by_type]))
 
 
+async def function_below(tool: Tool) -> object:
+    """Return the function of a tool, behind transforms and mounts; None if it is elsewhere."""
+    found: Tool | None = tool
+    while found is not None:
+        if isinstance(found, TransformedTool):
+            found = found.parent_tool
+        elif isinstance(found, FastMCPProviderTool):
+            server, name = _private(found, "_server"), _private(found, "_original_name")
+            found = await server.get_tool(name, VersionSpec(eq=found.version) if found.version else None)
+        else:
+            return getattr(found, "fn", None)
+    return None
+
+
 def wire_result(tool: Tool, value: Any) -> CallToolResult:
     """Convert a tool's value as FastMCP does, to the result that goes over the wire."""
-    return _normalize_call_tool_result(tool.convert_result(value).to_mcp_result())
+    return wire_form(tool.convert_result(value))
+
+
+def wire_form(result: ToolResult) -> CallToolResult:
+    """Return a result of FastMCP as it goes over the wire."""
+    return _normalize_call_tool_result(result.to_mcp_result())

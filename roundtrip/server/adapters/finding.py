@@ -72,6 +72,6 @@ def low_level(server: AnyServer) -> LowLevelServer[Any]:
 
 def attached(server: object) -> Server[Any] | Installation[Any] | None:
     """Return the part of a server that is roundtrip's: itself, or its installation; None if it has none."""
-    if isinstance(server, Server):
-        return cast("Server[Any]", server)
+    if isinstance(server, Server | Installation):
+        return cast("Server[Any] | Installation[Any]", server)
     return installation_in(low_level(server)) if is_server(server) else None

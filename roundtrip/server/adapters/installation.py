@@ -35,7 +35,11 @@ from roundtrip.tokens.token import MAX_TOKEN_BYTES
 
 if TYPE_CHECKING:
     from roundtrip.ledger.contract import Ledger
+    from roundtrip.server.approvals import Approvals
+    from roundtrip.server.hosts import CallsOfTools
     from roundtrip.server.keys import Keys, Principal
+    from roundtrip.server.ladder import Rung
+    from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.trace.writing.tracers import Trace
 
@@ -44,7 +48,6 @@ __all__ = [
     "Installation",
     "InstalledServing",
     "installation_in",
-    "refuse_approval",
     "refuse_options",
     "refuse_second",
     "serving_now",
@@ -79,6 +82,12 @@ class InstallOptions(TypedDict, total=False):
     """The place to record calls, as `Server(trace=...)` takes it. By default the one that ROUNDTRIP_TRACE names."""
     ledger: Ledger | None
     """Keeps the results of tools that run once. By default in the memory of this process."""
+    pages: Pages | None
+    """`Pages(...)`, on which users answer if their clients cannot ask them by form."""
+    ladder: Iterable[Rung] | None
+    """The ways in which questions may be asked. By default `form`, and those that `pages` serves."""
+    approvals: Approvals | None
+    """`Approvals(...)`, by which people of a group decide calls of others, with `Approve`."""
     no_empty_rounds: Iterable[str]
     """Names of clients that cannot take a round without questions."""
     max_token_bytes: int
@@ -98,16 +107,12 @@ class InstalledServing:
     """The request, with the author's own part of its state."""
     failure: MCPError | None = None
     """The protocol error that its client receives in place of what the host makes of it."""
+    reply: dict[str, Any] | None = None
+    """The result that its client receives in place of the host's: the handle of a task, which hosts cannot write."""
 
 
-_STORED: Final = {
-    "pages": "calls whose users answer on pages",
-    "ladder": "other ways to ask than the client's forms",
-    "approvals": "calls that wait for approvals",
-    "run_tasks": "tasks",
-    "task_engine": "tasks",
-}
-"""Options of `roundtrip.Server` that a server of another class does not have, and their purposes."""
+_WORKERS: Final = ("run_tasks", "task_engine")
+"""Options of `roundtrip.Server` for `roundtrip worker`, which serves no other class."""
 
 _SERVING: Final[ContextVar[InstalledServing | None]] = ContextVar("roundtrip_serving", default=None)
 
@@ -133,7 +138,7 @@ class _Naming:
             _SERVING.reset(before)
         if serving.failure is not None:
             raise serving.failure
-        return result
+        return result if serving.reply is None else serving.reply
 
 
 class Installation(Attached, Generic[HostT]):
@@ -169,6 +174,8 @@ class Installation(Attached, Generic[HostT]):
         self.host = host
         self.low_level = low_level
         self._routes = routes
+        self.calls: CallsOfTools | None = None
+        """Serves stored calls, if the server has any."""
         self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
         """The functions that ask, by kind, name and version."""
         self._planned = WeakSet()
@@ -220,8 +227,8 @@ class Installation(Attached, Generic[HostT]):
 
     @property
     def task_service(self) -> TaskService | None:
-        """Return None: calls of these servers never are tasks of roundtrip's."""
-        return None
+        """Return the stored calls of the server; None if it has no option and no tool that needs them."""
+        return self._legs.tasks
 
     def adopt(self, function: AskingFunction) -> None:
         """Take over a function that asks.
@@ -230,7 +237,6 @@ class Installation(Attached, Generic[HostT]):
             InvalidSignature: This server could not serve it.
             ValueError: The server cannot keep a promise of it.
         """
-        refuse_approval(function)
         self._adopt(function)
         self.functions[function.kind, function.name, function.version] = function
 
@@ -270,9 +276,10 @@ def _check_names(options: InstallOptions) -> None:
     for name in options:
         if name in InstallOptions.__annotations__:
             continue
-        if name in _STORED:
+        if name in _WORKERS:
             raise TypeError(
-                f"install() must be given no {name}=: {_STORED[name]} need roundtrip.Server, which stores their calls"
+                f"install() must be given no {name}=: each process that serves also runs stored calls, and `roundtrip "
+                "worker` serves only a roundtrip.Server"
             )
         near = get_close_matches(name, InstallOptions.__annotations__, n=1)
         meant = f"; did you mean {near[0]}=?" if near else f"; there are {', '.join(InstallOptions.__annotations__)}"
@@ -309,16 +316,3 @@ def refuse_options(given: Iterable[str], reasons: Iterable[tuple[Sequence[str], 
         for group, reason in reasons:
             if name in group:
                 raise InvalidSignature(f"{owner}: {name}= of roundtrip's @tool {reason}")
-
-
-def refuse_approval(function: AskingFunction) -> None:
-    """Reject a function that needs an approval, for which a call must be stored.
-
-    Raises:
-        InvalidSignature: It needs one.
-    """
-    if function.needs_approval:
-        raise InvalidSignature(
-            f"{function.owner}: Approve(...) needs roundtrip.Server, which stores the calls that wait for a decision; "
-            f"leave it out, or move the {function.kind} to a roundtrip.Server"
-        )

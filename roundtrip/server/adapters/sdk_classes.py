@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 from weakref import WeakKeyDictionary
 
 from mcp.server import MCPServer
@@ -28,26 +28,35 @@ from mcp_types import (
 from mcp_types import Tool as WireTool
 from pydantic import PrivateAttr
 
-from roundtrip.engine.leg import Limits
+from roundtrip.engine.leg import HandedOver, Limits
 from roundtrip.errors import InvalidSignature
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.resolvers.signatures import display_name
+from roundtrip.revisions import is_retry_era
 from roundtrip.server.adapters.installation import (
     Installation,
     InstallOptions,
-    refuse_approval,
     refuse_options,
     refuse_second,
     serving_now,
 )
 from roundtrip.server.adapters.marked import uses_roundtrip
-from roundtrip.server.failures import failed_tool, log_tool_failure
+from roundtrip.server.adapters.storing import (
+    InstalledHost,
+    install_stored_calls,
+    result_of_reply,
+    service_of,
+    wants_stored_calls,
+)
+from roundtrip.server.failures import log_tool_failure
 from roundtrip.server.functions import Kind, read_signature
+from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.prompt_legs import in_legs
 from roundtrip.server.recovery import recover
 from roundtrip.server.request_state import Request
 from roundtrip.server.requests import Incoming
+from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolSpec, spec_from, spec_of
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import ToolRegistry
@@ -73,19 +82,32 @@ _REFUSED: Final = (
         ("version",),
         "needs roundtrip.Server, as the SDK's classes have one tool of each name; leave it out, or change the class",
     ),
-    (
-        ("task", "task_ttl"),
-        "needs roundtrip.Server, which serves the methods of tasks; leave it out, or change the class",
-    ),
 )
 
 
 class _Tools:
     """The tools of one installation that ask."""
 
-    def __init__(self, installation: Installation[Any] | None = None) -> None:
-        self.installation = installation
+    def __init__(self) -> None:
         self.registry = ToolRegistry("replace", Visibility())
+        self.installation: Installation[Any] | None = None
+        self._served: tuple[InstalledHost, ToolCalls] | None = None
+
+    def serve_by(self, installation: Installation[Any], host: InstalledHost) -> ToolCalls:
+        """Let the legs of an installation serve the tools."""
+        self.installation = installation
+        calls = ToolCalls(
+            host,
+            self.registry,
+            effects=installation.effects,
+            legs=installation.legs,
+            gates=_no_gates,
+            probe=None,
+            # The SDK's classes never send the text of a crash.
+            masks_errors=lambda: True,
+        )
+        self._served = (host, calls)
+        return calls
 
     def register(self, fn: Callable[..., Any], spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
         """Make a tool of a function.
@@ -100,8 +122,8 @@ class _Tools:
         tool = register(fn, spec, defaults=installation.defaults if installation is not None else _UNBOUND)
         if installation is not None:
             installation.adopt(tool.function)
-        else:
-            refuse_approval(tool.function)
+            if tool.function.task is not None and self._served is not None:
+                service_of(installation, *self._served, "task=").serve_extension()
         self.registry.add(tool)
         return tool
 
@@ -111,32 +133,62 @@ class _Tools:
             return None
         return await recover(self.registry, self.installation.parts, ctx, journal, now)
 
+    async def serve(
+        self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming
+    ) -> CallToolResult | InputRequiredResult:
+        """Serve one leg of a tool, with the errors that the SDK's handler expects.
 
-async def _serve(
-    installation: Installation[Any], tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming
-) -> CallToolResult | InputRequiredResult:
-    """Serve one leg of a tool, with the errors that the SDK's handler expects.
+        Raises:
+            ToolError: The arguments do not fit, or the tool failed.
+            MCPError: The tool raised a protocol error, or its client cannot be asked.
+        """
+        installation = self.installation
+        if installation is None or self._served is None:
+            raise RuntimeError(f"tool {tool.name!r} has no server")
+        legs, calls, record, name = installation.legs, self._served[1], incoming.record, tool.name
+        stored, tasks = legs.stored_calls, legs.tasks
+        if tasks is None or record is None or not _is_clients(tool, incoming):
+            return result_of(await calls.serve(name, arguments, incoming))
+        if not is_retry_era(record.context.protocol_version):
+            if stored is None:
+                return result_of(await calls.serve(name, arguments, incoming))
+            return await stored.serve_old_client(calls, name, arguments, incoming)
+        from roundtrip.server.tasks.extension import declares_tasks  # few servers store calls
 
-    Raises:
-        ToolError: The arguments do not fit, or the tool failed.
-        MCPError: The tool raised a protocol error, or its client cannot be asked.
-    """
-    try:
-        validated = tool.arguments.validate(arguments)
-        return result_of(await installation.legs.run(tool.function, validated, incoming))
-    except Exception as error:  # noqa: BLE001 - raised again, as the SDK's handler expects it
-        # The SDK's classes never send the text of a crash.
-        return failed_tool(tool.name, error, mask=True)
+        record.may_become_task = is_on_asyncio() and declares_tasks(record.context)
+        if stored is None:
+            end = await calls.serve_caught(name, arguments, incoming)
+        elif isinstance(end := await stored.serve(calls, name, arguments, record, incoming), dict):
+            return result_of_reply(end)
+        if not isinstance(end, HandedOver):
+            return result_of(end)
+        serving = serving_now()
+        if serving is None:
+            raise RuntimeError(f"a call of tool {name!r} became a task outside of a request")
+        serving.reply = {**await tasks.create(tool.function, record.context, record), "_meta": calls.stamp()}
+        return CallToolResult(content=[])
+
+
+def _is_clients(tool: RegisteredTool, incoming: Incoming) -> bool:
+    """Return True if the client of a request calls this tool itself, and no function does so."""
+    record = incoming.record
+    if record is None or record.claimed or incoming.request is None:
+        return False
+    return tool.function.is_called(record.context.method, str((record.context.params or {}).get("name", "")))
+
+
+def _no_gates() -> Never:
+    raise RuntimeError("tools of the SDK's classes have no visibility gates")
 
 
 class AskingTool(SdkTool):
     """Tool of the SDK whose function asks by roundtrip."""
 
     _tool: RegisteredTool = PrivateAttr()
-    _installation: Installation[Any] = PrivateAttr()
+    _tools: _Tools = PrivateAttr()
 
     @classmethod
-    def of(cls, tool: RegisteredTool, installation: Installation[Any]) -> AskingTool:
+    def of(cls, tool: RegisteredTool, tools: _Tools) -> AskingTool:
         """Return the SDK's object for a registered tool."""
 
         async def stand_in() -> None: ...
@@ -155,17 +207,18 @@ class AskingTool(SdkTool):
             icons=listing.icons,
             meta=listing.meta,
         )
-        made._tool, made._installation = tool, installation
+        made._tool, made._tools = tool, tools
         return made
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
-        """Return the schema of its results."""
-        return self._tool.listing.output_schema
+        """Return the schema of its results; None if a client may get another result in their place."""
+        listing, relist = self._tool.listing, self._tools.registry.relist
+        return (listing if relist is None else relist(self._tool, listing)).output_schema
 
     async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
         """Serve one leg of a call. The result is converted in any case."""
-        return await _serve(self._installation, self._tool, arguments, Incoming.by(context))
+        return await self._tools.serve(self._tool, arguments, Incoming.by(context))
 
 
 def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any], options: InstallOptions) -> None:
@@ -195,8 +248,13 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         recover=tools.recover,
         routes=lambda: sdk_names.routes_of(server),
     )
-    tools.installation = installation
-    add_tool = server.add_tool
+
+    def add_own_tool(fn: Callable[..., Any], **details: Any) -> None:
+        server.add_tool(fn, **details)
+
+    host = InstalledHost(installation, custom_route=server.custom_route, add_tool=add_own_tool)
+    calls = tools.serve_by(installation, host)
+    add_tool, remove_tool = server.add_tool, server.remove_tool
 
     def add_asking_tool(fn: Callable[..., Any], *given: Any, **details: Any) -> None:
         if not uses_roundtrip(fn):
@@ -204,11 +262,21 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
             return
         named = inspect.signature(add_tool).bind(fn, *given, **details).arguments
         spec = spec_from({name: value for name, value in named.items() if name != "fn"})
-        sdk_names.put_tool(server, AskingTool.of(tools.register(fn, spec), installation))
+        if sdk_names.takes_tool(server, spec.over(spec_of(fn)).name or display_name(fn)):
+            sdk_names.put_tool(server, AskingTool.of(tools.register(fn, spec), tools))
+
+    def remove_asking_tool(name: str) -> None:
+        remove_tool(name)
+        if name in tools.registry:
+            tools.registry.remove(name)
 
     _replace(server, "add_tool", add_asking_tool)
+    _replace(server, "remove_tool", remove_asking_tool)
     _replace(server, "prompt", _asking_prompts(server.prompt, installation))
     _replace(server, "resource", _asking_resources(server.resource, installation))
+    if wants_stored_calls(options):
+        has_auth = server.settings.auth is not None
+        install_stored_calls(installation, options, host=host, calls=calls, tools=tools.registry, has_auth=has_auth)
 
 
 def _asking_prompts(prompt: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
@@ -292,8 +360,9 @@ class BoundTools:
                 "bind() makes tools for a server with roundtrip; call install(server) of roundtrip.install"
             )
         try:
-            tool = self.attach(serving.installation).registry.find(params.name)[0]
-            return await _serve(serving.installation, tool, params.arguments or {}, Incoming.of(ctx))
+            tools = self.attach(serving.installation)
+            tool = tools.registry.find(params.name)[0]
+            return await tools.serve(tool, params.arguments or {}, Incoming.of(ctx))
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - as the SDK's handler does
@@ -308,7 +377,8 @@ class BoundTools:
         """
         tools = self._tools.get(installation)
         if tools is None:
-            tools = self._tools[installation] = _Tools(installation)
+            tools = self._tools[installation] = _Tools()
+            tools.serve_by(installation, InstalledHost(installation))
             for fn in self._functions:
                 tools.register(fn)
         return tools
@@ -322,6 +392,11 @@ def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -
         InvalidSignature: The server cannot serve a bound tool.
     """
     refuse_second(server)
+    for name in wants_stored_calls(options):
+        raise TypeError(
+            f"install() must be given no {name}=: the SDK's low-level Server takes no pages and no tools from "
+            "roundtrip; use MCPServer, FastMCP or roundtrip.Server"
+        )
     if not any(isinstance(each, RequestStateBoundary) for each in server.middleware):
         # `install` replaces it.
         server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=server.name))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver.tools.base import Tool
     from mcp.server.subscriptions import SubscriptionBus
 
-__all__ = ["bus_of", "functions_of", "low_level_of", "put_tool", "routes_of"]
+__all__ = ["bus_of", "functions_of", "low_level_of", "put_tool", "routes_of", "takes_tool"]
 
 # The SDK's logger, with the SDK's message for the same case.
 logger = get_logger("mcp.server.mcpserver.tools.tool_manager")
@@ -41,13 +41,19 @@ def functions_of(server: MCPServer[Any]) -> Iterator[tuple[str, str, Callable[..
         yield "resource", template.uri_template, template.fn
 
 
-def put_tool(server: MCPServer[Any], tool: Tool) -> None:
-    """Register a tool object; a second one of a name is ignored, as by the SDK."""
+def takes_tool(server: MCPServer[Any], name: str) -> bool:
+    """Return True if a tool of this name can be registered; a second one is ignored, as by the SDK."""
     manager = server._tool_manager  # pyright: ignore[reportPrivateUsage]
-    if manager.get_tool(tool.name) is None:
-        manager._tools[tool.name] = tool  # pyright: ignore[reportPrivateUsage]
-    elif manager.warn_on_duplicate_tools:
-        logger.warning("Tool already exists: %s", tool.name)
+    if manager.get_tool(name) is None:
+        return True
+    if manager.warn_on_duplicate_tools:
+        logger.warning("Tool already exists: %s", name)
+    return False
+
+
+def put_tool(server: MCPServer[Any], tool: Tool) -> None:
+    """Register a tool object."""
+    server._tool_manager._tools[tool.name] = tool  # pyright: ignore[reportPrivateUsage]
 
 
 def bus_of(server: MCPServer[Any]) -> SubscriptionBus | None:

@@ -1,6 +1,6 @@
 """The table of `docs/frameworks.md`: each feature works on a server class, or is rejected with a reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from roundtrip import (
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import bind, install
 from roundtrip.ledger import MemoryLedger
-from roundtrip.testing import ACCEPT, Era, User
+from roundtrip.testing import ACCEPT, Approver, Era, User
 
 pytestmark = pytest.mark.anyio
 
@@ -111,10 +111,35 @@ class Feature:
     make: Callable[[], Any]
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
     install: dict[str, Any] = field(default_factory=dict[str, Any])
-    visits: dict[str, Any] = field(default_factory=dict[str, Any])
+    user: Callable[[], dict[str, Any]] = dict
+    eras: Sequence[Era] = (Era.RETRY, Era.LIVE)
+
+
+async def in_body_for_anyone(film: str, ctx: Context) -> int:
+    return await ctx.ask("seats", Elicit("How many?", int, answered_by="anyone"))
+
+
+async def reader(request: Any) -> str | None:
+    return request.headers.get("x-user")
+
+
+def ann(ctx: Any) -> str:
+    return "ann"
 
 
 SEATS: Final = {"seats": 3}
+WITH_PAGES: Final[dict[str, Any]] = {
+    "pages": Pages(base_url="https://shop.example", authenticate=reader, wait=2),
+    "principal": ann,
+}
+APPROVED: Final[dict[str, Any]] = {**WITH_PAGES, "approvals": Approvals(groups={"fred": ["finance"]})}
+LEAVES_FORMS: Final[dict[str, Any]] = {"client": "no-elicitation", "page_headers": {"x-user": "ann"}}
+
+
+def fred() -> dict[str, Any]:
+    return {"approver": Approver({"finance": "approve"}, headers={"x-user": "fred"}), **LEAVES_FORMS}
+
+
 FEATURES: Final[dict[str, Feature]] = {
     "`Resolve(fn)`": Feature(lambda: by_resolver, {"ask_seats": SEATS}),
     "`Resolve(fn, once=True)`": Feature(lambda: by_once, {"ok": True}),
@@ -126,8 +151,10 @@ FEATURES: Final[dict[str, Feature]] = {
     "`ctx.sample`": Feature(lambda: by_sample, {"seats": "yes"}),
     "`ElicitUrl`": Feature(lambda: by_page, {"pay": ACCEPT}),
     "`confirm=`": Feature(optional(plain, confirm="Sure?"), {"confirm:pay": ACCEPT}),
-    "`confirm=Approve(...)`": Feature(optional(plain, confirm=Approve("Sure?", by="finance"))),
-    "`Resolve` of an `Approve`": Feature(lambda: by_approval),
+    "`confirm=Approve(...)`": Feature(
+        optional(plain, confirm=Approve("Sure?", by="finance")), install=APPROVED, user=fred
+    ),
+    "`Resolve` of an `Approve`": Feature(lambda: by_approval, install=APPROVED, user=fred),
     "`exactly_once=`": Feature(optional(in_body, exactly_once=True), SEATS),
     "`timeout=`": Feature(optional(in_body, timeout=30.0), SEATS),
     "`ttl=`, `max_age=`": Feature(optional(in_body, ttl=60.0, max_age=90.0), SEATS),
@@ -140,12 +167,13 @@ FEATURES: Final[dict[str, Feature]] = {
     "`input_schema=`": Feature(
         optional(plain, input_schema={"type": "object", "properties": {"film": {"type": "string"}}})
     ),
-    "`task=`": Feature(optional(plain, task=True)),
+    "`task=`": Feature(optional(plain, task=True), eras=(Era.TASK, Era.RETRY, Era.LIVE)),
     "`install(ledger=...)`": Feature(lambda: in_body, SEATS, {"ledger": MemoryLedger()}),
     "`install(encrypt=True)`": Feature(lambda: in_body, SEATS, {"encrypt": True}),
-    "`install(pages=...)`": Feature(lambda: in_body, SEATS, {"pages": Pages(base_url="https://shop.example")}),
-    "`install(ladder=...)`": Feature(lambda: in_body, SEATS, {"ladder": ("form", "url")}),
-    "`install(approvals=...)`": Feature(lambda: in_body, SEATS, {"approvals": Approvals(groups=lambda _: ())}),
+    "`install(pages=...)`": Feature(lambda: in_body, SEATS, WITH_PAGES, lambda: LEAVES_FORMS),
+    "`install(ladder=...)`": Feature(
+        lambda: in_body_for_anyone, SEATS, {"ladder": ("form", "model")}, lambda: LEAVES_FORMS
+    ),
 }
 
 
@@ -188,14 +216,15 @@ HOSTS: Final = {"FastMCP 4": on_fastmcp, "`MCPServer`": on_mcpserver, "low-level
 async def cell(feature: Feature, make: Callable[[Feature], Any]) -> str:
     """Return what becomes of a feature on a class of servers."""
     try:
-        for era in (Era.RETRY, Era.LIVE):
+        for era in feature.eras:
             server = make(feature)
-            assert (await User(server, feature.answers, era=era).call("pay", film="Dune")).value == 3
+            user = User(server, feature.answers, era=era, **feature.user())
+            assert (await user.call("pay", film="Dune")).value == 3
     except InvalidSignature as error:
         _, _, reason = str(error).partition(" of roundtrip's @tool ")
         return "no: it " + (reason or str(error).partition("Approve(...) ")[2]).partition(";")[0]
     except TypeError as error:
-        return "no: " + str(error).partition("=: ")[2].partition(",")[0]
+        return "no: " + str(error).partition("=: ")[2].partition(";")[0]
     return WORKS
 
 

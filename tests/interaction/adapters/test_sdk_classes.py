@@ -253,7 +253,7 @@ def test_server_of_another_class_is_rejected(given: Any, words: str) -> None:
         install(given)
 
 
-@pytest.mark.parametrize(("option", "value"), [("enabled", False), ("version", "1"), ("task", True), ("task_ttl", 5.0)])
+@pytest.mark.parametrize(("option", "value"), [("enabled", False), ("version", "1")])
 def test_option_of_own_server_is_rejected_with_reason(option: str, value: Any) -> None:
     option_of: Any = {option: value}
 
