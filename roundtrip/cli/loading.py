@@ -190,9 +190,9 @@ def _no_hint(found: object) -> str:
 def _hint_for_other_class(found: object) -> str:
     from mcp.server import MCPServer
 
-    from roundtrip.server.adapters.finding import attached
+    from roundtrip.server.adapters.finding import attached, is_fastmcp
 
-    if attached(found) is not None:
+    if attached(found) is not None or is_fastmcp(found):
         return (
             ", which this command needs; start it as its class does (mcp.run(), or its ASGI application), or import "
             "the class Server from roundtrip"

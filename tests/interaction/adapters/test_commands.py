@@ -83,3 +83,21 @@ def test_trace_shows_call(module: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_serve_says_how_to_start_it(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", f"{module}:server"]) != 0
     assert "start it as its class does" in capsys.readouterr().err
+
+
+def test_audit_attacks_it_over_http(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tool = 'book={"film": "Dune"}'
+    code = main(["audit", f"{module}:server", "--tool", tool, "--body-size", "1"])
+    said = capsys.readouterr()
+    assert code == 0, said
+    assert "passed" in said.out
+    assert "failed  MUST" not in said.out
+
+
+def test_fastmcp_server_without_install_is_told_how_to_serve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plain.py"
+    path.write_text('from fastmcp import FastMCP\n\nmcp = FastMCP("plain")\n')
+    assert main(["serve", f"{path}:mcp"]) != 0
+    assert "start it as its class does (mcp.run(), or its ASGI application)" in capsys.readouterr().err
