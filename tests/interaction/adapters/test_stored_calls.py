@@ -16,6 +16,7 @@ from fastmcp.server.middleware import Middleware
 from fastmcp.server.transforms import Namespace
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitationCapability, ElicitRequestURLParams, ElicitResult, UrlElicitationCapability
 
 import roundtrip
@@ -23,6 +24,7 @@ from roundtrip import Approval, Approvals, Approve, Context, Elicit, InvalidSign
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import bind, install
 from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger.contract import LedgerDown
 from roundtrip.testing import Approver, Era, User
 from tests.hosts import hosted
 from tests.interaction.pages.test_question_pages import (
@@ -524,3 +526,63 @@ async def test_scripted_user_visits_pages_and_approvers_decide(kind: str) -> Non
     assert call.text == "refunded 5 of A7"
     assert len(fred.decided) == 1
     del refund
+
+
+async def test_call_of_a_disabled_tool_is_unknown_to_its_client() -> None:
+    shop = Bookings("fastmcp", wait=0.2)
+    async with hosted(app_of(shop.server)) as url, client_of(url) as client:
+        asked = await client.call_tool("book", {"film": "Solaris"})
+        shop.server.disable(names={"book"})
+        assert await continued(client, asked) == "Unknown tool: book"
+        await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
+    assert shop.booked == []
+
+
+@each_mode
+@each_class
+async def test_store_that_is_down_is_a_protocol_error(kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = MemoryLedger()
+    shop = Bookings(kind, ledger=ledger)
+
+    async def down(*_: Any, **__: Any) -> Any:
+        raise LedgerDown("the store is down")
+
+    monkeypatch.setattr(type(ledger.tasks), "save", down)
+    async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
+        with anyio.fail_after(20):
+            failure = await failure_of(client, "book", {"film": "Solaris"})
+    assert "Calls cannot be stored now; try again later" in failure
+
+
+async def failure_of(client: Any, tool: str, arguments: dict[str, Any]) -> str:
+    """Return the text of a protocol error, or of the result that older clients get in its place."""
+    try:
+        result = await client.call_tool(tool, arguments)
+    except MCPError as error:
+        return str(error)
+    assert result.is_error
+    return text_of(result)
+
+
+async def test_leg_of_a_tool_with_auth_waits_for_its_client() -> None:
+    mcp, _ = made("fastmcp")
+    admitted: list[str] = []
+
+    def admits(context: Any) -> bool:
+        admitted.append(context.component.name)
+        return True
+
+    @mcp.tool(auth=admits)
+    async def pay(ctx: Context) -> str:
+        """Pay for seats."""
+        return f"paid {await ctx.ask('size', 'How many?', int)}"
+
+    async with hosted(app_of(mcp)) as url, client_of(url) as client:
+        asked = await client.call_tool("pay", {})
+        link, browser = link_in(asked), Browser(url, "ann")
+        page = (await browser.open(link)).text
+        assert (await browser.send(link, page, "3")).status_code == 303
+        before = len(admitted)
+        assert await continued(client, asked) == "paid 3"
+    assert len(admitted) > before
+    del pay
