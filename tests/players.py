@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from mcp.client import Client
 from mcp.client.session import ClientRequestContext
@@ -86,7 +86,7 @@ async def roots(context: ClientRequestContext) -> ListRootsResult:
 @asynccontextmanager
 async def connect(server: Instance, era: Era, person: Person | None = None, **options: Any) -> AsyncGenerator[Client]:
     """Connect a real client, which declares forms only with a `person`."""
-    async with Client(server, mode=era.value, elicitation_callback=person, **options) as client:
+    async with Client(cast("Any", server), mode=era.value, elicitation_callback=person, **options) as client:
         yield client
 
 

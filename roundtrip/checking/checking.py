@@ -26,6 +26,7 @@ from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Asked, Computed, Entry, Journal
 from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
+from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.rehearsal import End, Rehearsed
 from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall
@@ -64,7 +65,7 @@ _ENDINGS: Final = {
 
 
 async def check_calls(
-    server: Server[Any],
+    server: Server[Any] | Installation[Any],
     calls: Iterable[TracedCall],
     report: Callable[[Checked], None],
     *,

@@ -28,6 +28,7 @@ from roundtrip.client.legs import Era, LegRequest, Method, callbacks, never_live
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
 from roundtrip.questions.approvals import ApprovalState
+from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.rehearsal import End, Rehearsal, Rehearsed, rehearsing
 from roundtrip.server.server import Server
 
@@ -37,7 +38,9 @@ __all__ = ["Stage", "open_stage"]
 class Stage:
     """Player of single legs on a rehearsing server. `open_stage` makes it."""
 
-    def __init__(self, server: Server[Any], rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float) -> None:
+    def __init__(
+        self, server: Server[Any] | Installation[Any], rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float
+    ) -> None:
         self._server = server
         self._rehearsal = rehearsal
         self._open = clients
@@ -120,13 +123,14 @@ class Stage:
                 list_roots="roots" in kinds,
             )
             tools = SamplingCapability(tools=SamplingToolsCapability()) if "sample" in kinds else None
-            client = Client(self._server, mode=Era.RETRY.mode, sampling_capabilities=tools, **declared)
+            target = self._server.low_level if isinstance(self._server, Installation) else self._server
+            client = Client(target, mode=Era.RETRY.mode, sampling_capabilities=tools, **declared)
             self._clients[kinds] = await self._open.enter_async_context(client)
         return client
 
 
 @asynccontextmanager
-async def open_stage(server: Server[Any], *, seconds: float) -> AsyncGenerator[Stage]:
+async def open_stage(server: Server[Any] | Installation[Any], *, seconds: float) -> AsyncGenerator[Stage]:
     """Start a server for rehearsals, and stop it at the end.
 
     Args:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET, TARGET_HELP, load_server
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_attached
 from roundtrip.cli.parsing import add_json, add_timeout, positive_seconds
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
     from roundtrip.checking.reports import Checked
+    from roundtrip.server.adapters.installation import Installation
     from roundtrip.server.server import Server
 
 __all__ = ["COMMAND"]
@@ -93,12 +94,12 @@ def _run(arguments: Namespace) -> int:
     return 1 if verdicts & failures else 0
 
 
-def _load(target: str, overrides: str | None) -> "Server[Any]":
+def _load(target: str, overrides: str | None) -> "Server[Any] | Installation[Any]":
     from roundtrip.errors import RoundtripError
 
     # A rehearsal must not be written to the transcript that it is compared with.
     os.environ.pop(TRACE_VARIABLE, None)
-    server = load_server(target)
+    server = load_attached(target)
     if overrides is None:
         return server
     name, colon, attribute = overrides.rpartition(":")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET, TARGET_HELP, load_server
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_attached
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _draw(target: str | None, tool: str | None, format: "Format") -> str:
 
     if target is None:
         return draw_machine(format)
-    plans = load_server(target).plans
+    plans = load_attached(target).plans
     if not plans:
         raise CommandFailed(f"the server {target!r} has no tools")
     if tool is None:

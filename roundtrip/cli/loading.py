@@ -20,9 +20,10 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.safe_text import printable
 
 if TYPE_CHECKING:
+    from roundtrip.server.adapters.installation import Installation
     from roundtrip.server.server import Server
 
-__all__ = ["TARGET", "TARGET_HELP", "load_any_server", "load_server", "names_server"]
+__all__ = ["TARGET", "TARGET_HELP", "load_any_server", "load_attached", "load_server", "names_server"]
 
 TARGET: Final = "MODULE:SERVER"
 TARGET_HELP: Final = (
@@ -52,6 +53,15 @@ def names_server(text: str) -> bool:
     return all(part.isidentifier() for part in target.module.split("."))
 
 
+class _Wanted(NamedTuple):
+    """Servers that a command can use."""
+
+    kind: str
+    fits: Callable[[object], bool]
+    hint: Callable[[object], str]
+    """Says how a server of another kind can be used, or nothing."""
+
+
 def load_server(target: str) -> "Server[Any]":
     """Load the `roundtrip.Server` that a command line names, or that the named function makes.
 
@@ -60,7 +70,26 @@ def load_server(target: str) -> "Server[Any]":
     """
     from roundtrip.server.server import Server
 
-    return cast("Server[Any]", _load(target, lambda value: isinstance(value, Server), "roundtrip.Server"))
+    def fits(value: object) -> bool:
+        return isinstance(value, Server)
+
+    wanted = _Wanted("roundtrip.Server", fits, _hint_for_other_class)
+    return cast("Server[Any]", _load(target, wanted))
+
+
+def load_attached(target: str) -> "Server[Any] | Installation[Any]":
+    """Load the roundtrip of a server of any class, as `load_server` does.
+
+    Raises:
+        CommandFailed: The module or server is missing or fails, or the server has no roundtrip.
+    """
+    from roundtrip.server.adapters.finding import attached
+
+    def fits(value: object) -> bool:
+        return attached(value) is not None
+
+    wanted = _Wanted("server with roundtrip", fits, _hint_for_unattached)
+    return cast("Server[Any] | Installation[Any]", attached(_load(target, wanted)))
 
 
 def load_any_server(target: str) -> Any:
@@ -69,33 +98,26 @@ def load_any_server(target: str) -> Any:
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    return _load(target, _is_server, "server of MCP")
+    from roundtrip.server.adapters.finding import is_server
+
+    return _load(target, _Wanted("server of MCP", is_server, _no_hint))
 
 
-def _is_server(value: object) -> bool:
-    from mcp.server import MCPServer
-    from mcp.server.lowlevel import Server as LowlevelServer
-
-    # A module with a server of FastMCP has imported it.
-    fastmcp = getattr(sys.modules.get("fastmcp"), "FastMCP", ())
-    return isinstance(value, (MCPServer, LowlevelServer, fastmcp))
-
-
-def _load(text: str, fits: Callable[[object], bool], kind: str) -> object:
+def _load(text: str, wanted: _Wanted) -> object:
     target = _read(text)
     if target is None:
         raise CommandFailed(f"{text!r} names no server; {_FORMS}")
     # Standard output belongs to the command, which may print JSON there, or serve.
     with redirect_stdout(sys.stderr):
-        return _found(target, fits, kind)
+        return _found(target, wanted)
 
 
-def _found(target: _Target, fits: Callable[[object], bool], kind: str) -> object:
-    text = target.text
+def _found(target: _Target, wanted: _Wanted) -> object:
+    text, (kind, fits, _) = target.text, wanted
     module = _import_file(Path(target.module)) if _is_file(target.module) else _import_module(target.module)
     servers = {name: value for name, value in vars(module).items() if fits(value)}
     if target.attribute is None:
-        return _only_server(target.module, module, servers, kind)
+        return _only_server(target.module, module, servers, wanted)
     found: object = getattr(module, target.attribute, None)
     if fits(found):
         return found
@@ -108,7 +130,7 @@ def _found(target: _Target, fits: Callable[[object], bool], kind: str) -> object
     if found is None and not hasattr(module, target.attribute):
         raise CommandFailed(f"{target.module!r} has no attribute {target.attribute!r}{hint}")
     verb = "returned something" if makes else "is"
-    hint = _hint_for_other_class(found) or hint
+    hint = wanted.hint(found) or hint
     raise CommandFailed(f"{text!r} {verb} of type {type(found).__name__}, not a {kind}{hint}")
 
 
@@ -120,7 +142,7 @@ def _read(text: str) -> _Target | None:
     return _Target(text, text, None) if text.endswith(".py") and not text.startswith(":") else None
 
 
-def _only_server(name: str, module: ModuleType, servers: dict[str, object], kind: str) -> object:
+def _only_server(name: str, module: ModuleType, servers: dict[str, object], wanted: _Wanted) -> object:
     """Return the server of a file that has one, under however many names."""
     distinct = {id(server): server for server in servers.values()}
     if len(distinct) == 1:
@@ -128,10 +150,12 @@ def _only_server(name: str, module: ModuleType, servers: dict[str, object], kind
     if servers:
         choices = " or ".join(f"{name}:{one}" for one in servers)
         raise CommandFailed(f"{name!r} has {len(distinct)} servers, {', '.join(servers)}; name one of them: {choices}")
-    others = {one: value for one, value in vars(module).items() if _is_server(value)}
-    for one, value in others.items():
-        hint = _hint_for_other_class(value)
-        raise CommandFailed(f"{name!r} has no {kind}: {one} is of type {type(value).__name__}{hint}")
+    from roundtrip.server.adapters.finding import is_server
+
+    for one, value in vars(module).items():
+        if is_server(value):
+            kind, hint = type(cast("object", value)).__name__, wanted.hint(value)
+            raise CommandFailed(f"{name!r} has no {wanted.kind}: {one} is of type {kind}{hint}")
     makers = [one for one, value in vars(module).items() if _makes_server(value, module)]
     if makers:
         choices = " or ".join(f"{name}:{one}" for one in makers)
@@ -152,17 +176,37 @@ def _makes_server(value: object, module: ModuleType) -> bool:
         returned = get_type_hints(value).get("return")
     except Exception:  # noqa: BLE001 - an annotation that cannot be evaluated names no server
         return False
-    origin = getattr(returned, "__origin__", returned)
-    from mcp.server import MCPServer
+    from roundtrip.server.adapters.finding import server_classes
 
-    return isinstance(origin, type) and issubclass(origin, MCPServer)
+    origin = getattr(returned, "__origin__", returned)
+    return isinstance(origin, type) and issubclass(origin, server_classes())
+
+
+def _no_hint(found: object) -> str:
+    del found
+    return ""
 
 
 def _hint_for_other_class(found: object) -> str:
     from mcp.server import MCPServer
 
+    from roundtrip.server.adapters.finding import attached, is_fastmcp
+
+    if attached(found) is not None or is_fastmcp(found):
+        return (
+            ", which this command needs; start it as its class does (mcp.run(), or its ASGI application), or import "
+            "the class Server from roundtrip"
+        )
     if isinstance(found, MCPServer):
         return "; import the class from roundtrip instead, its tools need no change"
+    return ""
+
+
+def _hint_for_unattached(found: object) -> str:
+    from roundtrip.server.adapters.finding import is_server
+
+    if is_server(found):
+        return "; import the class from roundtrip, or call install() of roundtrip.install or roundtrip.fastmcp on it"
     return ""
 
 

@@ -17,7 +17,9 @@ from mcp_types import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
+    CallToolResult,
     MissingRequiredClientCapabilityErrorData,
+    TextContent,
 )
 from pydantic import ValidationError
 
@@ -36,10 +38,11 @@ from roundtrip.errors import (
 )
 from roundtrip.safe_text import quoted
 from roundtrip.server.functions import AskingFunction
-from roundtrip.server.tools.arguments import fields_rejected_by, rejected_fields
+from roundtrip.server.tools.arguments import ArgumentsRejected, fields_rejected_by, rejected_fields
 
 __all__ = [
     "Crashed",
+    "failed_tool",
     "log_tool_failure",
     "log_unknown",
     "raise_prompt_failure",
@@ -51,6 +54,7 @@ __all__ = [
 
 # The SDK's logger, with the SDK's messages for the same failures.
 logger = logging.getLogger("mcp.server.mcpserver.server")
+_roundtrip_logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 
@@ -100,6 +104,25 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
     if foreseen and not isinstance(error, InvalidSignature | NotSendable | ValueNotStorable):
         return ToolError(f"{prefix}: {_sendable(str(error))}")
     return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error) or type(error).__name__)}")
+
+
+def failed_tool(name: str, error: Exception, *, mask: bool) -> CallToolResult:
+    """Return the result of a failed leg of a tool, whose text must not be logged; or raise as `tool_failure` says.
+
+    Raises:
+        ToolError: The arguments do not fit, or the tool failed.
+        MCPError: The tool raised a protocol error, or its client cannot be asked.
+    """
+    failure = tool_failure(name, error, mask=mask)
+    if failure is error:
+        raise error
+    told = told_by(failure, error)
+    if told is None:
+        # The log of rejected arguments reads their names from the cause.
+        raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
+    # As a result, since the text of an error is logged.
+    _roundtrip_logger.info("Tool %r failed: %r", name, str(failure))
+    return CallToolResult(content=[TextContent(text=told)], is_error=True)
 
 
 def told_by(failure: Exception, error: Exception) -> str | None:

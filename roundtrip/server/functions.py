@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from mcp.server.mcpserver import Context as SdkContext
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters
     from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
-    from roundtrip.server.tools.options import OncePolicy
+    from roundtrip.server.tools.promises import OncePolicy
     from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.tracing import ServedFunction
 
-__all__ = ["AskingFunction", "FunctionSignature", "Kind", "Planned", "check_timeout", "read_signature"]
+__all__ = ["AskingFunction", "FunctionSignature", "Kind", "Planned", "check_timeout", "contexts_of", "read_signature"]
 
 Kind = Literal["tool", "prompt", "resource"]
 
@@ -130,10 +130,18 @@ def read_signature(
             "are asked by one of the two, not by both"
         )
     unpassed = {f"dependencies[{number}]": (marker, False) for number, marker in enumerate(dependencies)}
-    hints = hints_of(fn)
-    filled = {"return", *resolved, *docket, *given_by_partials(fn)}
-    contexts = tuple(name for name, hint in hints.items() if name not in filled and _is_context(hint))
+    contexts = contexts_of(fn, besides=(*resolved, *docket))
     return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed), docket)
+
+
+def contexts_of(fn: Callable[..., Any], *, besides: Iterable[str]) -> tuple[str, ...]:
+    """Return the parameters that take a context, without those that something else fills."""
+    filled = {"return", *besides, *given_by_partials(fn)}
+    return tuple(
+        name
+        for name, hint in hints_of(fn).items()
+        if name not in filled and any(isinstance(arm, type) and issubclass(arm, SdkContext) for arm in arms_of(hint))
+    )
 
 
 def _plan(fn: Callable[..., Any] | None, *, resolved: ResolvedParameters, **options: Any) -> Plan:
@@ -266,6 +274,10 @@ class AskingFunction:
             replacements=self.planned.replacements,
         )
 
+    def is_called(self, method: str, name: str) -> bool:
+        """Return True if a client's request that no function has served yet is for this one."""
+        return method != "tools/call" or name == self.name
+
     async def run(
         self,
         arguments: Mapping[str, Any],
@@ -348,7 +360,3 @@ def _mistake_in(error: AttributeError) -> BodyMistake | None:
         kind = type(cast("object", used)).__name__.partition("[")[0]
         return OutcomeUsedAsValue(str(error.name), kind=kind)
     return None
-
-
-def _is_context(hint: Any) -> bool:
-    return any(isinstance(arm, type) and issubclass(arm, SdkContext) for arm in arms_of(hint))

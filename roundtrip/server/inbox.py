@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from roundtrip.questions.wire import PendingQuestion
+    from roundtrip.server.functions import AskingFunction
     from roundtrip.server.parts import Parts
     from roundtrip.server.tasks.book import TaskBook, TaskView
     from roundtrip.server.tasks.legs import TaskLeg
-    from roundtrip.server.tools.registered import RegisteredTool
 
-__all__ = ["Inbox", "check_tool"]
+__all__ = ["Inbox", "check_approval"]
 
 _ID_BYTES: Final = 16
 _PAGE_SIZE: Final = 20
@@ -69,19 +69,19 @@ _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 # Registration.
 
 
-def check_tool(tool: RegisteredTool, inbox: Inbox | None) -> None:
-    """Check that a tool that needs an approval can get one.
+def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
+    """Check that a function that needs an approval can get one.
 
     Raises:
         InvalidSignature: The server has no inbox, or its calls cannot wait for so long.
     """
-    owner = tool.function.owner
+    owner = function.owner
     if inbox is None:
         raise InvalidSignature(
-            f"{owner}: Approve(...) needs Server(approvals=Approvals(groups=...)), with principal= or auth=, and "
+            f"{owner}: Approve(...) needs approvals=Approvals(groups=...) of its server, with principal= or auth=, and "
             "Pages(authenticate=...), because callers must not decide their own calls"
         )
-    confirmation, task, limits = tool.function.confirmation, tool.function.task, tool.function.limits
+    confirmation, task, limits = function.confirmation, function.task, function.limits
     approve = confirmation.approve if confirmation is not None else None
     if approve is not None and not inbox.knows(approve.by):
         # Not an error: a group may be empty on purpose.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcp.server.request_state import authenticated_principal
 
@@ -12,16 +12,22 @@ from roundtrip.server.inbox import Inbox
 
 if TYPE_CHECKING:
     from roundtrip.server.approvals import Approvals
+    from roundtrip.server.hosts import StoringServer
     from roundtrip.server.leg_runner import LegRunner
     from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.service import TaskService
-    from roundtrip.server.tool_server import ToolServer
 
 __all__ = ["install_inbox"]
 
 
 def install_inbox(
-    settings: Approvals, pages: Pages | None, server: ToolServer[Any], legs: LegRunner, service: TaskService
+    settings: Approvals,
+    pages: Pages | None,
+    server: StoringServer,
+    legs: LegRunner,
+    service: TaskService,
+    *,
+    has_auth: bool,
 ) -> None:
     """Give a server its inbox.
 
@@ -36,7 +42,7 @@ def install_inbox(
     if legs.stored_calls is None or not legs.stored_calls.gives_links:
         raise ValueError("approvals= needs the rung 'link', by which a caller gets the result; add it to ladder=")
     bind = legs.parts.protection.policy.bind_principal
-    if bind is None or (bind is authenticated_principal and server.settings.auth is None):
+    if bind is None or (bind is authenticated_principal and not has_auth):
         raise ValueError(
             "approvals= needs to know callers, because they must not decide their own calls; give the server "
             "principal= or auth="

@@ -7,25 +7,36 @@ boundary of tokens and the runner of legs. `wrap` makes a function that asks loo
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from mcp.server import MCPServer
+from mcp.server.auth.provider import AccessToken
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.request_state import RequestStateBoundary
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
-from roundtrip.resolvers.signatures import hints_of
-from roundtrip.server.functions import FunctionSignature
+from roundtrip.errors import InvalidSignature
+from roundtrip.resolvers.signatures import display_name, hints_of
+from roundtrip.server.functions import AskingFunction, FunctionSignature, Planned
 from roundtrip.server.leg_runner import LegRunner
-from roundtrip.server.parts import Parts
+from roundtrip.server.parts import Effects, Parts
 from roundtrip.server.request_state import Recover, RequestBoundary, SubjectOf
 from roundtrip.server.sdk_private import SdkSpans
+from roundtrip.tokens.token import JournalCodec
 
-__all__ = ["LazySpans", "install", "install_lazy_spans", "wrap"]
+if TYPE_CHECKING:
+    from roundtrip.ledger.contract import Ledger
+    from roundtrip.server.overrides import Overrides
+    from roundtrip.tokens.tickets import Ticket
+    from roundtrip.tracing import Tracer
+
+__all__ = ["Attached", "LazySpans", "install", "install_lazy_spans", "wrap"]
 
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
 _PROGRESS_META: Final = "progressToken"
@@ -70,6 +81,93 @@ def install(
     return legs
 
 
+class Attached:
+    """Server with a runner of legs: its effects and tickets, and what tests change. A subclass sets the attributes."""
+
+    _parts: Parts
+    _legs: LegRunner
+    _planned: WeakSet[Planned]
+    """The plans that `overrides` changes."""
+
+    @cached_property
+    def overrides(self) -> Overrides:
+        """Return the replaced functions of the graph with their replacements: for tests, instead of monkeypatching."""
+        from roundtrip.server.overrides import Overrides
+
+        return Overrides(self._planned)
+
+    def _track(self, planned: Planned) -> None:
+        """Let `overrides` replace functions of a plan."""
+        self._planned.add(planned)
+        if "overrides" in vars(self) and self.overrides:
+            planned.replace(self.overrides.replacements)
+
+    @contextmanager
+    def watched_by(self, tracer: Tracer) -> Generator[None]:
+        """Add a tracer inside a `with` block, as tests do."""
+        self._parts.effects.tracers.add(tracer)
+        try:
+            yield
+        finally:
+            self._parts.effects.tracers.remove(tracer)
+
+    @contextmanager
+    def hurried(self, *, page_wait: float) -> Generator[None]:
+        """Limit the seconds that legs inside a `with` block wait for a page, as tests do."""
+        with self._legs.hurried(page_wait):
+            yield
+
+    def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
+        """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
+
+        Args:
+            ticket: The ticket in the URL (`ctx.call.ticket`).
+            principal: The user of the browser, by your own login: their access token, or the text that
+                `Server(principal=...)` returns for them. None only for a ticket that was issued unbound.
+            purpose: The purpose of the page, to reject the ticket of another one.
+
+        Raises:
+            TicketRejected: It is forged, expired or another user's; do not show the page then.
+        """
+        office, now = self._parts.protection.ticket_office(), self._parts.system.time()
+        return office.verify(ticket, principal=principal, now=now, purpose=purpose)
+
+    @property
+    def effects(self) -> Effects:
+        """Return the ledger, the tracers and the bus; a rehearsal replaces them."""
+        return self._parts.effects
+
+    @property
+    def ledger(self) -> Ledger:
+        """Return the ledger, which keeps the results of calls of tools that run once."""
+        return self._parts.effects.ledger
+
+    @property
+    def journal_codec(self) -> JournalCodec:
+        """Return the codec of journals."""
+        return self._parts.protection.journals
+
+    def _adopt(self, function: AskingFunction) -> None:
+        """Reject a function that this server could not serve; let `overrides` replace functions of its graph."""
+        if function.plan.may_carry_secrets and not self._parts.protection.journals.can_seal:
+            raise InvalidSignature(
+                f"{function.owner} has to keep a value secret from the client (once=True), and "
+                "request_state_security= gives no key for that; add seal_keys="
+            )
+        if function.once is not None or function.task is not None or function.limits.recover:
+            from roundtrip.server.tools.promises import check_promises  # most tools make none
+
+            check_promises(function, self._parts)
+        if function.needs_approval:
+            from roundtrip.server.inbox import check_approval  # few functions need one
+
+            check_approval(function, self._legs.inbox)
+        # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
+        policy = self._parts.protection.policy
+        policy.ttl = max(policy.ttl, function.limits.ttl + function.limits.recover)
+        self._track(function.planned)
+
+
 Lifespan = Callable[[LowLevelServer[Any]], AbstractAsyncContextManager[Any]]
 
 Serve = Callable[[dict[str, Any], Any], Awaitable[Any]]
@@ -104,7 +202,7 @@ def wrap(
         context = arguments.pop(_CONTEXT_PARAMETER, None)
         return await serve(arguments, context)
 
-    wrapper.__name__ = wrapper.__qualname__ = getattr(fn, "__name__", type(fn).__name__)
+    wrapper.__name__ = wrapper.__qualname__ = display_name(fn)
     wrapper.__doc__ = fn.__doc__
     wrapper.__module__ = getattr(fn, "__module__", wrapper.__module__)
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ from roundtrip.server.requests import SKEW
 
 if TYPE_CHECKING:
     from roundtrip.server.leg_runner import LegRunner
-    from roundtrip.server.tools.options import OncePolicy
+    from roundtrip.server.tools.promises import OncePolicy
 
 __all__ = ["LedgerUse"]
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from roundtrip.server.stored_calls import StoredCalls
     from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.server.tasks.service import TaskService
-    from roundtrip.server.tools.options import OncePolicy
+    from roundtrip.server.tools.promises import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
     from roundtrip.trace.writing.tracers import Tracers
 
@@ -544,7 +544,7 @@ def _is_asked_for(function: AskingFunction, request: RequestRecord, incoming: In
     if request.claimed or incoming.request is None:
         return False
     params = request.context.params or {}
-    return request.context.method != "tools/call" or str(params.get("name", "")) == function.name
+    return function.is_called(request.context.method, str(params.get("name", "")))
 
 
 def log_teardown(label: str, error: BaseException) -> None:

@@ -6,24 +6,27 @@ so that its legs have no effect on the service.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mcp.server.subscriptions import SubscriptionBus
+from mcp.server.request_state import RequestStateSecurity
+from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 
 from roundtrip.engine.leg import Limits
-from roundtrip.server.keys import Protection
+from roundtrip.server.keys import Protection, limits_of, protect
 from roundtrip.system import SYSTEM, System
-from roundtrip.trace.writing.tracers import Tracers
+from roundtrip.trace.writing.tracers import Tracers, tracers_of
 
 if TYPE_CHECKING:
     from roundtrip.ledger.contract import Ledger
     from roundtrip.server.rehearsal import Rehearsed
+    from roundtrip.trace.writing.tracers import Trace
 
-__all__ = ["Effects", "Parts"]
+__all__ = ["Effects", "Parts", "parts_of"]
 
 
 _MAKING: Final = Lock()
@@ -73,3 +76,42 @@ class Parts(NamedTuple):
     effects: Effects
     limits: Limits
     system: System = SYSTEM
+
+    @property
+    def may_forget(self) -> bool:
+        """Return True if the ledger is this process's alone, and other processes may have the keys of its calls."""
+        return self.effects.given_ledger is None and not self.protection.own_key
+
+
+def _check_ledger(given: object) -> None:
+    from roundtrip.ledger.contract import Ledger  # most servers have no ledger of their own
+
+    if not isinstance(given, Ledger):
+        raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(given).__name__}")
+
+
+def parts_of(
+    name: str | None,
+    *,
+    given: RequestStateSecurity | None,
+    ttl: float | None,
+    max_age: float | None,
+    trace: Trace,
+    ledger: Ledger | None,
+    bus: SubscriptionBus | None,
+    system: System,
+    **protection: Any,
+) -> Parts:
+    """Make the parts of a server from its arguments; `protection` are those of `protect`.
+
+    Raises:
+        ValueError: A key is too short, or the arguments contradict each other.
+        TypeError: The ledger is none.
+    """
+    if ledger is not None:
+        _check_ledger(ledger)
+    limits = limits_of(given, ttl=ttl, max_age=max_age)
+    made = protect(name, given=given, ttl=limits.ttl, environment=os.environ, system=system, **protection)
+    tracers = tracers_of(trace, environment=os.environ, key=made.trace_key)
+    bus = bus if bus is not None else InMemorySubscriptionBus()
+    return Parts(made, Effects(ledger, tracers, bus, system=system), limits, system)

@@ -27,9 +27,9 @@ from pydantic import AnyUrl
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
-from roundtrip.server.functions import AskingFunction, FunctionSignature, Planned, read_signature
-from roundtrip.server.install import install, wrap
-from roundtrip.server.leg_runner import log_teardown, result_of
+from roundtrip.server.functions import FunctionSignature, read_signature
+from roundtrip.server.install import Attached, install
+from roundtrip.server.leg_runner import log_teardown
 from roundtrip.server.notifications import Announcer, Listing
 from roundtrip.server.parts import Parts
 from roundtrip.server.request_state import Recover, Request
@@ -41,8 +41,7 @@ from roundtrip.server.visibility import Enabled, Strings, Visibility, read_enabl
 # Loaded by servers that use them.
 if TYPE_CHECKING:
     from roundtrip.server.catalog import Catalog
-    from roundtrip.server.overrides import Overrides
-    from roundtrip.server.visibility_gates import GateEvaluator, VisibilityGate
+    from roundtrip.server.visibility_gates import GateEvaluator, OpenGates, VisibilityGate
 
 __all__ = ["LISTINGS", "PromptsAndResources"]
 
@@ -60,7 +59,7 @@ LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "re
 """The list that contains each kind, for announcing its changes."""
 
 
-class PromptsAndResources(HookedServer[LifespanResultT]):
+class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
     """The part of `Server` for prompts, resources and templates; `sdk` has the arguments of `MCPServer`."""
 
     def __init__(
@@ -76,8 +75,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         self._parts = parts
         self._defaults = defaults
         self._visibility = visibility
-        self._planned: WeakSet[Planned] = WeakSet()
-        """The plans that `overrides` changes."""
+        self._planned = WeakSet()
         self._announcer = Announcer(parts.effects, is_private=self.is_private)
         # Those of the constructor come before those of extensions.
         for tool in sdk.get("tools") or ():
@@ -110,19 +108,6 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             replacements=lambda: self.overrides.replacements,
             report=log_teardown,
         )
-
-    @cached_property
-    def overrides(self) -> Overrides:
-        """Return the replaced functions of the graph with their replacements: for tests, instead of monkeypatching."""
-        from roundtrip.server.overrides import Overrides
-
-        return Overrides(self._planned)
-
-    def _track(self, planned: Planned) -> None:
-        """Let `overrides` replace functions of a plan."""
-        self._planned.add(planned)
-        if "overrides" in vars(self) and self.overrides:
-            planned.replace(self.overrides.replacements)
 
     def prompt(
         self,
@@ -248,25 +233,14 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         self, signature: FunctionSignature, gate: VisibilityGate | None, *, inline: bool
     ) -> Callable[..., Any]:
         """Return a function for the SDK that serves one leg of a prompt or template."""
-        from roundtrip.server.failures import with_failures
+        from roundtrip.server.prompt_legs import in_legs  # most prompts and templates do not ask
 
-        names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
-        # Resolvers may take its arguments by name.
-        function = AskingFunction(
-            signature,
-            {name: name for name in names},
-            limits=self._defaults.limits,
-            build=self._defaults.build,
-            inline=inline,
-        )
+        def opened() -> OpenGates | None:
+            return self._gates.opened_here(gate) if gate is not None else None
+
+        function, plain = in_legs(signature, self._legs, defaults=self._defaults, inline=inline, opened=opened)
         self._adopt(function)
-
-        async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-            opened = self._gates.opened_here(gate) if gate is not None else None
-            run = self._legs.run(function, arguments, Incoming.by(context), opened)
-            return result_of(await with_failures(run, function))
-
-        return wrap(signature, serve)
+        return plain
 
     def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
         """Return True if a prompt of this name, or a template of this URI, is served in legs and so may ask."""
@@ -385,15 +359,6 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             yield
         if self._catalog.sees(kind, identifier):
             self._announcer.note(LISTINGS[kind])
-
-    def _adopt(self, function: AskingFunction) -> None:
-        """Reject a function that this server could not serve; let `overrides` replace functions of its graph."""
-        if function.plan.may_carry_secrets and not self._parts.protection.journals.can_seal:
-            raise InvalidSignature(
-                f"{function.owner} has to keep a value secret from the client (once=True), and "
-                "request_state_security= gives no key for that; add seal_keys="
-            )
-        self._track(function.planned)
 
 
 def _on_loop(fn: Callable[..., Any], *, owner: str) -> Callable[..., Any]:

@@ -25,6 +25,7 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
 from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
+from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import asking_request
 from roundtrip.server.server import Server
@@ -151,7 +152,7 @@ class Rehearsal:
 
 
 @contextmanager
-def rehearsing(server: Server[Any]) -> Generator[Rehearsal]:
+def rehearsing(server: Server[Any] | Installation[Any]) -> Generator[Rehearsal]:
     """Rehearse all requests of a server, which must not serve other clients meanwhile."""
     with server.effects.kept():
         rehearsal = Rehearsal(server.effects)

@@ -10,12 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from mcp.server import MCPServer
-from mcp.server.auth.provider import (
-    AccessToken,
-    OAuthAuthorizationServerProvider,
-    TokenVerifier,
-    principal_components,
-)
+from mcp.server.auth.provider import OAuthAuthorizationServerProvider, TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerMiddleware
@@ -24,16 +19,15 @@ from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import ResourceSecurity
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
-from mcp.server.request_state import RequestStateSecurity, compact_json
-from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
+from mcp.server.request_state import RequestStateSecurity
+from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import Icon
 from starlette.applications import Starlette
 from typing_extensions import Unpack
 
-from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
-from roundtrip.server.keys import Keys, Principal, limits_of, protect
-from roundtrip.server.parts import Effects, Parts
+from roundtrip.server.keys import Keys, Principal
+from roundtrip.server.parts import parts_of
 from roundtrip.server.prompts_and_resources import LISTINGS
 from roundtrip.server.switches import FAST_LANE_VARIABLE, RUN_TASKS_VARIABLE, is_on
 from roundtrip.server.tool_server import ToolServer
@@ -41,8 +35,7 @@ from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.tools.registry import OnDuplicate
 from roundtrip.server.visibility import Strings
 from roundtrip.system import SYSTEM, System
-from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec
-from roundtrip.trace.writing.tracers import tracers_of
+from roundtrip.tokens.token import MAX_TOKEN_BYTES
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
@@ -53,9 +46,7 @@ if TYPE_CHECKING:
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.engine import DistributedEngine
-    from roundtrip.tokens.tickets import Ticket
     from roundtrip.trace.writing.tracers import Trace
-    from roundtrip.tracing import Tracer
 
 __all__ = ["Server"]
 
@@ -90,13 +81,6 @@ def _with_signature_of(original: Callable[..., Any]) -> Callable[[_CallableT], _
         return method
 
     return sign
-
-
-def _check_ledger(given: object) -> None:
-    from roundtrip.ledger.contract import Ledger  # most servers have no ledger of their own
-
-    if not isinstance(given, Ledger):
-        raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(given).__name__}")
 
 
 class Server(ToolServer[LifespanResultT]):
@@ -198,38 +182,31 @@ class Server(ToolServer[LifespanResultT]):
         system: System = SYSTEM,
         **sdk: Unpack[SdkOptions],
     ) -> None:
-        if ledger is not None:
-            _check_ledger(ledger)
         if isinstance(no_empty_rounds, str):
             raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
-        given = sdk.get("request_state_security")
-        limits = limits_of(given, ttl=ttl, max_age=max_age)
-        protection = protect(
+        bus = sdk.get("subscriptions")
+        parts = parts_of(
             name,
-            given=given,
+            given=sdk.get("request_state_security"),
             keys=keys,
-            ttl=limits.ttl,
+            ttl=ttl,
+            max_age=max_age,
             encrypt=encrypt,
             principal=principal,
             audience=audience,
             seal_keys=seal_keys,
             max_token_bytes=max_token_bytes,
             max_journal_bytes=max_journal_bytes,
-            environment=os.environ,
-            system=system,
-        )
-        bus = sdk.get("subscriptions")
-        effects = Effects(
-            ledger,
-            tracers_of(trace, environment=os.environ, key=protection.trace_key),
-            InMemorySubscriptionBus() if bus is None or bus is False else bus,
+            trace=trace,
+            ledger=ledger,
+            bus=None if bus is False else bus,
             system=system,
         )
         self._has_warned_of_errors = False
         self._decision = Lock()
         super().__init__(
-            Parts(protection, effects, limits, system),
-            ToolDefaults(limits, build=build, strict=strict_input_validation, inline=dereference_schemas),
+            parts,
+            ToolDefaults(parts.limits, build=build, strict=strict_input_validation, inline=dereference_schemas),
             on_duplicate=on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore"),
             mask_errors=mask_error_details,
             probe=probe,
@@ -245,8 +222,8 @@ class Server(ToolServer[LifespanResultT]):
                 "token_verifier": token_verifier,
                 "lifespan": lifespan,
                 **sdk,
-                "request_state_security": protection.policy,
-                "subscriptions": False if bus is False else effects.bus,
+                "request_state_security": parts.protection.policy,
+                "subscriptions": False if bus is False else parts.effects.bus,
             },
         )
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
@@ -259,7 +236,8 @@ class Server(ToolServer[LifespanResultT]):
         if approvals is not None:
             from roundtrip.server.inbox_pages import install_inbox
 
-            install_inbox(approvals, pages, self, self._legs, self._store_calls())
+            has_auth = self.settings.auth is not None
+            install_inbox(approvals, pages, self, self._legs, self._store_calls(), has_auth=has_auth)
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 
@@ -365,54 +343,3 @@ class Server(ToolServer[LifespanResultT]):
                 self._announcer.note("tools")
             for kind in self._catalog.refresh():
                 self._announcer.note(LISTINGS[kind])
-
-    @contextmanager
-    def watched_by(self, tracer: Tracer) -> Generator[None]:
-        """Add a tracer inside a `with` block, as tests do."""
-        self._parts.effects.tracers.add(tracer)
-        try:
-            yield
-        finally:
-            self._parts.effects.tracers.remove(tracer)
-
-    @contextmanager
-    def hurried(self, *, page_wait: float) -> Generator[None]:
-        """Limit the seconds that legs inside a `with` block wait for a page, as tests do."""
-        with self._legs.hurried(page_wait):
-            yield
-
-    def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
-        """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
-
-        Args:
-            ticket: The ticket in the URL (`ctx.call.ticket`).
-            principal: The user of the browser, by your own login: their access token, or the text that
-                `Server(principal=...)` returns for them. None only for a ticket that was issued unbound.
-            purpose: The purpose of the page, to reject the ticket of another one.
-
-        Raises:
-            TicketRejected: It is forged, expired or another user's; do not show the page then.
-        """
-        if isinstance(principal, AccessToken):
-            principal = compact_json(principal_components(principal))
-        verified = self._parts.protection.ticket_office().verify(
-            ticket, principal=principal, now=self._parts.system.time()
-        )
-        if purpose is not None and verified.purpose != purpose:
-            raise TicketRejected(TicketReason.PURPOSE)
-        return verified
-
-    @property
-    def effects(self) -> Effects:
-        """Return the ledger, the tracers and the bus; a rehearsal replaces them."""
-        return self._parts.effects
-
-    @property
-    def ledger(self) -> Ledger:
-        """Return the ledger, which keeps the results of calls of tools that run once."""
-        return self._parts.effects.ledger
-
-    @property
-    def journal_codec(self) -> JournalCodec:
-        """Return the codec of journals."""
-        return self._parts.protection.journals

@@ -58,14 +58,12 @@ from roundtrip.server.waiting_calls import WaitingCalls
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
+    from roundtrip.server.hosts import LegsOfTools, StoringServer, ToolShelf
     from roundtrip.server.leg_runner import LegRunner
     from roundtrip.server.local_pages import LocalPages
     from roundtrip.server.stored_pages import StoredPages
     from roundtrip.server.tasks.service import TaskService
-    from roundtrip.server.tool_calls import ToolCalls
-    from roundtrip.server.tool_server import ToolServer
     from roundtrip.server.tools.registered import RegisteredTool
-    from roundtrip.server.tools.registry import ToolRegistry
 
 __all__ = ["StoredCalls"]
 
@@ -136,10 +134,10 @@ class StoredCalls:
         cls,
         given: Iterable[Rung] | None,
         pages: Pages | None,
-        server: ToolServer[Any],
+        server: StoringServer,
         legs: LegRunner,
         service: Callable[[str], TaskService],
-        tools: ToolRegistry,
+        tools: ToolShelf,
     ) -> None:
         """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
 
@@ -192,8 +190,11 @@ class StoredCalls:
 
     def _relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
         """Return a tool as it must be listed: clients check results against its schema, and a link does not fit one."""
-        is_changed = self._ladder.has_results and _may_ask(tool.function)
-        return listing.model_copy(update={"output_schema": None}) if is_changed else listing
+        return listing.model_copy(update={"output_schema": None}) if self.may_replace_result(tool.function) else listing
+
+    def may_replace_result(self, function: AskingFunction) -> bool:
+        """Return True if a client may get word that its call waits, in place of the result of a function."""
+        return self._ladder.has_results and _may_ask(function)
 
     def _ways(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> Ways:
         """Return the ways to ask the questions of a request, besides its client's own."""
@@ -214,7 +215,7 @@ class StoredCalls:
         return self._local.explained(ctx) if self._local is not None else nullcontext()
 
     async def serve(
-        self, calls: ToolCalls, name: str, arguments: dict[str, Any], record: RequestRecord, incoming: Incoming
+        self, calls: LegsOfTools, name: str, arguments: dict[str, Any], record: RequestRecord, incoming: Incoming
     ) -> Finished | Suspended | Authored | HandedOver | dict[str, Any]:
         """Serve one leg of a client whose questions are returned; return the reply to it if the call is stored.
 
@@ -236,7 +237,7 @@ class StoredCalls:
         return end
 
     async def _reply(
-        self, calls: ToolCalls, name: str, ctx: ServerRequestContext[Any, Any], record: RequestRecord
+        self, calls: LegsOfTools, name: str, ctx: ServerRequestContext[Any, Any], record: RequestRecord
     ) -> dict[str, Any] | None:
         """Return the reply to a request of a call that is stored already; None for all others.
 
@@ -270,7 +271,7 @@ class StoredCalls:
         return self._by_url(view, record.minted)
 
     async def serve_old_client(
-        self, calls: ToolCalls, name: str, arguments: dict[str, Any], incoming: Incoming
+        self, calls: LegsOfTools, name: str, arguments: dict[str, Any], incoming: Incoming
     ) -> CallToolResult | InputRequiredResult:
         """Serve a call of a client that is asked over its connection; if it cannot be, by a result.
 
@@ -296,7 +297,7 @@ class StoredCalls:
         return CallToolResult.model_validate(await self.store(calls.function_of(name, record), ctx, record, end))
 
     async def _same_call(
-        self, calls: ToolCalls, name: str, ctx: ServerRequestContext[Any, Any], record: RequestRecord
+        self, calls: LegsOfTools, name: str, ctx: ServerRequestContext[Any, Any], record: RequestRecord
     ) -> dict[str, Any] | None:
         """Return the reply to a request that repeats a call which waits: models do so, and must not begin another.
 
@@ -394,7 +395,8 @@ class StoredCalls:
         try:
             entry = await self._book.entry(
                 journal.call_id,
-                function.name,
+                # As its client calls it: hosts of other classes may rename tools.
+                str((ctx.params or {}).get("name", function.name)),
                 content,
                 ttl=max(1.0, journal.end - clock()) + grace,
                 runs_once=once is not None and once.on_unknown == "fail",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from roundtrip.server.tool_server import ToolServer
+    from roundtrip.server.hosts import StoringServer
 
 __all__ = ["CallsOfSite", "StoredPages"]
 
@@ -196,7 +196,7 @@ class StoredPages:
             authenticate=self._reader if knows_readers else None,
         )
 
-    def serve_on(self, server: ToolServer[Any]) -> None:
+    def serve_on(self, server: StoringServer) -> None:
         """Add the pages to the application of a server."""
         hide_tickets()
         for route in self._site.routes:

@@ -37,12 +37,12 @@ from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.leg_runner import LegRunner
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import Incoming, RequestRecord, read_forms, token_rejection
-from roundtrip.server.sdk_private import HookedServer
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
+    from roundtrip.server.hosts import ToolHost
     from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
 
 __all__ = ["ToolCalls", "named_version"]
@@ -85,7 +85,7 @@ class ToolCalls:
 
     def __init__(
         self,
-        server: HookedServer[Any],
+        server: ToolHost,
         tools: ToolRegistry,
         *,
         effects: Effects,
@@ -276,20 +276,10 @@ class ToolCalls:
             # A call of the doctor's probe is not traced, nor one that continues another.
             is_traced = tool is not self._probe and (stored is None or tool.function is not stored.continuing)
             return await self._legs.run(tool.function, validated, incoming, opened, is_traced=is_traced)
-        except Exception as error:
-            from roundtrip.server.failures import told_by, tool_failure
-            from roundtrip.server.tools.arguments import ArgumentsRejected
+        except Exception as error:  # noqa: BLE001 - raised again, as the SDK's handler expects it
+            from roundtrip.server.failures import failed_tool
 
-            failure = tool_failure(tool.name, error, mask=self._masks_errors())
-            if failure is error:
-                raise
-            told = told_by(failure, error)
-            if told is not None:
-                # As a result, since the text of an error is logged.
-                logger.info("Tool %r failed: %r", tool.name, str(failure))
-                return Finished(CallToolResult(content=[TextContent(text=told)], is_error=True))
-            # The log of rejected arguments reads their names from the cause.
-            raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
+            return Finished(failed_tool(tool.name, error, mask=self._masks_errors()))
 
 
 async def _nothing() -> None: ...

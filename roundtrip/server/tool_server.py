@@ -56,10 +56,8 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         visibility = Visibility()
         self._tools = ToolRegistry(on_duplicate, visibility)
         self._mask_errors = mask_errors
-        # A ledger of this process alone forgets, and other processes may have the keys of its calls.
-        self._may_forget = parts.effects.given_ledger is None and not parts.protection.own_key
         super().__init__(parts, defaults, visibility, recover=self._recover, sdk=sdk)
-        self._legs.warns_of_guesses = self._may_forget
+        self._legs.warns_of_guesses = parts.may_forget
         self._probe = self._probe_if_wanted(probe)
         self._calls = ToolCalls(
             self,
@@ -120,18 +118,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         self._adopt(tool.function)
         if tool.visibility_gate is not None:
             self._track(tool.visibility_gate.planned)
-        # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
-        policy = self._parts.protection.policy
-        limits = tool.function.limits
-        if limits.recover or tool.function.task is not None or tool.spec.exactly_once:
-            from roundtrip.server.promises import check_promises  # few tools make any
-
-            check_promises(tool, self._parts, may_forget=self._may_forget)
-        if tool.function.needs_approval:
-            from roundtrip.server.inbox import check_tool  # few tools need an approval
-
-            check_tool(tool, self._legs.inbox)
-        policy.ttl = max(policy.ttl, limits.ttl + limits.recover)
         if tool.function.task is not None:
             self._store_calls().serve_extension()
         if self._tools.add(tool):

@@ -8,7 +8,7 @@ import anyio
 import httpx2
 from starlette.applications import Starlette
 
-from roundtrip.server.server import Server
+from roundtrip.server.adapters.finding import attached
 
 __all__ = ["Approver", "Verdict"]
 
@@ -65,8 +65,8 @@ class Approver:
                     await anyio.sleep(_LOOK_SECONDS)
 
     def _client(self, server: object) -> httpx2.AsyncClient:
-        if isinstance(server, Server):
-            app = Starlette(routes=cast("Server[Any]", server).own_routes)
+        if (ours := attached(server)) is not None:
+            app = Starlette(routes=ours.own_routes)
             transport = httpx2.ASGITransport(app=app)
             return httpx2.AsyncClient(transport=transport, base_url="http://inbox", headers=self._headers)
         if isinstance(server, str):

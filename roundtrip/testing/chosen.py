@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from roundtrip.client.legs import ERAS, LIVES, Era
-from roundtrip.server.server import Server
+from roundtrip.server.adapters.finding import AnyServer, attached
 from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
 from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
 from roundtrip.testing.networks.fleet import Make
@@ -215,7 +215,7 @@ def chosen_for_test(choice: UserDefaults | None, *, wired: bool, trace: Path | N
         CHOSEN.set(before)
 
 
-Override = Callable[[Server[Any], Mapping[Callable[..., Any], Callable[..., Any]]], None]
+Override = Callable[[AnyServer, Mapping[Callable[..., Any], Callable[..., Any]]], None]
 """Replaces functions in the graph of one server until the test ends."""
 
 
@@ -224,10 +224,11 @@ def overriding() -> Generator[Override]:
     """Yield a function that replaces functions of servers until the `with` block ends."""
     with ExitStack() as stack:
 
-        def override(server: Server[Any], replacements: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
-            if not isinstance(server, Server):  # pyright: ignore[reportUnnecessaryIsInstance]
+        def override(server: AnyServer, replacements: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
+            ours = attached(server)
+            if ours is None:
                 raise TypeError(f"overrides() takes a roundtrip server that has been made, not {server!r}")
-            stack.enter_context(server.overrides(replacements))
+            stack.enter_context(ours.overrides(replacements))
 
         yield override
 

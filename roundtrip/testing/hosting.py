@@ -7,19 +7,19 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
-from mcp.server import MCPServer
-from mcp.server.lowlevel import Server as LowLevelServer
+
+from roundtrip.server.adapters.finding import AnyServer, is_fastmcp
 
 __all__ = ["served"]
 
 
 @asynccontextmanager
-async def served(server: MCPServer[Any] | LowLevelServer[Any], **options: Any) -> AsyncGenerator[str]:
+async def served(server: AnyServer, **options: Any) -> AsyncGenerator[str]:
     """Serve streamable HTTP on a free port of the loopback interface inside the block; yields the URL.
 
     Args:
         server: The server.
-        **options: Options of its `streamable_http_app`.
+        **options: Options of its `streamable_http_app`, or of FastMCP's `http_app`.
     """
     # Imported here, because the import is slow.
     import uvicorn
@@ -31,7 +31,7 @@ async def served(server: MCPServer[Any] | LowLevelServer[Any], **options: Any) -
             # the other, which has ended; sse_starlette takes that for the end of all later servers.
             yield
 
-    app = server.streamable_http_app(**options)
+    app = server.http_app("/mcp", **options) if is_fastmcp(server) else server.streamable_http_app(**options)
     host = Host(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
     # Listen before serving, so that a client may connect at once.
     with socket.create_server(("127.0.0.1", 0)) as listening:

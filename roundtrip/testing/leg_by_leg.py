@@ -8,6 +8,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp_types import CallToolResult, ElicitRequestFormParams, InputRequiredResult, InputResponse
 
 from roundtrip.client.legs import Era, LegRequest, LegResult, asking, callbacks, never_live, send, within
+from roundtrip.server.adapters.finding import is_fastmcp, low_level
 from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.networks.fleet import Instances, Target, acting_as
 from roundtrip.testing.scripts import Reply, response_to
@@ -87,7 +88,9 @@ class LegByLeg:
 
     async def send(self, leg: LegRequest) -> LegResult:
         """Send a leg of a tool call, a prompt or a resource."""
-        client = Client(cast("Any", next(self._instances)), mode=Era.RETRY.mode, **self._options)
+        instance = next(self._instances)
+        target = low_level(instance) if is_fastmcp(instance) else instance
+        client = Client(cast("Any", target), mode=Era.RETRY.mode, **self._options)
         with acting_as(self._principal):
             result = await within(client, lambda client: send(client.session, leg))
         if isinstance(result, InputRequiredResult):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -30,6 +30,8 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
 from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, QuestionView, form_of_questions
 from roundtrip.pages.headers import FORM_TYPE
+from roundtrip.server.adapters.finding import attached
+from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.approval_rules import is_open
 from roundtrip.server.server import Server
 from roundtrip.server.tasks.content import TaskContent, split_id
@@ -87,15 +89,16 @@ def call_of_handle(handle: str) -> str:
 def page_at(url: str, server: object) -> "QuestionPage | None":
     """Return the question page at an address; None if the server is elsewhere, or the address is another page's."""
     found = _PAGE_PATTERN.fullmatch(url)
-    if found is None or not isinstance(server, Server) or cast("Server[Any]", server).task_service is None:
+    ours = attached(server)
+    if found is None or ours is None or ours.task_service is None:
         return None
     call_id, _ = split_id(found[1])
-    return QuestionPage(url, call_id, cast("Server[Any]", server))
+    return QuestionPage(url, call_id, ours)
 
 
 async def questions_for_model(server: object, call_id: str) -> list[AskedQuestion]:
     """Return the open questions of a stored call that a model may answer, by the names with which it does so."""
-    service = cast("Server[Any]", server).task_service if isinstance(server, Server) else None
+    service = ours.task_service if (ours := attached(server)) is not None else None
     view = await service.book.view(call_id) if service is not None else None
     if view is None or view.entry.state is not TaskState.ASKING:
         return []
@@ -105,7 +108,7 @@ async def questions_for_model(server: object, call_id: str) -> list[AskedQuestio
 
 async def open_approvals(server: object, call_id: str) -> str:
     """Return the approvals for which a stored call waits, in words; empty if there are none, or they are elsewhere."""
-    service = cast("Server[Any]", server).task_service if isinstance(server, Server) else None
+    service = ours.task_service if (ours := attached(server)) is not None else None
     view = await service.book.view(call_id) if service is not None else None
     if view is None or view.entry.has_ended:
         return ""
@@ -133,7 +136,7 @@ class QuestionPage:
         server: The server that serves it.
     """
 
-    def __init__(self, url: str, call_id: str, server: Server[Any]) -> None:
+    def __init__(self, url: str, call_id: str, server: Server[Any] | Installation[Any]) -> None:
         self.url = url
         self.call_id = call_id
         self._server = server

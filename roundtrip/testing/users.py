@@ -25,7 +25,7 @@ from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
-from roundtrip.server.server import Server
+from roundtrip.server.adapters.finding import attached
 from roundtrip.testing.approvers import Approver
 from roundtrip.testing.chosen import CHOSEN, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
@@ -290,7 +290,7 @@ class User:
         )
         conversation.messages = fleet.messages
         await fleet.start()
-        if isinstance(fleet.at, Server):
+        if attached(fleet.at) is not None:
             conversation.states = [State.RECEIVED]
         if conversation.era is Era.LIVE:
             return fleet.send
@@ -404,7 +404,7 @@ class _UserCall:
 
     def _waits(self, result: object) -> WaitingCall | None:
         """Note a result that tells of a question page, and return the waiting call; None for any other result."""
-        waits = waiting_call(result) if isinstance(self.fleet.at, Server) else None
+        waits = waiting_call(result) if attached(self.fleet.at) is not None else None
         if waits is None or not isinstance(result, CallToolResult):
             return None
         results = self.conversation.link_results
@@ -558,7 +558,7 @@ class _UserCall:
         if visit is not None:
             await pay_visit(visit, question, server=self.fleet.at)
             agreed.visits, agreed.since = agreed.visits + 1, anyio.current_time()
-        if not listed and (self.conversation.era is Era.TASK or not isinstance(self.fleet.at, Server)):
+        if not listed and (self.conversation.era is Era.TASK or attached(self.fleet.at) is None):
             self.waiting.deadline = anyio.current_time() + self.patience * _ELSEWHERE_FACTOR
         return ElicitResult(action="accept") if reply is None else reply
 

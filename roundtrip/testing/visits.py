@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
@@ -12,7 +12,7 @@ import httpx2
 from starlette.applications import Starlette
 
 from roundtrip.questions.wire import TICKET
-from roundtrip.server.server import Server
+from roundtrip.server.adapters.finding import attached
 from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.scripts import MatcherT
 
@@ -72,8 +72,8 @@ class Visit:
             **options: Options of `httpx2.AsyncClient`, such as `cookies=`.
         """
         server: object = self._server
-        if isinstance(server, Server) and "transport" not in options:
-            app = Starlette(routes=cast("Server[Any]", server).own_routes)
+        if (ours := attached(server)) is not None and "transport" not in options:
+            app = Starlette(routes=ours.own_routes)
             options["transport"] = httpx2.ASGITransport(app=app)
         options.setdefault("follow_redirects", True)
         return httpx2.AsyncClient(**options)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from itsdangerous import BadSignature, Signer
+from mcp.server.auth.provider import AccessToken, principal_components
+from mcp.server.request_state import compact_json
 
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.machine.journal import from_text, to_text
@@ -45,17 +47,22 @@ class TicketOffice:
         claims = json.dumps([call_id, purpose, int(expires), bound], separators=(",", ":"))
         return self._signer.sign("rt1." + to_text(claims.encode())).decode()
 
-    def verify(self, ticket: str, *, principal: str | None, now: float) -> Ticket:
+    def verify(
+        self, ticket: str, *, principal: str | AccessToken | None, now: float, purpose: str | None = None
+    ) -> Ticket:
         """Verify the ticket of a URL, and return its content.
 
         Args:
             ticket: The text in the URL.
             principal: The user of the browser; None for a ticket that was issued unbound.
             now: Seconds since the epoch.
+            purpose: The purpose of the page, to reject the ticket of another one.
 
         Raises:
             TicketRejected: It is forged, expired, or another user's.
         """
+        if isinstance(principal, AccessToken):
+            principal = compact_json(principal_components(principal))
         if TICKET.fullmatch(ticket) is None:
             raise TicketRejected(TicketReason.MALFORMED)
         try:
@@ -66,14 +73,16 @@ class TicketOffice:
         except BadSignature:
             raise TicketRejected(TicketReason.SIGNATURE) from None
         claims: Any = json.loads(from_text(body))
-        call_id, purpose, expires, bound = claims
+        call_id, named, expires, bound = claims
         if now >= expires:
             raise TicketRejected(TicketReason.EXPIRED)
         if (bound is None) != (principal is None):
             raise TicketRejected(TicketReason.PRINCIPAL)
         if principal is not None and not hmac.compare_digest(str(bound), _bind(call_id, principal)):
             raise TicketRejected(TicketReason.PRINCIPAL)
-        return Ticket(call_id, purpose)
+        if purpose is not None and named != purpose:
+            raise TicketRejected(TicketReason.PURPOSE)
+        return Ticket(call_id, named)
 
 
 def _bind(call_id: str, principal: str) -> str:

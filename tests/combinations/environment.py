@@ -1,5 +1,6 @@
 """Environments of calls: servers with their ledger, trace and keys, a client, and the network between them."""
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -7,11 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from fastmcp import FastMCP
 from mcp.client.stdio import StdioServerParameters
+from mcp.server import MCPServer
 from mcp.server.auth.provider import AccessToken
 
-from roundtrip import Recorder, Server
+from roundtrip import Recorder, Server, tool
+from roundtrip.fastmcp import install as install_in_fastmcp
+from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import Ledger, MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
+from roundtrip.server.adapters.finding import AnyServer
 from roundtrip.system import System
 from roundtrip.testing import Conversation, Eavesdrop, Era, Hop, Network, User
 from roundtrip.testing.chosen import NETWORKS, TASK_NETWORKS
@@ -26,6 +32,7 @@ __all__ = ["ROW_VARIABLE", "Environment", "Played", "make_over_stdio", "play"]
 
 ROW_VARIABLE: Final = "ROUNDTRIP_TESTS_FEATURES"
 _NIGHTS: Final = 3
+_HOSTS: Final = ("fastmcp", "mcp", "sse_starlette")
 _ROUNDS: Final = 30
 _SUBJECTS: Final = {"client": None, "ada": "ada"}
 
@@ -97,16 +104,23 @@ class Environment:
             await self._ledger.aclose()
             self._ledger = None
 
-    def make(self, keys: Sequence[bytes] = KEYS[:1], **options: Any) -> Server[Any]:
+    def make(self, keys: Sequence[bytes] = KEYS[:1], **options: Any) -> AnyServer:
         """Make one more instance."""
         if self.row.trace != "off":
             reveal = "all" if self.row.trace == "all" else ()
             options["trace"] = Recorder(self.transcript, reveal=reveal)
         if self.row.subject == "ada" and self.row.over == "http":
             options["principal"] = _is_ada
-        server = Server[Any](
-            "agency", keys=list(keys), ledger=self.ledger, mask_error_details=self.row.errors == "masked", **options
-        )
+        masks = self.row.errors == "masked"
+        if self.row.host != "roundtrip":
+            made = (
+                MCPServer[Any]("agency") if self.row.host == "sdk" else FastMCP[Any]("agency", mask_error_details=masks)
+            )
+            attach: Any = install_in_sdk if self.row.host == "sdk" else install_in_fastmcp
+            attach(made, keys=list(keys), ledger=self.ledger, **options)
+            register_at_host(made, self.row.kind, self.agency, self.features)
+            return made
+        server = Server[Any]("agency", keys=list(keys), ledger=self.ledger, mask_error_details=masks, **options)
         register(server, self.row.kind, self.agency, self.features, task=self.row.task)
         return server
 
@@ -188,6 +202,22 @@ def register(server: Server[Any], kind: str, agency: Agency, features: Sequence[
         server.add_tool(book, name="book", **options)
 
 
+def register_at_host(server: Any, kind: str, agency: Agency, features: Sequence[Feature]) -> None:
+    """Register a booking with some features on a server of another class."""
+    options: dict[str, Any] = {}
+    for feature in features:
+        options |= feature.options
+    book: Any = compose(agency, features)
+    if options:
+        book = tool(**options)(book)
+    if kind == "prompt":
+        server.prompt(name="book")(book)
+    elif kind == "template":
+        server.resource("trip://{traveller}/{nights}", name="book")(book)
+    else:
+        server.tool(name="book")(book)
+
+
 def _book_as_before(traveller: str) -> str:
     """Book a trip."""
     return f"a night for {traveller}"
@@ -204,9 +234,13 @@ def make_over_stdio() -> Server[Any]:
 
 async def play(environment: Environment) -> Played:
     """Make the call of a row, and collect the log."""
-    with everything_logged() as logged_of_rejected:
+    hosted = environment.row.host != "roundtrip"
+    # Other classes log what they reject, and at level DEBUG what they are sent.
+    with everything_logged(without=lambda record: hosted and record.name.startswith(_HOSTS)) as logged_of_rejected:
         rejected = await environment.call_in_vain() if environment.row.over == "memory" else None
-    with everything_logged() as logged:
+    with everything_logged(
+        without=lambda record: hosted and record.name.startswith(_HOSTS) and record.levelno < logging.WARNING
+    ) as logged:
         call = await environment.call(environment.user(network=environment.network()))
     environment.agency.plant.note("token", call.tokens)
     for question in call.questions:

@@ -90,7 +90,8 @@ def questions_say_what_they_have_to(played: Played) -> None:
 def no_value_is_logged(played: Played) -> None:
     """Require that no argument, answer, token, ticket or secret is in a log."""
     logged = [*played.logged_of_rejected, *played.logged]
-    assert played.environment.agency.plant.lines_with("\n".join(logged)) == []
+    found = played.environment.agency.plant.lines_with("\n".join(logged))
+    assert not found, found
 
 
 def no_value_is_readable_in_a_ledger(played: Played) -> None:

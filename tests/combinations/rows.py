@@ -34,6 +34,8 @@ class Row:
     trace: Literal["off", "hidden", "all"]
     errors: Literal["shown", "masked"]
     network: str
+    host: Literal["roundtrip", "fastmcp", "sdk"] = "roundtrip"
+    """The class of the server."""
 
     @property
     def id(self) -> str:
@@ -65,6 +67,7 @@ _ENVIRONMENT: Final[dict[str, list[Any]]] = {
     "trace": ["all", "hidden", "off"],
     "errors": ["shown", "masked"],
     "network": [HONEST, *NETWORKS, *TASK_NETWORKS],
+    "host": ["roundtrip", "fastmcp", "sdk"],
 }
 
 
@@ -101,8 +104,13 @@ def _is_not(name: str, value: Any) -> dict[str, Any]:
     return {"operator": "ne", "left": name, "value": value}
 
 
+_NOT_HOSTED: Final = [_is_not("era", "task"), _is_not("over", "stdio"), _is("gate", False), _is("version", False)]
+"""What other classes than roundtrip's own reject, or have ways of their own for."""
+
 _PLAIN: Final = [_is(name, False) for name in OF_TOOLS]
 _CONSTRAINTS: Final = [
+    _where("host", "fastmcp", *_NOT_HOSTED),
+    _where("host", "sdk", *_NOT_HOSTED),
     # Requests of the live era are not delivered twice, nor to another instance, and cannot be attacked leg by leg.
     _where("era", "live", _is("network", HONEST), _is("instances", "one")),
     _where("era", "task", _is("kind", "tool"), _is_not("over", "stdio")),

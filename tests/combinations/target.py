@@ -2,9 +2,8 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
-from roundtrip import Server
+from roundtrip.server.adapters.finding import AnyServer
 from tests.combinations.environment import Environment
 
 __all__ = ["make", "serving"]
@@ -22,6 +21,6 @@ def serving(environment: Environment) -> Generator[None]:
         _serving.remove(environment)
 
 
-def make() -> Server[Any]:
+def make() -> AnyServer:
     """Make an instance of the row's server."""
     return _serving[-1].make()

@@ -131,11 +131,24 @@ def _function(test: str) -> str:
 
 
 class Suite:
-    """The tests of the SDK, unpacked, with an environment to run them in."""
+    """The tests of the SDK, unpacked, with an environment to run them in. A subclass has those of another package."""
+
+    package = "mcp"
+    unbuilt = "mcp"
+    """What pip must not download as a wheel."""
+    as_here: Sequence[str] = _AS_HERE
+    needed: Sequence[str] = _NEEDED
+    left_out: Sequence[str] = _NOT_OURS
+    all_tests: Sequence[str] = ()
+    """The tests to run if none are named."""
+    fewest = _FEWEST_RUN
+    loaded: Sequence[str] = ("roundtrip_in_place",)
+    swap_variable = "ROUNDTRIP_SDK_SWAP"
+    plugins: Sequence[Path] = (Path(__file__).parent / "plugin",)
 
     def __init__(self, kept: Path = KEPT) -> None:
-        self._sdk = version("mcp")
-        self._place = kept / f"mcp-{self._sdk}"
+        self._sdk = version(self.package)
+        self._place = kept / f"{self.package}-{self._sdk}"
         self._python = kept / "environment" / "bin" / "python"
 
     def prepare(self) -> None:
@@ -149,16 +162,25 @@ class Suite:
         if not self._place.is_dir():
             with tempfile.TemporaryDirectory() as folder:
                 # Without a build: only the file is wanted.
-                _pip(sys.executable, "download", "--no-deps", "--no-binary", "mcp", "-d", folder, f"mcp=={self._sdk}")
+                _pip(
+                    sys.executable,
+                    "download",
+                    "--no-deps",
+                    "--no-binary",
+                    self.unbuilt,
+                    "-d",
+                    folder,
+                    f"{self.package}=={self._sdk}",
+                )
                 with tarfile.open(next(Path(folder).glob("*.tar.gz"))) as archive:
                     archive.extractall(kept, filter="data")
-        pinned = "\n".join(sorted([*(f"{name}=={version(name)}" for name in _AS_HERE), *_NEEDED, str(ROOT)]))
+        pinned = "\n".join(sorted([*(f"{name}=={version(name)}" for name in self.as_here), *self.needed, str(ROOT)]))
         installed = kept / "installed.txt"
         if installed.is_file() and installed.read_text(encoding="utf-8") == pinned:
             return
         venv.create(kept / "environment", clear=True, with_pip=True)
-        same = [f"{name}=={version(name)}" for name in _AS_HERE]
-        _pip(str(self._python), "install", *same, *_NEEDED, "-e", str(ROOT))
+        same = [f"{name}=={version(name)}" for name in self.as_here]
+        _pip(str(self._python), "install", *same, *self.needed, "-e", str(ROOT))
         installed.write_text(pinned, encoding="utf-8")
 
     def run(self, tests: Sequence[str] = (), *, swap: bool = True, processes: int = 2) -> Mapping[str, Failure | None]:
@@ -166,22 +188,22 @@ class Suite:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.jsonl"
             report.touch()
-            plugin = Path(__file__).parent / "plugin"
             environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
             environment |= {
                 # Its examples are a package that it installs, from a folder.
-                "PYTHONPATH": os.pathsep.join([str(plugin), "examples"]),
+                "PYTHONPATH": os.pathsep.join([*map(str, self.plugins), "examples"]),
                 "ROUNDTRIP_SDK_REPORT": str(report),
-                "ROUNDTRIP_SDK_SWAP": "1" if swap else "",
+                self.swap_variable: "1" if swap else "",
             }
             for name in ("ROUNDTRIP_KEYS", "ROUNDTRIP_KEY_FILE", "ROUNDTRIP_TRACE", "ROUNDTRIP_PROBE"):
                 environment.pop(name, None)
-            command = [str(self._python), "-m", "pytest", "-q", "-p", "roundtrip_in_place", "-p", "no:cacheprovider"]
+            command = [str(self._python), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+            command += [f"-p{name}" for name in self.loaded]
             # Native tracebacks: the others read the sources, which takes longer than the tests.
             command += ["-p", "no:roundtrip", "-o", "log_cli=false", "--tb=native", "--color=no", "--timeout=60"]
             if processes > 1:
                 command += ["-n", str(processes), "--dist", "loadfile"]
-            command += [*(f"--ignore={folder}" for folder in _NOT_OURS), *tests]
+            command += [*(f"--ignore={folder}" for folder in self.left_out), *(tests or self.all_tests)]
             subprocess.run(
                 command, cwd=self._place, env=environment, check=False, capture_output=True, timeout=_LONGEST
             )
@@ -214,35 +236,36 @@ def _pip(python: str, *arguments: str) -> None:
         done.check_returncode()
 
 
-def main() -> int:
+def main(kind: type[Suite] = Suite, *, prog: str = "python -m tests.sdk", listed: Path = DIFFERENCES) -> int:
     """Exit with 0 if exactly what is listed fails."""
-    parser = argparse.ArgumentParser(prog="python -m tests.sdk", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("tests", nargs="*", help="files or tests of the SDK, as tests/server/mcpserver; by default all")
     parser.add_argument("--prepare", action="store_true", help="only download and install what is needed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many to run tests in")
     parser.add_argument("--show", action="store_true", help="print the tracebacks of unlisted failures")
     arguments = parser.parse_args()
-    suite = Suite()
+    suite = kind()
     suite.prepare()
     if arguments.prepare:
         return 0
     begun = time.monotonic()
     found = suite.run(arguments.tests, processes=arguments.processes)
     failures = [failure for failure in found.values() if failure is not None]
-    first = judge(failures, differences(), ran=found)
+    first = judge(failures, differences(listed), ran=found)
     unlisted = suite.confirm(first.unlisted)
     seconds = time.monotonic() - begun
-    print(f"{len(found)} tests of mcp {version('mcp')} in {seconds:.0f} s: {first.expected} fail as listed")
+    which = f"{suite.package} {version(suite.package)}"
+    print(f"{len(found)} tests of {which} in {seconds:.0f} s: {first.expected} fail as listed")
     for failure in unlisted:
         print(f"  fails, and is not listed: {failure.test}")
         if arguments.show:
             print(failure.error)
     for entry in first.outdated:
         print(f"  is not as listed: {entry}")
-    if not arguments.tests and len(found) < _FEWEST_RUN:
-        print(f"  only {len(found)} tests ran, and there were {_FEWEST_RUN} at least")
+    if not arguments.tests and len(found) < suite.fewest:
+        print(f"  only {len(found)} tests ran, and there were {suite.fewest} at least")
         return 2
     if unlisted or first.outdated:
-        print("  the list is tests/sdk/differences.toml; each entry needs a line of the docs that explains it")
+        print(f"  the list is {listed.relative_to(ROOT)}; each entry needs a line of the docs that explains it")
         return 1
     return 0

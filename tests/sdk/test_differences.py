@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.fastmcp_suite.suite import DIFFERENCES as OF_FASTMCP
 from tests.sdk.suite import MOST_ENTRIES, ROOT, Difference, Entry, Failure, differences, judge
 
 LISTED = [Difference("page", "line", (Entry("t.py::one"), Entry("t.py::many_*", 2)))]
@@ -19,7 +20,7 @@ def test_list_is_short_and_names_no_test_twice() -> None:
     assert len(matches) == len(set(matches)) <= MOST_ENTRIES
 
 
-@pytest.mark.parametrize("difference", differences(), ids=lambda one: one.line)
+@pytest.mark.parametrize("difference", [*differences(), *differences(OF_FASTMCP)], ids=lambda one: one.line)
 def test_each_difference_is_explained_by_a_line_of_the_docs(difference: Difference) -> None:
     page, _, anchor = difference.docs.partition("#")
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -29,9 +29,8 @@ from roundtrip.server.tool_calls import written
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
+    from roundtrip.server.hosts import CallsOfTools, StoringServer
     from roundtrip.server.leg_runner import LegRunner
-    from roundtrip.server.sdk_private import HookedServer
-    from roundtrip.server.tool_calls import ToolCalls
 
 __all__ = ["TaskService"]
 
@@ -53,7 +52,7 @@ class TaskService:
         InvalidSignature: The ledger cannot store tasks, or the distributed engine cannot serve it.
     """
 
-    def __init__(self, server: HookedServer[Any], legs: LegRunner, calls: ToolCalls, needed_by: str = "task=") -> None:
+    def __init__(self, server: StoringServer, legs: LegRunner, calls: CallsOfTools, needed_by: str = "task=") -> None:
         self._legs = legs
         self._calls = calls
         self._server = server
@@ -75,8 +74,8 @@ class TaskService:
         server.advertise(EXTENSION)
         methods = TaskMethods(lambda: self.book, self._legs.parts, calls.stamp)
         # Just before the innermost middleware, so inside all of the author's.
-        place = server.middleware.index(calls) if calls in server.middleware else len(server.middleware)
-        server.middleware.insert(place, methods)
+        entries: list[object] = [*server.middleware]
+        server.middleware.insert(entries.index(calls) if calls in entries else len(entries), methods)
 
     def _bind(self, distributed: DistributedEngine) -> None:
         effects = self._legs.parts.effects

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OnUnknown",
-    "OncePolicy",
     "ToolDetails",
     "ToolOptions",
     "ToolSpec",
@@ -41,14 +40,6 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 
 OnUnknown = Literal["fail", "rerun"]
-
-
-class OncePolicy(NamedTuple):
-    """Options of a tool whose body must run once for a call."""
-
-    on_unknown: OnUnknown
-    when_possible: bool
-    """True to run a call without a token at once, and not after a round without questions."""
 
 
 class ToolOptions(TypedDict, total=False):

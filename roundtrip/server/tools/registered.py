@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
@@ -21,18 +21,21 @@ from roundtrip.resolvers.signatures import display_name, given_by_partials, hint
 from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader
 from roundtrip.server.tools.descriptions import describe
-from roundtrip.server.tools.options import OncePolicy, OnUnknown, ToolSpec, spec_of, version_text
+from roundtrip.server.tools.options import ToolSpec, spec_of, version_text
 from roundtrip.server.tools.results import results_for, returned_type
-from roundtrip.server.tools.schemas import inlined, input_checker, with_descriptions
+from roundtrip.server.tools.schemas import inlined, with_descriptions
 from roundtrip.server.visibility import Component, read_enabled
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
+    from roundtrip.server.tools.promises import OncePolicy
     from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.server.visibility_gates import VisibilityGate
 
-__all__ = ["RegisteredTool", "ToolDefaults", "register"]
+__all__ = ["RegisteredTool", "ToolDefaults", "asking_function", "dependencies_of", "register"]
+
+FunctionT = TypeVar("FunctionT", bound=AskingFunction)
 
 
 class ToolDefaults(NamedTuple):
@@ -102,19 +105,8 @@ def register(
     validate_and_warn_tool_name(name)
     if name == "<lambda>":
         raise ValueError("You must provide a name for lambda functions")
-    if spec.exactly_once not in (None, False, True, "when_possible"):
-        raise InvalidSignature(
-            f"tool {name!r}: exactly_once must be True, False or 'when_possible', got {spec.exactly_once!r}"
-        )
-    if spec.on_unknown not in (None, *get_args(OnUnknown)):
-        raise InvalidSignature(f"tool {name!r}: on_unknown must be 'fail' or 'rerun', got {spec.on_unknown!r}")
-    if spec.on_unknown is not None and not spec.exactly_once:
-        raise InvalidSignature(
-            f"tool {name!r}: on_unknown must be given together with exactly_once=True; add exactly_once=True, or leave "
-            "on_unknown out"
-        )
     _require_bound(fn, tool=name)
-    signature = read_signature(fn, kind="tool", name=name, dependencies=_markers_of(spec.dependencies, tool=name))
+    signature = read_signature(fn, kind="tool", name=name, dependencies=dependencies_of(spec.dependencies, tool=name))
     metadata = prepared or _metadata_of(signature, tool=name, structured=spec.structured_output is not False)
     derived = schema = metadata.arg_model.model_json_schema(by_alias=True)
     names = {field: info.alias or field for field, info in metadata.arg_model.model_fields.items()}
@@ -127,7 +119,9 @@ def register(
         schema = with_descriptions(schema, {names.get(key, key): text for key, text in described.items()})
         description = description or docstring.text
     if spec.input_schema is not None:
-        schema = _input_schema(spec.input_schema, derived, tool=name)
+        from roundtrip.server.tools.input_schemas import checked_schema  # few tools have one
+
+        schema = checked_schema(spec.input_schema, derived, tool=name)
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise InvalidSignature(f"Tool {name!r} has an invalid x-mcp-header annotation: {reason}")
     results = results_for(
@@ -138,8 +132,12 @@ def register(
         # A tool object of the SDK was created with this choice.
         structured=False if prepared is not None and prepared.output_schema is None else spec.structured_output,
     )
-    checks = defaults.strict or spec.input_schema is not None
-    arguments = ArgumentReader(metadata, _check_of(schema, tool=name) if checks else None)
+    check: Callable[[object], None] | None = None
+    if defaults.strict or spec.input_schema is not None:
+        from roundtrip.server.tools.input_schemas import check_of  # most servers coerce arguments
+
+        check = check_of(schema, tool=name)
+    arguments = ArgumentReader(metadata, check)
     version = version_text(spec.version, tool=name)
     serve = inlined if defaults.inline else _as_written
     # Serve a hand-written schema unchanged: its references and anchors belong to its author.
@@ -157,21 +155,8 @@ def register(
             enabled=seen_at_first,
         ),
         spec=spec,
-        function=AskingFunction(
-            signature,
-            arguments.names,
-            limits=_limits_of(spec, defaults.limits, tool=name),
-            build=defaults.build,
-            timeout=spec.timeout,
-            version=version,
-            convert=results.convert,
-            confirmation=_confirmation_of(spec, tool=name, arguments=arguments),
-            once=OncePolicy(spec.on_unknown or "fail", spec.exactly_once == "when_possible")
-            if spec.exactly_once
-            else None,
-            inline=bool(spec.inline),
-            task=_task_mode(spec, name),
-            docket=_docket_of(signature, spec),
+        function=asking_function(
+            signature, spec, arguments.names, defaults=defaults, version=version, convert=results.convert
         ),
         arguments=arguments,
         visibility_gate=visibility_gate,
@@ -186,6 +171,39 @@ def register(
             icons=spec.icons,
             _meta=spec.listed_meta(),
         ),
+    )
+
+
+def asking_function(
+    signature: FunctionSignature,
+    spec: ToolSpec,
+    arguments: Mapping[str, str],
+    *,
+    defaults: ToolDefaults,
+    version: str | None = None,
+    convert: Callable[[Any], Any] | None = None,
+    kind: type[FunctionT] = AskingFunction,
+) -> FunctionT:
+    """Make the function of a tool that may ask; `AskingFunction` describes the arguments.
+
+    Raises:
+        InvalidSignature: An option has no usable value, or a graph of resolvers cannot work.
+        ValueError: A time is invalid.
+    """
+    name = signature.name
+    return kind(
+        signature,
+        arguments,
+        limits=_limits_of(spec, defaults.limits, tool=name),
+        build=defaults.build,
+        timeout=spec.timeout,
+        version=version,
+        convert=convert,
+        confirmation=_confirmation_of(spec, tool=name, arguments=arguments),
+        once=_once_policy(spec, tool=name),
+        inline=bool(spec.inline),
+        task=_task_mode(spec, name),
+        docket=_docket_of(signature, spec),
     )
 
 
@@ -281,39 +299,12 @@ def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:
     return described
 
 
-def _check_of(schema: dict[str, Any], *, tool: str) -> Callable[[object], None]:
-    try:
-        return input_checker(schema)
-    except ValueError as error:
-        raise InvalidSignature(f"tool {tool!r}: its input schema cannot be checked: {error}") from error
-
-
-def _input_schema(given: dict[str, Any], derived: Mapping[str, Any], *, tool: str) -> dict[str, Any]:
-    """Return an author's schema of the arguments, which must let clients send what the parameters need.
-
-    Raises:
-        InvalidSignature: It is not a schema of an object, or rules out an argument that the function requires.
-    """
-    if not isinstance(given, dict) or given.get("type") != "object":  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidSignature(
-            f"tool {tool!r}: input_schema= must be a JSON schema of an object, with 'type': 'object' at its root"
-        )
-    properties: object = given.get("properties", {})
-    if given.get("additionalProperties") is False and isinstance(properties, dict) and "patternProperties" not in given:
-        missing = [name for name in derived.get("required", ()) if name not in properties]
-        if missing:
-            raise InvalidSignature(
-                f"tool {tool!r}: input_schema= must allow {missing[0]!r}, which the function requires; add it "
-                "to 'properties', or give the parameter a default"
-            )
-    return copy.deepcopy(given)
-
-
 def _as_written(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _markers_of(given: Sequence[Dependency | Callable[..., Any]] | None, *, tool: str) -> list[Dependency]:
+def dependencies_of(given: Sequence[Dependency | Callable[..., Any]] | None, *, tool: str) -> list[Dependency]:
+    """Return the markers of a tool's option `dependencies=`."""
     if given is None:
         return []
     if isinstance(given, Dependency) or callable(given):
@@ -342,12 +333,20 @@ def _docket_of(signature: FunctionSignature, spec: ToolSpec) -> DocketParameters
     return DocketParameters.of(signature, has_task=bool(spec.task), runs_once=bool(spec.exactly_once))
 
 
-def _confirmation_of(spec: ToolSpec, *, tool: str, arguments: ArgumentReader) -> ToolConfirmation | None:
+def _confirmation_of(spec: ToolSpec, *, tool: str, arguments: Mapping[str, str]) -> ToolConfirmation | None:
     if spec.confirm is None:
         return None
     from roundtrip.server.tools.confirmation import ToolConfirmation  # most tools have none
 
-    return ToolConfirmation.of(spec.confirm, tool=tool, arguments=arguments.names)
+    return ToolConfirmation.of(spec.confirm, tool=tool, arguments=arguments)
+
+
+def _once_policy(spec: ToolSpec, *, tool: str) -> OncePolicy | None:
+    if spec.exactly_once is None and spec.on_unknown is None:
+        return None
+    from roundtrip.server.tools.promises import OncePolicy  # most tools may run again
+
+    return OncePolicy.of(spec, tool=tool)
 
 
 def _task_mode(spec: ToolSpec, tool: str) -> TaskMode | None:

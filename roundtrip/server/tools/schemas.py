@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jsonschema import FormatChecker, SchemaError, ValidationError
     from jsonschema.protocols import Validator
 
-__all__ = ["Check", "SchemaMismatch", "checker", "inlined", "input_checker", "with_descriptions"]
+__all__ = ["Check", "SchemaMismatch", "check_of_own", "checker", "inlined", "subschemas", "with_descriptions"]
 
 Check = Callable[[object], None]
 """Function that raises `SchemaMismatch` for a value that a schema does not allow."""
@@ -22,17 +22,6 @@ _GROWTH = 4000
 _SHOWN_VALUE = 80
 _SHOWN_TEXT = 400
 _COMPARED_ERRORS = 10
-
-_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
-# Patterns of formats. Times without a zone fit too, as pydantic writes and reads them.
-_FORMATS = {
-    "date": _DATE,
-    "date-time": f"{_DATE}[Tt ]{_TIME}",
-    "duration": "[+-]?P[0-9DHMSTWY.,]+",
-    "time": _TIME,
-    "uuid": "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-}
 
 # Keywords that hold schemas; everything else is data, in which "$ref" is an ordinary word.
 _NAMED = frozenset(("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"))
@@ -129,7 +118,7 @@ class _Inliner:
 
     def inlined(self) -> dict[str, Any] | None:
         """Return the whole inlined schema; None if it must stay unchanged."""
-        named = any(word in part for part in _subschemas(self._schema) for word in _NAMING)
+        named = any(word in part for part in subschemas(self._schema) for word in _NAMING)
         if named or self._refers_elsewhere_into_definitions():
             return None
         kept = self._kept()
@@ -184,12 +173,12 @@ class _Inliner:
         return name if name in self._definitions else None
 
     def _names_in(self, schema: Any) -> frozenset[str]:
-        names = (self._name_of(part) for part in _subschemas(schema))
+        names = (self._name_of(part) for part in subschemas(schema))
         return frozenset(name for name in names if name is not None)
 
     def _refers_elsewhere_into_definitions(self) -> bool:
         """Return True if a reference points inside a definition, or to a missing one."""
-        for part in _subschemas(self._schema):
+        for part in subschemas(self._schema):
             ref = part.get("$ref")
             if isinstance(ref, str) and ref.startswith("#/$defs") and self._name_of(part) is None:
                 return True
@@ -213,7 +202,7 @@ class _Inliner:
     def _size(self, schema: Any) -> int:
         """Count the values of a schema after its references are replaced."""
         size = _size(schema)
-        for part in _subschemas(schema):
+        for part in subschemas(schema):
             name = self._name_of(part)
             if name is not None and name not in self._recursive:
                 if name not in self._sizes:
@@ -240,7 +229,7 @@ def _definition_name(ref: object) -> str | None:
     return unquote(match[1]).replace("~1", "/").replace("~0", "~") if match is not None else None
 
 
-def _subschemas(schema: Any) -> Iterator[dict[str, Any]]:
+def subschemas(schema: Any) -> Iterator[dict[str, Any]]:
     """Yield a schema and every schema inside it."""
     if not isinstance(schema, dict):
         return
@@ -253,7 +242,7 @@ def _subschemas(schema: Any) -> Iterator[dict[str, Any]]:
         else:
             parts = [value] if key in _SINGLE else []
         for part in parts:
-            yield from _subschemas(part)
+            yield from subschemas(part)
 
 
 def _size(value: Any) -> int:
@@ -286,39 +275,11 @@ def checker(schema: Mapping[str, Any]) -> Check:
     Raises:
         ValueError: The JSON schema is invalid.
     """
-    return _checker(copy.deepcopy(dict(schema)))
+    return check_of_own(copy.deepcopy(dict(schema)))
 
 
-def input_checker(schema: Mapping[str, Any]) -> Check:
-    """Return a `checker` for values from clients. The time of a check depends only on the size of the value.
-
-    Pydantic checks patterns and uniqueness. Dates, times, durations and UUIDs must match their `format`.
-
-    Raises:
-        ValueError: The JSON schema is invalid.
-    """
-    from jsonschema import FormatChecker
-
-    fixed = copy.deepcopy(dict(schema))
-    for part in _subschemas(fixed):
-        # A pattern of values or names may backtrack forever in `re`; uniqueness compares all pairs.
-        part.pop("pattern", None)
-        part.pop("uniqueItems", None)
-        named = part.pop("patternProperties", None)
-        if isinstance(named, dict):
-            part["additionalProperties"] = {"anyOf": [*cast("dict[str, Any]", named).values()]}
-    formats = FormatChecker(formats=())
-    for name, pattern in _FORMATS.items():
-        formats.checks(name)(_looking_like(pattern))
-    return _checker(fixed, formats)
-
-
-def _looking_like(pattern: str) -> Callable[[object], bool]:
-    looks = re.compile(pattern)
-    return lambda value: not isinstance(value, str) or looks.fullmatch(value) is not None
-
-
-def _checker(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> Check:
+def check_of_own(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> Check:
+    """Return a check of values by a schema, which must not change; see `checker`."""
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import extend, validator_for  # pyright: ignore[reportUnknownVariableType]
     from referencing import Registry
@@ -378,7 +339,7 @@ def _missing_reference(schema: dict[str, Any]) -> str | None:
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012, specification_with
 
-    parts = list(_subschemas(schema))
+    parts = list(subschemas(schema))
     if any("$id" in part or "id" in part for part in parts[1:]):
         return None
     specification = specification_with(str(schema.get("$schema", "")), default=DRAFT202012)

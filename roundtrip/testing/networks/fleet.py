@@ -29,8 +29,8 @@ from roundtrip.client.legs import Era, LegRequest, LegResult, send
 from roundtrip.client.tasks import RemoteTask, TaskRequests, TasksExtension, follow
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Watch
+from roundtrip.server.adapters.finding import AnyServer, FastMcpServer, attached, is_fastmcp, is_server, low_level
 from roundtrip.server.failures import tool_failure
-from roundtrip.server.server import Server
 from roundtrip.testing.conversations import Message
 from roundtrip.testing.hosting import served
 from roundtrip.testing.networks.network import Inapplicable, LegDelivery
@@ -53,10 +53,10 @@ __all__ = [
 ]
 
 Transport = AbstractAsyncContextManager[Any]
-Instance = MCPServer[Any] | LowLevelServer[Any] | StdioServerParameters | Transport | str
+Instance = MCPServer[Any] | LowLevelServer[Any] | FastMcpServer | StdioServerParameters | Transport | str
 """One server: an object in this process, a command that serves stdio, a transport, or a URL."""
 
-Make = Callable[..., MCPServer[Any] | LowLevelServer[Any]]
+Make = Callable[..., AnyServer]
 """Makes another instance of a server; receives `keys=` if it has that parameter."""
 
 Target = Instance | Make | Sequence[Instance]
@@ -134,7 +134,7 @@ class Instances:
 
 def makes_servers(target: object) -> TypeGuard[Make]:
     """Return True if a target is a function that makes servers."""
-    return callable(target) and not isinstance(target, MCPServer | LowLevelServer | AbstractAsyncContextManager)
+    return callable(target) and not is_server(target) and not isinstance(target, AbstractAsyncContextManager)
 
 
 def made(make: Make, *, keys: Sequence[bytes] | None = None) -> Instance:
@@ -198,7 +198,7 @@ class NetworkFleet:
     @property
     def is_in_this_process(self) -> bool:
         """Return True if the instances run in this process and share its clock."""
-        return isinstance(self.at, MCPServer | LowLevelServer)
+        return is_server(self.at)
 
     @property
     def is_in_memory(self) -> bool:
@@ -235,7 +235,7 @@ class NetworkFleet:
 
     async def send(self, leg: LegRequest) -> LegDelivery:
         """Send a leg to the current instance, and return the delivery."""
-        tells = isinstance(self.at, Server)
+        tells = attached(self.at) is not None
         delivery = LegDelivery(leg, steps=[] if tells else None)
         self._open.append(delivery)
         reset = _SENDING.set(delivery)
@@ -296,11 +296,13 @@ class NetworkFleet:
     async def _hold(self, instance: Instance, *, task_status: TaskStatus[Client]) -> None:
         async with AsyncExitStack() as stack:
             target: Any = instance
-            if isinstance(instance, Server):
-                stack.enter_context(instance.hurried(page_wait=self.page_wait))
+            if (ours := attached(instance)) is not None:
+                stack.enter_context(ours.hurried(page_wait=self.page_wait))
                 for tracer in (self, *self.tracers):
-                    stack.enter_context(instance.watched_by(tracer))
-            if isinstance(instance, MCPServer | LowLevelServer) and (self.wired or self.over == "http"):
+                    stack.enter_context(ours.watched_by(tracer))
+            if is_fastmcp(instance):
+                target = low_level(instance)
+            if is_server(instance) and (self.wired or self.over == "http"):
                 target = await stack.enter_async_context(served(instance))
             if self.wired:
                 if not isinstance(target, str):

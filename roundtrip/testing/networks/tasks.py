@@ -12,7 +12,7 @@ from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, TaskStore
 from roundtrip.machine.tasks import ENDED, TaskState
-from roundtrip.server.server import Server
+from roundtrip.server.adapters.finding import attached
 from roundtrip.server.tasks.service import TaskService
 from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Route
 
@@ -195,7 +195,8 @@ def _tampered_store(route: Route, kind: type[Any]) -> Any:
     """Return the faulty store of a route at the current instance."""
     _require_task_life(route)
     instance = route.fleet.at
-    service = instance.task_service if isinstance(instance, Server) else None
+    ours = attached(instance)
+    service = ours.task_service if ours is not None else None
     if service is None:
         raise Inapplicable("the store of tasks can fail for roundtrip's servers in this process only")
     stores: dict[int, Any] = route.notes.setdefault("stores", {})

@@ -10,11 +10,10 @@ from typing import Any, Final
 from mcp.client import Transport
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.server import MCPServer
-from mcp.server.lowlevel import Server
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import PROTOCOL_VERSION_META_KEY, ErrorData
 
+from roundtrip.server.adapters.finding import AnyServer, is_server
 from roundtrip.testing.conversations import Message
 from roundtrip.testing.hosting import served
 from roundtrip.testing.recordings.document import (
@@ -85,7 +84,7 @@ class Recorded(AbstractAsyncContextManager[Any]):
 
 @asynccontextmanager
 async def record(
-    target: MCPServer[Any] | Server[Any] | StdioServerParameters | Transport | str,
+    target: AnyServer | StdioServerParameters | Transport | str,
     path: str | PathLike[str],
     *,
     redact: Iterable[str] = (),
@@ -123,9 +122,7 @@ async def record(
         )
     stack = AsyncExitStack()
     try:
-        reachable = (
-            await stack.enter_async_context(served(target)) if isinstance(target, MCPServer | Server) else target
-        )
+        reachable = await stack.enter_async_context(served(target)) if is_server(target) else target
         recorded = Recorded(reachable)
         yield recorded
     finally:

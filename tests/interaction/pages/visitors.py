@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from mcp.client import Client
 from mcp.client.session import ClientRequestContext, IncomingMessage
@@ -66,7 +66,7 @@ class Visitor:
 async def visiting(server: Instance, era: Era, visitor: Visitor, **options: Any) -> AsyncGenerator[Client]:
     """Connect a client that shows pages to a visitor."""
     async with Client(
-        server, mode=era.value, elicitation_callback=visitor, message_handler=visitor.listen, **options
+        cast("Any", server), mode=era.value, elicitation_callback=visitor, message_handler=visitor.listen, **options
     ) as client:
         yield client
 

@@ -3,7 +3,7 @@
 import logging
 import secrets
 import warnings
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -77,9 +77,14 @@ class _Everything(logging.Handler):
 
 
 @contextmanager
-def everything_logged() -> Generator[list[str]]:
-    """Collect the records of every logger but the clients', at any level, and all warnings."""
+def everything_logged(*, without: Callable[[logging.LogRecord], bool] = lambda record: False) -> Generator[list[str]]:
+    """Collect the records of every logger but the clients', at any level, and all warnings.
+
+    Args:
+        without: Returns True for a record to leave out.
+    """
     root, handler = logging.getLogger(), _Everything()
+    handler.addFilter(lambda record: not without(record))
     before = root.level
     others = {
         name: one.level for name, one in logging.Logger.manager.loggerDict.items() if isinstance(one, logging.Logger)

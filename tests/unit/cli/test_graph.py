@@ -113,7 +113,7 @@ def test_a_function_is_called_for_the_server_that_it_makes(folder: Path, capsys:
     for name, message in {
         "of_keys": "requires arguments",
         "later": "is an async function",
-        "nothing": "returned something of type NoneType, not a roundtrip.Server; servers there: server",
+        "nothing": "returned something of type NoneType, not a server with roundtrip; servers there: server",
         "broken": "failed: OSError: no shelf",
     }.items():
         assert f"'graph_shop:{name}' {message}" in failure(capsys, f"graph_shop:{name}")
@@ -128,8 +128,8 @@ def test_a_function_is_called_for_the_server_that_it_makes(folder: Path, capsys:
         (["graph_shop.inner:server"], "no module 'graph_shop.inner'"),
         (["nowhere.py:server"], "no file 'nowhere.py'"),
         (["graph_shop:shop"], "'graph_shop' has no attribute 'shop'; servers there: server, empty"),
-        (["graph_shop:other"], "'graph_shop:other' is of type int, not a roundtrip.Server; servers there: server"),
-        (["graph_shop:plain"], "is of type MCPServer, not a roundtrip.Server; import the class from roundtrip"),
+        (["graph_shop:other"], "'graph_shop:other' is of type int, not a server with roundtrip; servers there: server"),
+        (["graph_shop:plain"], "is of type MCPServer, not a server with roundtrip; import the class from roundtrip"),
         (["graph_shop:empty"], "the server 'graph_shop:empty' has no tools"),
         (["graph_shop:server", "sell"], "the server 'graph_shop:server' has no tool 'sell'; its tools: order"),
     ],

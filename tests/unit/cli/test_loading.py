@@ -10,10 +10,10 @@ from mcp.server import MCPServer
 
 from roundtrip.cli import main
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.loading import load_any_server, load_server, names_server
+from roundtrip.cli.loading import load_any_server, load_attached, load_server, names_server
 
 SERVER: Final = "from roundtrip import Server\nserver = Server('cinema')\n"
-_LOADERS: Final = (load_server, load_any_server)
+_LOADERS: Final = (load_server, load_attached, load_any_server)
 
 
 @pytest.fixture
@@ -83,6 +83,44 @@ def test_server_of_the_sdk_loads_only_where_any_server_does(folder: Path) -> Non
     assert "has no roundtrip.Server: mcp is of type MCPServer; import the class from roundtrip" in complaint(
         load_server, file
     )
+
+
+_INSTALLED: Final = {
+    "MCPServer": "from mcp.server import MCPServer\nfrom roundtrip.install import install\nmcp = MCPServer('sdk')\n",
+    "Server": "from mcp.server.lowlevel import Server\nfrom roundtrip.install import install\nmcp = Server('sdk')\n",
+    "FastMCP": "from fastmcp import FastMCP\nfrom roundtrip.fastmcp import install\nmcp = FastMCP('sdk')\n",
+}
+
+
+@pytest.mark.parametrize("kind", _INSTALLED)
+@pytest.mark.parametrize("suffix", ["", ":mcp", ":make"])
+def test_server_with_roundtrip_loads_where_it_need_not_be_ours(folder: Path, kind: str, suffix: str) -> None:
+    file = written(folder, _INSTALLED[kind] + "install(mcp)\ndef make():\n    return mcp\n") + suffix
+    ours: Any = load_attached(file)
+    assert (type(ours.host).__name__, ours.name) == (kind, "sdk")
+    said = complaint(load_server, file)
+    assert f"of type {kind}, " in said
+    assert "this command needs; start it as its class does (mcp.run(), or its ASGI application)" in said
+    assert load_any_server(file).name == "sdk"
+
+
+@pytest.mark.parametrize("kind", _INSTALLED)
+@pytest.mark.parametrize("suffix", ["", ":mcp"])
+def test_server_without_roundtrip_is_told_of_install(folder: Path, kind: str, suffix: str) -> None:
+    said = complaint(load_attached, written(folder, _INSTALLED[kind]) + suffix)
+    assert f"of type {kind}" in said
+    assert said.endswith("or call install() of roundtrip.install or roundtrip.fastmcp on it")
+
+
+def test_server_with_roundtrip_is_chosen_beside_others(folder: Path) -> None:
+    text = _INSTALLED["MCPServer"] + "plain, other = mcp, MCPServer('other')\ninstall(other)\n"
+    assert load_attached(written(folder, text)).name == "other"
+
+
+def test_functions_that_make_servers_of_other_classes_are_listed(folder: Path) -> None:
+    text = "from mcp.server.lowlevel import Server\nfrom fastmcp import FastMCP\n"
+    file = written(folder, text + "def make() -> Server: ...\ndef fast() -> FastMCP: ...\n")
+    assert complaint(load_attached, file).endswith(f"name the function: {file}:make or {file}:fast")
 
 
 def test_servers_of_fastmcp_and_the_low_level_are_found(folder: Path) -> None:

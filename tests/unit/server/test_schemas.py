@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
-from roundtrip.server.tools.schemas import SchemaMismatch, checker, inlined, input_checker, with_descriptions
+from roundtrip.server.tools.input_schemas import input_checker
+from roundtrip.server.tools.schemas import SchemaMismatch, checker, inlined, with_descriptions
 from tests.nightly import examples
 
 

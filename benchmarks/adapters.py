@@ -1,0 +1,93 @@
+"""Compare calls of a tool that asks nothing, with `install` and without, in one run and by turns.
+
+python -m benchmarks.adapters            # FastMCP and the SDK's class, in both eras
+python -m benchmarks.adapters --calls 200
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import anyio
+from fastmcp import FastMCP
+from mcp.client import Client
+from mcp.server import MCPServer
+
+from roundtrip.fastmcp import install as install_in_fastmcp
+from roundtrip.install import install as install_in_sdk
+from roundtrip.server.adapters.finding import low_level
+from roundtrip.testing import Era
+
+MOST: Final = 1.1
+"""The most that a call with `install` may cost of one without."""
+
+_ROUNDS: Final = 30
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def _fastmcp(installs: bool) -> Any:
+    mcp = FastMCP[Any]("sums")
+    if installs:
+        install_in_fastmcp(mcp, keys=["7f" * 32])
+    mcp.tool(add)
+    return low_level(mcp)
+
+
+def _mcpserver(installs: bool) -> Any:
+    server = MCPServer[Any]("sums")
+    if installs:
+        install_in_sdk(server, keys=["7f" * 32])
+    server.tool()(add)
+    return server
+
+
+async def _seconds(client: Client, calls: int) -> float:
+    began = time.perf_counter()
+    for _ in range(calls):
+        await client.session.call_tool("add", {"a": 1, "b": 2})
+    return (time.perf_counter() - began) / calls
+
+
+async def compare(make: Callable[[bool], Any], era: Era, calls: int) -> tuple[float, float]:
+    """Return the median microseconds of a call without `install`, and the median ratio of one with it."""
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(Client(make(installs), mode=era.mode)) for installs in (False, True)]
+        for client in clients:
+            await _seconds(client, calls)
+        plain: list[float] = []
+        ratios: list[float] = []
+        for number in range(_ROUNDS):
+            # By turns, so that neither is always the first.
+            first = number % 2
+            times = {place: await _seconds(clients[place], calls) for place in (first, 1 - first)}
+            plain.append(times[0] * 1e6)
+            ratios.append(times[1] / times[0])
+    return statistics.median(plain), statistics.median(ratios)
+
+
+async def _report(calls: int) -> bool:
+    kept = True
+    for name, make in (("FastMCP", _fastmcp), ("MCPServer", _mcpserver)):
+        for era in (Era.RETRY, Era.LIVE):
+            microseconds, ratio = await compare(make, era, calls)
+            print(f"{name:10} {era.name.lower():6} {microseconds:7.0f} us without install, {ratio:.3f} of it with")
+            kept = kept and ratio <= MOST
+    return kept
+
+
+def main() -> int:
+    """Print the figures; exit with 1 if a call costs more than the most."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=50, help="calls of a turn (default: %(default)s)")
+    return 0 if anyio.run(_report, parser.parse_args().calls) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

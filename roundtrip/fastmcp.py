@@ -1,0 +1,205 @@
+"""Let the tools, prompts and resources of a FastMCP server ask: `install(mcp, keys=...)`, once, before they are added.
+
+FastMCP keeps its registration, schemas, dependencies, middleware and results. Options that only roundtrip has come by
+its standalone decorator, below FastMCP's:
+
+```python
+mcp = FastMCP("shop")
+install(mcp, keys=[os.environ["SHOP_KEY"]])
+
+
+@mcp.tool
+@roundtrip.tool(confirm="Delete {path}?", exactly_once=True)
+def delete(path: str) -> str: ...
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mcp.server.mcpserver.resolve import Resolve as SdkResolve
+from typing_extensions import Unpack
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.resolvers.markers import Dependency
+from roundtrip.resolvers.signatures import display_name
+from roundtrip.server.adapters.fastmcp_functions import function_for_fastmcp
+from roundtrip.server.adapters.fastmcp_names import (
+    FastMCP,
+    LocalProvider,
+    Prompt,
+    PromptMeta,
+    Resource,
+    ResourceMeta,
+    ResourceTemplate,
+    Tool,
+    ToolMeta,
+    components_of,
+    has_generated_name,
+    low_level_of,
+    policy_of,
+    providers_of,
+    routes_of,
+)
+from roundtrip.server.adapters.installation import (
+    Installation,
+    InstallOptions,
+    refuse_options,
+    refuse_second,
+)
+from roundtrip.server.adapters.marked import uses_roundtrip
+from roundtrip.server.adapters.storing import wants_stored_calls
+from roundtrip.server.functions import Kind
+from roundtrip.server.tools.options import ToolSpec, spec_of
+
+__all__ = ["install"]
+
+_MARKERS: Final = (SdkResolve, Dependency)
+_PLAIN: Final = (Tool, Prompt, Resource, ResourceTemplate)
+_META: Final[dict[Kind, type[Any]]] = {"tool": ToolMeta, "prompt": PromptMeta, "resource": ResourceMeta}
+
+_REFUSED: Final = (
+    (
+        ("name", "title", "description", "annotations", "icons", "meta", "tags", "version", "output_schema"),
+        "is FastMCP's own here; give it to FastMCP's decorator, as in @mcp.tool(title=...)",
+    ),
+    (("structured_output",), "is FastMCP's own here; write @mcp.tool(output_schema=None) for unstructured results"),
+    (("input_schema",), "is not for FastMCP, which validates arguments by the parameters; annotate those"),
+    (("enabled",), "is FastMCP's own here; use its visibility (mcp.disable) or auth=, which decide for each request"),
+    (
+        ("task", "task_ttl"),
+        "needs roundtrip.Server, as FastMCP's tasks are another store; leave it out, or move the tool to a "
+        "roundtrip.Server",
+    ),
+    (
+        ("recover",),
+        "needs roundtrip.Server, which knows the tool of an expired call before FastMCP has found it; leave it out",
+    ),
+)
+_TOOL_ONLY: Final = tuple(name for name in ToolSpec._fields if name not in ("dependencies", "inline"))
+
+
+def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
+    """Let the tools, prompts and resources of a server ask that are registered from now on.
+
+    Functions that have none of roundtrip's markers, contexts and options are left as they are.
+
+    Args:
+        mcp: The server.
+        **options: Those of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
+            seal_keys, build, trace, ledger, pages, ladder,
+            approvals, no_empty_rounds, max_token_bytes, max_journal_bytes and system.
+
+    Raises:
+        TypeError: It is not a FastMCP server.
+        ValueError: It has roundtrip already, or the options contradict each other.
+        InvalidSignature: A function with roundtrip's markers was registered before.
+    """
+    if not isinstance(mcp, FastMCP):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(mcp)
+        raise TypeError(
+            f"install() of roundtrip.fastmcp must be given a FastMCP server, got {kind.__module__}.{kind.__name__}; "
+            "for the SDK's own classes, use roundtrip.install"
+        )
+    low_level, policy = low_level_of(mcp), options.get("request_state_security") or policy_of(mcp)
+    refuse_second(low_level)
+    shares_keys = options.get("keys") is not None and options.get("audience") is None
+    if shares_keys and has_generated_name(mcp):
+        raise ValueError(
+            "a server with keys= must have a name, because each token names its service, and FastMCP makes another one "
+            'in each process; write FastMCP("bookshop"), or give audience='
+        )
+    for provider in providers_of(mcp):
+        for component in components_of(provider):
+            _require_plain(component)
+    installation = Installation(mcp, low_level, options, given=policy, routes=lambda: routes_of(mcp))
+    for provider in providers_of(mcp):
+        _Registration(installation, provider)
+    _watch_providers(mcp, installation)
+    if wants_stored_calls(options):
+        from roundtrip.server.adapters.fastmcp_stored import install_stored_fastmcp_calls  # few servers store calls
+
+        install_stored_fastmcp_calls(installation, options)
+
+
+def _watch_providers(mcp: FastMCP[Any], installation: Installation[Any]) -> None:
+    """Let functions of providers ask that are added later."""
+    add = mcp.add_provider
+
+    def add_provider(provider: Any, *, namespace: str = "") -> None:
+        add(provider, namespace=namespace)
+        if isinstance(provider, LocalProvider):
+            for component in components_of(provider):
+                _require_plain(component)
+            _Registration(installation, provider)
+
+    setattr(mcp, "add_provider", add_provider)  # noqa: B010 - to type checkers it is a method
+
+
+class _Registration:
+    """The methods of a provider that register functions, with those that ask made plain."""
+
+    def __init__(self, installation: Installation[Any], provider: LocalProvider) -> None:
+        self._installation = installation
+        for kind in ("tool", "prompt", "resource"):
+            method = f"add_{kind}"
+            setattr(provider, method, self._adding(kind, getattr(provider, method)))
+
+    def _adding(self, kind: Kind, add: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def register(target: Any) -> Any:
+            if isinstance(target, _PLAIN):
+                _require_plain(target)
+                return add(target)
+            if not callable(target) or not uses_roundtrip(target, kinds=_MARKERS):
+                return add(target)
+            return self._register(kind, target, add)
+
+        return register
+
+    def _register(self, kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any]) -> Any:
+        found = getattr(fn, "__fastmcp__", None)
+        meta: Any = found if isinstance(found, _META[kind]) else None
+        name = str(meta.uri) if meta is not None and kind == "resource" else (meta and meta.name) or display_name(fn)
+        spec, owner = spec_of(fn), f"{kind} {name!r}"
+        given = [each for each in ToolSpec._fields if getattr(spec, each) is not None]
+        if kind != "tool":
+            refuse_options(given, [(_TOOL_ONLY, "is for tools; leave it out")], owner=owner)
+        refuse_options(given, _REFUSED, owner=owner)
+        if getattr(meta, "task", None):
+            raise InvalidSignature(
+                f"{owner} asks, and FastMCP's task=True runs it in a worker, which has no client to ask; leave it out"
+            )
+        version = getattr(meta, "version", None)
+        function, plain = function_for_fastmcp(
+            fn,
+            kind=kind,
+            name=name,
+            spec=spec,
+            defaults=self._installation.defaults,
+            version=str(version) if version is not None else None,
+            inline=not getattr(meta, "run_in_thread", True),
+        )
+        if meta is not None:
+            setattr(plain, "__fastmcp__", meta)  # noqa: B010 - FastMCP's own attribute of functions
+        added = add(plain)
+        if isinstance(added, Tool):
+            function.tool = added
+        self._installation.adopt(function)
+        return added
+
+
+def _require_plain(component: Any) -> None:
+    """Reject a component that was made of a function with roundtrip's markers, which a client could fill.
+
+    Raises:
+        InvalidSignature: It is one.
+    """
+    fn = getattr(component, "fn", None)
+    if callable(fn) and uses_roundtrip(fn, kinds=_MARKERS):
+        raise InvalidSignature(
+            f"{component.key} asks by roundtrip, and was made before roundtrip could fill its parameters; call "
+            "install() before tools are registered, and register its function (@mcp.tool, mcp.add_tool(fn)), not an "
+            "object made of it"
+        )

@@ -1,0 +1,345 @@
+"""Make functions that ask plain to FastMCP, which then registers and runs them as any others.
+
+FastMCP keeps its schemas, dependencies, middleware and results. It sees a function with the client's parameters and its
+own, which serves one leg of the call each time FastMCP runs it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from mcp.server.mcpserver.exceptions import ResourceError as SdkResourceError
+from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
+from mcp.server.mcpserver.exceptions import UnexpectedToolError
+from mcp.shared.exceptions import MCPError
+
+from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
+from roundtrip.errors import InvalidSignature, RoundtripError
+from roundtrip.resolvers.annotations import find_resolved
+from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
+from roundtrip.server.adapters.fastmcp_names import (
+    FastMCPError,
+    PromptError,
+    ResourceError,
+    Tool,
+    ToolError,
+    injected_parameters,
+    is_client_tool_call,
+    low_level_of,
+    serving_server,
+    session_now,
+    wire_result,
+)
+from roundtrip.server.adapters.installation import Installation, InstalledServing, installation_in, serving_now
+from roundtrip.server.failures import told_by, tool_failure
+from roundtrip.server.functions import AskingFunction, FunctionSignature, Kind, contexts_of
+from roundtrip.server.install import wrap
+from roundtrip.server.leg_runner import result_of
+from roundtrip.server.requests import Incoming, asking_request
+from roundtrip.server.threads import LegThreads
+from roundtrip.server.tools.options import ToolSpec
+from roundtrip.server.tools.registered import ToolDefaults, asking_function, dependencies_of
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+    from roundtrip.server.stored_calls import StoredCalls
+
+__all__ = [
+    "FastMcpFunction",
+    "StoredLeg",
+    "StoringCalls",
+    "function_for_fastmcp",
+    "function_of_plain",
+    "serving_stored_leg",
+]
+
+_ERRORS: Final = {"tool": ToolError, "prompt": PromptError, "resource": ResourceError}
+
+_OURS: Final = "__roundtrip__"
+"""Attribute of a function that FastMCP runs, for the function that asks."""
+
+_INJECTED: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("roundtrip_injected", default=None)
+"""The values by which FastMCP fills parameters of the function being served. They are no arguments of the client."""
+
+
+@dataclass(slots=True, eq=False)
+class StoredLeg:
+    """A leg of a stored call, which runs through FastMCP without a client's call of the tool."""
+
+    installation: Installation[Any]
+    """The installation on the server that stores the call."""
+    incoming: Incoming
+    is_taken: bool = False
+    """True once its function has begun. Functions that it calls have calls of their own."""
+    end: Finished | Suspended | Authored | HandedOver | None = None
+    """The end of the leg, for which FastMCP may have no result."""
+    failure: MCPError | None = None
+    """The protocol error of the function."""
+
+
+_STORED_LEG: Final[ContextVar[StoredLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
+
+
+@contextmanager
+def serving_stored_leg(leg: StoredLeg) -> Generator[None]:
+    """Let the next function that FastMCP runs serve a leg of a stored call."""
+    before = _STORED_LEG.set(leg)
+    try:
+        yield
+    finally:
+        _STORED_LEG.reset(before)
+
+
+class StoringCalls(ABC):
+    """Serves legs of clients whose calls may be stored."""
+
+    @abstractmethod
+    async def serve_for_client(
+        self, function: FastMcpFunction, stored: StoredCalls, arguments: dict[str, Any], incoming: Incoming
+    ) -> tuple[Any, MCPError | None]:
+        """Serve one leg for its client, as FastMCP expects the result.
+
+        Args:
+            function: The function that FastMCP runs.
+            stored: The stored calls of the server that has the client.
+            arguments: The arguments of the function.
+            incoming: The request.
+
+        Returns:
+            The result, and the protocol error that its client gets in its place.
+
+        Raises:
+            Exception: The function failed.
+        """
+
+
+class FastMcpFunction(AskingFunction):
+    """Function that asks, and some of whose parameters FastMCP fills."""
+
+    tool: Tool | None = None
+    """Its tool, once it is registered."""
+    is_filled_by_host: bool = False
+    """True if FastMCP fills parameters of it."""
+
+    @property
+    def needs_request(self) -> bool:
+        """Return True if FastMCP may need the client's request to run it: to authorize it, or to fill parameters."""
+        return self.is_filled_by_host or (self.tool is not None and self.tool.auth is not None)
+
+    def is_called(self, method: str, name: str) -> bool:
+        """Return True if the request is for this function. A mounted, renamed or transformed tool has another name."""
+        if method != "tools/call" or is_client_tool_call() or _STORED_LEG.get() is not None:
+            return True
+        serving, server = serving_now(), serving_server()
+        # The outer server has dispatched the client's call to a mounted one.
+        return serving is not None and server is not None and serving.installation.host is not server
+
+    async def run(
+        self,
+        arguments: Mapping[str, Any],
+        filled: Mapping[str, Any],
+        context: Any,
+        threads: LegThreads,
+    ) -> Any:
+        """Run the function with FastMCP's values too."""
+        try:
+            return await super().run(arguments, {**filled, **(_INJECTED.get() or {})}, context, threads)
+        except FastMCPError as error:
+            if self.once is None:
+                raise
+            # A ledger keeps failures as those of roundtrip's own servers.
+            raise SdkToolError(str(error)) from error
+
+    def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
+        """Return the body of a call, if it may run in one go with plain resolvers."""
+        return super().plain_body(arguments) if not _INJECTED.get() and self.once is None else None
+
+    def for_ledger(self, value: Any) -> CallToolResult:
+        """Convert its value to the result that a ledger keeps."""
+        if self.tool is None:
+            raise RuntimeError(f"{self.owner} is not registered")
+        return wire_result(self.tool, value)
+
+    async def serve(self, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
+        """Serve one leg.
+
+        Raises:
+            FastMCPError: The call failed in a way that its client may read.
+            Exception: An error of the author's code, which FastMCP may mask.
+        """
+        leg = _STORED_LEG.get()
+        if leg is not None and not leg.is_taken:
+            return await self._serve_stored(leg, arguments, injected)
+        serving = _serving(self)
+        incoming = Incoming.of(serving.request) if isinstance(serving, InstalledServing) else Incoming.by(None)
+        installation = serving.installation if isinstance(serving, InstalledServing) else serving
+        record = incoming.record
+        was_claimed = record is None or record.claimed
+        before = _INJECTED.set(injected)
+        try:
+            calls, stored = installation.calls, installation.legs.stored_calls
+            if (
+                stored is None
+                or not isinstance(serving, InstalledServing)
+                or not isinstance(calls, StoringCalls)
+                or not self._is_asked_for(incoming)
+            ):
+                return result_of(await installation.legs.run(self, arguments, incoming))
+            result, serving.failure = await calls.serve_for_client(self, stored, arguments, incoming)
+            return result
+        except (FastMCPError, UnexpectedToolError):
+            raise
+        except (RoundtripError, SdkToolError, SdkResourceError) as error:
+            failure = self._failure(error)
+            is_clients = record is not None and record.claimed and not was_claimed
+            if isinstance(failure, MCPError) and isinstance(serving, InstalledServing) and is_clients:
+                # FastMCP would make a result of it.
+                serving.failure = failure
+            raise self._for_host(failure, error) from error
+        finally:
+            _INJECTED.reset(before)
+
+    async def _serve_stored(self, leg: StoredLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
+        """Serve a leg of a stored call."""
+        leg.is_taken = True
+        before = _INJECTED.set(injected)
+        try:
+            leg.end = await leg.installation.legs.run(self, arguments, leg.incoming)
+            return result_of(leg.end)
+        except (FastMCPError, UnexpectedToolError):
+            raise
+        except MCPError as error:
+            leg.failure = error
+            raise
+        except (RoundtripError, SdkToolError, SdkResourceError) as error:
+            failure = self._failure(error)
+            if isinstance(failure, MCPError):
+                leg.failure = failure
+            raise self._for_host(failure, error) from error
+        finally:
+            _INJECTED.reset(before)
+
+    def _is_asked_for(self, incoming: Incoming) -> bool:
+        """Return True if the client of a request calls this tool, and no function does so."""
+        record = incoming.record
+        is_free = self.kind == "tool" and record is not None and not record.claimed
+        return is_free and self.is_called("tools/call", self.name)
+
+    def _failure(self, error: Exception) -> Exception:
+        """Return the failure of a leg.
+
+        Raises:
+            Exception: The error is of the author's code, and masked or not as the server says.
+        """
+        failure = tool_failure(self.name, error, mask=False)
+        if isinstance(failure, UnexpectedToolError):
+            raise error
+        return failure
+
+    def _for_host(self, failure: Exception, error: Exception) -> FastMCPError:
+        """Return the error of FastMCP for a failure."""
+        told = told_by(failure, error) or str(failure)
+        return _ERRORS[self.kind](told.removeprefix(f"Error executing tool {self.name}: "))
+
+
+def function_for_fastmcp(
+    fn: Callable[..., Any],
+    *,
+    kind: Kind,
+    name: str,
+    spec: ToolSpec,
+    defaults: ToolDefaults,
+    version: str | None = None,
+    inline: bool = False,
+) -> tuple[FastMcpFunction, Callable[..., Any]]:
+    """Make a function that may ask, and the function that FastMCP registers in its place.
+
+    Args:
+        fn: The author's function.
+        kind: The kind of item that it is registered as.
+        name: The name that it is registered under; of a resource, its URI or template.
+        spec: The options of the standalone `@tool`.
+        defaults: The options of the server.
+        version: The version that it is registered as.
+        inline: True to run a plain function on the event loop.
+
+    Raises:
+        InvalidSignature: A parameter or a resolver of it can never be filled.
+    """
+    owner = f"{kind} {name!r}"
+    if is_generator_function(fn):
+        raise InvalidSignature(f"{owner} is a generator, and cannot ask; collect what it yields, and return a list")
+    hints = hints_of(fn)
+    injected = injected_parameters(fn, hints)
+    resolved = find_resolved(fn, owner=owner, besides=injected)
+    unpassed = {
+        f"dependencies[{number}]": (marker, False)
+        for number, marker in enumerate(dependencies_of(spec.dependencies, tool=name))
+    }
+    contexts = contexts_of(fn, besides=(*resolved, *injected))
+    signature = FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed))
+    not_clients = {*signature.hidden, *injected}
+    clients = {each: each for each in inspect.signature(fn).parameters if each not in not_clients}
+
+    def for_ledger(value: Any) -> CallToolResult:
+        return function.for_ledger(value)
+
+    function = asking_function(
+        signature,
+        spec._replace(inline=True) if inline and not is_async(fn) else spec,
+        clients,
+        defaults=defaults,
+        version=version,
+        convert=for_ledger if spec.exactly_once else None,
+        kind=FastMcpFunction,
+    )
+
+    function.is_filled_by_host = bool(injected)
+
+    async def serve(arguments: dict[str, Any], _: None) -> Any:
+        own = {each: arguments.pop(each) for each in injected if each in arguments}
+        return await function.serve(arguments, own)
+
+    wrapper = wrap(signature, serve, context_type=None)
+    returns = hints.get("return", inspect.Signature.empty)
+    shown: Any = wrapper
+    setattr(shown, _OURS, function)
+    if returns is not inspect.Signature.empty:
+        # FastMCP derives the output schema from it.
+        wrapper.__annotations__["return"] = returns
+        shown.__signature__ = inspect.signature(wrapper).replace(return_annotation=returns)
+    return function, wrapper
+
+
+def function_of_plain(plain: object) -> FastMcpFunction | None:
+    """Return the function that asks, of one that FastMCP runs; None for a function without roundtrip."""
+    found: object = getattr(plain, _OURS, None)
+    return found if isinstance(found, FastMcpFunction) else None
+
+
+def _serving(function: FastMcpFunction) -> InstalledServing | Installation[Any]:
+    """Return the request being served; without one, the installation of the server that runs the function.
+
+    Raises:
+        ToolError: The server that has the client's request has no roundtrip.
+    """
+    serving, session = serving_now(), session_now()
+    if session is None:
+        # Called by the author, as `await mcp.call_tool(...)` in a test.
+        server = serving_server()
+        found = installation_in(low_level_of(server)) if server is not None else None
+        if found is not None:
+            return found
+    elif serving is not None and serving.request.session is session and asking_request() is not None:
+        return serving
+    raise _ERRORS[function.kind](
+        f"{function.owner} asks, and the server that serves it has no roundtrip; call install() of roundtrip.fastmcp "
+        "on the server that clients connect to, too"
+    )

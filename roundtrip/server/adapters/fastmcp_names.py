@@ -1,0 +1,205 @@
+"""Use the names of FastMCP that roundtrip needs, all in this module; a test fails when FastMCP moves one.
+
+Public names of FastMCP come from here as well, so that a version that roundtrip does not know fails at import, with one
+message. The private ones:
+
+`FastMCP._mcp_server` is the low-level server, whose boundary of request states roundtrip's replaces.
+`FastMCP._request_state_security` is the policy that its author gave for that boundary.
+
+`FastMCP._get_additional_http_routes` returns its author's pages, which the testing kit opens.
+
+`LocalProvider.add_tool`, `.add_prompt` and `.add_resource` are what every decorator and `add_` method of a server calls
+with the author's function; they are public, and replaced on the instance. `._components` are those that were registered
+before.
+
+`fastmcp.server.dependencies._is_client_tool_call` distinguishes the tool that a client has called from one that another
+tool or a middleware calls.
+
+`FastMCPProviderTool._server` and `._original_name` are the tool of a mounted server behind one of the outer server.
+
+`fastmcp.server.mixins.mcp_operations._normalize_call_tool_result` makes the result that goes over the wire; a ledger
+keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from mcp_types import CallToolResult
+
+try:
+    from fastmcp import FastMCP
+    from fastmcp.exceptions import (
+        DisabledError,
+        FastMCPError,
+        NotFoundError,
+        PromptError,
+        ResourceError,
+        ToolError,
+    )
+    from fastmcp.prompts import Prompt
+    from fastmcp.prompts.function_prompt import PromptMeta
+    from fastmcp.resources import Resource, ResourceTemplate
+    from fastmcp.resources.function_resource import ResourceMeta
+    from fastmcp.server.context import Context
+    from fastmcp.server.dependencies import (
+        _is_client_tool_call,  # pyright: ignore[reportPrivateUsage]
+        bind_request_context,
+        fastmcp_request_ctx,
+        get_server,
+    )
+    from fastmcp.server.mixins.mcp_operations import (
+        _normalize_call_tool_result,  # pyright: ignore[reportPrivateUsage]
+    )
+    from fastmcp.server.providers import LocalProvider
+    from fastmcp.server.providers.fastmcp_provider import FastMCPProviderTool
+    from fastmcp.server.sessions import UserSession
+    from fastmcp.server.transforms import Transform
+    from fastmcp.tools import Tool
+    from fastmcp.tools.base import ToolResult
+    from fastmcp.tools.function_tool import ToolMeta
+    from fastmcp.tools.tool_transform import TransformedTool
+    from fastmcp.utilities.types import is_class_member_of_type
+    from fastmcp.utilities.versions import VersionSpec
+    from uncalled_for import get_dependency_parameters
+except ImportError as error:
+    raise ImportError(
+        f"roundtrip.fastmcp needs FastMCP 4.1 (pip install 'fastmcp>=4.1,<5'), and the installed one does not have "
+        f"what roundtrip uses of it: {error}"
+    ) from error
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server as LowLevelServer
+    from mcp.server.request_state import RequestStateSecurity
+
+__all__ = [
+    "DisabledError",
+    "FastMCP",
+    "FastMCPError",
+    "LocalProvider",
+    "NotFoundError",
+    "Prompt",
+    "PromptError",
+    "PromptMeta",
+    "Resource",
+    "ResourceError",
+    "ResourceMeta",
+    "ResourceTemplate",
+    "Tool",
+    "ToolError",
+    "ToolMeta",
+    "Transform",
+    "VersionSpec",
+    "bind_request_context",
+    "components_of",
+    "function_below",
+    "has_generated_name",
+    "injected_parameters",
+    "is_client_tool_call",
+    "low_level_of",
+    "policy_of",
+    "providers_of",
+    "routes_of",
+    "serving_server",
+    "session_now",
+    "wire_form",
+    "wire_result",
+]
+
+_MOVED = "FastMCP {version} has moved {name}, which roundtrip.fastmcp uses; install FastMCP 4.1, or a later roundtrip"
+
+
+def low_level_of(mcp: FastMCP[Any]) -> LowLevelServer[Any]:
+    """Return the low-level server inside of a FastMCP server."""
+    return _private(mcp, "_mcp_server")
+
+
+def policy_of(mcp: FastMCP[Any]) -> RequestStateSecurity | None:
+    """Return the policy of request states that a server was made with."""
+    return _private(mcp, "_request_state_security")
+
+
+def components_of(provider: LocalProvider) -> Iterable[Any]:
+    """Return the tools, prompts and resources of a provider."""
+    return list(_private(provider, "_components").values())
+
+
+def providers_of(mcp: FastMCP[Any]) -> Iterator[LocalProvider]:
+    """Yield the providers of a server that hold functions."""
+    for provider in mcp.providers:
+        if isinstance(provider, LocalProvider):
+            yield provider
+
+
+def routes_of(mcp: FastMCP[Any]) -> list[Any]:
+    """Return the pages beside MCP that its author added."""
+    return list(_private(mcp, "_get_additional_http_routes")())
+
+
+def _private(owner: Any, name: str) -> Any:
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        raise ImportError(_MOVED.format(version=version("fastmcp"), name=f"{type(owner).__name__}.{name}")) from None
+
+
+def has_generated_name(mcp: FastMCP[Any]) -> bool:
+    """Return True if a server has no name of its own: FastMCP then makes another one in each process."""
+    made = FastMCP.generate_name()
+    kind, _, drawn = mcp.name.rpartition("-")
+    return kind == made.rpartition("-")[0] and len(mcp.name) == len(made) and set(drawn) <= set("0123456789abcdef")
+
+
+def is_client_tool_call() -> bool:
+    """Return True if the tool being called on this server is the one that the client named."""
+    return _is_client_tool_call()
+
+
+def serving_server() -> FastMCP[Any] | None:
+    """Return the server whose component is being run."""
+    try:
+        return get_server()
+    except RuntimeError:
+        return None
+
+
+def session_now() -> Any:
+    """Return the session of the request that FastMCP serves; None outside of requests."""
+    context = fastmcp_request_ctx.get()
+    return context.session if context is not None else None
+
+
+def injected_parameters(fn: Callable[..., Any], hints: dict[str, Any]) -> tuple[str, ...]:
+    """Return the parameters that FastMCP fills: its dependencies, contexts and sessions."""
+    by_type = (
+        name
+        for name, hint in hints.items()
+        if name != "return" and (is_class_member_of_type(hint, Context) or is_class_member_of_type(hint, UserSession))
+    )
+    return tuple(dict.fromkeys([*get_dependency_parameters(fn), *by_type]))
+
+
+async def function_below(tool: Tool) -> object:
+    """Return the function of a tool, behind transforms and mounts; None if it is elsewhere."""
+    found: Tool | None = tool
+    while found is not None:
+        if isinstance(found, TransformedTool):
+            found = found.parent_tool
+        elif isinstance(found, FastMCPProviderTool):
+            server, name = _private(found, "_server"), _private(found, "_original_name")
+            found = await server.get_tool(name, VersionSpec(eq=found.version) if found.version else None)
+        else:
+            return getattr(found, "fn", None)
+    return None
+
+
+def wire_result(tool: Tool, value: Any) -> CallToolResult:
+    """Convert a tool's value as FastMCP does, to the result that goes over the wire."""
+    return wire_form(tool.convert_result(value))
+
+
+def wire_form(result: ToolResult) -> CallToolResult:
+    """Return a result of FastMCP as it goes over the wire."""
+    return _normalize_call_tool_result(result.to_mcp_result())

@@ -1,0 +1,248 @@
+"""Store calls of FastMCP's tools: the first leg is the client's request, and the others run through FastMCP, too.
+
+A leg that an answer on a page or a decision has started runs by FastMCP's `call_tool`, so that transforms, mounts and
+dependencies work as in the first. No client has sent it, so FastMCP's middleware does not see it. A tool with `auth=`,
+or with parameters that FastMCP fills, may need the client's request: its legs wait for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult
+
+from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
+from roundtrip.revisions import is_retry_era
+from roundtrip.server.adapters.fastmcp_functions import (
+    FastMcpFunction,
+    StoredLeg,
+    StoringCalls,
+    function_of_plain,
+    serving_stored_leg,
+)
+from roundtrip.server.adapters.fastmcp_names import (
+    DisabledError,
+    FastMCP,
+    FastMCPError,
+    LocalProvider,
+    NotFoundError,
+    Tool,
+    Transform,
+    VersionSpec,
+    bind_request_context,
+    function_below,
+    wire_form,
+)
+from roundtrip.server.adapters.storing import InstalledHost, install_stored_calls, result_of_reply
+from roundtrip.server.leg_runner import result_of
+from roundtrip.server.stored_replies import result_from
+
+if TYPE_CHECKING:
+    from roundtrip.server.adapters.installation import Installation, InstallOptions
+    from roundtrip.server.functions import AskingFunction
+    from roundtrip.server.requests import Incoming, RequestRecord
+    from roundtrip.server.stored_calls import StoredCalls
+
+__all__ = ["FastMcpCalls", "install_stored_fastmcp_calls"]
+
+
+def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], options: InstallOptions) -> None:
+    """Give a FastMCP server what its options need: pages, a tool that continues calls, and an inbox.
+
+    Raises:
+        TypeError: The ladder is not a list of names.
+        ValueError: The options contradict each other, or the server does not know its callers.
+        InvalidSignature: The ledger cannot store calls.
+    """
+    mcp = installation.host
+
+    def add_tool(fn: Any, *, structured_output: bool, **details: Any) -> None:
+        del structured_output  # FastMCP's word for it is the schema
+        mcp.tool(fn, output_schema=None, **details)
+
+    host = InstalledHost(installation, custom_route=mcp.custom_route, add_tool=add_tool)
+    calls = installation.calls = FastMcpCalls(installation, host)
+    has_auth = mcp.auth is not None
+    install_stored_calls(installation, options, host=host, calls=calls, tools=calls, has_auth=has_auth)
+    if installation.legs.stored_calls is not None:
+        mcp.add_transform(_WithoutSchemas(installation.legs.stored_calls))
+
+
+class _WithoutSchemas(Transform):
+    """Lists tools that may ask without the schemas of their results.
+
+    Clients check results against them, and word that a call waits does not fit one. Results stay as they are.
+    """
+
+    def __init__(self, stored: StoredCalls) -> None:
+        self._stored = stored
+
+    async def list_tools(self, tools: Sequence[Tool]) -> Sequence[Tool]:
+        """Return the tools as they must be listed."""
+        return [await self._listed(tool) for tool in tools]
+
+    async def _listed(self, tool: Tool) -> Tool:
+        if tool.output_schema is None:
+            return tool
+        function = function_of_plain(await function_below(tool))
+        is_changed = function is not None and self._stored.may_replace_result(function)
+        return tool.model_copy(update={"output_schema": None}) if is_changed else tool
+
+
+class FastMcpCalls(StoringCalls):
+    """Calls of the tools of one FastMCP server, for stored calls.
+
+    Args:
+        installation: The installation on the server that clients connect to.
+        host: This server, as stored calls see it.
+    """
+
+    def __init__(self, installation: Installation[FastMCP[Any]], host: InstalledHost) -> None:
+        self._installation = installation
+        self._host = host
+        self.relist: Any = None
+        """Not used: FastMCP keeps the schema of a result with the tool."""
+        self.called: dict[str, FastMcpFunction] = {}
+        """The functions by the names under which clients have called them here: mounts and transforms rename tools."""
+
+    def registered_as(self, name: str, version: str | None) -> _Registered:
+        """Return a tool of this server."""
+        return _Registered(self._installation.functions["tool", name, version])
+
+    def function_of(self, name: str, record: RequestRecord) -> AskingFunction:
+        """Return the function of the tool that a request has called."""
+        del record
+        found = self._function(name, None)
+        if found is None:
+            raise NotFoundError(f"Unknown tool: {name!r}")
+        return found
+
+    def _function(self, name: str, version: str | None) -> AskingFunction | None:
+        functions = self._installation.functions
+        return self.called.get(name) or functions.get(("tool", name, version)) or functions.get(("tool", name, None))
+
+    def has_task(self, name: str, version: str | None) -> bool:
+        """Return True if a stored call of this tool can go on here: only of tools without mounts this is known."""
+        mcp = self._installation.host
+        renames = any(not isinstance(each, LocalProvider) or each.transforms for each in mcp.providers)
+        own = [each for each in mcp.transforms if not isinstance(each, _WithoutSchemas)]
+        return self._function(name, version) is not None or renames or bool(own)
+
+    def is_gated(self, name: str, version: str | None) -> bool:
+        """Return True if each leg of a call needs a request of its client."""
+        function = self._function(name, version)
+        return not isinstance(function, FastMcpFunction) or function.needs_request
+
+    async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
+        """Return True if the request that FastMCP serves may see a tool."""
+        del request
+        return await self._installation.host.get_tool(name, _version_spec(version)) is not None
+
+    def stamp(self) -> dict[str, Any]:
+        """Return the metadata that results have."""
+        return dict(self._host.server_info_stamp)
+
+    async def serve(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
+    ) -> Finished | Suspended | Authored | HandedOver:
+        """Serve one leg of a stored call; see `serve_caught`."""
+        return await self.serve_caught(name, arguments, incoming, version)
+
+    async def serve_caught(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
+    ) -> Finished | Suspended | Authored | HandedOver:
+        """Serve one leg of a stored call. An error of the tool is a result, as with FastMCP's handler.
+
+        Raises:
+            MCPError: The tool raised a protocol error.
+        """
+        leg, mcp = StoredLeg(self._installation, incoming), self._installation.host
+        task = incoming.record.task if incoming.record is not None else None
+        has_client = task is not None and task.request is not None
+        bound = bind_request_context(incoming.request) if has_client and incoming.request is not None else nullcontext()
+        failed: CallToolResult | None = None
+        with serving_stored_leg(leg), bound:
+            try:
+                made = await mcp.call_tool(name, arguments, version=_version_spec(version), run_middleware=False)
+                failed = wire_form(made)
+            except (NotFoundError, DisabledError):
+                failed = result_from(f"Unknown tool: {name!r}", is_error=True)
+            except FastMCPError as error:
+                failed = result_from(str(error), is_error=True)
+        if leg.failure is not None:
+            raise leg.failure
+        # FastMCP has no result for a leg that waits.
+        return Finished(failed) if leg.end is None or isinstance(leg.end, Finished) else leg.end
+
+    async def serve_for_client(
+        self, function: FastMcpFunction, stored: StoredCalls, arguments: dict[str, Any], incoming: Incoming
+    ) -> tuple[Any, MCPError | None]:
+        """Serve one leg for its client, as FastMCP expects the result.
+
+        Raises:
+            Exception: The function failed.
+        """
+        record = incoming.record
+        if record is None:
+            raise RuntimeError("a leg for a client must have a request")
+        name = str((record.context.params or {}).get("name", function.name))
+        self.called[name] = function
+        legs = _ClientLegs(function, self._installation, is_traced=function is not stored.continuing)
+        try:
+            if not is_retry_era(record.context.protocol_version):
+                return await stored.serve_old_client(legs, name, arguments, incoming), None
+            end = await stored.serve(legs, name, arguments, record, incoming)
+        except MCPError as error:
+            if error is legs.raised:
+                raise
+            return result_from(error.error.message, is_error=True), error
+        return (result_of_reply(end) if isinstance(end, dict) else result_of(end)), None
+
+
+class _Registered:
+    """A registered tool."""
+
+    def __init__(self, function: AskingFunction) -> None:
+        self.function = function
+
+
+class _ClientLegs:
+    """Serves the leg of one request, whose function FastMCP runs at the moment."""
+
+    def __init__(self, function: FastMcpFunction, installation: Installation[Any], *, is_traced: bool) -> None:
+        self._function = function
+        self._installation = installation
+        self._is_traced = is_traced
+        self.raised: Exception | None = None
+        """The exception of the function."""
+
+    def function_of(self, name: str, record: RequestRecord) -> AskingFunction:
+        """Return the function."""
+        del name, record
+        return self._function
+
+    async def serve(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
+    ) -> Finished | Suspended | Authored | HandedOver:
+        """Serve the leg, with the exceptions of the function."""
+        del name, version
+        try:
+            legs = self._installation.legs
+            return await legs.run(self._function, arguments, incoming, is_traced=self._is_traced)
+        except Exception as error:
+            self.raised = error
+            raise
+
+    async def serve_caught(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
+    ) -> Finished | Suspended | Authored | HandedOver:
+        """Serve the leg; FastMCP makes results of exceptions."""
+        return await self.serve(name, arguments, incoming, version)
+
+
+def _version_spec(version: str | None) -> VersionSpec | None:
+    return None if version is None else VersionSpec(eq=version)

@@ -1,0 +1,318 @@
+"""Provide `Installation`: what roundtrip keeps for a server of another class.
+
+A middleware inside the boundary of tokens names the installation that serves a request. A function that asks finds it
+there, and not where it was registered: FastMCP servers are mounted on each other, and only the outermost has a client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar, cast
+from weakref import WeakSet
+
+from mcp.server import MCPServer
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.request_state import RequestStateSecurity
+from mcp.server.subscriptions import SubscriptionBus
+from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import UriTemplate
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
+from roundtrip.resolvers.plan import Plan
+from roundtrip.server.functions import AskingFunction, Kind
+from roundtrip.server.install import Attached
+from roundtrip.server.install import install as attach
+from roundtrip.server.parts import Parts, parts_of
+from roundtrip.server.request_state import Recover, Request, RequestBoundary
+from roundtrip.server.tools.registered import ToolDefaults
+from roundtrip.system import SYSTEM, System
+from roundtrip.tokens.token import MAX_TOKEN_BYTES
+
+if TYPE_CHECKING:
+    from roundtrip.ledger.contract import Ledger
+    from roundtrip.server.approvals import Approvals
+    from roundtrip.server.hosts import CallsOfTools
+    from roundtrip.server.keys import Keys, Principal
+    from roundtrip.server.ladder import Rung
+    from roundtrip.server.pages import Pages
+    from roundtrip.server.tasks.service import TaskService
+    from roundtrip.trace.writing.tracers import Trace
+
+__all__ = [
+    "InstallOptions",
+    "Installation",
+    "InstalledServing",
+    "installation_in",
+    "refuse_options",
+    "refuse_second",
+    "serving_now",
+]
+
+HostT = TypeVar("HostT")
+
+
+class InstallOptions(TypedDict, total=False):
+    """Options of `install`; those of `roundtrip.Server` with the same names say more."""
+
+    keys: Keys | None
+    """Secrets of at least 32 bytes, newest first, the same on every instance. By default those of ROUNDTRIP_KEYS or
+    ROUNDTRIP_KEY_FILE; without either, only this process can resume its calls."""
+    ttl: float | None
+    """Seconds a client may take over one leg's questions. The default is 600."""
+    max_age: float | None
+    """Seconds after which a call cannot be resumed. The default is 3600."""
+    encrypt: bool
+    """True to encrypt whole tokens."""
+    principal: Any
+    """Returns the owner of a token, given the request's context; False binds tokens to no one."""
+    audience: str | None
+    """The service that tokens are for. By default the server's name."""
+    request_state_security: RequestStateSecurity | None
+    """The SDK's policy, instead of `keys`. FastMCP's servers have it already."""
+    seal_keys: Keys | None
+    """With `request_state_security=` of the server, the keys that seal values which the server computed."""
+    build: str | None
+    """A name for this build of the application. By default a digest of the tools' source."""
+    trace: Any
+    """The place to record calls, as `Server(trace=...)` takes it. By default the one that ROUNDTRIP_TRACE names."""
+    ledger: Ledger | None
+    """Keeps the results of tools that run once. By default in the memory of this process."""
+    pages: Pages | None
+    """`Pages(...)`, on which users answer if their clients cannot ask them by form."""
+    ladder: Iterable[Rung] | None
+    """The ways in which questions may be asked. By default `form`, and those that `pages` serves."""
+    approvals: Approvals | None
+    """`Approvals(...)`, by which people of a group decide calls of others, with `Approve`."""
+    no_empty_rounds: Iterable[str]
+    """Names of clients that cannot take a round without questions."""
+    max_token_bytes: int
+    """A longer token is neither made nor accepted."""
+    max_journal_bytes: int
+    """The most bytes that a call may remember."""
+    system: System
+    """The clocks, randomness and sleep to use."""
+
+
+@dataclass(slots=True, eq=False)
+class InstalledServing:
+    """A request that an installation serves."""
+
+    installation: Installation[Any]
+    request: ServerRequestContext[Any, Any]
+    """The request, with the author's own part of its state."""
+    failure: MCPError | None = None
+    """The protocol error that its client receives in place of what the host makes of it."""
+    reply: dict[str, Any] | None = None
+    """The result that its client receives in place of the host's: the handle of a task, which hosts cannot write."""
+
+
+_WORKERS: Final = ("run_tasks", "task_engine")
+"""Options of `roundtrip.Server` for `roundtrip worker`, which serves no other class."""
+
+_SERVING: Final[ContextVar[InstalledServing | None]] = ContextVar("roundtrip_serving", default=None)
+
+
+def serving_now() -> InstalledServing | None:
+    """Return the request being served, if its server has an installation."""
+    return _SERVING.get()
+
+
+class _Naming:
+    """Middleware that names the installation of each request, and raises its protocol error."""
+
+    def __init__(self, installation: Installation[Any]) -> None:
+        self.installation = installation
+
+    async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        """Serve one message, as the SDK's middlewares do."""
+        serving = InstalledServing(self.installation, ctx)
+        before = _SERVING.set(serving)
+        try:
+            result = await call_next(ctx)
+        finally:
+            _SERVING.reset(before)
+        if serving.failure is not None:
+            raise serving.failure
+        return result if serving.reply is None else serving.reply
+
+
+class Installation(Attached, Generic[HostT]):
+    """roundtrip on a server of another class: its runner of legs, and the functions that ask.
+
+    Args:
+        host: The server.
+        low_level: The SDK's low-level server inside of it.
+        given: The server's own policy of tokens.
+        options: The options of `install`.
+        context_server: The server that contexts show as `ctx.mcp_server`.
+        bus: The server's bus of changes.
+        recover: Returns the answers of an expired call that may begin again; without it, no call may.
+        routes: Returns the pages beside MCP that the author added.
+    """
+
+    def __init__(
+        self,
+        host: HostT,
+        low_level: LowLevelServer[Any],
+        options: InstallOptions,
+        *,
+        given: RequestStateSecurity | None = None,
+        context_server: MCPServer[Any] | None = None,
+        bus: SubscriptionBus | None = None,
+        recover: Recover | None = None,
+        routes: Callable[[], list[Any]] = list,
+    ) -> None:
+        _check_names(options)
+        no_empty_rounds = options.get("no_empty_rounds", ())
+        if isinstance(no_empty_rounds, str):
+            raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
+        self.host = host
+        self.low_level = low_level
+        self._routes = routes
+        self.calls: CallsOfTools | None = None
+        """Serves stored calls, if the server has any."""
+        self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
+        """The functions that ask, by kind, name and version."""
+        self._planned = WeakSet()
+        self._parts = parts_of(
+            low_level.name,
+            given=given,
+            keys=options.get("keys"),
+            ttl=options.get("ttl"),
+            max_age=options.get("max_age"),
+            encrypt=options.get("encrypt", False),
+            principal=cast("Principal | None", options.get("principal")),
+            audience=options.get("audience"),
+            seal_keys=options.get("seal_keys"),
+            max_token_bytes=options.get("max_token_bytes", MAX_TOKEN_BYTES),
+            max_journal_bytes=options.get("max_journal_bytes", MAX_JOURNAL_BYTES),
+            trace=cast("Trace", options.get("trace")),
+            ledger=options.get("ledger"),
+            bus=bus,
+            system=options.get("system", SYSTEM),
+        )
+        self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"))
+        self.legs = self._legs = attach(
+            low_level, self._parts, host=context_server, recover=recover, subject_of=self._subject_of
+        )
+        self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
+        self._legs.warns_of_guesses = self._parts.may_forget
+        place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
+        low_level.middleware.insert(place + 1, _Naming(self))
+
+    @property
+    def parts(self) -> Parts:
+        """Return the parts that its legs use."""
+        return self._parts
+
+    @property
+    def name(self) -> str:
+        """Return the name of the server."""
+        return self.low_level.name
+
+    @property
+    def middleware(self) -> list[ServerMiddleware[Any]]:
+        """Return the middlewares of the low-level server."""
+        return self.low_level.middleware
+
+    @property
+    def own_routes(self) -> list[Any]:
+        """Return the routes beside MCP that the author added, such as the pages of `ElicitUrl`."""
+        return self._routes()
+
+    @property
+    def task_service(self) -> TaskService | None:
+        """Return the stored calls of the server; None if it has no option and no tool that needs them."""
+        return self._legs.tasks
+
+    def adopt(self, function: AskingFunction) -> None:
+        """Take over a function that asks.
+
+        Raises:
+            InvalidSignature: This server could not serve it.
+            ValueError: The server cannot keep a promise of it.
+        """
+        self._adopt(function)
+        self.functions[function.kind, function.name, function.version] = function
+
+    @property
+    def plans(self) -> dict[str, Plan]:
+        """Return the plans that fill the parameters of tools that ask, by name."""
+        return {name: function.plan for (kind, name, _), function in self.functions.items() if kind == "tool"}
+
+    def plan_of(self, name: str, version: str | None = None) -> Plan | None:
+        """Return the plan that fills the parameters of a tool in a version, by default the one registered last."""
+        found = self.functions.get(("tool", name, version))
+        return found.plan if found is not None else self.plans.get(name) if version is None else None
+
+    def is_served_in_legs(self, kind: Kind, identifier: str) -> bool:
+        """Return True if a prompt of this name, or a template of this URI, is served in legs and so may ask."""
+        return any((known, name) == (kind, identifier) for known, name, _ in self.functions)
+
+    def resources_for(self, uri: str) -> Iterator[str]:
+        """Yield the URIs and URI templates of resources that ask and match a URI."""
+        for kind, name, _ in self.functions:
+            if kind == "resource" and (name == uri or UriTemplate.parse(name).match(uri) is not None):
+                yield name
+
+    def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
+        """Return the registered name that a request calls, if it asks."""
+        named = (ctx.params or {}).get("name")
+        known = any(name == named for _, name, _ in self.functions)
+        return (named if isinstance(named, str) and known else None), True
+
+
+def _check_names(options: InstallOptions) -> None:
+    """Reject options that do not exist.
+
+    Raises:
+        TypeError: One does not.
+    """
+    for name in options:
+        if name in InstallOptions.__annotations__:
+            continue
+        if name in _WORKERS:
+            raise TypeError(
+                f"install() must be given no {name}=: each process that serves also runs stored calls, and `roundtrip "
+                "worker` serves only a roundtrip.Server"
+            )
+        near = get_close_matches(name, InstallOptions.__annotations__, n=1)
+        meant = f"; did you mean {near[0]}=?" if near else f"; there are {', '.join(InstallOptions.__annotations__)}"
+        raise TypeError(f"install() has no option {name!r}{meant}")
+
+
+def installation_in(low_level: LowLevelServer[Any]) -> Installation[Any] | None:
+    """Return the installation on a low-level server, if there is one."""
+    return next((each.installation for each in low_level.middleware if isinstance(each, _Naming)), None)
+
+
+def refuse_second(low_level: LowLevelServer[Any]) -> None:
+    """Reject a server that roundtrip is attached to already.
+
+    Raises:
+        ValueError: It is.
+    """
+    if any(isinstance(each, RequestBoundary) for each in low_level.middleware):
+        raise ValueError(f"server {low_level.name!r} has roundtrip already; call install() once, before its tools")
+
+
+def refuse_options(given: Iterable[str], reasons: Iterable[tuple[Sequence[str], str]], *, owner: str) -> None:
+    """Reject options of the standalone `@tool` that mean nothing on a server.
+
+    Args:
+        given: The names of the options.
+        reasons: Names of options, and for each group the reason with what to do.
+        owner: The tool, for the message.
+
+    Raises:
+        InvalidSignature: An option is one of them.
+    """
+    for name in given:
+        for group, reason in reasons:
+            if name in group:
+                raise InvalidSignature(f"{owner}: {name}= of roundtrip's @tool {reason}")

@@ -1,0 +1,414 @@
+"""Attach roundtrip to the SDK's own classes: to `MCPServer`, and to the low-level `Server` by `bind`."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
+from weakref import WeakKeyDictionary
+
+from mcp.server import MCPServer
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.mcpserver.tools.base import Tool as SdkTool
+from mcp.server.mcpserver.utilities.func_metadata import func_metadata
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import UriTemplate
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+)
+from mcp_types import Tool as WireTool
+from pydantic import PrivateAttr
+
+from roundtrip.engine.leg import HandedOver, Limits
+from roundtrip.errors import InvalidSignature
+from roundtrip.machine.journal import Entry, Journal
+from roundtrip.resolvers.signatures import display_name
+from roundtrip.revisions import is_retry_era
+from roundtrip.server.adapters.installation import (
+    Installation,
+    InstallOptions,
+    refuse_options,
+    refuse_second,
+    serving_now,
+)
+from roundtrip.server.adapters.marked import uses_roundtrip
+from roundtrip.server.adapters.storing import (
+    InstalledHost,
+    install_stored_calls,
+    result_of_reply,
+    service_of,
+    wants_stored_calls,
+)
+from roundtrip.server.failures import log_tool_failure
+from roundtrip.server.functions import Kind, read_signature
+from roundtrip.server.late_writes import is_on_asyncio
+from roundtrip.server.leg_runner import result_of
+from roundtrip.server.prompt_legs import in_legs
+from roundtrip.server.recovery import recover
+from roundtrip.server.request_state import Request
+from roundtrip.server.requests import Incoming
+from roundtrip.server.tool_calls import ToolCalls
+from roundtrip.server.tools.options import ToolSpec, spec_from, spec_of
+from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
+from roundtrip.server.tools.registry import ToolRegistry
+from roundtrip.server.visibility import Visibility
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["BoundTools", "install_in_low_level", "install_in_mcpserver"]
+
+logger = logging.getLogger("mcp.server.mcpserver.server")
+
+_CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
+_UNBOUND: Final = ToolDefaults(Limits(ttl=600.0, max_age=3600.0))
+"""Options for tools that are bound before there is a server."""
+
+_REFUSED: Final = (
+    (
+        ("enabled",),
+        "needs roundtrip.Server, as the SDK's classes list and call every tool; leave it out, or change the class",
+    ),
+    (
+        ("version",),
+        "needs roundtrip.Server, as the SDK's classes have one tool of each name; leave it out, or change the class",
+    ),
+)
+
+
+class _Tools:
+    """The tools of one installation that ask."""
+
+    def __init__(self) -> None:
+        self.registry = ToolRegistry("replace", Visibility())
+        self.installation: Installation[Any] | None = None
+        self._served: tuple[InstalledHost, ToolCalls] | None = None
+
+    def serve_by(self, installation: Installation[Any], host: InstalledHost) -> ToolCalls:
+        """Let the legs of an installation serve the tools."""
+        self.installation = installation
+        calls = ToolCalls(
+            host,
+            self.registry,
+            effects=installation.effects,
+            legs=installation.legs,
+            gates=_no_gates,
+            probe=None,
+            # The SDK's classes never send the text of a crash.
+            masks_errors=lambda: True,
+        )
+        self._served = (host, calls)
+        return calls
+
+    def register(self, fn: Callable[..., Any], spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
+        """Make a tool of a function.
+
+        Raises:
+            InvalidSignature: It cannot work on a server of the SDK's.
+        """
+        merged = spec.over(spec_of(fn))
+        given = [each for each in ToolSpec._fields if getattr(merged, each) is not None]
+        refuse_options(given, _REFUSED, owner=f"tool {merged.name or display_name(fn)!r}")
+        installation = self.installation
+        tool = register(fn, spec, defaults=installation.defaults if installation is not None else _UNBOUND)
+        if installation is not None:
+            installation.adopt(tool.function)
+            if tool.function.task is not None and self._served is not None:
+                service_of(installation, *self._served, "task=").serve_extension()
+        self.registry.add(tool)
+        return tool
+
+    async def recover(self, ctx: Request, journal: Journal, now: float) -> Mapping[str, Entry] | None:
+        """Return the answers of an expired call if it may be begun again."""
+        if self.installation is None:
+            return None
+        return await recover(self.registry, self.installation.parts, ctx, journal, now)
+
+    async def serve(
+        self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming
+    ) -> CallToolResult | InputRequiredResult:
+        """Serve one leg of a tool, with the errors that the SDK's handler expects.
+
+        Raises:
+            ToolError: The arguments do not fit, or the tool failed.
+            MCPError: The tool raised a protocol error, or its client cannot be asked.
+        """
+        installation = self.installation
+        if installation is None or self._served is None:
+            raise RuntimeError(f"tool {tool.name!r} has no server")
+        legs, calls, record, name = installation.legs, self._served[1], incoming.record, tool.name
+        stored, tasks = legs.stored_calls, legs.tasks
+        if tasks is None or record is None or not _is_clients(tool, incoming):
+            return result_of(await calls.serve(name, arguments, incoming))
+        if not is_retry_era(record.context.protocol_version):
+            if stored is None:
+                return result_of(await calls.serve(name, arguments, incoming))
+            return await stored.serve_old_client(calls, name, arguments, incoming)
+        from roundtrip.server.tasks.extension import declares_tasks  # few servers store calls
+
+        record.may_become_task = is_on_asyncio() and declares_tasks(record.context)
+        if stored is None:
+            end = await calls.serve_caught(name, arguments, incoming)
+        elif isinstance(end := await stored.serve(calls, name, arguments, record, incoming), dict):
+            return result_of_reply(end)
+        if not isinstance(end, HandedOver):
+            return result_of(end)
+        serving = serving_now()
+        if serving is None:
+            raise RuntimeError(f"a call of tool {name!r} became a task outside of a request")
+        serving.reply = {**await tasks.create(tool.function, record.context, record), "_meta": calls.stamp()}
+        return CallToolResult(content=[])
+
+
+def _is_clients(tool: RegisteredTool, incoming: Incoming) -> bool:
+    """Return True if the client of a request calls this tool itself, and no function does so."""
+    record = incoming.record
+    if record is None or record.claimed or incoming.request is None:
+        return False
+    return tool.function.is_called(record.context.method, str((record.context.params or {}).get("name", "")))
+
+
+def _no_gates() -> Never:
+    raise RuntimeError("tools of the SDK's classes have no visibility gates")
+
+
+class AskingTool(SdkTool):
+    """Tool of the SDK whose function asks by roundtrip."""
+
+    _tool: RegisteredTool = PrivateAttr()
+    _tools: _Tools = PrivateAttr()
+
+    @classmethod
+    def of(cls, tool: RegisteredTool, tools: _Tools) -> AskingTool:
+        """Return the SDK's object for a registered tool."""
+
+        async def stand_in() -> None: ...
+
+        listing = tool.listing
+        made = cls(
+            fn=stand_in,
+            name=tool.name,
+            title=listing.title,
+            description=listing.description or "",
+            parameters=listing.input_schema,
+            fn_metadata=func_metadata(stand_in),
+            is_async=True,
+            context_kwarg=None,
+            annotations=listing.annotations,
+            icons=listing.icons,
+            meta=listing.meta,
+        )
+        made._tool, made._tools = tool, tools
+        return made
+
+    @cached_property
+    def output_schema(self) -> dict[str, Any] | None:
+        """Return the schema of its results; None if a client may get another result in their place."""
+        listing, relist = self._tool.listing, self._tools.registry.relist
+        return (listing if relist is None else relist(self._tool, listing)).output_schema
+
+    async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
+        """Serve one leg of a call. The result is converted in any case."""
+        return await self._tools.serve(self._tool, arguments, Incoming.by(context))
+
+
+def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any], options: InstallOptions) -> None:
+    """Let the tools, prompts and resource templates of an `MCPServer` ask that are registered from now on.
+
+    Raises:
+        ValueError: It has roundtrip already, or the options contradict each other.
+        InvalidSignature: A function with roundtrip's markers was registered before.
+    """
+    from roundtrip.server.adapters import sdk_names
+
+    refuse_second(low_level)
+    for kind, name, fn in sdk_names.functions_of(server):
+        if uses_roundtrip(fn):
+            raise InvalidSignature(
+                f"{kind} {name!r} asks by roundtrip, and was registered before roundtrip could fill its parameters; "
+                "call install() before tools are registered"
+            )
+    tools = _Tools()
+    installation = Installation(
+        server,
+        low_level,
+        options,
+        given=options.get("request_state_security"),
+        context_server=server,
+        bus=sdk_names.bus_of(server),
+        recover=tools.recover,
+        routes=lambda: sdk_names.routes_of(server),
+    )
+
+    def add_own_tool(fn: Callable[..., Any], **details: Any) -> None:
+        server.add_tool(fn, **details)
+
+    host = InstalledHost(installation, custom_route=server.custom_route, add_tool=add_own_tool)
+    calls = tools.serve_by(installation, host)
+    add_tool, remove_tool = server.add_tool, server.remove_tool
+
+    def add_asking_tool(fn: Callable[..., Any], *given: Any, **details: Any) -> None:
+        if not uses_roundtrip(fn):
+            add_tool(fn, *given, **details)
+            return
+        named = inspect.signature(add_tool).bind(fn, *given, **details).arguments
+        spec = spec_from({name: value for name, value in named.items() if name != "fn"})
+        if sdk_names.takes_tool(server, spec.over(spec_of(fn)).name or display_name(fn)):
+            sdk_names.put_tool(server, AskingTool.of(tools.register(fn, spec), tools))
+
+    def remove_asking_tool(name: str) -> None:
+        remove_tool(name)
+        if name in tools.registry:
+            tools.registry.remove(name)
+
+    _replace(server, "add_tool", add_asking_tool)
+    _replace(server, "remove_tool", remove_asking_tool)
+    _replace(server, "prompt", _asking_prompts(server.prompt, installation))
+    _replace(server, "resource", _asking_resources(server.resource, installation))
+    if wants_stored_calls(options):
+        has_auth = server.settings.auth is not None
+        install_stored_calls(installation, options, host=host, calls=calls, tools=tools.registry, has_auth=has_auth)
+
+
+def _asking_prompts(prompt: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
+    def asking_prompt(name: str | None = None, *given: Any, **details: Any) -> Any:
+        def decorate(fn: _CallableT) -> _CallableT:
+            label = name or display_name(fn)
+            prompt(label, *given, **details)(_plain("prompt", label, fn, installation))
+            return fn
+
+        return prompt(name) if callable(name) else decorate
+
+    return asking_prompt
+
+
+def _asking_resources(resource: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
+    def asking_resource(uri: str, **details: Any) -> Any:
+        register = resource(uri, **details)
+
+        def decorate(fn: _CallableT) -> _CallableT:
+            if uses_roundtrip(fn) and not UriTemplate.parse(uri).variable_names:
+                raise InvalidSignature(
+                    f"resource {uri!r} has no variables, so it is read without a call that could ask; fill its "
+                    "parameters inside the function, or make it a template"
+                )
+            register(_plain("resource", uri, fn, installation))
+            return fn
+
+        return decorate
+
+    return asking_resource
+
+
+def _plain(kind: Kind, name: str, fn: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
+    """Return a function for the SDK: itself, or one that serves a leg of it."""
+    if not uses_roundtrip(fn):
+        return fn
+    spec = spec_of(fn)
+    given = [each for each in ToolSpec._fields if getattr(spec, each) is not None]
+    refuse_options(given, [(ToolSpec._fields, "is for tools; leave it out")], owner=f"{kind} {name!r}")
+    signature = read_signature(fn, kind=kind, name=name)
+    function, plain = in_legs(signature, installation.legs, defaults=installation.defaults)
+    installation.adopt(function)
+    return plain
+
+
+def _replace(server: object, name: str, method: Callable[..., Any]) -> None:
+    # To type checkers it is a method of the class.
+    setattr(server, name, method)
+
+
+class BoundTools:
+    """Tools of functions for a low-level server: the handler of `tools/call`, and `list_tools` for `tools/list`."""
+
+    def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
+        if not functions:
+            raise TypeError("bind() must be given functions, got none")
+        self._functions = functions
+        unbound = _Tools()
+        self._listing: list[WireTool] = [unbound.register(fn).listing for fn in functions]
+        self._tools: WeakKeyDictionary[Installation[Any], _Tools] = WeakKeyDictionary()
+
+    async def list_tools(
+        self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None = None
+    ) -> ListToolsResult:
+        """Handle `tools/list`."""
+        del ctx, params
+        return ListToolsResult(tools=list(self._listing))
+
+    async def __call__(
+        self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        """Handle `tools/call`.
+
+        Raises:
+            MCPError: The tool raised a protocol error, or its client cannot be asked.
+            RuntimeError: The server has no roundtrip.
+        """
+        serving = serving_now()
+        if serving is None or serving.request.session is not ctx.session:
+            raise RuntimeError(
+                "bind() makes tools for a server with roundtrip; call install(server) of roundtrip.install"
+            )
+        try:
+            tools = self.attach(serving.installation)
+            tool = tools.registry.find(params.name)[0]
+            return await tools.serve(tool, params.arguments or {}, Incoming.of(ctx))
+        except MCPError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as the SDK's handler does
+            log_tool_failure(params.name, error)
+            return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
+
+    def attach(self, installation: Installation[Any]) -> _Tools:
+        """Return the tools of one server.
+
+        Raises:
+            InvalidSignature: The server cannot serve one.
+        """
+        tools = self._tools.get(installation)
+        if tools is None:
+            tools = self._tools[installation] = _Tools()
+            tools.serve_by(installation, InstalledHost(installation))
+            for fn in self._functions:
+                tools.register(fn)
+        return tools
+
+
+def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -> None:
+    """Let the bound tools of a low-level server ask.
+
+    Raises:
+        ValueError: It has roundtrip already, or the options contradict each other.
+        InvalidSignature: The server cannot serve a bound tool.
+    """
+    refuse_second(server)
+    for name in wants_stored_calls(options):
+        raise TypeError(
+            f"install() must be given no {name}=: the SDK's low-level Server takes no pages and no tools from "
+            "roundtrip; use MCPServer, FastMCP or roundtrip.Server"
+        )
+    if not any(isinstance(each, RequestStateBoundary) for each in server.middleware):
+        # `install` replaces it.
+        server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=server.name))
+    entry = server.get_request_handler("tools/call")
+    bound = entry.handler if entry is not None else None
+    found: list[_Tools] = []
+
+    async def recover_bound(ctx: Request, journal: Journal, now: float) -> Mapping[str, Entry] | None:
+        return await found[0].recover(ctx, journal, now) if found else None
+
+    installation = Installation(
+        server, server, options, given=options.get("request_state_security"), recover=recover_bound
+    )
+    if isinstance(bound, BoundTools):
+        found.append(bound.attach(installation))

@@ -1,0 +1,50 @@
+"""Make prompts and resource templates that ask plain to the SDK's server."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.mcpserver import Context as SdkContext
+
+from roundtrip.server.failures import with_failures
+from roundtrip.server.functions import AskingFunction, FunctionSignature
+from roundtrip.server.install import wrap
+from roundtrip.server.leg_runner import LegRunner, result_of
+from roundtrip.server.requests import Incoming
+from roundtrip.server.tools.registered import ToolDefaults
+
+if TYPE_CHECKING:
+    from roundtrip.server.visibility_gates import OpenGates
+
+__all__ = ["in_legs"]
+
+
+def in_legs(
+    signature: FunctionSignature,
+    legs: LegRunner,
+    *,
+    defaults: ToolDefaults,
+    inline: bool = False,
+    opened: Callable[[], OpenGates | None] = lambda: None,
+) -> tuple[AskingFunction, Callable[..., Awaitable[Any]]]:
+    """Make a function that may ask, and the function for the SDK that serves one leg of it.
+
+    Args:
+        signature: The prompt or template.
+        legs: Serves the legs.
+        defaults: The options of the server.
+        inline: True to run a plain function on the event loop.
+        opened: Returns its visibility gate, with the values that it found, if it has one.
+    """
+    names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
+    # Resolvers may take its arguments by name.
+    arguments = {name: name for name in names}
+    function = AskingFunction(signature, arguments, limits=defaults.limits, build=defaults.build, inline=inline)
+
+    async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
+        run = legs.run(function, arguments, Incoming.by(context), opened())
+        return result_of(await with_failures(run, function))
+
+    return function, wrap(signature, serve)

@@ -1,0 +1,67 @@
+"""Read what tools promise, and check that their server can keep it."""
+
+import logging
+from typing import NamedTuple, get_args
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.server.functions import AskingFunction
+from roundtrip.server.parts import Parts
+from roundtrip.server.tools.options import OnUnknown, ToolSpec
+
+__all__ = ["OncePolicy", "check_promises"]
+
+logger = logging.getLogger("roundtrip")
+
+
+class OncePolicy(NamedTuple):
+    """Options of a tool whose body must run once for a call."""
+
+    on_unknown: OnUnknown
+    when_possible: bool
+    """True to run a call without a token at once, and not after a round without questions."""
+
+    @classmethod
+    def of(cls, spec: ToolSpec, *, tool: str) -> "OncePolicy | None":
+        """Read the options of a tool; None if its body may run again.
+
+        Raises:
+            InvalidSignature: One has no usable value.
+        """
+        if spec.exactly_once not in (None, False, True, "when_possible"):
+            raise InvalidSignature(
+                f"tool {tool!r}: exactly_once must be True, False or 'when_possible', got {spec.exactly_once!r}"
+            )
+        if spec.on_unknown not in (None, *get_args(OnUnknown)):
+            raise InvalidSignature(f"tool {tool!r}: on_unknown must be 'fail' or 'rerun', got {spec.on_unknown!r}")
+        if spec.on_unknown is not None and not spec.exactly_once:
+            raise InvalidSignature(
+                f"tool {tool!r}: on_unknown must be given together with exactly_once=True; add exactly_once=True, or "
+                "leave on_unknown out"
+            )
+        return cls(spec.on_unknown or "fail", spec.exactly_once == "when_possible") if spec.exactly_once else None
+
+
+def check_promises(function: AskingFunction, parts: Parts) -> None:
+    """Check that the server can keep the promises of a tool.
+
+    Raises:
+        ValueError: The server can never keep one.
+    """
+    if function.limits.recover and parts.protection.policy.bind_principal is None:
+        raise ValueError(
+            f"{function.owner}: recover= shows a user their former answers, so the server has to know its "
+            "users; leave recover= out, or principal=False"
+        )
+    if function.task is not None and parts.may_forget:
+        logger.warning(
+            "%s runs as a task, and other processes may have the keys of its calls; give all of them one "
+            "ledger= (SqliteLedger, RedisLedger or PostgresLedger), or ledger=MemoryLedger() if there is only one "
+            "process",
+            function.owner,
+        )
+    if function.once is not None and parts.may_forget:
+        logger.warning(
+            "%s has to run exactly once, and other processes may have the keys of its calls; give all of them "
+            "one ledger= (a SqliteLedger or a RedisLedger), or ledger=MemoryLedger() if there is only one process",
+            function.owner,
+        )

@@ -1,0 +1,1 @@
+"""FastMCP's own tests, on servers with `install`."""

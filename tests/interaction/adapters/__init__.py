@@ -1,0 +1,1 @@
+"""Servers of other classes, to which roundtrip is attached."""

@@ -1,0 +1,103 @@
+"""Commands of roundtrip on servers of other classes."""
+
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from roundtrip.cli import main
+from roundtrip.cli.loading import load_attached
+from roundtrip.testing import User
+
+HEAD = """
+from typing import Annotated
+from pydantic import BaseModel
+from roundtrip import Elicit, Recorder, Resolve
+
+class Seats(BaseModel):
+    seats: int
+
+async def ask_seats(film: str) -> Elicit[Seats]:
+    return Elicit(f"How many seats for {film}?", Seats)
+"""
+TOOL = """
+async def book(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
+    return seats.seats
+"""
+FASTMCP = """
+from fastmcp import FastMCP
+from roundtrip.fastmcp import install
+
+server = FastMCP("cinema")
+install(server, keys=["7f" * 32], trace=Recorder(r"{trace}", reveal="all"))
+server.tool(book)
+"""
+SDK = """
+from mcp.server import MCPServer
+from roundtrip.install import install
+
+server = MCPServer("cinema")
+install(server, keys=["7f" * 32], trace=Recorder(r"{trace}", reveal="all"))
+server.tool()(book)
+"""
+
+
+@pytest.fixture(params=[FASTMCP, SDK], ids=["fastmcp", "sdk"])
+def module(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a file with a server, and record a call of it to `calls.jsonl` beside it."""
+    # Loading a file adds its folder.
+    monkeypatch.setattr("sys.path", [*sys.path])
+    path = tmp_path / "cinema.py"
+    path.write_text(HEAD + TOOL + request.param.replace("{trace}", str(tmp_path / "calls.jsonl")))
+    host = getattr(load_attached(f"{path}:server"), "host")  # noqa: B009 - a roundtrip.Server has none
+
+    async def call() -> None:
+        assert (await User(host, {"ask_seats": {"seats": 3}}).call("book", film="Dune")).value == 3
+
+    anyio.run(call)
+    return path
+
+
+def test_check_finds_call_compatible(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{module}:server", str(module.parent / "calls.jsonl")]) == 0
+    assert "compatible" in capsys.readouterr().out
+
+
+def test_check_finds_changed_question(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module.write_text(module.read_text().replace("How many seats for", "Seats for"))
+    assert main(["check", f"{module}:server", str(module.parent / "calls.jsonl")]) == 1
+    assert "asks 1 again" in capsys.readouterr().out
+
+
+def test_graph_draws_resolvers(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", f"{module}:server", "book", "--format", "text"]) == 0
+    assert "ask_seats" in capsys.readouterr().out
+
+
+def test_trace_shows_call(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "ls", str(module.parent / "calls.jsonl")]) == 0
+    assert "book" in capsys.readouterr().out
+
+
+def test_serve_says_how_to_start_it(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", f"{module}:server"]) != 0
+    assert "start it as its class does" in capsys.readouterr().err
+
+
+def test_audit_attacks_it_over_http(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tool = 'book={"film": "Dune"}'
+    code = main(["audit", f"{module}:server", "--tool", tool, "--body-size", "1"])
+    said = capsys.readouterr()
+    assert code == 0, said
+    assert "passed" in said.out
+    assert "failed  MUST" not in said.out
+
+
+def test_fastmcp_server_without_install_is_told_how_to_serve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plain.py"
+    path.write_text('from fastmcp import FastMCP\n\nmcp = FastMCP("plain")\n')
+    assert main(["serve", f"{path}:mcp"]) != 0
+    assert "start it as its class does (mcp.run(), or its ASGI application)" in capsys.readouterr().err

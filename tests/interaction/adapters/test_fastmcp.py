@@ -1,0 +1,522 @@
+"""FastMCP servers whose tools, prompts and resources ask by roundtrip."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from fastmcp import FastMCP
+from fastmcp.dependencies import CurrentFastMCP
+from fastmcp.dependencies import Depends as FastMcpDepends
+from fastmcp.exceptions import ToolError as FastMcpToolError
+from fastmcp.server import create_proxy
+from fastmcp.server.context import Context as FastMcpContext
+from fastmcp.server.middleware import Middleware
+from fastmcp.tools import Tool
+from fastmcp.tools import tool as fastmcp_tool
+from fastmcp.tools.base import InputRequiredToolResult, ToolResult
+from mcp_types import CallToolResult
+from pydantic import BaseModel
+
+import roundtrip
+from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, ToolError
+from roundtrip.fastmcp import install
+from roundtrip.ledger import MemoryLedger
+from roundtrip.testing import ACCEPT, DECLINE, Era, User
+from roundtrip.testing.networks.fleet import KEYS
+
+pytestmark = pytest.mark.anyio
+
+
+class Seats(BaseModel):
+    seats: int
+
+
+async def ask_seats(film: str) -> Elicit[Seats]:
+    return Elicit(f"How many seats for {film}?", Seats)
+
+
+def cinema(*, keys: Any = KEYS[:1], **options: Any) -> FastMCP[Any]:
+    mcp = FastMCP[Any]("cinema")
+    install(mcp, keys=keys, **options)
+    return mcp
+
+
+def booking(**options: Any) -> FastMCP[Any]:
+    mcp = cinema(**options)
+
+    @mcp.tool
+    async def book(film: str, ctx: Context, seats: Annotated[Seats, Resolve(ask_seats)]) -> dict[str, Any]:
+        """Book seats."""
+        row = await ctx.ask("row", "Which row?", str)
+        return {"film": film, "seats": seats.seats, "row": row}
+
+    return mcp
+
+
+ANSWERS = {"ask_seats": {"seats": 3}, "row": "middle"}
+BOOKED = {"film": "Dune", "seats": 3, "row": "middle"}
+
+
+@pytest.mark.roundtrip(eras="both", hostile=True)
+async def test_tool_asks_on_both_eras_and_hostile_networks() -> None:
+    call = await User(booking, ANSWERS).call("book", film="Dune")
+    assert call.value == BOOKED
+    assert [question.key for question in call.questions] == ["ask_seats", "row"]
+
+
+async def test_tool_asks_over_http(era: Era) -> None:
+    call = await User(booking(), ANSWERS, era=era, over="http").call("book", film="Dune")
+    assert call.value == BOOKED
+
+
+async def test_client_sees_own_parameters_only() -> None:
+    (tool,) = await booking().list_tools()
+    assert list(tool.parameters["properties"]) == ["film"]
+    assert tool.description == "Book seats."
+    assert tool.output_schema is not None
+
+
+async def test_tool_without_markers_is_not_wrapped() -> None:
+    mcp = cinema()
+
+    def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    mcp.tool(add)
+    (tool,) = await mcp.list_tools()
+    assert getattr(tool, "fn") is add  # noqa: B009 - FastMCP's tools are of several classes
+
+
+async def test_values_of_both_libraries_meet_in_one_tool(era: Era) -> None:
+    mcp = cinema()
+    seen: list[Any] = []
+
+    def discount() -> int:
+        return 2
+
+    def account() -> str:
+        return "ada"
+
+    @mcp.tool
+    def pay(
+        film: str,
+        fastmcp_context: FastMcpContext,
+        seats: Annotated[Seats, Resolve(ask_seats)],
+        server: FastMCP[Any] = CurrentFastMCP(),  # noqa: B008 - as FastMCP's users write it
+        off: int = FastMcpDepends(discount),
+        who: str = Depends(account),
+    ) -> str:
+        seen.extend([type(fastmcp_context), server is mcp])
+        return f"{who} pays for {seats.seats - off}"
+
+    call = await User(mcp, {"ask_seats": {"seats": 3}}, era=era).call("pay", film="Dune")
+    assert call.text == "ada pays for 1"
+    assert seen == [FastMcpContext, True]
+
+
+async def test_every_kind_of_question_and_step_works(era: Era) -> None:
+    mcp = cinema()
+    ran: list[str] = []
+
+    @mcp.tool
+    @roundtrip.tool(confirm="Plan {days} days?")
+    async def plan(days: int, ctx: Context) -> str:
+        def price() -> int:
+            ran.append("price")
+            return days * 10
+
+        cost = await ctx.step("price", price)
+        both = await ctx.ask_all({"name": Elicit("Who?", str), "meal": Elicit("Meal?", bool)})
+        ok = await ctx.review("ok", "Right?", of=["name"])
+        return f"{both['name']}/{ok['name']} {both['meal']} {cost}"
+
+    answers: Any = {"confirm:plan": ACCEPT, "name": ["Ada"], "meal": True, "ok": ACCEPT}
+    user = User(mcp, answers, era=era, allow_unused=True)
+    call = await user.call("plan", days=2)
+    assert (call.text, ran) == ("Ada/Ada True 20", ["price"])
+
+
+async def test_declined_question_ends_call_with_its_reason(era: Era) -> None:
+    call = await User(booking(), {"ask_seats": DECLINE}, era=era).call("book", film="Dune")
+    assert call.is_error
+    assert call.text == "Resolver for parameter 'seats' could not resolve: elicitation was decline"
+
+
+@pytest.mark.roundtrip(eras="retry", hostile=True)
+async def test_body_runs_once_and_result_is_kept() -> None:
+    ran: list[str] = []
+    ledger = MemoryLedger()
+
+    def make() -> FastMCP[Any]:
+        mcp = cinema(ledger=ledger)
+
+        @mcp.tool
+        @roundtrip.tool(exactly_once=True)
+        def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> dict[str, int]:
+            ran.append(film)
+            return {"paid": seats.seats}
+
+        return mcp
+
+    call = await User(make, {"ask_seats": {"seats": 3}}).call("pay", film="Dune")
+    assert call.value == {"paid": 3}
+    assert ran == ["Dune"]
+
+
+async def test_recorded_errors_are_told_again() -> None:
+    mcp = cinema(ledger=MemoryLedger())
+    ran: list[str] = []
+
+    @mcp.tool
+    @roundtrip.tool(exactly_once=True)
+    def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> str:
+        ran.append(film)
+        raise FastMcpToolError("sold out")
+
+    call = await User(mcp, {"ask_seats": {"seats": 3}}, network="duplicate").call("pay", film="Dune")
+    assert (call.is_error, call.text, len(ran)) == (True, "sold out", 1)
+
+
+async def test_errors_of_authors_keep_their_masks() -> None:
+    for mask, text in ((False, "Error calling tool 'fail': secret"), (True, "Error calling tool 'fail'")):
+        mcp = FastMCP[Any]("cinema", mask_error_details=mask)
+        install(mcp)
+
+        @mcp.tool
+        async def fail(ctx: Context) -> str:
+            raise ValueError("secret")
+
+        @mcp.tool
+        async def tell(ctx: Context) -> str:
+            raise ToolError("no seats")
+
+        assert (await User(mcp).call("fail")).text == text
+        assert (await User(mcp).call("tell")).text == "no seats"
+
+
+async def test_client_without_capability_gets_protocol_error(era: Era) -> None:
+    call = await User(booking(), era=era, lacks=["elicitation"], allow_error=True).call("book", film="Dune")
+    assert call.error is not None
+    assert call.error.error.code == -32021
+
+
+async def test_timeout_of_own_work_is_protocol_error() -> None:
+    mcp = cinema()
+
+    @mcp.tool
+    @roundtrip.tool(timeout=0.05)
+    async def wait(ctx: Context) -> str:
+        import anyio
+
+        await anyio.sleep(30)
+        return "late"
+
+    call = await User(mcp, allow_error=True).call("wait")
+    assert call.error is not None
+    assert call.error.error.data == {"reason": "tool_timeout", "tool": "wait", "timeout": 0.05}
+
+
+@pytest.mark.parametrize("namespace", ["", "shop"])
+@pytest.mark.roundtrip(eras="both", hostile=True)
+async def test_mounted_tool_asks_by_keys_of_parent(namespace: str) -> None:
+    def make(keys: Any) -> FastMCP[Any]:
+        parent = FastMCP[Any]("parent")
+        install(parent, keys=keys)
+        # The child's own key would be another one in each instance.
+        parent.mount(booking(keys=None), namespace=namespace or None)
+        return parent
+
+    call = await User(make, ANSWERS).call("shop_book" if namespace else "book", film="Dune")
+    assert call.value == BOOKED
+
+
+async def test_renamed_mounted_tool_asks(era: Era) -> None:
+    parent = FastMCP[Any]("parent")
+    install(parent)
+    parent.mount(booking(), tool_names={"book": "reserve"})
+    call = await User(parent, ANSWERS, era=era).call("reserve", film="Dune")
+    assert call.value == BOOKED
+
+
+async def test_child_of_parent_without_install_says_so(era: Era) -> None:
+    parent = FastMCP[Any]("parent")
+    parent.mount(booking())
+    call = await User(parent, era=era).call("book", film="Dune")
+    assert call.is_error
+    assert "call install() of roundtrip.fastmcp on the server that clients connect to" in call.text
+
+
+async def test_proxied_tool_asks(era: Era) -> None:
+    proxy = create_proxy(booking(), name="proxy")
+    by_message: Any = {re.compile("^How many"): {"seats": 3}, re.compile("^Which row"): "middle"}
+    call = await User(proxy, by_message, era=era).call("book", film="Dune")
+    assert call.value == BOOKED
+
+
+async def test_transformed_tool_asks(era: Era) -> None:
+    mcp = booking()
+    book = await mcp.get_tool("book")
+    assert book is not None
+    mcp.add_tool(Tool.from_tool(book, name="reserve"))
+    call = await User(mcp, ANSWERS, era=era).call("reserve", film="Dune")
+    assert call.value == BOOKED
+
+
+async def test_tool_called_by_tool_has_call_of_its_own(era: Era) -> None:
+    mcp = booking()
+
+    @mcp.tool
+    async def outer(ctx: FastMcpContext) -> str:
+        inner = await mcp.call_tool("book", {"film": "Dune"})
+        return type(inner).__name__
+
+    call = await User(mcp, ANSWERS, era=era, allow_unused=True).call("outer")
+    if era is Era.LIVE:
+        assert call.text == ToolResult.__name__
+    else:
+        # Its answers would come with another call's request.
+        assert call.text == InputRequiredToolResult.__name__
+
+
+async def test_middleware_tags_and_visibility_keep_working(era: Era) -> None:
+    mcp = cinema()
+    seen: list[str] = []
+
+    class Watch(Middleware):
+        async def on_call_tool(self, context: Any, call_next: Any) -> Any:
+            result = await call_next(context)
+            seen.append(type(result).__name__)
+            return result
+
+    mcp.add_middleware(Watch())
+
+    @mcp.tool(tags={"paid"}, title="Pay here")
+    async def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
+        return seats.seats
+
+    call = await User(mcp, {"ask_seats": {"seats": 3}}, era=era).call("pay", film="Dune")
+    assert call.value == 3
+    assert seen[-1] == "ToolResult"
+    assert ("InputRequiredToolResult" in seen) is (era is Era.RETRY)
+    assert (await mcp.list_tools())[0].title == "Pay here"
+    mcp.disable(tags={"paid"})
+    assert await mcp.list_tools() == []
+    assert (await User(mcp, era=era).call("pay", film="Dune")).is_error
+
+
+async def test_prompts_and_resources_ask(era: Era) -> None:
+    mcp = cinema()
+
+    @mcp.prompt
+    async def review(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> str:
+        return f"{film} with {seats.seats}"
+
+    @mcp.resource("seats://{film}")
+    async def seats_of(film: str, ctx: Context) -> str:
+        return await ctx.ask("row", "Which row?", str)
+
+    @mcp.resource("seats://now")
+    async def now(ctx: Context) -> str:
+        return await ctx.ask("row", "Which row?", str)
+
+    got = await User(mcp, {"ask_seats": {"seats": 3}}, era=era).get_prompt("review", film="Dune")
+    assert got.result.messages[0].content.text == "Dune with 3"  # type: ignore[union-attr]
+    for uri in ("seats://dune", "seats://now"):
+        read = await User(mcp, {"row": "middle"}, era=era).read_resource(uri)
+        assert read.result.contents[0].text == "middle"  # type: ignore[union-attr]
+
+
+async def test_prompt_fails_with_its_reason(era: Era) -> None:
+    mcp = cinema()
+
+    @mcp.prompt
+    async def review(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> str:
+        return film
+
+    got = await User(mcp, {"ask_seats": DECLINE}, era=era, allow_error=True).get_prompt("review", film="Dune")
+    assert got.error is not None
+    assert "elicitation was decline" in got.error.error.message
+
+
+async def test_versions_keep_working(era: Era) -> None:
+    mcp = cinema()
+
+    @mcp.tool(version="1")
+    async def pay(film: str) -> str:
+        return "one"
+
+    @mcp.tool(name="pay", version="2")
+    async def pay_asking(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> str:
+        return f"two {seats.seats}"
+
+    assert (await User(mcp, {"ask_seats": {"seats": 3}}, era=era).call("pay", film="Dune")).text == "two 3"
+
+
+async def test_trace_has_arguments_of_client_alone(tmp_path: Path, era: Era) -> None:
+    path = tmp_path / "calls.jsonl"
+    mcp = cinema(trace=roundtrip.Recorder(path, reveal="all"))
+
+    def secret() -> str:
+        return "hunter2"
+
+    @mcp.tool
+    async def pay(film: str, ctx: Context, password: str = FastMcpDepends(secret)) -> str:
+        return await ctx.ask("row", "Which row?", str)
+
+    await User(mcp, {"row": "middle"}, era=era).call("pay", film="Dune")
+    told = path.read_text()
+    assert "Dune" in told
+    assert "hunter2" not in told
+
+
+async def test_author_calls_tool_outside_of_request() -> None:
+    mcp = cinema()
+
+    @mcp.tool
+    async def count(ctx: Context, who: str = Depends(lambda: "ada")) -> str:
+        return who
+
+    result = await mcp.call_tool("count", {})
+    assert result.content[0].text == "ada"  # type: ignore[union-attr]
+
+
+async def test_functions_of_other_providers_ask() -> None:
+    from fastmcp.server.providers import LocalProvider
+
+    before, after = LocalProvider(), LocalProvider()
+    mcp = FastMCP[Any]("cinema", providers=[before])
+    install(mcp)
+    mcp.add_provider(after)
+    for provider, name in ((before, "first"), (after, "second")):
+
+        @provider.tool(name=name)
+        async def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
+            return seats.seats
+
+    for name in ("first", "second"):
+        assert (await User(mcp, {"ask_seats": {"seats": 3}}).call(name, film="Dune")).value == 3
+
+
+async def test_methods_and_standalone_decorator_ask() -> None:
+    mcp = cinema()
+
+    class Desk:
+        @fastmcp_tool(name="desk")
+        async def pay(self, film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
+            return seats.seats
+
+    mcp.add_tool(Desk().pay)
+    assert (await User(mcp, {"ask_seats": {"seats": 3}}).call("desk", film="Dune")).value == 3
+
+
+# Mistakes.
+
+
+def asking(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
+    return seats.seats
+
+
+def discounted(film: str) -> str:
+    return film
+
+
+def test_install_after_marked_tools_is_rejected() -> None:
+    mcp = FastMCP[Any]("cinema")
+    mcp.tool(asking)
+    with pytest.raises(InvalidSignature, match=r"tool:asking.* asks by roundtrip.*call install\(\) before"):
+        install(mcp)
+
+
+def test_ready_tool_of_marked_function_is_rejected() -> None:
+    mcp = cinema()
+    with pytest.raises(InvalidSignature, match="not an object made of it"):
+        mcp.add_tool(Tool.from_function(asking))
+
+
+def test_second_install_is_rejected() -> None:
+    mcp = cinema()
+    with pytest.raises(ValueError, match="'cinema' has roundtrip already"):
+        install(mcp)
+
+
+def test_unnamed_server_with_keys_is_rejected() -> None:
+    mcp = FastMCP[Any]()
+    with pytest.raises(ValueError, match="must have a name"):
+        install(mcp, keys=KEYS[:1])
+    install(mcp, keys=KEYS[:1], audience="cinema")
+
+
+def test_short_key_is_rejected() -> None:
+    with pytest.raises(ValueError, match="at least 32"):
+        cinema(keys=["short"])
+
+
+@pytest.mark.parametrize("given", [roundtrip.Server("shop"), object(), "cinema"])
+def test_server_of_another_class_is_rejected(given: Any) -> None:
+    with pytest.raises(TypeError, match="must be given a FastMCP server"):
+        install(given)
+
+
+OPTIONS: dict[str, Any] = {
+    "name": "x",
+    "title": "x",
+    "description": "x",
+    "annotations": {},
+    "icons": [],
+    "meta": {},
+    "tags": ["x"],
+    "version": "1",
+    "output_schema": {"type": "object"},
+    "structured_output": False,
+    "input_schema": {"type": "object"},
+    "enabled": False,
+    "task": True,
+    "task_ttl": 5.0,
+    "recover": 5.0,
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_option_of_other_library_is_rejected_with_reason(option: str) -> None:
+    mcp = cinema()
+    option_of: Any = {option: OPTIONS[option]}
+
+    def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
+        return seats.seats
+
+    fn: Any = roundtrip.tool(**option_of)(pay)
+    with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool (is|needs)"):
+        mcp.tool(fn, name="pay")
+
+
+def test_task_of_fastmcp_is_rejected() -> None:
+    mcp = cinema()
+    with pytest.raises(InvalidSignature, match="which has no client to ask"):
+        mcp.tool(asking, task=True)
+
+
+def test_options_of_tools_are_rejected_for_prompts() -> None:
+    mcp = cinema()
+    with pytest.raises(InvalidSignature, match="confirm= of roundtrip's @tool is for tools"):
+        mcp.prompt(roundtrip.tool(confirm="Sure?")(discounted))
+
+
+def test_generator_is_rejected() -> None:
+    mcp = cinema()
+
+    def rows(ctx: Context) -> Any:
+        yield 1
+
+    with pytest.raises(InvalidSignature, match="is a generator"):
+        mcp.tool(rows)
+
+
+async def test_result_of_call_tool_result_passes(era: Era) -> None:
+    mcp = cinema()
+
+    @mcp.tool
+    async def raw(ctx: Context) -> CallToolResult:
+        return CallToolResult(content=[], structured_content={"row": await ctx.ask("row", "Which row?", str)})
+
+    assert (await User(mcp, {"row": "middle"}, era=era).call("raw")).result.structured_content == {"row": "middle"}  # type: ignore[union-attr]

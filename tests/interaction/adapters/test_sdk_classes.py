@@ -1,0 +1,277 @@
+"""The SDK's own server classes, whose tools, prompts and templates ask by roundtrip."""
+
+import re
+from typing import Annotated, Any
+
+import pytest
+from fastmcp import FastMCP
+from mcp.server import MCPServer
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.mcpserver.resolve import Elicit as SdkElicit
+from mcp.server.mcpserver.resolve import Resolve as SdkResolve
+from mcp.server.request_state import RequestStateSecurity
+from mcp_types import InputRequiredResult
+from pydantic import BaseModel
+
+import roundtrip
+from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, ToolError
+from roundtrip.install import bind, install
+from roundtrip.ledger import MemoryLedger
+from roundtrip.testing import ACCEPT, DECLINE, Clock, Era, LegByLeg, User
+from roundtrip.testing.networks.fleet import KEYS
+from tests.players import text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Seats(BaseModel):
+    seats: int
+
+
+async def ask_seats(film: str) -> Elicit[Seats]:
+    return Elicit(f"How many seats for {film}?", Seats)
+
+
+async def book(film: str, ctx: Context, seats: Annotated[Seats, Resolve(ask_seats)]) -> dict[str, Any]:
+    """Book seats.
+
+    Args:
+        film: The title.
+    """
+    row = await ctx.ask("row", "Which row?", str)
+    return {"film": film, "seats": seats.seats, "row": row}
+
+
+@roundtrip.tool(confirm="Delete {path}?", exactly_once=True)
+def delete(path: str) -> str:
+    return f"deleted {path}"
+
+
+def high_level(*, keys: Any = KEYS[:1], **options: Any) -> MCPServer[Any]:
+    server = MCPServer[Any]("cinema")
+    install(server, keys=keys, ledger=MemoryLedger(), **options)
+    server.tool()(book)
+    server.add_tool(delete)
+    return server
+
+
+def low_level(*, keys: Any = KEYS[:1], **options: Any) -> LowLevelServer[Any]:
+    tools = bind(book, delete)
+    server = LowLevelServer[Any]("cinema", on_list_tools=tools.list_tools, on_call_tool=tools)
+    install(server, keys=keys, ledger=MemoryLedger(), **options)
+    return server
+
+
+ANSWERS = {"ask_seats": {"seats": 3}, "row": "middle"}
+BOOKED = {"film": "Dune", "seats": 3, "row": "middle"}
+MAKERS = [pytest.param(high_level, id="MCPServer"), pytest.param(low_level, id="low-level")]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.roundtrip(eras="both", hostile=True)
+async def test_tool_asks_on_both_eras_and_hostile_networks(make: Any) -> None:
+    assert (await User(make, ANSWERS).call("book", film="Dune")).value == BOOKED
+
+
+@pytest.mark.parametrize("make", MAKERS)
+async def test_confirmation_and_ledger_work(make: Any, era: Era) -> None:
+    call = await User(make(), {"confirm:delete": ACCEPT}, era=era).call("delete", path="/x")
+    assert call.text == "deleted /x"
+    call = await User(make(), {"confirm:delete": DECLINE}, era=era).call("delete", path="/x")
+    assert call.is_error
+
+
+@pytest.mark.parametrize("make", MAKERS)
+async def test_tool_asks_over_http(make: Any, era: Era) -> None:
+    assert (await User(make(), ANSWERS, era=era, over="http").call("book", film="Dune")).value == BOOKED
+
+
+@pytest.mark.parametrize("make", MAKERS)
+async def test_client_sees_own_parameters_only(make: Any) -> None:
+    from mcp.client import Client
+
+    async with Client(make()) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert tools["book"].input_schema["properties"] == {
+        "film": {"title": "Film", "type": "string", "description": "The title."}
+    }
+    assert tools["book"].description == "Book seats."
+    assert tools["book"].output_schema is not None
+
+
+async def test_unknown_tool_and_bad_arguments_are_results() -> None:
+    for make in (high_level, low_level):
+        assert "Unknown tool" in (await User(make()).call("other")).text
+        assert (await User(make()).call("book", film=[1])).is_error
+
+
+async def test_functions_without_markers_stay_the_sdks(era: Era) -> None:
+    server = MCPServer[Any]("cinema")
+    install(server)
+
+    async def ask(film: str) -> SdkElicit[Seats]:
+        return SdkElicit(f"How many for {film}?", Seats)
+
+    @server.tool()
+    async def plain(film: str, ctx: SdkContext[Any, Any], seats: Annotated[Seats, SdkResolve(ask)]) -> int:
+        return seats.seats
+
+    tool = server._tool_manager.get_tool("plain")  # pyright: ignore[reportPrivateUsage]
+    assert tool is not None
+    assert tool.fn is plain
+    by_message: Any = {re.compile("^How many"): {"seats": 3}}
+    assert (await User(server, by_message, era=era).call("plain", film="Dune")).value == 3
+
+
+async def test_prompts_and_templates_ask(era: Era) -> None:
+    server = MCPServer[Any]("cinema")
+    install(server)
+
+    @server.prompt()
+    async def review(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> str:
+        return f"{film} with {seats.seats}"
+
+    @server.prompt()
+    def plain(film: str) -> str:
+        return film
+
+    @server.resource("seats://{film}")
+    async def seats_of(film: str, ctx: Context) -> str:
+        return await ctx.ask("row", "Which row?", str)
+
+    @server.resource("seats://all")
+    def all_seats() -> str:
+        return "all"
+
+    got = await User(server, {"ask_seats": {"seats": 3}}, era=era).get_prompt("review", film="Dune")
+    assert got.result.messages[0].content.text == "Dune with 3"  # type: ignore[union-attr]
+    read = await User(server, {"row": "middle"}, era=era).read_resource("seats://dune")
+    assert read.result.contents[0].text == "middle"  # type: ignore[union-attr]
+    assert (await User(server, era=era).get_prompt("plain", film="Dune")).result.messages[0].content.text == "Dune"  # type: ignore[union-attr]
+    assert (await User(server, era=era).read_resource("seats://all")).result.contents[0].text == "all"  # type: ignore[union-attr]
+
+
+async def test_crashes_are_masked_and_tool_errors_are_not(era: Era) -> None:
+    server = MCPServer[Any]("cinema")
+    install(server)
+
+    @server.tool()
+    async def fail(ctx: Context) -> str:
+        raise ValueError("secret")
+
+    @server.tool()
+    async def tell(ctx: Context, who: str = Depends(lambda: "ada")) -> str:
+        raise ToolError(f"no seats for {who}")
+
+    assert (await User(server, era=era).call("fail")).text == "Error executing tool fail"
+    assert (await User(server, era=era).call("tell")).text == "Error executing tool tell: no seats for ada"
+
+
+async def test_expired_call_begins_again(clock: Clock) -> None:
+    for server in (_recovering_high(), _recovering_low()):
+        legs = LegByLeg(server, principal="ada")
+        await legs.leg("pay", {"film": "Dune"})
+        clock.advance(61)
+        again = await legs.leg("pay", {"film": "Dune"}, answers={"ask_seats": {"seats": 3}}, state=legs.token)
+        assert isinstance(again, InputRequiredResult)
+        result = await legs.leg("pay", {"film": "Dune"}, answers={"ask_seats": {"seats": 3}}, state=legs.token)
+        assert text_of(result) == "3"
+
+
+@roundtrip.tool(recover=600.0, ttl=60.0)
+async def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
+    return seats.seats
+
+
+def _recovering_high() -> MCPServer[Any]:
+    server = MCPServer[Any]("cinema")
+    install(server)
+    server.tool()(pay)
+    return server
+
+
+def _recovering_low() -> LowLevelServer[Any]:
+    tools = bind(pay)
+    server = LowLevelServer[Any]("cinema", on_list_tools=tools.list_tools, on_call_tool=tools)
+    install(server)
+    return server
+
+
+async def test_own_handler_may_call_bound_tools(era: Era) -> None:
+    tools = bind(book)
+
+    async def call_tool(ctx: Any, params: Any) -> Any:
+        return await tools(ctx, params)
+
+    server = LowLevelServer[Any]("cinema", on_list_tools=tools.list_tools, on_call_tool=call_tool)
+    install(server)
+    assert (await User(server, ANSWERS, era=era).call("book", film="Dune")).value == BOOKED
+
+
+async def test_policy_of_sdk_is_taken(era: Era) -> None:
+    policy = RequestStateSecurity(keys=[KEYS[0]])
+    server = MCPServer[Any]("cinema", request_state_security=policy)
+    install(server, request_state_security=policy, seal_keys=KEYS[:1])
+    server.tool()(book)
+    assert (await User(server, ANSWERS, era=era).call("book", film="Dune")).value == BOOKED
+
+
+# Mistakes.
+
+
+async def test_bound_tools_of_server_without_install_fail() -> None:
+    tools = bind(book)
+    server = LowLevelServer[Any]("cinema", on_list_tools=tools.list_tools, on_call_tool=tools)
+    call = await User(server, allow_error=True).call("book", film="Dune")
+    assert call.error is not None
+
+
+def test_install_after_marked_tools_is_rejected() -> None:
+    server = MCPServer[Any]("cinema")
+    server.tool()(book)
+    with pytest.raises(InvalidSignature, match=r"'book' asks by roundtrip.*call install\(\) before"):
+        install(server)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_second_install_is_rejected(make: Any) -> None:
+    with pytest.raises(ValueError, match="'cinema' has roundtrip already"):
+        install(make())
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (roundtrip.Server("shop"), "leave it out"),
+        (FastMCP[Any]("shop"), r"use install\(\) of roundtrip.fastmcp"),
+        (object(), "must be given an MCPServer"),
+    ],
+)
+def test_server_of_another_class_is_rejected(given: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        install(given)
+
+
+@pytest.mark.parametrize(("option", "value"), [("enabled", False), ("version", "1")])
+def test_option_of_own_server_is_rejected_with_reason(option: str, value: Any) -> None:
+    option_of: Any = {option: value}
+
+    def marked(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
+        return seats.seats
+
+    fn: Any = roundtrip.tool(**option_of)(marked)
+    with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool needs roundtrip.Server"):
+        high_level().tool(name="other")(fn)
+    with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool needs roundtrip.Server"):
+        bind(fn)
+
+
+def test_plain_resource_that_asks_is_rejected() -> None:
+    with pytest.raises(InvalidSignature, match="has no variables"):
+        high_level().resource("seats://all")(book)
+
+
+def test_bind_of_nothing_is_rejected() -> None:
+    with pytest.raises(TypeError, match="must be given functions"):
+        bind()

@@ -1,0 +1,588 @@
+"""Question pages, links, models that answer, and approvals on servers of other classes, as on `roundtrip.Server`."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import anyio
+import anyio.lowlevel
+import httpx
+import pytest
+from fastmcp import Client as FastMcpClient
+from fastmcp import Context as FastMcpContext
+from fastmcp import FastMCP
+from fastmcp.client.transports import StreamableHttpTransport
+from fastmcp.dependencies import Depends as FastMcpDepends
+from fastmcp.server.middleware import Middleware
+from fastmcp.server.transforms import Namespace
+from mcp.server import MCPServer
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitationCapability, ElicitRequestURLParams, ElicitResult, UrlElicitationCapability
+
+import roundtrip
+from roundtrip import Approval, Approvals, Approve, Context, Elicit, InvalidSignature, Pages, Resolve, Server
+from roundtrip.fastmcp import install as install_in_fastmcp
+from roundtrip.install import bind, install
+from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.testing import Approver, Era, User
+from tests.hosts import hosted
+from tests.interaction.pages.test_question_pages import (
+    BASE,
+    KEY,
+    Browser,
+    client_of,
+    declare_only,
+    handle_in,
+    link_in,
+    reader,
+    text_of,
+    user_of,
+)
+from tests.interaction.tasks.peer import peers
+from tests.interaction.tasks.peer import text_of as task_text_of
+
+pytestmark = pytest.mark.anyio
+
+CLASSES = ("fastmcp", "mcpserver", "roundtrip")
+MODES = ("2026-07-28", "legacy")
+each_class = pytest.mark.parametrize("kind", CLASSES)
+each_mode = pytest.mark.parametrize("mode", MODES)
+ANSWERS = {"Which seat": "3", "How many": "2", "Refund": ""}
+
+
+def options_of(**options: Any) -> dict[str, Any]:
+    pages = Pages(base_url=BASE, authenticate=reader, wait=options.pop("wait", 5))
+    return {"keys": [KEY], "principal": user_of, "pages": pages, **options}
+
+
+def made(kind: str, **options: Any) -> tuple[Any, Callable[..., Any]]:
+    """Return a server of a class with pages, and its decorator of tools."""
+    given = options_of(**options)
+    if kind == "roundtrip":
+        ours = Server[Any]("shop", **given)
+        return ours, ours.tool()
+    if kind == "mcpserver":
+        sdk = MCPServer[Any]("shop")
+        install(sdk, **given)
+        return sdk, sdk.tool()
+    mcp = FastMCP[Any]("shop")
+    install_in_fastmcp(mcp, **given)
+    return mcp, mcp.tool
+
+
+def app_of(server: Any) -> Any:
+    return server.http_app() if isinstance(server, FastMCP) else server.streamable_http_app()
+
+
+def which_seat(film: str) -> Elicit[int]:
+    return Elicit(f"Which seat for {film}?", int)
+
+
+class Bookings:
+    """A shop that counts its bookings."""
+
+    def __init__(self, kind: str, **options: Any) -> None:
+        self.booked: list[str] = []
+        self.server, tool = made(kind, **options)
+
+        @tool
+        @roundtrip.tool(exactly_once=True)
+        async def book(film: str, seat: Annotated[int, Resolve(which_seat)], ctx: Context) -> str:
+            """Book a seat."""
+            size = await ctx.ask("size", "How many?", int)
+            self.booked.append(film)
+            return f"{film}, seat {seat}, {size}"
+
+        @tool
+        async def plain(film: str) -> dict[str, str]:
+            """Ask nothing."""
+            return {"film": film}
+
+        del book, plain
+
+
+@each_mode
+@each_class
+async def test_link_leads_to_the_result(kind: str, mode: str) -> None:
+    shop = Bookings(kind)
+    async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("book", {"film": "Solaris"})
+        assert not asked.is_error
+        browser = Browser(url, "ann")
+        assert await browser.answer_all(link_in(asked), ANSWERS) == "Done"
+        assert browser.seen == ["Which seat for Solaris?", "How many?"]
+        result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        assert text_of(result) == "Solaris, seat 3, 2"
+        assert (await client.call_tool("plain", {"film": "Solaris"})).structured_content == {"film": "Solaris"}
+    assert shop.booked == ["Solaris"]
+
+
+@each_mode
+@each_class
+async def test_equal_call_is_the_one_that_waits(kind: str, mode: str) -> None:
+    shop = Bookings(kind, wait=0.2)
+    async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
+        first = handle_in(await client.call_tool("book", {"film": "Solaris"}))
+        assert handle_in(await client.call_tool("book", {"film": "Solaris"})) == first
+        assert handle_in(await client.call_tool("book", {"film": "Stalker"})) != first
+
+
+@each_mode
+@each_class
+async def test_other_users_get_neither_page_nor_result(kind: str, mode: str) -> None:
+    shop = Bookings(kind, wait=0.2)
+    async with hosted(app_of(shop.server)) as url:
+        async with client_of(url, mode=mode) as client:
+            asked = await client.call_tool("book", {"film": "Solaris"})
+        async with client_of(url, "eve", mode=mode) as client:
+            stolen = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+            invented = await client.call_tool("continue_call", {"handle": "a.b"})
+        assert text_of(stolen) == text_of(invented) == "There is no such call, or it has expired. Begin it again."
+        assert (await Browser(url, "eve").open(link_in(asked))).status_code in (403, 404)
+    assert shop.booked == []
+
+
+@each_class
+async def test_client_that_shows_links_gets_a_question_and_comes_back(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    shop = Bookings(kind)
+    shown: list[str] = []
+    async with hosted(app_of(shop.server)) as url:
+
+        async def visit(context: Any, params: Any) -> ElicitResult:
+            assert isinstance(params, ElicitRequestURLParams)
+            shown.append(params.url)
+            await Browser(url, "ann").answer_all(params.url, ANSWERS)
+            return ElicitResult(action="accept")
+
+        async with client_of(url, elicitation_callback=visit) as client:
+            result = await client.call_tool("book", {"film": "Solaris"})
+    assert text_of(result) == "Solaris, seat 3, 2"
+    assert len(shown) == 1
+    assert shown[0].startswith(BASE)
+
+
+@each_mode
+@each_class
+async def test_model_answers_by_a_ladder_without_pages(kind: str, mode: str) -> None:
+    server, tool = made(kind, pages=None, ladder=["form", "model"])
+
+    @tool
+    async def guess(ctx: Context) -> str:
+        """Ask the model."""
+        color = await ctx.ask("color", Elicit("Which color?", str, answered_by="anyone"))
+        return f"it is {color}"
+
+    async with hosted(app_of(server)) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("guess", {})
+        assert "Which color?" in text_of(asked)
+        answered = {"handle": handle_in(asked), "answers": {"color": "blue"}}
+        assert text_of(await client.call_tool("continue_call", answered)) == "it is blue"
+    del guess
+
+
+@each_class
+async def test_listed_tools_say_what_clients_get(kind: str) -> None:
+    server = Bookings(kind).server
+    async with hosted(app_of(server)) as url, client_of(url) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert set(tools) == {"book", "plain", "continue_call"}
+    assert tools["book"].output_schema is None
+    assert tools["plain"].output_schema is not None
+    hints = tools["continue_call"].annotations
+    assert hints is not None
+    assert (hints.read_only_hint, hints.destructive_hint) == (False, True)
+    assert set(tools["continue_call"].input_schema["properties"]) == {"handle"}
+
+
+async def continued(client: Any, asked: Any) -> str:
+    """Return the text of the result of a call that waited."""
+    return text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)}))
+
+
+def large(order: str) -> Approve:
+    return Approve(f"Refund all of {order}?", by="finance")
+
+
+async def decide(url: str, user: str, decision: str = "approve", reason: str = "") -> str:
+    """Decide the only call that waits for a user, and return its question."""
+    async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {user}"}, timeout=10) as http:
+        (waiting,) = (await http.get("/approvals/api")).json()["approvals"]
+        path = f"/approvals/api/{waiting['id']}"
+        made = await http.post(path, json={"decision": decision, "reason": reason}, headers={"origin": BASE})
+        assert made.status_code == 200, made.text
+        return str(waiting["message"])
+
+
+async def person(request: Any) -> str | None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token if scheme == "Bearer" else request.cookies.get("user")
+
+
+@each_mode
+@each_class
+@pytest.mark.parametrize("by", ["confirm", "resolver"])
+async def test_call_waits_for_the_approval_of_another_person(kind: str, mode: str, by: str) -> None:
+    refunded: list[str] = []
+    groups = {"fred": ["finance"], "ann": ["finance"]}
+    pages = Pages(base_url=BASE, authenticate=person, wait=0.2)
+    server, tool = made(kind, pages=pages, approvals=Approvals(groups=groups))
+    if by == "confirm":
+
+        @tool
+        @roundtrip.tool(confirm=Approve("Refund all of {order}?", by="finance"), exactly_once=True)
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            refunded.append(order)
+            return f"refunded {order}"
+    else:
+
+        @tool
+        @roundtrip.tool(exactly_once=True)
+        async def refund(order: str, approval: Annotated[Approval, Resolve(large)]) -> str:
+            """Refund an order."""
+            refunded.append(order)
+            return f"refunded {order}"
+
+    async with hosted(app_of(server)) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("refund", {"order": "A7"})
+        assert "finance" in text_of(asked)
+        # The caller is of the group, and must not decide.
+        own = httpx.AsyncClient(base_url=url, headers={"authorization": "Bearer ann"})
+        async with own:
+            assert (await own.get("/approvals/api")).json()["approvals"] == []
+        assert refunded == []
+        assert "A7" in await decide(url, "fred")
+        with anyio.fail_after(20):
+            while "refunded" not in (text := await continued(client, asked)):
+                await anyio.lowlevel.checkpoint()
+    assert text == "refunded A7"
+    assert refunded == ["A7"]
+    del refund
+
+
+@each_class
+async def test_rejected_approval_ends_the_call(kind: str) -> None:
+    pages = Pages(base_url=BASE, authenticate=person, wait=0.2)
+    server, tool = made(kind, pages=pages, approvals=Approvals(groups={"fred": ["finance"]}))
+
+    @tool
+    @roundtrip.tool(confirm=Approve("Refund all of {order}?", by="finance"))
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        raise AssertionError(order)
+
+    async with hosted(app_of(server)) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"order": "A7"})
+        await decide(url, "fred", "reject", "too late")
+        with anyio.fail_after(20):
+            while "was rejected" not in (await continued(client, asked)):
+                await anyio.lowlevel.checkpoint()
+    del refund
+
+
+@each_mode
+@each_class
+async def test_failure_behind_a_page_is_that_of_the_tool(
+    kind: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, tool = made(kind)
+
+    @tool
+    async def fail(ctx: Context) -> str:
+        """Fail after two questions."""
+        first = await ctx.ask("size", "How many?", int)
+        second = await ctx.ask("seat", "Which seat?", int)
+        raise roundtrip.ToolError(f"{first} is too many for {second}")
+
+    async with hosted(app_of(server)) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("fail", {})
+        await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
+        result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+    assert result.is_error
+    assert text_of(result).endswith("2 is too many for 3")
+    # A leg that asks is no failure.
+    assert len([record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]) <= 1
+    del fail
+
+
+@each_class
+async def test_another_instance_finishes_the_call(kind: str) -> None:
+    ledger = MemoryLedger()
+    first, second = Bookings(kind, ledger=ledger), Bookings(kind, ledger=ledger)
+    async with hosted(app_of(first.server)) as url, client_of(url) as client:
+        asked = await client.call_tool("book", {"film": "Solaris"})
+    async with hosted(app_of(second.server)) as url, client_of(url) as client:
+        await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
+        assert await continued(client, asked) == "Solaris, seat 3, 2"
+    assert (first.booked, second.booked) == ([], ["Solaris"])
+
+
+@each_mode
+async def test_client_of_fastmcp_continues_a_call(mode: str) -> None:
+    shop = Bookings("fastmcp")
+    async with hosted(app_of(shop.server)) as url:
+        transport = StreamableHttpTransport(f"{url}/mcp", headers={"x-user": "ann"})
+        async with FastMcpClient(transport, mode="auto" if mode == MODES[0] else "legacy") as client:
+            asked = await client.call_tool("book", {"film": "Solaris"})
+            await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
+            assert await continued(client, asked) == "Solaris, seat 3, 2"
+
+
+@each_mode
+async def test_mounted_and_renamed_tool_waits_behind_a_page(mode: str) -> None:
+    child = FastMCP[Any]("child")
+    install_in_fastmcp(child, keys=[KEY])
+
+    @child.tool
+    async def book(film: str, ctx: Context) -> str:
+        """Book a seat."""
+        return f"{film}, {await ctx.ask('size', 'How many?', int)} of {await ctx.ask('seat', 'Which seat?', int)}"
+
+    parent, _ = made("fastmcp")
+    parent.mount(child, namespace="cinema")
+    parent.add_transform(Namespace("all"))
+    async with hosted(app_of(parent)) as url, client_of(url, mode=mode) as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        assert "all_cinema_book" in names
+        asked = await client.call_tool("all_cinema_book", {"film": "Solaris"})
+        await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
+        name = next(name for name in names if name.endswith("continue_call"))
+        result = await client.call_tool(name, {"handle": handle_in(asked)})
+    assert text_of(result) == "Solaris, 2 of 3"
+    del book
+
+
+class Seen(Middleware):
+    """Middleware that notes the calls of tools."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    async def on_call_tool(self, context: Any, call_next: Any) -> Any:
+        self.names.append(context.message.name)
+        return await call_next(context)
+
+
+@each_mode
+async def test_middleware_of_fastmcp_sees_requests_and_no_other_legs(mode: str) -> None:
+    shop, seen = Bookings("fastmcp"), Seen()
+    shop.server.add_middleware(seen)
+    async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("book", {"film": "Solaris"})
+        await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
+        await continued(client, asked)
+    assert seen.names == ["book", "continue_call"]
+
+
+@each_mode
+async def test_leg_that_fastmcp_fills_waits_for_its_client(mode: str) -> None:
+    mcp, tool = made("fastmcp")
+    filled: list[str] = []
+
+    def discount() -> int:
+        return 1
+
+    @tool
+    async def pay(fastmcp_context: FastMcpContext, ctx: Context, off: int = FastMcpDepends(discount)) -> str:
+        """Pay for seats."""
+        size = await ctx.ask("size", "How many?", int)
+        request = fastmcp_context.request_context
+        filled.append(str(request is not None))
+        return f"paid {size - off}"
+
+    async with hosted(app_of(mcp)) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("pay", {})
+        link, browser = link_in(asked), Browser(url, "ann")
+        page = (await browser.open(link)).text
+        assert (await browser.send(link, page, "3")).status_code == 303
+        assert await continued(client, asked) == "paid 2"
+    assert filled == ["True"]
+    del pay
+
+
+def test_low_level_server_rejects_what_it_has_no_place_for() -> None:
+    async def plain(film: str, ctx: Context) -> str:
+        return await ctx.ask("film", film, str)
+
+    stored: dict[str, Any] = {
+        "pages": options_of()["pages"],
+        "ladder": ["form", "model"],
+        "approvals": Approvals(groups={}),
+    }
+    for name, value in stored.items():
+        tools = bind(plain)
+        server = LowLevelServer[Any]("shop", on_list_tools=tools.list_tools, on_call_tool=tools)
+        with pytest.raises(TypeError, match=f"no {name}=: the SDK's low-level Server takes no pages .*; use MCPServer"):
+            install(server, **{name: value})
+
+
+@pytest.mark.parametrize("kind", ["fastmcp", "mcpserver"])
+def test_approvals_need_known_callers(kind: str) -> None:
+    pages = Pages(base_url=BASE, authenticate=person)
+    with pytest.raises(ValueError, match="approvals= needs to know callers"):
+        made(kind, principal=None, pages=pages, approvals=Approvals(groups={"fred": ["finance"]}))
+
+
+@pytest.mark.parametrize("kind", ["fastmcp", "mcpserver"])
+def test_approve_needs_an_inbox(kind: str) -> None:
+    _, tool = made(kind)
+
+    @roundtrip.tool(confirm=Approve("Refund?", by="finance"))
+    async def refund(order: str) -> str:
+        return order
+
+    with pytest.raises(InvalidSignature, match=r"needs approvals=Approvals\(groups=...\) of its server"):
+        tool(refund)
+
+
+def low_level(*functions: Callable[..., Any]) -> LowLevelServer[Any]:
+    tools = bind(*functions)
+    server = LowLevelServer[Any]("shop", on_list_tools=tools.list_tools, on_call_tool=tools)
+    install(server, keys=[KEY])
+    return server
+
+
+@roundtrip.tool(task=True)
+async def order(title: str, ctx: Context) -> str:
+    """Order a title, in the background."""
+    copies = await ctx.ask("copies", "How many?", int)
+    return f"{copies} x {title}"
+
+
+@roundtrip.tool(task="required")
+async def ship(title: str) -> dict[str, str]:
+    """Ship a title, in the background alone."""
+    return {"shipped": title}
+
+
+def with_tasks(kind: str) -> Any:
+    if kind == "low-level":
+        return low_level(order, ship)
+    server = MCPServer[Any]("shop")
+    install(server, keys=[KEY])
+    server.add_tool(order)
+    server.add_tool(ship)
+    return server
+
+
+@pytest.mark.parametrize("kind", ["mcpserver", "low-level"])
+async def test_call_becomes_a_task(kind: str) -> None:
+    async with peers(with_tasks(kind)) as (peer,):
+        handle = await peer.call("order", title="Emma")
+        assert handle["resultType"] == "task"
+        assert handle["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "shop"
+        await peer.asked(handle["taskId"], "copies")
+        await peer.answer(handle["taskId"], copies=2)
+        ended = await peer.until(handle["taskId"], "completed")
+        assert task_text_of(ended) == "2 x Emma"
+        shipped = await peer.until((await peer.call("ship", title="Emma"))["taskId"], "completed")
+        assert shipped["result"]["structuredContent"] == {"shipped": "Emma"}
+
+
+@pytest.mark.parametrize("kind", ["mcpserver", "low-level"])
+async def test_client_without_tasks_is_asked_in_legs(kind: str) -> None:
+    async with peers(with_tasks(kind), declares=False) as (peer,):
+        assert (await peer.call("order", title="Emma"))["resultType"] == "input_required"
+        refused = await peer.send("tools/call", name="ship", arguments={"title": "Emma"})
+        assert refused["error"]["code"] == -32021
+
+
+@pytest.mark.parametrize("kind", ["mcpserver", "low-level"])
+@pytest.mark.parametrize("era", [Era.TASK, Era.RETRY, Era.LIVE])
+async def test_scripted_user_answers_tools_with_tasks(kind: str, era: Era) -> None:
+    call = await User(with_tasks(kind), {"copies": 2}, era=era).call("order", title="Emma")
+    assert call.text == "2 x Emma"
+
+
+def test_tool_of_fastmcp_rejects_a_task_with_the_reason() -> None:
+    _, tool = made("fastmcp")
+    with pytest.raises(InvalidSignature, match=r"needs roundtrip\.Server, as FastMCP's tasks are another"):
+        tool(order)
+
+
+def ann(ctx: Any) -> str:
+    return "ann"
+
+
+@each_class
+async def test_scripted_user_visits_pages_and_approvers_decide(kind: str) -> None:
+    pages = Pages(base_url=BASE, authenticate=person, wait=2)
+    groups = {"fred": ["finance"]}
+    server, tool = made(kind, principal=ann, pages=pages, approvals=Approvals(groups=groups))
+
+    @tool
+    @roundtrip.tool(confirm=Approve("Refund {order}?", by="finance"))
+    async def refund(order: str, ctx: Context) -> str:
+        """Refund an order."""
+        return f"refunded {await ctx.ask('size', 'How much?', int)} of {order}"
+
+    fred = Approver({"finance": "approve"}, headers={"authorization": "Bearer fred"})
+    user = User(server, {"size": 5}, approver=fred, page_headers={"authorization": "Bearer ann"})
+    call = await user.call("refund", order="A7")
+    assert call.text == "refunded 5 of A7"
+    assert len(fred.decided) == 1
+    del refund
+
+
+async def test_call_of_a_disabled_tool_is_unknown_to_its_client() -> None:
+    shop = Bookings("fastmcp", wait=0.2)
+    async with hosted(app_of(shop.server)) as url, client_of(url) as client:
+        asked = await client.call_tool("book", {"film": "Solaris"})
+        shop.server.disable(names={"book"})
+        assert await continued(client, asked) == "Unknown tool: book"
+        await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
+    assert shop.booked == []
+
+
+@each_mode
+@each_class
+async def test_store_that_is_down_is_a_protocol_error(kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = MemoryLedger()
+    shop = Bookings(kind, ledger=ledger)
+
+    async def down(*_: Any, **__: Any) -> Any:
+        raise LedgerDown("the store is down")
+
+    monkeypatch.setattr(type(ledger.tasks), "save", down)
+    async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
+        with anyio.fail_after(20):
+            failure = await failure_of(client, "book", {"film": "Solaris"})
+    assert "Calls cannot be stored now; try again later" in failure
+
+
+async def failure_of(client: Any, tool: str, arguments: dict[str, Any]) -> str:
+    """Return the text of a protocol error, or of the result that older clients get in its place."""
+    try:
+        result = await client.call_tool(tool, arguments)
+    except MCPError as error:
+        return str(error)
+    assert result.is_error
+    return text_of(result)
+
+
+async def test_leg_of_a_tool_with_auth_waits_for_its_client() -> None:
+    mcp, _ = made("fastmcp")
+    admitted: list[str] = []
+
+    def admits(context: Any) -> bool:
+        admitted.append(context.component.name)
+        return True
+
+    @mcp.tool(auth=admits)
+    async def pay(ctx: Context) -> str:
+        """Pay for seats."""
+        return f"paid {await ctx.ask('size', 'How many?', int)}"
+
+    async with hosted(app_of(mcp)) as url, client_of(url) as client:
+        asked = await client.call_tool("pay", {})
+        link, browser = link_in(asked), Browser(url, "ann")
+        page = (await browser.open(link)).text
+        assert (await browser.send(link, page, "3")).status_code == 303
+        before = len(admitted)
+        assert await continued(client, asked) == "paid 3"
+    assert len(admitted) > before
+    del pay
