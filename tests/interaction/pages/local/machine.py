@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
+import anyio
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -80,6 +81,12 @@ class Machine:
         """Return the lines of the log of one kind, without its name."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [line.partition(" ")[2] for line in lines if line.startswith(f"{kind} ")]
+
+    async def shows(self, *headings: str) -> None:
+        """Wait until the browser has shown these pages: it may be slower than the client."""
+        with anyio.fail_after(20):
+            while self.headings != [*headings]:  # noqa: ASYNC110 - another process writes them
+                await anyio.sleep(0.01)
 
     @property
     def headings(self) -> list[str]:
