@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,14 +12,15 @@ from fastmcp import FastMCP
 from mcp.client.stdio import StdioServerParameters
 from mcp.server import MCPServer
 from mcp.server.auth.provider import AccessToken
+from starlette.requests import Request
 
-from roundtrip import Recorder, Server, tool
+from roundtrip import Approvals, Pages, Recorder, Server, tool
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import Ledger, MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.server.adapters.finding import AnyServer
 from roundtrip.system import System
-from roundtrip.testing import Conversation, Eavesdrop, Era, Hop, Network, User
+from roundtrip.testing import Approver, Conversation, Eavesdrop, Era, Hop, Network, User
 from roundtrip.testing.chosen import NETWORKS, TASK_NETWORKS
 from roundtrip.testing.networks.fleet import KEYS
 from tests.combinations.agency import Agency
@@ -34,6 +35,7 @@ ROW_VARIABLE: Final = "ROUNDTRIP_TESTS_FEATURES"
 _NIGHTS: Final = 3
 _HOSTS: Final = ("fastmcp", "mcp", "sse_starlette")
 _ROUNDS: Final = 30
+_CLIENTS: Final[Mapping[str, Any]] = {"forms": None, "links": "links", "nothing": "no-elicitation"}
 _SUBJECTS: Final = {"client": None, "ada": "ada"}
 
 
@@ -70,7 +72,12 @@ class Environment:
         """Return the user whom a server knows; None if it knows none, or only the client."""
         if self.row.subject != "ada":
             return None
-        return "ada" if self.row.over == "http" else _access_token("ada")
+        return "ada" if self._names_users else _access_token("ada")
+
+    @property
+    def _names_users(self) -> bool:
+        """Return True if the server names its users itself. Otherwise it is shown an access token."""
+        return self.row.subject == "ada" and (self.row.over == "http" or self.row.has_pages)
 
     @property
     def transcript(self) -> Path:
@@ -109,9 +116,12 @@ class Environment:
         if self.row.trace != "off":
             reveal = "all" if self.row.trace == "all" else ()
             options["trace"] = Recorder(self.transcript, reveal=reveal)
-        if self.row.subject == "ada" and self.row.over == "http":
+        if self._names_users:
             options["principal"] = _is_ada
         masks = self.row.errors == "masked"
+        if self.row.has_pages:
+            options["pages"] = Pages(base_url="https://agency.example", authenticate=_reader, wait=2)
+            options["approvals"] = Approvals(groups={"fay": ["desk"]})
         if self.row.host != "roundtrip":
             made = (
                 MCPServer[Any]("agency") if self.row.host == "sdk" else FastMCP[Any]("agency", mask_error_details=masks)
@@ -140,11 +150,14 @@ class Environment:
             allow_unused=True,
             # All features together ask more often than real clients would let them.
             max_rounds=_ROUNDS,
+            client=_CLIENTS[self.row.client],
+            page_headers={"cookie": "reader=ada"} if self.row.has_pages else {},
+            approver=Approver({"desk": "approve"}, headers={"cookie": "reader=fay"}) if self.row.has_pages else (),
         )
 
     @property
     def _shows_token(self) -> bool:
-        return self.row.subject != "nobody" and self.row.over == "memory"
+        return self.row.subject != "nobody" and self.row.over == "memory" and not self._names_users
 
     def target(self) -> Any:
         """Return the target that a user connects to."""
@@ -179,6 +192,10 @@ class Environment:
 
 def _access_token(subject: str | None) -> AccessToken:
     return AccessToken(token="of-the-client", client_id="agency-app", scopes=[], subject=subject)
+
+
+async def _reader(request: Request) -> str | None:
+    return request.cookies.get("reader")
 
 
 def _is_ada(request: object) -> str:

@@ -218,6 +218,17 @@ def review(agency: Agency) -> Feature:
     )
 
 
+def approval(agency: Agency) -> Feature:
+    """Wait until the desk approves."""
+
+    async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
+        approval = await ctx.approve("desk", f"May {filled['traveller']} travel?", by="desk")
+        return f"approved by {approval.who}"
+
+    del agency
+    return Feature(passage=ask)
+
+
 def sample(agency: Agency) -> Feature:
     """Ask the client's model for JSON."""
 
@@ -300,6 +311,7 @@ FEATURES: Final[Mapping[str, Callable[[Agency], Feature]]] = {
         page,
         confirmation,
         review,
+        approval,
         sample,
         step,
         exactly_once,

@@ -16,7 +16,7 @@ from tests.combinations.features import FEATURES
 __all__ = ["Row", "rows"]
 
 HONEST: Final = "honest"
-OF_TOOLS: Final = ("confirmation", "exactly_once", "timeout", "version")
+OF_TOOLS: Final = ("approval", "confirmation", "exactly_once", "timeout", "version")
 """Features that only tools have."""
 
 
@@ -36,6 +36,8 @@ class Row:
     network: str
     host: Literal["roundtrip", "fastmcp", "sdk"] = "roundtrip"
     """The class of the server."""
+    client: Literal["forms", "links", "nothing"] = "forms"
+    """The kinds of questions that the client can show; pages show the others."""
 
     @property
     def id(self) -> str:
@@ -53,6 +55,10 @@ class Row:
         return None if self.era is not Era.TASK else "required" if self.is_exactly_once else True
 
     @property
+    def has_pages(self) -> bool:
+        return self.client != "forms" or "approval" in self.features
+
+    @property
     def is_honest(self) -> bool:
         return self.network == HONEST
 
@@ -67,6 +73,7 @@ _ENVIRONMENT: Final[dict[str, list[Any]]] = {
     "trace": ["all", "hidden", "off"],
     "errors": ["shown", "masked"],
     "network": [HONEST, *NETWORKS, *TASK_NETWORKS],
+    "client": ["forms", "links", "nothing"],
     "host": ["roundtrip", "fastmcp", "sdk"],
 }
 
@@ -108,7 +115,12 @@ _NOT_HOSTED: Final = [_is_not("era", "task"), _is_not("over", "stdio"), _is("gat
 """What other classes than roundtrip's own reject, or have ways of their own for."""
 
 _PLAIN: Final = [_is(name, False) for name in OF_TOOLS]
+_PAGES: Final = [_is("subject", "ada"), _is("kind", "tool"), _is_not("over", "stdio"), _is("host", "roundtrip")]
+"""Pages and approvals are for users who are known."""
 _CONSTRAINTS: Final = [
+    _where("client", "links", *_PAGES, _is_not("era", "task")),
+    _where("client", "nothing", *_PAGES, _is_not("era", "task")),
+    _where("approval", True, *_PAGES),
     _where("host", "fastmcp", *_NOT_HOSTED),
     _where("host", "sdk", *_NOT_HOSTED),
     # Requests of the live era are not delivered twice, nor to another instance, and cannot be attacked leg by leg.

@@ -42,8 +42,8 @@ def cinema(*, keys: Any = KEYS[:1], **options: Any) -> FastMCP[Any]:
     return mcp
 
 
-def booking(**options: Any) -> FastMCP[Any]:
-    mcp = cinema(**options)
+def booking(*, keys: Any = KEYS[:1], **options: Any) -> FastMCP[Any]:
+    mcp = cinema(keys=keys, **options)
 
     @mcp.tool
     async def book(film: str, ctx: Context, seats: Annotated[Seats, Resolve(ask_seats)]) -> dict[str, Any]:
@@ -148,8 +148,8 @@ async def test_body_runs_once_and_result_is_kept() -> None:
     ran: list[str] = []
     ledger = MemoryLedger()
 
-    def make() -> FastMCP[Any]:
-        mcp = cinema(ledger=ledger)
+    def make(keys: Any) -> FastMCP[Any]:
+        mcp = cinema(keys=keys, ledger=ledger)
 
         @mcp.tool
         @roundtrip.tool(exactly_once=True)
