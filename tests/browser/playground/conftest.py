@@ -19,6 +19,11 @@ from tests.hosts import ROOT, WAIT
 
 __all__ = ["Playing", "Start", "playing"]
 
+MAKE_SERVER: Final = """
+
+def make_server() -> Server:
+    return server
+"""
 SHOPS: Final = Path(__file__).with_name("shops")
 
 
@@ -115,7 +120,13 @@ def start(tmp_path: Path, tab: Tab) -> Generator[Start]:
     running: list[Any] = []
 
     def started(name: str, *more: str) -> Playing:
-        context = playing(name, folder=project(tmp_path / "project", name, *more))
+        folder = project(tmp_path / "project", *([] if ":" in name else [name]), *more)
+        if ":" in name:
+            package = folder / "shop"
+            package.mkdir()
+            (package / "__init__.py").write_text("")
+            (package / "app.py").write_text((folder / more[0]).read_text() + MAKE_SERVER)
+        context = playing(name, folder=folder)
         running.append(context)
         return context.__enter__()
 
