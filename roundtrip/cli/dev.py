@@ -14,11 +14,13 @@ from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, keys_of
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from roundtrip.playground.foreign import ForeignServer
     from roundtrip.server.server import Server
     from roundtrip.serving.process import Ended
+    from roundtrip.serving.settings import ServeSettings
 
 __all__ = ["COMMAND"]
 
@@ -52,6 +54,12 @@ def _configure(parser: ArgumentParser) -> None:
         "server", metavar="SERVER", help="MODULE:SERVER or a file, an http(s) address, or a command that serves stdio"
     )
     parser.add_argument("--port", type=int, default=0, metavar="N", help="the port of the page; default: a free one")
+    parser.add_argument(
+        "--server-port",
+        type=int,
+        metavar="N",
+        help="the port of the server itself, for Pages(base_url=...); default: a free one",
+    )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     add_header(parser)
 
@@ -61,10 +69,13 @@ def _run(arguments: Namespace) -> int:
 
     from roundtrip.client.failures import CallFailed
 
-    if not 0 <= arguments.port <= _MAX_PORT:
-        raise CommandFailed(f"--port must be from 1 to {_MAX_PORT}, or 0 for a free one, got {arguments.port}")
+    for name, port in (("--port", arguments.port), ("--server-port", arguments.server_port or 0)):
+        if not 0 <= port <= _MAX_PORT:
+            raise CommandFailed(f"{name} must be from 1 to {_MAX_PORT}, or 0 for a free one, got {port}")
     try:
         if not names_server(arguments.server):
+            if arguments.server_port is not None:
+                raise CommandFailed("--server-port is for a server that this command starts; leave it out")
             return anyio.run(_play_with, arguments)
         if not hasattr(os, "fork"):
             raise CommandFailed("a file or MODULE:SERVER needs os.fork, which this system lacks; name an address")
@@ -90,7 +101,7 @@ async def _play_with(arguments: Namespace) -> int:
     page = RunningPage(target, ServedFacts(arguments.server), listen_at(arguments.port), opens=arguments.open)
 
     async def end_at_signal(scope: anyio.CancelScope) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async for _ in signals:
                 scope.cancel()
                 return
@@ -110,7 +121,6 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     from roundtrip.playground.playground import ServedFacts
     from roundtrip.playground.running import RunningPage, listen_at, run_page
     from roundtrip.playground.writing import TestWriter
-    from roundtrip.serving.process import listen
     from roundtrip.serving.settings import ServeSettings
     from roundtrip.serving.supervisor import WorkerFailed
 
@@ -128,8 +138,8 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
         # A compiled file counts as fresh after a change of the same length within a second.
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    settings = ServeSettings(port=0, show_errors=True, drain=0.0)
-    listening = listen(settings)
+    settings = ServeSettings(port=arguments.server_port or 0, show_errors=True, drain=0.0)
+    listening = _listen(settings)
     port = listening.getsockname()[1]
     file = Path(arguments.server.rpartition(":")[0] or arguments.server)
     folders = [Path.cwd(), *([file.parent] if file.suffix == ".py" else [])]
@@ -173,6 +183,15 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     if failure is not None:
         raise CommandFailed(str(failure))
     return 0 if in_time else 1
+
+
+def _listen(settings: "ServeSettings") -> "socket.socket":
+    from roundtrip.serving.process import listen
+
+    try:
+        return listen(settings)
+    except OSError as error:
+        raise CommandFailed(f"cannot serve on port {settings.port}: {error.strerror}; try another") from error
 
 
 def _keys() -> list[bytes]:

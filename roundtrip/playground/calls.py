@@ -43,8 +43,12 @@ PlayedState = Literal["working", "asking", "completed", "failed", "declined", "s
 
 _MAX_ROUNDS: Final = 100
 _MAX_HAPPENED: Final = 500
+_MAX_NOTE_CHARS: Final = 2000
 _MAX_MESSAGES: Final = 300
 _MAX_SHOWN_CHARS: Final = 100_000
+_MAX_ALL_CHARS: Final = 1_000_000
+"""Characters of a call's messages, after which only the beginnings of further ones are shown."""
+_MAX_LATE_CHARS: Final = 500
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _MAX_PAUSE_SECONDS: Final = 0.5
 _OVER: Final = ("completed", "failed", "declined", "stopped")
@@ -105,6 +109,7 @@ class PlayedCall:
         self._questions: list[OpenQuestion] = []
         self._happened: list[Data] = []
         self._messages: list[Data] = []
+        self._message_chars = 0
         self._left_out = 0
         self._failure = ""
         self._round = 0
@@ -299,7 +304,7 @@ class PlayedCall:
 
     def _note(self, kind: str, text: str, *, done: float | None = None) -> None:
         if len(self._happened) < _MAX_HAPPENED:
-            self._happened.append({"kind": kind, "text": text[:_MAX_SHOWN_CHARS], "done": done})
+            self._happened.append({"kind": kind, "text": text[:_MAX_NOTE_CHARS], "done": done})
             self._changed()
 
     def _heard(self, message: Message) -> None:
@@ -308,8 +313,11 @@ class PlayedCall:
             self._left_out += 1
         else:
             text = json.dumps(sent, ensure_ascii=False)
-            if len(text) > _MAX_SHOWN_CHARS:
-                text = f"{text[:_MAX_SHOWN_CHARS]} … ({len(text)} characters)"
+            # The page gets all messages again at each change.
+            limit = _MAX_SHOWN_CHARS if self._message_chars < _MAX_ALL_CHARS else _MAX_LATE_CHARS
+            if len(text) > limit:
+                text = f"{text[:limit]} … ({len(text)} characters)"
+            self._message_chars += len(text)
             at = f"{time.time() - self.began_at:.2f} s"
             self._messages.append({"from": sender, "title": _title(sent), "at": at, "text": text})
         self._changed()

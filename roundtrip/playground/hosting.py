@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
+import signal
 import socket
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from signal import Signals
 from typing import Any, Final
 
 import uvicorn
@@ -54,6 +54,11 @@ class WatchedSupervisor(ReloadingSupervisor):
         self._on_reload = on_reload
         self._on_end = on_end
 
+    def _begin(self, tasks: asyncio.TaskGroup) -> None:
+        super()._begin(tasks)
+        # A closed terminal ends it, where it makes a service replace its workers.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_stop, signal.SIGTERM)
+
     async def _roll(self, tasks: asyncio.TaskGroup) -> None:
         before = self._slots[0]
         await super()._roll(tasks)
@@ -62,7 +67,7 @@ class WatchedSupervisor(ReloadingSupervisor):
 
     def _on_stop(self, number: int) -> None:
         self._on_end()
-        super()._on_stop(Signals.SIGTERM if not self._stop.is_set() else number)
+        super()._on_stop(signal.SIGTERM if not self._stop.is_set() else number)
 
 
 class PageHost(uvicorn.Server):
@@ -81,6 +86,8 @@ class PageHost(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
+            # The address of the peer tells its user, and a header could claim another.
+            proxy_headers=False,
             timeout_graceful_shutdown=_CLOSING_SECONDS,
         )
         super().__init__(config)

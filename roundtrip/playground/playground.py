@@ -31,6 +31,8 @@ __all__ = ["Playground", "ServedFacts", "TooManyCalls"]
 
 _LOOK_SECONDS: Final = 0.2
 """Time between two looks at the transcripts while a page is open."""
+_REFRESH_MS: Final = 100
+"""Time between two requests of the page, so that a server that reports much does not keep it busy."""
 _POLL_SECONDS: Final = 10.0
 """The longest time that a request for changes waits."""
 _CLOCK_SKEW_SECONDS: Final = 0.5
@@ -102,6 +104,12 @@ class Playground:
         self._listed = _Listed()
         self._notices: deque[Data] = deque(maxlen=_MAX_NOTICES)
         self._change = anyio.Event()
+        self._is_over = False
+
+    def end(self) -> None:
+        """Let requests that wait for a change return."""
+        self._is_over = True
+        self._change.set()
 
     def close(self) -> None:
         """Close the files of the trace."""
@@ -126,7 +134,7 @@ class Playground:
         with anyio.move_on_after(_POLL_SECONDS):
             while True:
                 self._look()
-                if self.version != seen:
+                if self.version != seen or self._is_over:
                     return
                 with anyio.move_on_after(_LOOK_SECONDS):
                     await self._change.wait()
@@ -221,7 +229,7 @@ class Playground:
             "calls": [one.summary() for one in reversed(self._calls.values())],
             "call": self._call_data(call) if call is not None else None,
             "notices": list(self._notices),
-            "live": {"url": "state.json", "version": self.version, "every": 20},
+            "live": {"url": "state.json", "version": self.version, "every": _REFRESH_MS},
         }
 
     def _call_data(self, call: PlayedCall) -> Data:

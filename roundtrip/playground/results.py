@@ -19,6 +19,7 @@ from mcp_types import (
 )
 
 from roundtrip.client.person import can_be_opened
+from roundtrip.testing.question_pages import waiting_call
 from roundtrip.trace.explaining.wording import size_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
@@ -36,8 +37,9 @@ _MAX_NAME_CHARS: Final = 60
 
 def result_data(result: CallToolResult) -> Data:
     """Return a result as data for the page."""
-    structured = result.structured_content
+    structured, waits = result.structured_content, waiting_call(result)
     return {
+        "waits": None if waits is None else {"tool": waits.tool, "handle": waits.handle},
         "isError": bool(result.is_error),
         "blocks": [_block(block) for block in result.content],
         "structured": None if structured is None else json_text(structured, indent=2),

@@ -1,10 +1,11 @@
 """Run the page of a playground until it is told to end."""
 
+import asyncio
 import logging
 import socket
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from roundtrip.trace.page.loopback import HOST, Loopback
 __all__ = ["RunningPage", "listen_at", "run_page"]
 
 _FORMAT: Final = "roundtrip: %(message)s"
+_END_SECONDS: Final = 2.0
 _QUIET: Final = ("uvicorn.error",)
 
 
@@ -41,12 +43,14 @@ class RunningPage:
     keys: Sequence[bytes] = ()
     writer: TestWriter | None = None
     playground: Playground | None = field(default=None, init=False)
+    loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     ended: anyio.Event = field(default_factory=anyio.Event, init=False)
 
     def note(self, level: str, text: str) -> None:
-        """Show a line of the log."""
-        if self.playground is not None:
-            self.playground.note(level, text)
+        """Show a line of the log, which any thread may write."""
+        if self.playground is not None and self.loop is not None:
+            with suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.playground.note, level, text)
 
     def reloaded(self) -> None:
         """List the tools of the changed code."""
@@ -98,6 +102,7 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     with quiet():
         async with anyio.create_task_group() as tasks:
+            page.loop = asyncio.get_running_loop()
             page.playground = Playground(
                 page.target,
                 page.facts,
@@ -110,8 +115,11 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
             host = PageHost(PlaygroundApp(page.playground, loopback, page.writer))
             tasks.start_soon(page.playground.list_tools)
 
+            served = anyio.Event()
+
             async def serve() -> None:
                 await host.serve(sockets=[listening])
+                served.set()
 
             tasks.start_soon(serve)
             announce(loopback.url)
@@ -120,7 +128,11 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
             try:
                 await page.ended.wait()
             finally:
+                # Answer the requests that wait, and end the calls then.
                 host.should_exit = True
+                page.playground.end()
+                with anyio.move_on_after(_END_SECONDS, shield=True):
+                    await served.wait()
                 page.playground.close()
                 tasks.cancel_scope.cancel()
 

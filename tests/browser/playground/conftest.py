@@ -45,9 +45,9 @@ class Playing:
         with suppress(ValueError):
             self.log.extend(lines)
 
-    def end(self) -> int:
-        """End the command as Ctrl-C does, and return its exit code."""
-        self._process.send_signal(signal.SIGINT)
+    def end(self, number: signal.Signals = signal.SIGINT) -> int:
+        """End the command, as Ctrl-C does, and return its exit code."""
+        self._process.send_signal(number)
         return self._process.wait(WAIT)
 
     def write(self, name: str, change: Callable[[str], str]) -> None:
@@ -73,7 +73,9 @@ def playing(*arguments: str, folder: Path) -> Generator[Playing]:
     os.environ["PYTHONPATH"] = path
     try:
         with piped(main, "dev", *arguments, cwd=folder) as running:
-            yield Playing(running, folder)
+            opened = Playing(running, folder)
+            yield opened
+            assert "Exception in ASGI application" not in "".join(opened.log), opened.log
     finally:
         if before is None:
             del os.environ["PYTHONPATH"]

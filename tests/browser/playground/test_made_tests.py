@@ -64,7 +64,7 @@ def test_result_that_differs_each_time_is_not_expected(tab: Tab, start: Start) -
     assert "1 passed" in run(playing)
 
 
-def test_call_that_cannot_be_repeated_says_why(tab: Tab, start: Start) -> None:
+def test_calls_without_a_result_become_tests_too(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
     begin(tab, "charge")
@@ -72,11 +72,11 @@ def test_call_that_cannot_be_repeated_says_why(tab: Tab, start: Start) -> None:
     assert not tab.page.get_by_role("button", name="Make a test of this").is_visible()
     press(tab, "Stop")
     ended(tab, "stopped")
-    assert "It passes." in make_test(tab)
+    assert make_test(tab) == "It passes. Written to test_charge.py."
     tab.page.get_by_label("The client shows").select_option("none")
     begin(tab, "charge")
     ended(tab, "failed")
-    assert make_test(tab) == "X"
+    assert make_test(tab) == "It passes. Written to test_charge_2.py."
 
 
 def test_failing_test_is_shown_and_not_kept(tab: Tab, start: Start) -> None:

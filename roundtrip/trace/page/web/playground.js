@@ -347,7 +347,7 @@ function drawResult(shown) {
   if (!shown.result) {
     return;
   }
-  const { blocks, structured, isError } = shown.result;
+  const { blocks, structured, isError, waits } = shown.result;
   const article = make("article", "result", make("h3", "", isError ? "Error" : "Result"), ...blocks.map(blockOf));
   if (structured !== null) {
     const value = make("details", "", make("summary", "", "Structured"), make("pre", "value", structured));
@@ -356,6 +356,16 @@ function drawResult(shown) {
   }
   if (!blocks.length && structured === null) {
     article.append(make("p", "quiet", "It is empty."));
+  }
+  if (waits && toolNamed(waits.tool)) {
+    const goOn = make("button", "", `Fill in ${waits.tool}, as a model would`);
+    goOn.type = "button";
+    goOn.addEventListener("click", () => {
+      chooseTool(waits.tool);
+      const field = toolNamed(waits.tool).fields.find((one) => one.name === "handle");
+      byId(field.id).value = waits.handle;
+    });
+    article.append(make("p", "quiet", "The call waits, and its handle continues it."), goOn);
   }
   box.append(article);
 }
@@ -510,6 +520,9 @@ function drawWire(shown) {
     drawnMessages = shown?.id;
     box.replaceChildren();
   }
+  const more = byId("messages-more");
+  more.hidden = !shown?.leftOut;
+  write(more, `${shown?.leftOut} messages more, which are not kept.`);
   // New ones are added, so that those that are open stay so.
   for (const message of messages.slice(box.childElementCount)) {
     const way = message.from === "client" ? "→" : "←";
