@@ -138,7 +138,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
         # A compiled file counts as fresh after a change of the same length within a second.
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    settings = ServeSettings(port=arguments.server_port or 0, show_errors=True, drain=0.0)
+    settings = ServeSettings(port=arguments.server_port or 0, show_errors=True, drain=0.0, log_level="warning")
     listening = _listen(settings)
     port = listening.getsockname()[1]
     file = Path(arguments.server.rpartition(":")[0] or arguments.server)

@@ -20,6 +20,7 @@ from mcp_types import (
     InputRequiredResult,
     InputResponse,
     LoggingMessageNotificationParams,
+    ToolListChangedNotification,
 )
 
 from roundtrip.client.failures import CallFailed, innermost
@@ -90,10 +91,18 @@ class PlayedCall:
         target: The server.
         terminal: Shows what a command writes to its standard error.
         changed: Called when anything of the call changes.
+        tools_changed: Called when the server says that its tools have changed.
     """
 
     def __init__(
-        self, id: str, playing: Playing, target: Target, terminal: Terminal, changed: Callable[[], None]
+        self,
+        id: str,
+        playing: Playing,
+        target: Target,
+        terminal: Terminal,
+        *,
+        changed: Callable[[], None],
+        tools_changed: Callable[[], None],
     ) -> None:
         self.id = id
         self.playing = playing
@@ -106,6 +115,7 @@ class PlayedCall:
         self._target = target
         self._terminal = terminal
         self._changed = changed
+        self._tools_changed = tools_changed
         self._questions: list[OpenQuestion] = []
         self._happened: list[Data] = []
         self._messages: list[Data] = []
@@ -301,6 +311,9 @@ class PlayedCall:
     async def _notice(self, message: IncomingMessage) -> None:
         if isinstance(message, Exception):
             self._note("note", "the server sent something that is not MCP; it is ignored")
+        elif isinstance(message, ToolListChangedNotification):
+            self._note("note", "the server's tools have changed")
+            self._tools_changed()
 
     def _note(self, kind: str, text: str, *, done: float | None = None) -> None:
         if len(self._happened) < _MAX_HAPPENED:

@@ -26,9 +26,9 @@ from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.document import STEP_SCRIPTS, PageKind, call_page, page_of
 from roundtrip.trace.page.loopback import HOST, Loopback, headers_for
 
-__all__ = ["PlaygroundApp"]
+__all__ = ["PLAYGROUND_PAGE", "PlaygroundApp"]
 
-_PAGE: Final = PageKind(
+PLAYGROUND_PAGE: Final = PageKind(
     "playground.html",
     (*STEP_SCRIPTS, "controls.js", "tabs.js", "playground.js"),
     ("page.css", "playground.css"),
@@ -100,7 +100,7 @@ class PlaygroundApp:
     async def _get(self, place: str, request: Request) -> Response:
         query = {name: values[-1] for name, values in parse_qs(request.url.query, keep_blank_values=True).items()}
         if place == "":
-            page = page_of(_PAGE, "Playground", self._data(query.get("call", "")))
+            page = page_of(PLAYGROUND_PAGE, "Playground", self._data(query.get("call", "")))
             return _response(HTTPStatus.OK, page.text, kind=_HTML, policy=page.policy)
         if place == "state.json":
             seen = query.get("seen", "")

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.conftest import Tab
+from tests.browser.conftest import Tab, expect
 from tests.browser.playground.conftest import (
     Playing,
+    Start,
     begin,
     behind,
     call,
@@ -79,6 +80,26 @@ def test_server_that_reports_much_does_not_stop_the_page(tab: Tab, paged: Playin
     assert "messages more" in tab.text("#messages-more")
     size = tab.page.evaluate("fetch('state.json').then((answer) => answer.text()).then((text) => text.length)")
     assert size < 4_000_000
+
+
+def test_tools_that_a_call_adds_are_listed(tab: Tab, paged: Playing) -> None:
+    tab.page.get_by_label("Revision").select_option("2025-11-25")
+    begin(tab, "grow")
+    expect(tab.page.locator("#tool-list")).to_contain_text("newcomer")
+
+
+def test_server_that_records_elsewhere_says_so(tab: Tab, start: Start) -> None:
+    playing = start("till.py")
+    playing.write("till.py", lambda text: text.replace("ledger=MemoryLedger()", "ledger=MemoryLedger(), trace=False"))
+    playing.open(tab)
+    behind(tab, "Log")
+    expect(tab.page.locator("#log")).to_contain_text("reloaded")
+    begin(tab, "refund")
+    ended(tab, "completed")
+    behind(tab, "States")
+    expect(tab.page.locator("#panel-states .untraced")).to_contain_text("records elsewhere, or not at all")
+    press(tab, "Make a test of this")
+    expect(tab.page.locator("#test")).to_contain_text("the server has trace=, and records elsewhere")
 
 
 def test_closed_terminal_ends_the_command(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

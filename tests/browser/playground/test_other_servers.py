@@ -1,6 +1,5 @@
 """Servers of the SDK and of FastMCP, at an address, and behind a command, only lack states and a trace."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -107,12 +106,12 @@ def test_mistake_is_told_at_the_terminal(tmp_path: Path, arguments: list[str], t
     folder = project(tmp_path / "project", "cinema.py")
     (folder / "empty.py").write_text("")
     (folder / "broken.py").write_text("1 / 0\n")
-    ran = subprocess.run(
-        [sys.executable, "-m", "roundtrip", "dev", *arguments], cwd=folder, capture_output=True, text=True, timeout=WAIT
-    )
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert told in ran.stderr
-    assert "Traceback" not in ran.stderr
+    with piped(main, "dev", *arguments, cwd=folder) as running:
+        assert running.process.wait(WAIT) == 2
+        told_there = running.stderr.read()
+        assert running.stdout.read() == ""
+    assert told in told_there
+    assert "Traceback" not in told_there
 
 
 def test_folder_of_the_trace_is_removed(

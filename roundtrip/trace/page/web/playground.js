@@ -455,7 +455,9 @@ function drawBeside() {
 }
 
 function drawTrace(trace) {
-  const note = state.server.traced
+  const note = state.server.traced && state.call?.over
+    ? "There is no trace of this call that the playground can read. A server with trace= records elsewhere, or not at all."
+    : state.server.traced
     ? "The trace of a call appears as soon as its first leg has been served."
     : "Only servers of roundtrip that this command has started show their states and a trace.";
   for (const element of document.querySelectorAll(".untraced")) {

@@ -31,3 +31,10 @@ async def count(ctx: Context) -> str:
     for number in range(2000):
         await ctx.report_progress(number, 2000, "x" * 3000)
     return "counted"
+
+
+@server.tool()
+async def grow(ctx: Context) -> str:
+    """Add a tool."""
+    server.add_tool(lambda: "new", name="newcomer")
+    return "grown"
