@@ -57,22 +57,26 @@ def test_each_wrong_field_has_its_own_error() -> None:
     assert caught.value.errors.keys() == {"t-0", "t-1", "t-2", "t-5"}
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {},
-        {"properties": 7},
-        {"properties": {"a": None, "b": [], "c": {"type": 7}, "d": {"anyOf": [{}]}, "e": {"oneOf": 3}}},
-        {"properties": {"a": {"$ref": "#/properties/a"}}},
-        {"properties": {"a": {"$ref": "https://elsewhere.example/schema"}, "b": {"$ref": "#/$defs/none"}}},
-        {"properties": {"a": {"allOf": [{"$ref": "#/properties/b"}]}, "b": {"allOf": [{"$ref": "#/properties/a"}]}}},
-    ],
-)
+ODD_SCHEMAS: list[dict[str, Any]] = [
+    {},
+    {"properties": 7},
+    {"properties": {"a": None, "b": [], "c": {"type": 7}, "d": {"anyOf": [{}]}, "e": {"oneOf": 3}}},
+    {"properties": {"a": {"$ref": "#/properties/a"}}},
+    {"properties": {"a": {"$ref": "https://elsewhere.example/schema"}, "b": {"$ref": "#/$defs/none"}}},
+    {"properties": {"a": {"allOf": [{"$ref": "#/properties/b"}]}, "b": {"allOf": [{"$ref": "#/properties/a"}]}}},
+]
+
+
+@pytest.mark.parametrize("schema", ODD_SCHEMAS)
 def test_schema_of_any_shape_has_a_form(schema: dict[str, Any]) -> None:
     ShownForm("t", argument_schema(schema)).data()
 
 
-@pytest.mark.parametrize("value", [None, [], {"a": "b"}, {"a": [1]}, {str(n): [] for n in range(1001)}])
+MANY: dict[str, list[str]] = {str(number): [] for number in range(1001)}
+SHAPES: list[object] = [None, [], {"a": "b"}, {"a": [1]}, MANY]
+
+
+@pytest.mark.parametrize("value", SHAPES)
 def test_fields_of_another_shape_are_rejected(value: object) -> None:
     with pytest.raises(ValueError, match="must be"):
         posted_of(value)
