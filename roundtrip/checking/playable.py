@@ -2,17 +2,26 @@
 
 import keyword
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, cast
 
 from pydantic import JsonValue
 
 from roundtrip.checking.literals import Name, assignment, invocation, is_short, literal
-from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RoundEnding, SeenQuestion, revealed
+from roundtrip.checking.recorded import (
+    Answer,
+    NotReplayable,
+    RecordedCall,
+    RoundEnding,
+    SeenQuestion,
+    recorded_call,
+    revealed,
+)
 from roundtrip.machine.journal import Action
 from roundtrip.questions.wire import TICKET, TICKET_SHOWN, complaint_for_model, with_complaint
+from roundtrip.trace.reading.calls import TracedCall
 
-__all__ = ["Era", "ServerName", "write_test"]
+__all__ = ["Era", "ServerName", "write_test", "write_test_of"]
 
 Era = Literal["retry", "live", "task"]
 
@@ -50,6 +59,29 @@ class ServerName:
         name = self.attribute if self.attribute == "server" else f"{self.attribute} as server"
         line = f"from {self.module} import {name}"
         return line if is_short(line) else f"from {self.module} import (\n    {name},\n)"
+
+
+def write_test_of(
+    call: TracedCall, calls: Iterable[TracedCall], server: ServerName, *, both: bool = False, with_result: bool = True
+) -> str:
+    """Write the source of a test that repeats a call of a transcript.
+
+    Args:
+        call: The call.
+        calls: All calls of the transcript.
+        server: The server to import.
+        both: Repeat it in both eras, not only in the recorded one.
+        with_result: Expect the recorded result.
+
+    Raises:
+        NotReplayable: A scripted user cannot repeat the call.
+    """
+    within = [one for one in calls if one.began is not None and one.began.within == call.id]
+    recorded = recorded_call(call, whole=True)
+    eras: tuple[Era, ...] = ("task",) if recorded.is_task else ("retry", "live") if both else (recorded.era,)
+    if "live" in eras and any(one.rounds for one in within):
+        raise NotReplayable("a function that it called also asked over the open connection, as no test can")
+    return write_test(recorded, server, eras=eras, with_result=with_result)
 
 
 def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...], with_result: bool) -> str:

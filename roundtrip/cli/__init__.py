@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "check": "compare recorded calls with the present code",
     "completion": "print what completes commands and options in bash, zsh or fish",
     "demo": "watch one call hop between instances that share only a key",
+    "dev": "call tools on a page in the browser, while you write the server",
     "doctor": "check that instances fit together, or what a client can be asked",
     "graph": "draw the state machine, or the dependencies of a server's tools",
     "host-config": "print what tells a host, such as Claude Code or VS Code, of a server",

@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation
     from roundtrip.server.server import Server
 
-__all__ = ["TARGET", "TARGET_HELP", "load_any_server", "load_attached", "load_server", "names_server"]
+__all__ = [
+    "TARGET",
+    "TARGET_HELP",
+    "FoundServer",
+    "find_any_server",
+    "load_any_server",
+    "load_attached",
+    "load_server",
+    "names_server",
+]
 
 TARGET: Final = "MODULE:SERVER"
 TARGET_HELP: Final = (
@@ -40,6 +49,15 @@ class _Target(NamedTuple):
     module: str
     attribute: str | None
     """None for the only server of a file."""
+
+
+class FoundServer(NamedTuple):
+    """A server, and the place where it was found."""
+
+    server: Any
+    module: ModuleType
+    attribute: str
+    """The name of the server, or of a function that makes it."""
 
 
 def names_server(text: str) -> bool:
@@ -74,7 +92,7 @@ def load_server(target: str) -> "Server[Any]":
         return isinstance(value, Server)
 
     wanted = _Wanted("roundtrip.Server", fits, _hint_for_other_class)
-    return cast("Server[Any]", _load(target, wanted))
+    return cast("Server[Any]", _load(target, wanted).server)
 
 
 def load_attached(target: str) -> "Server[Any] | Installation[Any]":
@@ -89,11 +107,20 @@ def load_attached(target: str) -> "Server[Any] | Installation[Any]":
         return attached(value) is not None
 
     wanted = _Wanted("server with roundtrip", fits, _hint_for_unattached)
-    return cast("Server[Any] | Installation[Any]", attached(_load(target, wanted)))
+    return cast("Server[Any] | Installation[Any]", attached(_load(target, wanted).server))
 
 
 def load_any_server(target: str) -> Any:
     """Load a server of this package, of the SDK or of FastMCP, as `load_server` does.
+
+    Raises:
+        CommandFailed: The module or server is missing or fails.
+    """
+    return find_any_server(target).server
+
+
+def find_any_server(target: str) -> FoundServer:
+    """Load a server as `load_any_server` does, and return its place too.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
@@ -103,7 +130,7 @@ def load_any_server(target: str) -> Any:
     return _load(target, _Wanted("server of MCP", is_server, _no_hint))
 
 
-def _load(text: str, wanted: _Wanted) -> object:
+def _load(text: str, wanted: _Wanted) -> FoundServer:
     target = _read(text)
     if target is None:
         raise CommandFailed(f"{text!r} names no server; {_FORMS}")
@@ -112,20 +139,21 @@ def _load(text: str, wanted: _Wanted) -> object:
         return _found(target, wanted)
 
 
-def _found(target: _Target, wanted: _Wanted) -> object:
+def _found(target: _Target, wanted: _Wanted) -> FoundServer:
     text, (kind, fits, _) = target.text, wanted
     module = _import_file(Path(target.module)) if _is_file(target.module) else _import_module(target.module)
     servers = {name: value for name, value in vars(module).items() if fits(value)}
     if target.attribute is None:
-        return _only_server(target.module, module, servers, wanted)
+        name = _only_server(target.module, module, servers, wanted)
+        return FoundServer(servers[name], module, name)
     found: object = getattr(module, target.attribute, None)
     if fits(found):
-        return found
+        return FoundServer(found, module, target.attribute)
     makes = callable(found) and not isinstance(found, type)
     if makes:
         found = _made(text, cast("Callable[[], object]", found))
         if fits(found):
-            return found
+            return FoundServer(found, module, target.attribute)
     hint = f"; servers there: {', '.join(servers)}" if servers else f"; it has no {kind} at module level"
     if found is None and not hasattr(module, target.attribute):
         raise CommandFailed(f"{target.module!r} has no attribute {target.attribute!r}{hint}")
@@ -142,11 +170,11 @@ def _read(text: str) -> _Target | None:
     return _Target(text, text, None) if text.endswith(".py") and not text.startswith(":") else None
 
 
-def _only_server(name: str, module: ModuleType, servers: dict[str, object], wanted: _Wanted) -> object:
-    """Return the server of a file that has one, under however many names."""
+def _only_server(name: str, module: ModuleType, servers: dict[str, object], wanted: _Wanted) -> str:
+    """Return the name of the server of a file that has one, under however many names."""
     distinct = {id(server): server for server in servers.values()}
     if len(distinct) == 1:
-        return next(iter(distinct.values()))
+        return next(iter(servers))
     if servers:
         choices = " or ".join(f"{name}:{one}" for one in servers)
         raise CommandFailed(f"{name!r} has {len(distinct)} servers, {', '.join(servers)}; name one of them: {choices}")

@@ -152,7 +152,7 @@ def _report(name: str, module: str, folder: Path, texts: dict[Path, str]) -> str
     commands = [
         *([] if folder == Path() else [f"cd {folder}"]),
         *([] if _can_test() else ['pip install -e ".[test]"']),
-        f"roundtrip call {module}.py book film=Solaris",
+        f"roundtrip dev {module}.py",
         "pytest",
         f"{KEY_FILE_VARIABLE}={_KEY_FILE} roundtrip serve {module}.py --reload",
     ]

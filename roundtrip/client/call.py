@@ -46,7 +46,7 @@ from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import arguments_of, find_tool
 from roundtrip.safe_text import printable
 
-__all__ = ["LEVELS", "CallPlan", "Called", "carry_out"]
+__all__ = ["LEVELS", "CallPlan", "Called", "all_tools", "carry_out"]
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """Log levels, the least severe first."""
@@ -175,7 +175,7 @@ class _Caller:
             if plan.cancels:
                 await TaskRequests(session, plan.task_id).cancel()
         if leg is None:
-            tools = await _all_tools(client)
+            tools = await all_tools(client)
             if plan.tool is None:
                 return tools
             leg = LegRequest(plan.tool, arguments_of(find_tool(tools, plan.tool), plan.arguments))
@@ -345,7 +345,12 @@ class _Patience:
         self._scope.deadline = anyio.current_time() + pause + self._seconds
 
 
-async def _all_tools(client: Client) -> list[Tool]:
+async def all_tools(client: Client) -> list[Tool]:
+    """Return all tools of a server, page by page.
+
+    Raises:
+        CallFailed: The list has no end.
+    """
     tools: list[Tool] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):

@@ -14,12 +14,13 @@ import threading
 from collections.abc import Callable
 from enum import Enum
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import uvicorn
 from pydantic import TypeAdapter
 from sse_starlette.sse import AppStatus
+from starlette.types import ASGIApp
 
 from roundtrip.safe_text import printable
 from roundtrip.server.access_log import hide_tickets
@@ -37,9 +38,11 @@ __all__ = [
     "READY",
     "SERVE",
     "Ended",
+    "Served",
     "listen",
     "logger",
     "serve",
+    "serve_app",
     "set_up_logging",
     "work",
 ]
@@ -72,6 +75,21 @@ _CAUSED_BY_CLIENTS: Final = (
     "mcp.server.streamable_http_manager",
 )
 """Loggers with a line or traceback for each malformed or aborted request, and when descriptors run out."""
+
+
+class Served(Protocol):
+    """A server that a worker can serve."""
+
+    def identity(self) -> Identity:
+        """Return the facts that must be equal on all instances."""
+        ...
+
+    def is_one_of(self, workers: int, *, group: str) -> None:
+        """Take the number of workers, and the name of their group."""
+        ...
+
+
+ServedT = TypeVar("ServedT", bound=Served)
 
 
 class Ended(Enum):
@@ -132,10 +150,30 @@ def serve(
     on_ready: Callable[[], None] = lambda: None,
 ) -> Ended:
     """Serve until a signal arrives."""
+    state = ProcessState()
+    return serve_app(application_of(server, settings, state), settings, listening, state=state, on_ready=on_ready)
+
+
+def serve_app(
+    app: ASGIApp,
+    settings: ServeSettings,
+    listening: socket.socket,
+    *,
+    state: ProcessState,
+    on_ready: Callable[[], None],
+) -> Ended:
+    """Serve an application until a signal arrives.
+
+    Args:
+        app: The application, with its lifespan.
+        settings: Settings of the service.
+        listening: Socket from which it accepts.
+        state: State of the process, which the application reads.
+        on_ready: Called once it serves.
+    """
     # sse_starlette would end every stream at the first signal, before its last answers.
     if hasattr(AppStatus, "disable_automatic_graceful_drain"):
         AppStatus.disable_automatic_graceful_drain()
-    state = ProcessState()
     limit = connections_for(settings.limit_connections)
     if limit < settings.limit_connections:
         logger.warning(
@@ -144,7 +182,6 @@ def serve(
             limit,
             settings.limit_connections,
         )
-    app = application_of(server, settings, state)
     intake = Intake(app, limit=limit, seconds=settings.timeout_request)
     config = uvicorn.Config(
         app,
@@ -175,11 +212,11 @@ def serve(
 
 
 def work(
-    load: Callable[[], Server[Any]],
+    load: Callable[[], ServedT],
     settings: ProcessSettings,
     *,
     channel: socket.socket,
-    run: Callable[[Server[Any], Callable[[], None]], Ended],
+    run: Callable[[ServedT, Callable[[], None]], Ended],
 ) -> int:
     """Load the server, report to the supervisor, run on its command, and return the exit code.
 

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 class Tap:
-    """A transport that keeps every message in `messages`, and may change outgoing ones."""
+    """A transport that keeps every message in `messages`, reports it, and may change outgoing ones."""
 
     def __init__(
         self,
@@ -25,9 +25,11 @@ class Tap:
         change: Callable[[Json], Json] | None = None,
         *,
         keep: list[Message] | None = None,
+        heard: Callable[[Message], None] = lambda message: None,
     ) -> None:
         self._transport = transport
         self._change = change
+        self._heard = heard
         self.messages: list[Message] = keep if keep is not None else []
 
     async def __aenter__(self) -> tuple[Any, Any]:
@@ -40,7 +42,7 @@ class Tap:
     def incoming(self, message: SessionMessage | Exception) -> SessionMessage | Exception:
         """Keep a message of the server, and return it."""
         if isinstance(message, SessionMessage):
-            self.messages.append(("server", as_json(message.message)))
+            self._keep(("server", as_json(message.message)))
         return message
 
     def outgoing(self, message: SessionMessage) -> SessionMessage:
@@ -49,8 +51,12 @@ class Tap:
         if self._change is not None:
             sent = self._change(sent)
             message = replace(message, message=jsonrpc_message_adapter.validate_python(sent))
-        self.messages.append(("client", sent))
+        self._keep(("client", sent))
         return message
+
+    def _keep(self, message: Message) -> None:
+        self.messages.append(message)
+        self._heard(message)
 
 
 def as_json(message: BaseModel) -> Json:

@@ -1,13 +1,22 @@
-"""Provide a real Chromium without a window. Any complaint of a page fails the test."""
+"""Provide a real Chromium without a window, and axe, which checks pages for barriers.
 
-from collections.abc import Generator
+Any complaint of a page fails the test.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from tests.browser.chromium import ARGUMENTS, find_chromium
+from tests.hosts import ROOT
 
-__all__ = ["Tab", "expect"]
+__all__ = ["Axe", "Tab", "expect"]
+
+Axe = Callable[..., None]
+_AXE: Final = ROOT / ".ci" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 class Tab:
@@ -55,3 +64,38 @@ def tab(browser: Browser) -> Generator[Tab]:
     context.close()
     assert tab.complaints == []
     assert tab.dialogs == []
+
+
+@pytest.fixture
+def axe(tab: Tab) -> Axe:
+    """Return a function that fails if a page has barriers, by all rules of axe but the named ones.
+
+    It leaves parts out that `exclude` selects.
+    """
+    source = _axe_source(_AXE)
+
+    def check(*without: str, exclude: Sequence[str] = ()) -> None:
+        # By the protocol of the browser's tools: the policy of the page allows no script.
+        session: Any = tab.page.context.new_cdp_session(tab.page)
+        rules = ", ".join(f"{rule!r}: {{enabled: false}}" for rule in without)
+        looked_at = f"{{include: [document], exclude: {list(exclude)}}}"
+        run = f"const found = await axe.run({looked_at}, {{rules: {{{rules}}}}}); return JSON.stringify({_SUMMARY});"
+        program = {"expression": f"{source}\n(async () => {{ {run} }})()", "awaitPromise": True, "returnByValue": True}
+        # A page that is still loading can take the program's promise with it: its answer is an empty object then.
+        answers = (session.send("Runtime.evaluate", program)["result"].get("value") for _ in range(_TRIES))
+        assert next((answer for answer in answers if isinstance(answer, str)), None) == "[]"
+
+    return check
+
+
+_TRIES: Final = 5
+_SUMMARY: Final = (
+    "[...found.violations, ...found.incomplete]"
+    ".map((rule) => [rule.id, rule.nodes.map((node) => node.html + ' ' + node.failureSummary)])"
+)
+
+
+def _axe_source(path: Path) -> str:
+    if not path.is_file():
+        pytest.skip("no axe-core; `npm install --no-save --prefix .ci axe-core` installs it")
+    return path.read_text(encoding="utf-8")

@@ -45,6 +45,7 @@ def main() -> None:
         _photograph(call, folder / "call.html", IMAGES / "trace-page.png")
         _draw_terminal(call, transcript, IMAGES / "trace-show.svg")
     _photograph_questions()
+    _photograph_playground()
 
 
 def _photograph(call: TracedCall, page: Path, to: Path) -> None:
@@ -74,6 +75,42 @@ def _photograph_questions() -> None:
         tab.get_by_role("button", name="Yes").wait_for()
         tab.screenshot(path=IMAGES / "question-page-confirmation.png", full_page=True)
         browser.close()
+
+
+def _photograph_playground() -> None:
+    """Draw the playground of a new project: with a question, and on a phone, in dark, with the result."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        new = [sys.executable, "-m", "roundtrip", "new", "cinema", "--here"]
+        subprocess.run(new, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        dev = [sys.executable, "-m", "roundtrip", "dev", "cinema.py"]
+        with (
+            subprocess.Popen(dev, cwd=folder, stdout=subprocess.PIPE, text=True) as running,
+            sync_playwright() as driver,
+        ):
+            try:
+                address = running.stdout.readline().strip() if running.stdout is not None else ""
+                browser = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+                tab = browser.new_page(viewport={"width": 1280, "height": 720}, color_scheme="light")
+                tab.goto(address)
+                tab.get_by_role("textbox", name="Film").fill("Solaris")
+                tab.get_by_role("button", name="Call", exact=True).click()
+                tab.locator("article.open").get_by_role("textbox").fill("2")
+                tab.get_by_role("button", name="Answer").click()
+                tab.locator("article.open").get_by_label("back").check()
+                tab.locator("#states li:nth-child(8)").wait_for()
+                tab.screenshot(path=IMAGES / "playground.png")
+                tab.get_by_role("button", name="Answer").click()
+                tab.get_by_text("Booked 2 seats").first.wait_for()
+                phone = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
+                phone.goto(address)
+                phone.locator("#play").scroll_into_view_if_needed()
+                phone.evaluate("document.getElementById('conversation').scrollIntoView()")
+                phone.screenshot(path=IMAGES / "playground-phone.png")
+                browser.close()
+            finally:
+                running.terminate()
+                running.wait()
 
 
 def _draw_terminal(call: TracedCall, transcript: Path, to: Path) -> None:

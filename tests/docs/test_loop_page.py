@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 if sys.platform == "win32":
     pytest.skip("a terminal is needed", allow_module_level=True)
 
+from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.docs.pages import ROOT, blocks
-from tests.docs.test_shell_blocks import READY_PATH, Shell
+from tests.docs.test_shell_blocks import READY_PATH, SECONDS, Shell
 from tests.hosts import free_port
 from tests.unit.cli.test_new import Environment
 
@@ -40,6 +42,35 @@ def test_at_most_eight_commands_lead_to_a_green_test() -> None:
     assert [line.split()[0] for line in lines] == ["python3", "source", "pip", "roundtrip", "roundtrip", "pytest"]
 
 
+def answer_in_the_playground(shell: Shell, line: str) -> None:
+    """Answer the first question in a browser, as the page says, and make a test of the call."""
+    if (chromium := find_chromium()) is None:
+        pytest.skip("no Chromium on this machine")
+    words = ["bash", "-c", f"exec {line}"]
+    with subprocess.Popen(words, cwd=shell.folder, env=shell.environment, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            address = running.stdout.readline().strip()
+            with sync_playwright() as driver:
+                browser = driver.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+                page = browser.new_page()
+                page.goto(address)
+                page.get_by_role("textbox", name="Film").fill("Solaris")
+                page.get_by_role("button", name="Call", exact=True).click()
+                page.locator("article.open").get_by_role("textbox").fill("2")
+                page.get_by_role("button", name="Answer").click()
+                page.locator("article.open").get_by_label("back").check()
+                page.get_by_role("button", name="Answer").click()
+                page.locator("#result").get_by_text(RESULT, exact=True).first.wait_for()
+                page.get_by_role("button", name="Make a test of this").click()
+                page.locator("#test").get_by_text("It passes.").wait_for(timeout=SECONDS * 1000)
+                browser.close()
+        finally:
+            running.send_signal(signal.SIGINT)
+            running.wait(SECONDS)
+    assert running.returncode == 0
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """Return a shell in an empty folder, whose environment is made and activated as the first three commands do."""
@@ -61,6 +92,8 @@ def test_page_runs_from_top_to_bottom(shell: Shell) -> None:
         for line in _on_port(port):
             if line.startswith("roundtrip call"):
                 assert RESULT in shell.run_at_a_terminal(line, ANSWERS)
+            elif line.startswith("roundtrip dev"):
+                answer_in_the_playground(shell, line)
             elif "roundtrip serve" in line:
                 words = ["bash", "-c", f"exec env {line}"]
                 began.append(subprocess.Popen(words, cwd=shell.folder, env=shell.environment, stdin=subprocess.DEVNULL))
@@ -98,8 +131,7 @@ def test_commands_run_as_they_are_written(tmp_path: Path) -> None:
     (tmp_path / "roundtrip").symlink_to(ROOT)
     folder = tmp_path / "empty"
     folder.mkdir()
-    answers = '{"seats": {"value": 2}, "row": {"value": "back"}}'
-    lines = [f"{line} --answers - <<< '{answers}'" if "call" in line else line for line in until_green()]
+    lines = [f"timeout --preserve-status -s INT 30 {line}" if " dev " in line else line for line in until_green()]
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("ROUNDTRIP_", "PYTEST_", "PYTHON"))
     }
@@ -113,5 +145,5 @@ def test_commands_run_as_they_are_written(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert RESULT in ran.stdout
+    assert "http://127.0.0.1:" in ran.stdout
     assert "1 snapshot passed" in ran.stdout

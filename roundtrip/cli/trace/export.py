@@ -56,8 +56,8 @@ def _test_options(parser: ArgumentParser) -> None:
 
 
 def _to_test(arguments: Namespace) -> int:
-    from roundtrip.checking.playable import Era, ServerName, write_test
-    from roundtrip.checking.recorded import NotReplayable, recorded_call
+    from roundtrip.checking.playable import ServerName, write_test_of
+    from roundtrip.checking.recorded import NotReplayable
 
     try:
         server = ServerName(arguments.server)
@@ -65,13 +65,9 @@ def _to_test(arguments: Namespace) -> int:
         raise CommandFailed(f"--server {error}") from error
     traced = load(arguments)
     found = find_call(traced, arguments.call)
-    within = [call for call in traced.calls.values() if call.began is not None and call.began.within == found.id]
     try:
-        call = recorded_call(found, whole=True)
-        eras: tuple[Era, ...] = ("task",) if call.is_task else ("retry", "live") if arguments.both else (call.era,)
-        if "live" in eras and any(call.rounds for call in within):
-            raise NotReplayable("a function that it called also asked over the open connection, as no test can")
-        source = write_test(call, server, eras=eras, with_result=not arguments.no_result)
+        calls = traced.calls.values()
+        source = write_test_of(found, calls, server, both=arguments.both, with_result=not arguments.no_result)
     except NotReplayable as error:
         raise CommandFailed(f"cannot make a test of the call {printable(found.id)}: {error}") from error
     write_out(arguments, source.removesuffix("\n"))

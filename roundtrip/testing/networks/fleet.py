@@ -23,9 +23,9 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
-from mcp_types import ClientCapabilities, ElicitationCapability, UrlElicitationCapability
 
 from roundtrip.client.legs import Era, LegRequest, LegResult, send
+from roundtrip.client.link_client import LinkClient
 from roundtrip.client.tasks import RemoteTask, TaskRequests, TasksExtension, follow
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Watch
@@ -309,7 +309,7 @@ class NetworkFleet:
                     raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
                 target = Tap(streamable_http_client(target), keep=self.messages)
             extensions = [TasksExtension()] if self.era is Era.TASK else None
-            kind = _LinkClient if self.links_only else Client
+            kind = LinkClient if self.links_only else Client
             client = kind(target, mode=self.era.mode, cache=None, extensions=extensions, **self.callbacks)
             task_status.started(await stack.enter_async_context(client))
             await self._closing.wait()
@@ -350,18 +350,6 @@ class NetworkFleet:
 
     def reject(self, rejection: TokenRejection) -> None:
         """Do nothing: the client receives an error."""
-
-
-class _LinkClient(Client):
-    """Client that declares URL mode alone. That of the SDK declares forms with it."""
-
-    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
-        session = await super()._build_session(exit_stack)
-        build: Callable[[str], ClientCapabilities] = session._build_capabilities  # pyright: ignore[reportPrivateUsage]
-        links = ElicitationCapability(url=UrlElicitationCapability())
-        declared = {"elicitation": links}
-        session._build_capabilities = lambda version: build(version).model_copy(update=declared)  # pyright: ignore[reportPrivateUsage]
-        return session
 
 
 def _call_of(delivery: LegDelivery) -> str:

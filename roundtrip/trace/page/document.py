@@ -15,10 +15,12 @@ from roundtrip.trace.drawings.svg import STYLE, clean
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import TracedCall
 
-__all__ = ["Page", "call_page", "calls_page", "html", "json_for_html"]
+__all__ = ["STEP_SCRIPTS", "Page", "PageKind", "call_page", "calls_page", "html", "json_for_html", "page_of"]
 
-_CALL_SCRIPTS: Final = ("dom.js", "timeline.js", "exchange.js", "machine.js", "inspector.js", "call.js")
-_CALLS_SCRIPTS: Final = ("dom.js", "calls.js")
+STEP_SCRIPTS: Final = ("dom.js", "timeline.js", "exchange.js", "machine.js", "inspector.js", "steps.js")
+"""The scripts that draw the steps of a call."""
+_PARTS: Final = ("nav", "timeline", "exchange", "machine", "inspector")
+"""The parts of a page that shows the steps of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,29 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class PageKind:
+    """Files of a kind of page, in the folder `web`, and what its policy allows besides them."""
+
+    template: str
+    scripts: tuple[str, ...]
+    styles: tuple[str, ...] = ("page.css",)
+    policy: str = ""
+    """Directives, each with a semicolon and a space after it."""
+
+
+_UPDATED: Final = "connect-src 'self'; "
+"""The policy of a page that sends requests to its own server."""
+_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"))
+_LIVE_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"), policy=_UPDATED)
+_CALLS: Final = PageKind("calls.html", ("dom.js", "calls.js"), policy=_UPDATED)
+
+
+@dataclass(frozen=True, slots=True)
 class _Source:
     """Parts that all pages of a kind share."""
 
     template: Template
+    parts: Mapping[str, str]
     style: str
     script: str
     policy: str
@@ -46,45 +67,44 @@ def html(call: TracedCall) -> str:
 
 def call_page(call: TracedCall, *, live: Mapping[str, Any] | None = None) -> Page:
     """Return the page of a call; `live` has the address of its updates, and the version that it shows."""
-    return _page(
-        "call.html", _CALL_SCRIPTS, f"{call.tool} {call.id}", {**data_of(call), "live": live}, live is not None
-    )
+    kind = _CALL if live is None else _LIVE_CALL
+    return page_of(kind, f"{call.tool} {call.id}", {**data_of(call), "live": live})
 
 
 def calls_page(calls: Sequence[Mapping[str, Any]], *, live: Mapping[str, Any]) -> Page:
     """Return the page with the list of calls."""
-    return _page("calls.html", _CALLS_SCRIPTS, "Calls", {"calls": calls, "live": live}, True)
+    return page_of(_CALLS, "Calls", {"calls": calls, "live": live})
 
 
-def _page(template: str, scripts: tuple[str, ...], title: str, data: Mapping[str, Any], is_live: bool) -> Page:
-    source = _source(template, scripts, is_live)
+def page_of(kind: PageKind, title: str, data: Mapping[str, Any]) -> Page:
+    """Return a page that draws some data."""
+    source = _source(kind)
     text = source.template.substitute(
+        source.parts,
         policy=source.policy,
         title=escape(clean(title)),
         style=source.style,
         script=source.script,
-        machine=machine_svg(),
         data=json_for_html(data),
     )
     return Page(text, source.policy)
 
 
 @cache
-def _source(template: str, scripts: tuple[str, ...], is_live: bool) -> _Source:
+def _source(kind: PageKind) -> _Source:
     folder = files("roundtrip.trace.page").joinpath("web")
 
     def read(name: str) -> str:
         return folder.joinpath(name).read_text(encoding="utf-8")
 
-    style = f"\n{STYLE}{read('page.css')}"
-    script = "\n".join(["", "(() => {", '"use strict";', *(read(name) for name in scripts), "})();", ""])
-    # A live page sends requests to its own server.
-    connect = "connect-src 'self'; " if is_live else ""
+    style = "".join([f"\n{STYLE}", *map(read, kind.styles)])
+    script = "\n".join(["", "(() => {", '"use strict";', *map(read, kind.scripts), "})();", ""])
+    parts = {name: Template(read(f"parts/{name}.html")).safe_substitute(drawing=machine_svg()) for name in _PARTS}
     policy = (
         f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; "
-        f"{connect}base-uri 'none'; form-action 'none'"
+        f"{kind.policy}base-uri 'none'; form-action 'none'"
     )
-    return _Source(Template(read(template)), style, script, policy)
+    return _Source(Template(read(kind.template)), parts, style, script, policy)
 
 
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})

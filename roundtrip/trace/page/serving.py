@@ -1,13 +1,6 @@
-"""Serve calls as pages on this machine, and update them while their transcripts are written.
+"""Serve calls as pages on this machine, and update them while their transcripts are written."""
 
-Other users of the machine can reach the port, but only the owner may read the transcripts, so the address holds a
-secret. The server checks the `Host` of a request, as another site may point its own name to this machine (DNS
-rebinding), and would then have the same origin.
-"""
-
-import hmac
 import json
-import secrets
 import sys
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -19,16 +12,14 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from roundtrip.trace.page.data import Data, data_of, summary_of
 from roundtrip.trace.page.document import Page, call_page, calls_page
+from roundtrip.trace.page.loopback import HOST, Loopback, headers_for
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.following import LiveCalls
 
 __all__ = ["HOST", "TraceServer"]
 
-HOST: Final = "127.0.0.1"
-
 _REFRESH_MS: Final = 1000
 """A page asks for updates at this interval."""
-_SECRET_BYTES: Final = 16
 _REQUEST_TIMEOUT_SECONDS: Final = 10.0
 _HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"
@@ -52,19 +43,15 @@ class TraceServer(ThreadingHTTPServer):
 
     def __init__(self, names: Sequence[str | Path], *, port: int = 0) -> None:
         self.calls = LiveCalls(names)
-        self.secret = secrets.token_urlsafe(_SECRET_BYTES)
         self._lock = Lock()
         self.calls.refresh()
         super().__init__((HOST, port), _Handler)
+        self.loopback = Loopback(self.server_port)
 
     @property
     def url(self) -> str:
         """Return the address of the list of calls."""
-        return f"http://{HOST}:{self.server_port}/{self.secret}/"
-
-    def is_host(self, name: str) -> bool:
-        """Return True if a `Host` header names this server."""
-        return name.lower() in (f"{HOST}:{self.server_port}", f"localhost:{self.server_port}")
+        return self.loopback.url
 
     def server_close(self) -> None:
         """Close the port and the files."""
@@ -115,13 +102,12 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        hosts: list[str] = self.headers.get_all("Host") or []
-        if len(hosts) != 1 or not self.server.is_host(hosts[0]):
+        if not self.server.loopback.names(self.headers.get_all("Host") or []):
             self._send(HTTPStatus.FORBIDDEN, f"this server answers to {HOST} and localhost only\n")
             return
         address = urlsplit(self.path)
-        secret, _, place = address.path.removeprefix("/").partition("/")
-        if not hmac.compare_digest(secret.encode("utf-8", "replace"), self.server.secret.encode()):
+        place = self.server.loopback.place_of(address.path)
+        if place is None:
             self._send(HTTPStatus.NOT_FOUND, "open the whole address that `roundtrip trace serve` printed\n")
             return
         query = {name: values[-1] for name, values in parse_qs(address.query, keep_blank_values=True).items()}
@@ -158,12 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {
             "Content-Type": kind,
             "Content-Length": str(len(body)),
-            "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cross-Origin-Resource-Policy": "same-origin",
-            "Cross-Origin-Opener-Policy": "same-origin",
-            "Cache-Control": "no-store",
+            **headers_for(policy),
             **more,
         }
         if status == HTTPStatus.NO_CONTENT:

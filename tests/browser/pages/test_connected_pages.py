@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from roundtrip.testing import Clock
-from tests.browser.conftest import Tab, expect
-from tests.browser.pages.conftest import Axe
+from tests.browser.conftest import Axe, Tab, expect
 from tests.browser.pages.connected import ConnectedShop, connected_shop
 
 ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."

@@ -9,8 +9,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.types import Receive, Scope, Send
 
 from roundtrip import Approvals, Approve, Pages, Server
-from tests.browser.conftest import Tab, expect
-from tests.browser.pages.conftest import Axe
+from tests.browser.conftest import Axe, Tab, expect
 from tests.hosts import hosted
 from tests.interaction.pages.approving import GROUPS, KEY, reader, user_of
 from tests.interaction.pages.test_question_pages import client_of, handle_in, text_of

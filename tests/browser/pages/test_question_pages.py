@@ -7,8 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from roundtrip.pages.forms import OpenQuestions
-from tests.browser.conftest import Tab, expect
-from tests.browser.pages.conftest import Axe
+from tests.browser.conftest import Axe, Tab, expect
 from tests.browser.pages.shop import ORDER, SEVERAL, PageShop, page_shop
 from tests.page_calls import confirmation, form, link
 

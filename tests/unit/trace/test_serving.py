@@ -40,7 +40,9 @@ def get(served: TraceServer, place: str, *, method: str = "GET", **headers: str)
     """Request a path, which is below the secret unless it begins with a slash."""
     connection = http.client.HTTPConnection("127.0.0.1", served.server_port, timeout=WAIT)
     try:
-        connection.request(method, place if place.startswith("/") else f"/{served.secret}/{place}", headers=headers)
+        connection.request(
+            method, place if place.startswith("/") else f"/{served.loopback.secret}/{place}", headers=headers
+        )
         answer = connection.getresponse()
         return Answer(answer.status, answer.headers, answer.read())
     finally:
@@ -78,7 +80,7 @@ def test_a_request_for_another_host_is_rejected(served: TraceServer, place: str,
 
 
 def test_a_request_without_a_host_or_with_two_is_rejected(served: TraceServer) -> None:
-    line, host = f"GET /{served.secret}/ HTTP/1.1", f"Host: 127.0.0.1:{served.server_port}"
+    line, host = f"GET /{served.loopback.secret}/ HTTP/1.1", f"Host: 127.0.0.1:{served.server_port}"
     assert b" 403 " in raw(served, line.replace("1.1", "1.0"))
     assert b" 403 " in raw(served, line, host, "Host: evil.example")
     assert b" 200 " in raw(served, line, host)
@@ -101,8 +103,8 @@ def test_non_http_input_gets_an_empty_answer(served: TraceServer) -> None:
 
 
 def test_nothing_is_shown_without_the_secret(served: TraceServer) -> None:
-    assert re.fullmatch(r"[\w-]{22}", served.secret)
-    for place in ("/", "/calls.json", f"/{'x' * 22}/calls.json", f"/{served.secret[:-1]}/", "/%2e%2e/", "//"):
+    assert re.fullmatch(r"[\w-]{22}", served.loopback.secret)
+    for place in ("/", "/calls.json", f"/{'x' * 22}/calls.json", f"/{served.loopback.secret[:-1]}/", "/%2e%2e/", "//"):
         answer = get(served, place)
         assert answer.status == 404
         assert b"printed" in answer.body

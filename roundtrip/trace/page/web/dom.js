@@ -96,16 +96,20 @@ function tellScrolling() {
   scrolling.forEach((tell) => tell());
 }
 
-// Ask the server for what is new, again and again, as long as the page is looked at.
+// Ask the server for what is new, again and again, as long as the page is looked at. Returns a function that asks at once.
 function follow(live, take) {
   const status = byId("connection");
   let seen = live.version;
+  let timer = 0;
+  let asking = null;
   async function ask() {
+    const mine = new AbortController();
+    asking = mine;
     try {
       if (!document.hidden) {
         const address = new URL(live.url, document.baseURI);
         address.searchParams.set("seen", seen);
-        const response = await fetch(address, { cache: "no-store" });
+        const response = await fetch(address, { cache: "no-store", signal: mine.signal });
         if (response.status === 200) {
           const fresh = await response.json();
           seen = fresh.live.version;
@@ -116,10 +120,22 @@ function follow(live, take) {
         write(status, "live");
       }
     } catch {
-      write(status, "not connected: what is shown may be old");
+      if (!mine.signal.aborted) {
+        write(status, "not connected: what is shown may be old");
+        timer = setTimeout(ask, Math.max(live.every, 1000));
+        return;
+      }
     }
-    setTimeout(ask, live.every);
+    if (!mine.signal.aborted) {
+      timer = setTimeout(ask, document.hidden ? Math.max(live.every, 250) : live.every);
+    }
   }
   write(status, "live");
-  setTimeout(ask, live.every);
+  timer = setTimeout(ask, live.every);
+  return () => {
+    asking?.abort();
+    clearTimeout(timer);
+    seen = "";
+    ask();
+  };
 }

@@ -97,6 +97,9 @@ function markExchange(position) {
 }
 
 byId("exchange-pane").addEventListener("scroll", () => {
+  if (exchange.call === null) {
+    return;
+  }
   const pane = byId("exchange-pane");
   const top = Math.floor(pane.scrollTop / ROW);
   if (top < exchange.from || Math.min(exchange.call.messages.length, top + pane.clientHeight / ROW) > exchange.to) {

@@ -1,0 +1,22 @@
+"""Provide a client that shows links and no forms, which the SDK's client cannot declare."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from mcp.client import Client
+from mcp.client.session import ClientSession
+from mcp_types import ClientCapabilities, ElicitationCapability, UrlElicitationCapability
+
+__all__ = ["LinkClient"]
+
+
+class LinkClient(Client):
+    """Client that declares URL mode alone. That of the SDK declares forms with it."""
+
+    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
+        session = await super()._build_session(exit_stack)
+        build: Callable[[str], ClientCapabilities] = session._build_capabilities  # pyright: ignore[reportPrivateUsage]
+        links = ElicitationCapability(url=UrlElicitationCapability())
+        declared = {"elicitation": links}
+        session._build_capabilities = lambda version: build(version).model_copy(update=declared)  # pyright: ignore[reportPrivateUsage]
+        return session

@@ -1,0 +1,364 @@
+"""One call from the page: a real client makes it, and every question waits for the person at the page."""
+
+import json
+import math
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal, cast, get_args
+
+import anyio
+from mcp.client import Client
+from mcp.client.session import IncomingMessage
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CallToolResult,
+    ErrorData,
+    InputRequest,
+    InputRequiredResult,
+    InputResponse,
+    LoggingMessageNotificationParams,
+    ToolListChangedNotification,
+)
+
+from roundtrip.client.failures import CallFailed, innermost
+from roundtrip.client.legs import Era, LegRequest, LegResult, TaskRound, callbacks, drive, send, within
+from roundtrip.client.link_client import LinkClient
+from roundtrip.client.targets import Target
+from roundtrip.client.tasks import RemoteTask, TaskCancelled, TaskRequests, TasksExtension, follow, question_name
+from roundtrip.client.terminal import Terminal
+from roundtrip.playground.questions import OpenQuestion
+from roundtrip.playground.results import result_data
+from roundtrip.testing.conversations import Message
+from roundtrip.testing.tap import Tap
+from roundtrip.trace.page.data import Data
+from roundtrip.trace.page.forms import json_text
+
+__all__ = ["ClientKind", "PlayedCall", "PlayedState", "Playing"]
+
+ClientKind = Literal["forms", "links", "none"]
+"""What the client shows: forms and links, links only, or neither."""
+PlayedState = Literal["working", "asking", "completed", "failed", "declined", "stopped"]
+
+_MAX_ROUNDS: Final = 100
+_MAX_HAPPENED: Final = 500
+_MAX_NOTE_CHARS: Final = 2000
+_MAX_MESSAGES: Final = 300
+_MAX_SHOWN_CHARS: Final = 100_000
+_MAX_ALL_CHARS: Final = 1_000_000
+"""Characters of a call's messages, after which only the beginnings of further ones are shown."""
+_MAX_LATE_CHARS: Final = 500
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_MAX_PAUSE_SECONDS: Final = 0.5
+_OVER: Final = ("completed", "failed", "declined", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """A call to make, and the client that makes it."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    era: Era = Era.RETRY
+    client: ClientKind = "forms"
+    has_tasks: bool = True
+    """True to declare the Tasks extension."""
+
+    @classmethod
+    def read(cls, tool: str, arguments: Mapping[str, Any], request: Mapping[str, Any]) -> "Playing":
+        """Read the client's settings of a request.
+
+        Raises:
+            ValueError: One is unknown.
+        """
+        eras = {"2026-07-28": Era.RETRY, "2025-11-25": Era.LIVE}
+        era, client = eras.get(str(request.get("era"))), request.get("client")
+        if era is None:
+            raise ValueError(f"era must be one of {', '.join(eras)}")
+        if client not in get_args(ClientKind):
+            raise ValueError(f"client must be one of {', '.join(get_args(ClientKind))}")
+        return cls(tool, arguments, era, cast("ClientKind", client), request.get("tasks") is True)
+
+
+class PlayedCall:
+    """A call that is being made, or was made.
+
+    Args:
+        id: Its id on the page.
+        playing: The call.
+        target: The server.
+        terminal: Shows what a command writes to its standard error.
+        changed: Called when anything of the call changes.
+        tools_changed: Called when the server says that its tools have changed.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        playing: Playing,
+        target: Target,
+        terminal: Terminal,
+        *,
+        changed: Callable[[], None],
+        tools_changed: Callable[[], None],
+    ) -> None:
+        self.id = id
+        self.playing = playing
+        self.state: PlayedState = "working"
+        self.began_at = time.time()
+        self.trace_id: str | None = None
+        """The id of the call in the trace, once it is known."""
+        self.tokens: list[str] = []
+        self.result: CallToolResult | None = None
+        self._target = target
+        self._terminal = terminal
+        self._changed = changed
+        self._tools_changed = tools_changed
+        self._questions: list[OpenQuestion] = []
+        self._happened: list[Data] = []
+        self._messages: list[Data] = []
+        self._message_chars = 0
+        self._left_out = 0
+        self._failure = ""
+        self._round = 0
+        self._names = set[str]()
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._task_id: str | None = None
+        self._status: tuple[str, str | None] | None = None
+        self._scope = anyio.CancelScope()
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if it has ended."""
+        return self.state in _OVER
+
+    @property
+    def is_declined(self) -> bool:
+        """Return True if a question was declined or cancelled."""
+        return any(question.is_declined for question in self._questions)
+
+    def summary(self) -> Data:
+        """Return the line of the call in the list of calls."""
+        return {"id": self.id, "tool": self.playing.tool, "state": self.state}
+
+    def data(self) -> Data:
+        """Return the call as data for the page."""
+        return {
+            **self.summary(),
+            "over": self.is_over,
+            "arguments": json_text(self.playing.arguments, indent=2),
+            "era": "2025-11-25" if self.playing.era is Era.LIVE else "2026-07-28",
+            "client": self.playing.client,
+            "task": self._task_id,
+            "questions": [question.data() for question in self._questions],
+            "happened": self._happened,
+            "result": result_data(self.result) if self.result is not None else None,
+            "failure": self._failure,
+            "messages": self._messages,
+            "leftOut": self._left_out,
+        }
+
+    def question(self, id: str) -> OpenQuestion | None:
+        """Return a question of the call; None for an unknown id."""
+        return next((question for question in self._questions if question.id == id), None)
+
+    async def stop(self) -> None:
+        """Cancel the call, as a user does who does not want to wait."""
+        if not self.is_over and self._task_id is not None:
+            try:
+                with anyio.move_on_after(5):
+                    await within(self._connected(), self._cancel_task)
+            except Exception as error:  # noqa: BLE001  # the call is left in any case
+                self._note("note", f"the task could not be cancelled: {innermost(error)}")
+        self._scope.cancel()
+
+    async def _cancel_task(self, client: Client) -> None:
+        await TaskRequests(client.session, str(self._task_id)).cancel()
+
+    async def run(self) -> None:
+        """Make the call."""
+        try:
+            with self._scope:
+                await self._make()
+        except Exception as error:  # noqa: BLE001  # a transport may raise anything, and the page shows it
+            self._end("declined" if self.is_declined else "failed", self._told(innermost(error)))
+        finally:
+            if not self.is_over:
+                self._end("stopped", "You stopped the call.")
+
+    async def _make(self) -> None:
+        leg = LegRequest(self.playing.tool, self.playing.arguments)
+        is_leg_by_leg = self.playing.era is Era.RETRY and self._target.url is not None
+        if is_leg_by_leg:
+            # Each leg has a connection of its own: the process that served the last one may have been replaced.
+            async def send_leg(leg: LegRequest) -> LegResult:
+                return await within(self._connected(), partial(self._send, leg=leg))
+
+            result = await drive(leg, send=send_leg, answer=self._answer_round)
+        else:
+
+            async def converse(client: Client) -> LegResult:
+                return await drive(leg, send=partial(self._send_over, client), answer=self._answer_round)
+
+            result = await within(self._connected(), converse)
+        self.result = cast("CallToolResult", result)
+        if not self.result.is_error:
+            self._end("completed")
+        else:
+            self._end("declined" if self.is_declined else "failed")
+
+    async def _send_over(self, client: Client, leg: LegRequest) -> LegResult:
+        return await self._send(client, leg=leg)
+
+    async def _send(self, client: Client, *, leg: LegRequest) -> LegResult:
+        send_leg = partial(send, client.session, progress=self._progress)
+        return await follow(client.session, leg, send=send_leg, seen=self._polled)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[Client]:
+        kind = LinkClient if self.playing.client == "links" else Client
+        asks = self.playing.client != "none"
+        has_tasks = self.playing.has_tasks and self.playing.era is Era.RETRY
+        async with kind(
+            Tap(self._target.connect(self._terminal), heard=self._heard),
+            mode=self.playing.era.mode,
+            logging_callback=self._log,
+            log_level="debug",
+            message_handler=self._notice,
+            cache=None,
+            extensions=[TasksExtension()] if has_tasks else None,
+            **callbacks(self._answer_live, elicit=asks, sample=asks, list_roots=asks),
+        ) as client:
+            yield client
+
+    # Questions.
+
+    async def _answer_round(self, asked: InputRequiredResult) -> Mapping[str, InputResponse]:
+        if asked.request_state is not None:
+            self.tokens.append(asked.request_state)
+        requests = asked.input_requests or {}
+        if not requests:
+            self._changed()
+            await anyio.sleep(self._pause)
+            self._pause = min(self._pause * 2, _MAX_PAUSE_SECONDS)
+            return {}
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._count_round()
+        questions: dict[str, OpenQuestion] = {}
+        for key, request in requests.items():
+            name = question_name(key, self._names) if isinstance(asked, TaskRound) else key
+            self._names.add(name)
+            questions[key] = self._open(name, request)
+        await self._wait_for(*questions.values())
+        responses: dict[str, InputResponse] = {}
+        for key, question in questions.items():
+            if isinstance(question.response, ErrorData):
+                raise CallFailed(
+                    f"You declined the question {key!r}. A client cannot report that for this kind of question, so the "
+                    "call ends here."
+                )
+            if question.response is not None:
+                responses[key] = question.response
+        return responses
+
+    async def _answer_live(self, request: InputRequest) -> InputResponse | ErrorData:
+        self._count_round()
+        question = self._open(None, request)
+        await self._wait_for(question)
+        return question.response or ErrorData(code=0, message="no answer")
+
+    def _count_round(self) -> None:
+        self._round += 1
+        if self._round > _MAX_ROUNDS:
+            raise CallFailed(f"The call was given up after {_MAX_ROUNDS} rounds.")
+
+    def _open(self, key: str | None, request: InputRequest) -> OpenQuestion:
+        question = OpenQuestion(f"q{len(self._questions) + 1}", key, request, self._round)
+        self._questions.append(question)
+        return question
+
+    async def _wait_for(self, *questions: OpenQuestion) -> None:
+        self.state = "asking"
+        self._changed()
+        for question in questions:
+            await question.answered.wait()
+        if all(question.answered.is_set() for question in self._questions):
+            self.state = "working"
+        self._changed()
+
+    # What happens meanwhile.
+
+    def _polled(self, task: RemoteTask) -> None:
+        self._task_id = task.task_id
+        shown = (task.status, task.status_message)
+        if shown != self._status:
+            self._status = shown
+            message = f": {task.status_message}" if task.status_message else ""
+            self._note("task", f"{task.status.replace('_', ' ')}{message}")
+
+    async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
+        share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+        part = progress / total if total else math.nan
+        done = min(max(part, 0.0), 1.0) if math.isfinite(part) else None
+        self._note("progress", f"{share}{f': {message}' if message else ''}", done=done)
+
+    async def _log(self, params: LoggingMessageNotificationParams) -> None:
+        text = params.data if isinstance(params.data, str) else json_text(params.data)
+        self._note("log", f"{params.level}{f' {params.logger}' if params.logger else ''}: {text}")
+
+    async def _notice(self, message: IncomingMessage) -> None:
+        if isinstance(message, Exception):
+            self._note("note", "the server sent something that is not MCP; it is ignored")
+        elif isinstance(message, ToolListChangedNotification):
+            self._note("note", "the server's tools have changed")
+            self._tools_changed()
+
+    def _note(self, kind: str, text: str, *, done: float | None = None) -> None:
+        if len(self._happened) < _MAX_HAPPENED:
+            self._happened.append({"kind": kind, "text": text[:_MAX_NOTE_CHARS], "done": done})
+            self._changed()
+
+    def _heard(self, message: Message) -> None:
+        sender, sent = message
+        if len(self._messages) >= _MAX_MESSAGES:
+            self._left_out += 1
+        else:
+            text = json.dumps(sent, ensure_ascii=False)
+            # The page gets all messages again at each change.
+            limit = _MAX_SHOWN_CHARS if self._message_chars < _MAX_ALL_CHARS else _MAX_LATE_CHARS
+            if len(text) > limit:
+                text = f"{text[:limit]} … ({len(text)} characters)"
+            self._message_chars += len(text)
+            at = f"{time.time() - self.began_at:.2f} s"
+            self._messages.append({"from": sender, "title": _title(sent), "at": at, "text": text})
+        self._changed()
+
+    # The end.
+
+    def _end(self, state: PlayedState, failure: str = "") -> None:
+        self.state = state
+        self._failure = failure
+        self._changed()
+
+    def _told(self, error: Exception) -> str:
+        status = f" (HTTP status {self._target.status})" if self._target.status is not None else ""
+        match error:
+            case CallFailed():
+                return str(error)
+            case TaskCancelled():
+                return "The task was cancelled."
+            case MCPError():
+                lost = " Its session ended with its process." if self.playing.era is Era.LIVE and status else ""
+                return f"The server answered with an error: {error} [{error.code}]{status}{lost}"
+            case _:
+                return f"No answer came from the server: {error or type(error).__name__}{status}"
+
+
+def _title(message: Mapping[str, Any]) -> str:
+    params: Any = message.get("params")
+    if "method" in message:
+        name: Any = cast("Mapping[str, Any]", params).get("name") if isinstance(params, dict) else None
+        return f"{message['method']}{f' {name}' if isinstance(name, str) else ''}"
+    return "error" if "error" in message else "result"

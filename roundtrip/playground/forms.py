@@ -1,0 +1,148 @@
+"""Show the forms of tools and questions as controls of a page, and read the texts that the page sends."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from roundtrip.client.fields import is_single_value
+from roundtrip.pages.controls import LEFT_OUT, FieldView, Posted, read_field, view_of_field
+from roundtrip.questions.fields import FormField, fields_of
+from roundtrip.trace.page.data import Data
+
+__all__ = ["FormInvalid", "ShownForm", "argument_schema", "posted_of"]
+
+_MAX_DEPTH: Final = 8
+"""Nested references and alternatives to follow in a schema."""
+_MAX_POSTED: Final = 1000
+
+
+class FormInvalid(Exception):
+    """Texts of a form do not fit it; `errors` has a sentence for each wrong field, by its id."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("; ".join(errors.values()))
+        self.errors = dict(errors)
+
+
+class ShownForm:
+    """Form on the page.
+
+    Args:
+        id: The beginning of the ids of its fields.
+        schema: The schema of an object, from a server.
+    """
+
+    def __init__(self, id: str, schema: Mapping[str, Any]) -> None:
+        fields: Sequence[FormField] = fields_of(schema)
+        is_only = is_single_value(fields)
+        self._views = [view_of_field(f"{id}-{place}", field, is_only=is_only) for place, field in enumerate(fields)]
+
+    def data(self) -> list[Data]:
+        """Return the fields as data for the page."""
+        return [_field_data(view) for view in self._views]
+
+    def read(self, posted: Posted) -> dict[str, Any]:
+        """Return the content that the texts of the page spell.
+
+        Raises:
+            FormInvalid: They do not fit.
+        """
+        content: dict[str, Any] = {}
+        errors: dict[str, str] = {}
+        for view in self._views:
+            filled, value = read_field(view, posted)
+            if filled.error is not None:
+                errors[view.id] = filled.error
+            elif value is not LEFT_OUT:
+                content[view.field.name] = value
+        if errors:
+            raise FormInvalid(errors)
+        return content
+
+
+def _field_data(view: FieldView) -> Data:
+    return {
+        "id": view.id,
+        "names": view.names,
+        "control": view.control.value,
+        "label": view.label,
+        "name": view.field.name,
+        "about": view.about,
+        "hint": view.hint,
+        "required": view.field.required,
+        "typed": view.typed,
+        "mode": view.input_mode,
+        "options": [_option(one.id, one.wire, one.label, chosen=one.chosen) for one in view.options],
+        "zones": [_option(one.id, one.wire, one.label, chosen=one.chosen) for one in view.zones],
+    }
+
+
+def _option(id: str, wire: str, label: str, *, chosen: bool) -> Data:
+    return {"id": id, "wire": wire, "label": label, "chosen": chosen}
+
+
+def posted_of(value: object) -> Posted:
+    """Return the texts of a form as the page sends them: lists of texts by the name of a control.
+
+    Raises:
+        ValueError: The value has another shape.
+    """
+    if not isinstance(value, dict) or len(cast("dict[str, object]", value)) > _MAX_POSTED:
+        raise ValueError("fields must be an object")
+    posted: dict[str, list[str]] = {}
+    for name, texts in cast("dict[str, object]", value).items():
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in cast("list[object]", texts)):
+            raise ValueError("each field must be a list of texts")
+        posted[name] = cast("list[str]", texts)
+    return posted
+
+
+def argument_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a tool's arguments in the form in which questions have theirs.
+
+    References are resolved, and alternatives with `null` become optional fields. Any other nesting is left to fields
+    for JSON.
+    """
+    properties = _mapping(schema.get("properties"))
+    flat = {name: _flat(shape, schema, 0) for name, shape in properties.items()}
+    listed: object = schema.get("required")
+    required = cast("list[object]", listed) if isinstance(listed, list) else []
+    return {"properties": flat, "required": [name for name in required if isinstance(name, str)]}
+
+
+def _flat(shape: object, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    parts = dict(_mapping(shape))
+    if depth > _MAX_DEPTH:
+        return parts
+    reference = parts.pop("$ref", None)
+    if isinstance(reference, str):
+        return _flat({**_referred(reference, root), **parts}, root, depth + 1)
+    for word in ("anyOf", "oneOf", "allOf"):
+        options = [one for one in _list(parts.get(word)) if _mapping(one).get("type") != "null"]
+        if len(options) == 1:
+            rest = {name: value for name, value in parts.items() if name != word}
+            return _flat({**_mapping(options[0]), **rest}, root, depth + 1)
+    kinds = [kind for kind in _list(parts.get("type")) if kind != "null"]
+    if len(kinds) == 1:
+        parts["type"] = kinds[0]
+    if "const" in parts and isinstance(parts["const"], str):
+        parts["enum"] = [parts["const"]]
+    if parts.get("type") == "array":
+        parts["items"] = _flat(parts.get("items"), root, depth + 1)
+    return parts
+
+
+def _referred(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not reference.startswith("#/"):
+        return {}
+    place: object = root
+    for step in reference[2:].split("/"):
+        place = _mapping(place).get(step.replace("~1", "/").replace("~0", "~"))
+    return _mapping(place)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []

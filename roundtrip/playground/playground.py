@@ -1,0 +1,304 @@
+"""State of the page: the server's tools, the calls, and the trace that the server writes of them."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+from mcp.client import Client
+from mcp_types import Tool
+
+from roundtrip.client.call import all_tools
+from roundtrip.client.failures import innermost
+from roundtrip.client.legs import Era, within
+from roundtrip.client.targets import Target
+from roundtrip.client.terminal import Terminal
+from roundtrip.client.tools import find_tool
+from roundtrip.playground.calls import PlayedCall, Playing
+from roundtrip.playground.forms import ShownForm, argument_schema
+from roundtrip.playground.tokens import call_of_token, token_page_data
+from roundtrip.safe_text import printable
+from roundtrip.trace.page.data import Data, data_of
+from roundtrip.trace.page.forms import json_text
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.following import LiveCalls
+
+__all__ = ["Playground", "ServedFacts", "TooManyCalls"]
+
+_LOOK_SECONDS: Final = 0.2
+"""Time between two looks at the transcripts while a page is open."""
+_REFRESH_MS: Final = 100
+"""Time between two requests of the page, so that a server that reports much does not keep it busy."""
+_POLL_SECONDS: Final = 10.0
+"""The longest time that a request for changes waits."""
+_CLOCK_SKEW_SECONDS: Final = 0.5
+_MAX_OPEN_CALLS: Final = 20
+_MAX_CALLS: Final = 50
+_MAX_NOTICES: Final = 200
+_LIST_SECONDS: Final = 30.0
+
+
+class TooManyCalls(Exception):
+    """More calls are open than the page may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedFacts:
+    """Facts about the server that the page shows."""
+
+    name: str
+    """The text by which the developer named the server."""
+    is_traced: bool = False
+    """True if it may write a trace, which servers of other libraries do not."""
+    reloads: bool = False
+
+
+@dataclass(slots=True)
+class _Listed:
+    """The tools of the server, as they were listed last."""
+
+    tools: list[Tool] = field(default_factory=list[Tool])
+    data: list[Data] = field(default_factory=list[Data])
+    server: str = ""
+    failure: str = ""
+    version: int = 0
+
+
+class Playground:
+    """What one page shows, and does.
+
+    Args:
+        target: The server.
+        facts: Facts about it.
+        terminal: Shows what a command writes to its standard error.
+        folder: The folder of its transcripts; None without a trace.
+        keys: Its keys, as far as they are known, the newest first.
+        tasks: Runs the calls.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        facts: ServedFacts,
+        terminal: Terminal,
+        *,
+        folder: Path | None,
+        keys: Sequence[bytes],
+        tasks: TaskGroup,
+    ) -> None:
+        self.version = 1
+        """Number that grows with every change."""
+        self.facts = facts
+        self._target = target
+        self._terminal = terminal
+        self._keys = keys
+        self._tasks = tasks
+        self._calls: dict[str, PlayedCall] = {}
+        self._begun = 0
+        self._traces = LiveCalls([folder]) if folder is not None else None
+        self._traced_lines = 0
+        self._listed = _Listed()
+        self._notices: deque[Data] = deque(maxlen=_MAX_NOTICES)
+        self._change = anyio.Event()
+        self._is_over = False
+
+    def end(self) -> None:
+        """Let requests that wait for a change return."""
+        self._is_over = True
+        self._change.set()
+
+    def close(self) -> None:
+        """Close the files of the trace."""
+        if self._traces is not None:
+            self._traces.close()
+
+    # Changes.
+
+    def changed(self) -> None:
+        """Note a change, which the page then asks for."""
+        self.version += 1
+        self._change.set()
+        self._change = anyio.Event()
+
+    def note(self, level: str, text: str) -> None:
+        """Show a line of the server's log."""
+        self._notices.append({"level": level, "text": printable(text, keep_newlines=True)})
+        self.changed()
+
+    async def wait_for_change(self, seen: int) -> None:
+        """Return when there is something newer than the version that a page has seen, or after some seconds."""
+        with anyio.move_on_after(_POLL_SECONDS):
+            while True:
+                self._look()
+                if self.version != seen or self._is_over:
+                    return
+                with anyio.move_on_after(_LOOK_SECONDS):
+                    await self._change.wait()
+
+    def _look(self) -> None:
+        if self._traces is not None:
+            self._traces.refresh()
+            if self._traces.version != self._traced_lines:
+                self._traced_lines = self._traces.version
+                self.changed()
+
+    # The server.
+
+    async def list_tools(self) -> None:
+        """List the tools of the server, again after each change of its code."""
+
+        async def converse(client: Client) -> None:
+            info = client.server_info
+            self._listed.tools = await all_tools(client)
+            if info is not None:
+                self._listed.server = " ".join(filter(None, [info.title or info.name, info.version]))
+
+        try:
+            with anyio.fail_after(_LIST_SECONDS):
+                connection = Client(self._target.connection(self._terminal), mode=Era.AUTO.mode, cache=None)
+                await within(connection, converse)
+            self._listed.failure = ""
+            self._listed.data = [_tool_data(place, tool) for place, tool in enumerate(self._listed.tools)]
+        except Exception as error:  # noqa: BLE001  # a transport may raise anything, and the page shows it
+            inner = innermost(error)
+            self._listed.failure = f"The tools cannot be listed: {inner or type(inner).__name__}"
+        self._listed.version += 1
+        self.changed()
+
+    def reloaded(self) -> None:
+        """List the tools again, as they may have changed."""
+        self._tasks.start_soon(self.list_tools)
+
+    # Calls.
+
+    def tool(self, name: str) -> Tool:
+        """Return a tool of the server.
+
+        Raises:
+            CallFailed: There is none of that name.
+        """
+        return find_tool(self._listed.tools, name)
+
+    def form_of(self, tool: Tool) -> ShownForm:
+        """Return the form of a tool's arguments."""
+        place = [one.name for one in self._listed.tools].index(tool.name)
+        return _form_of(place, tool)
+
+    def begin(self, playing: Playing) -> PlayedCall:
+        """Begin a call.
+
+        Raises:
+            TooManyCalls: Too many calls are open.
+        """
+        if sum(not call.is_over for call in self._calls.values()) >= _MAX_OPEN_CALLS:
+            raise TooManyCalls(f"{_MAX_OPEN_CALLS} calls are open; stop some of them")
+        self._begun += 1
+        call = PlayedCall(
+            f"c{self._begun}",
+            playing,
+            self._target,
+            self._terminal,
+            changed=self.changed,
+            tools_changed=self.reloaded,
+        )
+        self._calls[call.id] = call
+        over = [id for id, one in self._calls.items() if one.is_over]
+        for id in over[: max(0, len(self._calls) - _MAX_CALLS)]:
+            del self._calls[id]
+        self._tasks.start_soon(call.run)
+        self.changed()
+        return call
+
+    def call(self, id: str) -> PlayedCall | None:
+        """Return a call; None for an unknown id."""
+        return self._calls.get(id)
+
+    # Data.
+
+    def data(self, call_id: str) -> Data:
+        """Return everything that the page shows, with the details of one call; empty for the newest."""
+        self._look()
+        call = self._calls.get(call_id) or next(reversed(self._calls.values()), None)
+        return {
+            "server": {
+                "target": self.facts.name,
+                "name": self._listed.server,
+                "failure": self._listed.failure,
+                "traced": self.facts.is_traced,
+                "reloads": self.facts.reloads,
+            },
+            "tools": self._listed.data,
+            "toolsVersion": self._listed.version,
+            "calls": [one.summary() for one in reversed(self._calls.values())],
+            "call": self._call_data(call) if call is not None else None,
+            "notices": list(self._notices),
+            "live": {"url": "state.json", "version": self.version, "every": _REFRESH_MS},
+        }
+
+    def _call_data(self, call: PlayedCall) -> Data:
+        found = self.traced(call)
+        return {
+            **call.data(),
+            "tokens": [token_page_data(token, self._keys) for token in call.tokens],
+            "trace": data_of(found) if found is not None else None,
+        }
+
+    def traced(self, call: PlayedCall) -> TracedCall | None:
+        """Return the trace of a call, as far as it is written; None without one."""
+        if self._traces is None:
+            return None
+        if call.trace_id is None:
+            call.trace_id = self._trace_id_of(call)
+        found = self._traces.find(call.trace_id) if call.trace_id is not None else None
+        return found[0] if found is not None else None
+
+    def find_traced(self, id: str) -> tuple[TracedCall, int] | None:
+        """Return a call of the trace by its id there, and its number of lines."""
+        if self._traces is None:
+            return None
+        self._look()
+        return self._traces.find(id)
+
+    def all_traced(self) -> list[TracedCall]:
+        """Return all calls of the trace."""
+        return self._traces.newest_first() if self._traces is not None else []
+
+    def _trace_id_of(self, call: PlayedCall) -> str | None:
+        """Return the id of a call in the trace: its token has it; without one, the time of its beginning tells."""
+        if self._traces is None:
+            return None
+        if call.tokens and (named := call_of_token(call.tokens[0])) is not None:
+            return named
+        taken = {one.trace_id for one in self._calls.values()}
+        for traced in reversed(self._traces.newest_first()):
+            began = traced.began
+            is_its = began is not None and began.within is None and traced.tool == call.playing.tool
+            if is_its and traced.id not in taken and traced.started_at >= call.began_at - _CLOCK_SKEW_SECONDS:
+                return traced.id
+        return None
+
+
+def _form_of(place: int, tool: Tool) -> ShownForm:
+    return ShownForm(f"tool{place}", argument_schema(tool.input_schema))
+
+
+def _tool_data(place: int, tool: Tool) -> Data:
+    annotations = tool.annotations
+    hints: Mapping[str, Any] = {} if annotations is None else annotations.model_dump(exclude_none=True)
+    marks = {"read_only_hint": "reads only", "destructive_hint": "may destroy", "idempotent_hint": "idempotent"}
+    shown: Data = {
+        "name": tool.name,
+        "title": tool.title or tool.name,
+        "about": tool.description or "",
+        "marks": [text for name, text in marks.items() if hints.get(name) is True],
+        "fields": [],
+        "schema": json_text(tool.input_schema, indent=2),
+    }
+    # A schema of any shape can come from a server; without fields the page takes JSON.
+    with suppress(RecursionError):
+        shown["fields"] = _form_of(place, tool).data()
+    return shown

@@ -1,0 +1,158 @@
+"""Open questions of a call on the page: what the page shows of each, and reading the answer that it sends."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+import anyio
+from mcp_types import (
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    ErrorData,
+    InputRequest,
+    InputResponse,
+    ListRootsResult,
+    Root,
+    TextContent,
+)
+from pydantic import FileUrl, ValidationError
+
+from roundtrip.client.answers import DECLINED, kind_of_question
+from roundtrip.client.person import can_be_opened
+from roundtrip.machine.journal import ACTIONS
+from roundtrip.playground.forms import FormInvalid, ShownForm
+from roundtrip.trace.page.data import Data
+from roundtrip.trace.page.forms import json_text
+
+__all__ = ["OpenQuestion", "PageAnswer"]
+
+_MODEL: Final = "a person at the playground"
+_ANSWERS: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """Answer as the page sends it."""
+
+    action: Literal["accept", "decline", "cancel"]
+    posted: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The texts of the form's fields."""
+    text: str = ""
+    """The answer for a model; or folders, one on each line."""
+
+    @classmethod
+    def read(cls, action: object, posted: Mapping[str, Any], text: object) -> "PageAnswer":
+        """Read a reply.
+
+        Raises:
+            ValueError: It has another shape.
+        """
+        if not isinstance(action, str) or action not in ACTIONS:
+            raise ValueError("action must be accept, decline or cancel")
+        if not isinstance(text, str):
+            raise ValueError("text must be a text")
+        return cls(cast("Any", action), posted, text)
+
+
+class OpenQuestion:
+    """One question of a call.
+
+    Args:
+        id: Its id on the page.
+        key: Its name; None in the live era.
+        request: The question.
+        round: The number of its round.
+    """
+
+    def __init__(self, id: str, key: str | None, request: InputRequest, round: int) -> None:
+        self.id = id
+        self.key = key
+        self.round = round
+        self.answered = anyio.Event()
+        self.response: InputResponse | ErrorData | None = None
+        self._request = request
+        self._action = ""
+        self._form: ShownForm | None = None
+        if isinstance(request, ElicitRequest) and isinstance(request.params, ElicitRequestFormParams):
+            self._form = ShownForm(id, request.params.requested_schema)
+
+    @property
+    def is_declined(self) -> bool:
+        """Return True if the answer is no."""
+        return self._action in ("decline", "cancel")
+
+    def data(self) -> Data:
+        """Return the question as data for the page."""
+        shown: Data = {
+            "id": self.id,
+            "key": self.key,
+            "round": self.round,
+            "kind": kind_of_question(self._request),
+            "message": "",
+            "fields": self._form.data() if self._form is not None else [],
+            "answer": None,
+        }
+        if isinstance(self._request, ElicitRequest):
+            shown["message"] = self._request.params.message
+            if isinstance(self._request.params, ElicitRequestURLParams):
+                url = self._request.params.url
+                shown |= {"url": url, "opens": can_be_opened(url)}
+        elif isinstance(self._request, CreateMessageRequest):
+            shown |= _asked_of_model(self._request.params)
+        if self._action:
+            shown["answer"] = {"action": _ANSWERS[self._action], "text": self._answer_text()}
+        return shown
+
+    def answer(self, reply: PageAnswer) -> None:
+        """Answer the question, if that has not been done.
+
+        Raises:
+            FormInvalid: The texts do not fit the form.
+        """
+        if self.answered.is_set():
+            return
+        self.response = self._response(reply)
+        self._action = reply.action
+        self.answered.set()
+
+    def _response(self, reply: PageAnswer) -> InputResponse | ErrorData:
+        if isinstance(self._request, ElicitRequest):
+            content = self._form.read(reply.posted) if reply.action == "accept" and self._form is not None else None
+            return ElicitResult(action=reply.action, content=content)
+        if reply.action != "accept":
+            return DECLINED
+        if isinstance(self._request, CreateMessageRequest):
+            said = TextContent(text=reply.text)
+            return CreateMessageResult(role="assistant", content=said, model=_MODEL, stop_reason="endTurn")
+        try:
+            roots = [Root(uri=FileUrl(line.strip())) for line in reply.text.splitlines() if line.strip()]
+        except ValidationError:
+            raise FormInvalid({f"{self.id}-text": "Each line must be an address such as file:///home/ada."}) from None
+        return ListRootsResult(roots=roots)
+
+    def _answer_text(self) -> str:
+        match self.response:
+            case ElicitResult(content=content) if content:
+                return json_text(content)
+            case CreateMessageResult(content=TextContent(text=text)):
+                return text
+            case ListRootsResult(roots=roots):
+                return "\n".join(str(root.uri) for root in roots)
+            case _:
+                return ""
+
+
+def _asked_of_model(params: CreateMessageRequestParams) -> Data:
+    said = [
+        [message.role, "\n".join(b.text if isinstance(b, TextContent) else f"[{b.type}]" for b in blocks)]
+        for message in params.messages
+        for blocks in [message.content_as_list]
+    ]
+    system = [["system", params.system_prompt]] if params.system_prompt else []
+    message = f"The server asks for a model's answer of at most {params.max_tokens} tokens."
+    return {"message": message, "said": [*system, *said]}

@@ -1,0 +1,143 @@
+"""Run the page of a playground until it is told to end."""
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from roundtrip.client.failures import CallFailed, ExitCode, quiet
+from roundtrip.client.targets import Target
+from roundtrip.client.terminal import Terminal
+from roundtrip.playground.hosting import NoticeHandler, PageHost
+from roundtrip.playground.playground import Playground, ServedFacts
+from roundtrip.playground.serving import PlaygroundApp
+from roundtrip.playground.writing import TestWriter
+from roundtrip.trace.page.loopback import HOST, Loopback
+
+__all__ = ["RunningPage", "listen_at", "run_page"]
+
+_FORMAT: Final = "roundtrip: %(message)s"
+_END_SECONDS: Final = 2.0
+_QUIET: Final = ("uvicorn.error",)
+
+
+@dataclass(slots=True, eq=False)
+class RunningPage:
+    """One playground to run."""
+
+    target: Target
+    facts: ServedFacts
+    listening: socket.socket
+    """The socket from which the page is served."""
+    opens: bool = False
+    """True to open the page in the browser."""
+    folder: Path | None = None
+    """The folder of the transcripts."""
+    keys: Sequence[bytes] = ()
+    writer: TestWriter | None = None
+    playground: Playground | None = field(default=None, init=False)
+    loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    ended: anyio.Event = field(default_factory=anyio.Event, init=False)
+
+    def note(self, level: str, text: str) -> None:
+        """Show a line of the log, which any thread may write."""
+        if self.playground is not None and self.loop is not None:
+            with suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.playground.note, level, text)
+
+    def reloaded(self) -> None:
+        """List the tools of the changed code."""
+        if self.playground is not None:
+            self.playground.reloaded()
+
+    def end(self) -> None:
+        """End the page and its calls."""
+        self.ended.set()
+
+    @contextmanager
+    def logged(self) -> Generator[None]:
+        """Show the log of this process at the terminal and on the page inside a `with` block."""
+        logger = logging.getLogger("roundtrip")
+        terminal = logging.StreamHandler(sys.stderr)
+        terminal.setFormatter(logging.Formatter(_FORMAT))
+        handlers = [terminal, NoticeHandler(self.note)]
+        before, propagates = logger.level, logger.propagate
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        for handler in handlers:
+            logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            for handler in handlers:
+                logger.removeHandler(handler)
+            logger.setLevel(before)
+            logger.propagate = propagates
+
+
+def listen_at(port: int) -> socket.socket:
+    """Open the socket of a page; port 0 is a free one.
+
+    Raises:
+        CallFailed: The port cannot be used.
+    """
+    try:
+        return socket.create_server((HOST, port))
+    except OSError as error:
+        why = f"cannot serve on {HOST}:{port}: {error.strerror}; try another --port"
+        raise CallFailed(why, ExitCode.WRONG_USAGE) from error
+
+
+async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
+    """Serve the page, and call the function with its address, until `page.end`."""
+    listening = page.listening
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with quiet():
+        async with anyio.create_task_group() as tasks:
+            page.loop = asyncio.get_running_loop()
+            page.playground = Playground(
+                page.target,
+                page.facts,
+                Terminal(listen=False),
+                folder=page.folder,
+                keys=page.keys,
+                tasks=tasks,
+            )
+            loopback = Loopback(listening.getsockname()[1])
+            host = PageHost(PlaygroundApp(page.playground, loopback, page.writer))
+            tasks.start_soon(page.playground.list_tools)
+
+            served = anyio.Event()
+
+            async def serve() -> None:
+                await host.serve(sockets=[listening])
+                served.set()
+
+            tasks.start_soon(serve)
+            announce(loopback.url)
+            if page.opens:
+                await _open(loopback.url)
+            try:
+                await page.ended.wait()
+            finally:
+                # Answer the requests that wait, and end the calls then.
+                host.should_exit = True
+                page.playground.end()
+                with anyio.move_on_after(_END_SECONDS, shield=True):
+                    await served.wait()
+                page.playground.close()
+                tasks.cancel_scope.cancel()
+
+
+async def _open(url: str) -> None:
+    import webbrowser
+
+    await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)

@@ -1,0 +1,89 @@
+"""Show request states as data for the page: the journal of a token, or the kind of a text of another library."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from roundtrip.errors import TokenRejected
+from roundtrip.machine.journal import OUTCOMES, Journal
+from roundtrip.safe_text import build_text
+from roundtrip.trace.explaining.wording import clock_text, size_text
+from roundtrip.trace.page.data import Data
+from roundtrip.trace.page.forms import json_text
+from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, view_token
+
+__all__ = ["call_of_token", "token_page_data"]
+
+_SEALED: Final = {
+    Sealed.NONE: "nothing",
+    Sealed.CLOSED: "a part that only the server's keys open",
+    Sealed.OPENED: "a part that the keys opened",
+    Sealed.BROKEN: "a part that the keys do not open",
+}
+
+
+def token_page_data(token: str, keys: Sequence[bytes]) -> Data:
+    """Return the content of a request state, as far as it can be read.
+
+    Args:
+        token: The request state.
+        keys: Keys of the server, as far as they are known.
+    """
+    view = _view(token, keys)
+    if view is None:
+        kind = foreign_kind(token) or "a request state of another library"
+        facts = [["Kind", kind], ["Size", size_text(len(token))]]
+        return {"text": token, "facts": facts, "answers": [], "asked": [], "computed": []}
+    journal = view.journal
+    facts = [["Size", size_text(view.size)], ["Signature", _signature(view)], ["Sealed", _SEALED[view.sealed]]]
+    if view.reason is not None:
+        facts.append(["Rejected", view.reason.value])
+    if journal is None:
+        return {"text": token, "facts": facts, "answers": [], "asked": [], "computed": []}
+    return {"text": token, "facts": facts + _journal_facts(journal), **_journal_lists(journal, view.sealed)}
+
+
+def call_of_token(token: str) -> str | None:
+    """Return the call of a token of this package; None for another text."""
+    view = _view(token, ())
+    return None if view is None or view.journal is None else view.journal.call_id
+
+
+def _view(token: str, keys: Sequence[bytes]) -> TokenView | None:
+    try:
+        view = view_token(token, keys)
+        # A server with keys= of its own: its signature cannot be checked, which does not make it invalid.
+        return view_token(token) if keys and view.signature is SignatureCheck.INVALID else view
+    except TokenRejected:
+        return None
+
+
+def _signature(view: TokenView) -> str:
+    if view.signature is SignatureCheck.VALID:
+        return "valid"
+    return "not checked, as the server has keys of its own"
+
+
+def _journal_facts(journal: Journal) -> list[list[str]]:
+    return [
+        ["Call", journal.call_id],
+        ["Leg", f"{journal.leg}, round {journal.round}"],
+        ["Began", clock_text(journal.born)],
+        ["Expires", clock_text(journal.deadline)],
+        ["Build", build_text(journal.build)],
+        ["Plan", journal.fingerprint or "none"],
+    ]
+
+
+def _journal_lists(journal: Journal, sealed: Sealed) -> dict[str, Any]:
+    shown = sealed in (Sealed.OPENED, Sealed.NONE)
+    return {
+        "answers": [
+            [key, OUTCOMES[entry.action.word], "" if entry.data is None else json_text(entry.data)]
+            for key, entry in journal.entries.items()
+        ],
+        "asked": [
+            [key, f"invalid answers: {asked.attempts}" if asked.attempts else ""]
+            for key, asked in journal.asked.items()
+        ],
+        "computed": [[key, json_text(kept.value)] for key, kept in journal.computed.items()] if shown else [],
+    }

@@ -1,0 +1,58 @@
+"""Guard pages for the user of this machine alone: their address, the `Host` of requests, and headers of responses.
+
+Other users of the machine can reach the port of a page, but only the owner may see it, so the address holds a secret.
+A request must name this machine, as another site may point its own name to it (DNS rebinding), and would then have the
+same origin.
+"""
+
+import hmac
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["HOST", "Loopback", "headers_for"]
+
+HOST: Final = "127.0.0.1"
+
+_SECRET_BYTES: Final = 16
+_NAMES: Final = (HOST, "localhost")
+
+
+class Loopback:
+    """Address of pages on one port, with its secret."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.secret = secrets.token_urlsafe(_SECRET_BYTES)
+
+    @property
+    def url(self) -> str:
+        """Return the address under which all pages are."""
+        return f"http://{HOST}:{self._port}/{self.secret}/"
+
+    def names(self, hosts: Sequence[str]) -> bool:
+        """Return True if a request has one `Host` header, and that names this port of this machine."""
+        return len(hosts) == 1 and hosts[0].lower() in [f"{name}:{self._port}" for name in _NAMES]
+
+    def sent_from_here(self, origins: Sequence[str], host: str) -> bool:
+        """Return True if a request has one `Origin` header, and a page of the same host sent it."""
+        return list(origins) == [f"http://{host.lower()}"]
+
+    def place_of(self, path: str) -> str | None:
+        """Return the rest of a path after the secret; None for another secret."""
+        secret, _, place = path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(secret.encode("utf-8", "replace"), self.secret.encode()):
+            return None
+        return place
+
+
+def headers_for(policy: str) -> dict[str, str]:
+    """Return the headers of a response with this content security policy."""
+    return {
+        "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }

@@ -1,0 +1,179 @@
+"""Run `roundtrip dev` in a real process, and open its page in Chromium."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import IO, Any, Final
+
+import pytest
+from playwright.sync_api import Locator
+
+from roundtrip.cli import main
+from tests.browser.conftest import Tab, expect
+from tests.forks import Piped, piped
+from tests.hosts import ROOT, WAIT
+
+__all__ = ["Playing", "Start", "playing"]
+
+MAKE_SERVER: Final = """
+
+def make_server() -> Server:
+    return server
+"""
+SHOPS: Final = Path(__file__).with_name("shops")
+
+
+class Playing:
+    """The command, its address, and its folder."""
+
+    def __init__(self, running: Piped, folder: Path) -> None:
+        self._process = running.process
+        self.folder = folder
+        self.log: list[str] = []
+        # A full pipe would stop the command.
+        Thread(target=self._read_log, args=(running.stderr,), daemon=True).start()
+        # It ends with the process, so this cannot wait for ever.
+        self.url = running.stdout.readline().strip()
+        assert self.url.startswith("http://127.0.0.1:"), self.log
+
+    def _read_log(self, lines: IO[str]) -> None:
+        # The pipe is closed at the end of the test.
+        with suppress(ValueError):
+            self.log.extend(lines)
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> int:
+        """End the command, as Ctrl-C does, and return its exit code."""
+        self._process.send_signal(number)
+        return self._process.wait(WAIT)
+
+    def write(self, name: str, change: Callable[[str], str]) -> None:
+        """Change a file of the project."""
+        file = self.folder / name
+        file.write_text(change(file.read_text()))
+
+    def open(self, tab: Tab) -> None:
+        """Open the page, and wait until it lists the tools."""
+        tab.page.goto(self.url)
+        tab.page.wait_for_selector("html[data-ready]")
+        tab.page.wait_for_selector("#tool-list button")
+
+
+Start = Callable[..., Playing]
+
+
+@contextmanager
+def playing(*arguments: str, folder: Path) -> Generator[Playing]:
+    """Run the command in a folder."""
+    path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = path
+    try:
+        with piped(main, "dev", *arguments, cwd=folder) as running:
+            opened = Playing(running, folder)
+            yield opened
+            assert "Exception in ASGI application" not in "".join(opened.log), opened.log
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def project(folder: Path, *names: str) -> Path:
+    """Copy files of the shops into a folder."""
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_text((SHOPS / name).read_text())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _patience() -> Generator[None]:
+    """Wait longer than by default: a process takes seconds to start, and more on a busy machine."""
+    expect.set_options(timeout=30_000)
+    yield
+    expect.set_options(timeout=5_000)
+
+
+@pytest.fixture(scope="module")
+def _cinema(tmp_path_factory: pytest.TempPathFactory) -> Generator[Playing]:
+    folder = project(tmp_path_factory.mktemp("cinema"), "cinema.py")
+    with playing("cinema.py", folder=folder) as running:
+        yield running
+        assert running.end() == 0
+
+
+@pytest.fixture
+def cinema(_cinema: Playing, tab: Tab) -> Generator[Playing]:
+    """Open the page of a server with a tool for each kind of question, and of result."""
+    _cinema.open(tab)
+    yield _cinema
+    log = "".join(_cinema.log)
+    assert "Traceback" not in log, log
+
+
+@pytest.fixture
+def start(tmp_path: Path, tab: Tab) -> Generator[Start]:
+    """Return a function that starts a playground of its own for some files."""
+    running: list[Any] = []
+
+    def started(name: str, *more: str) -> Playing:
+        folder = project(tmp_path / "project", *([] if ":" in name else [name]), *more)
+        if ":" in name:
+            package = folder / "shop"
+            package.mkdir()
+            (package / "__init__.py").write_text("")
+            (package / "app.py").write_text((folder / more[0]).read_text() + MAKE_SERVER)
+        context = playing(name, folder=folder)
+        running.append(context)
+        return context.__enter__()
+
+    yield started
+    # The page would complain that its server is gone.
+    tab.page.goto("about:blank")
+    for context in reversed(running):
+        context.__exit__(None, None, None)
+
+
+def choose(tab: Tab, tool: str) -> None:
+    """Choose a tool."""
+    tab.page.locator("#tool-list").get_by_role("button", name=tool, exact=True).click()
+
+
+def begin(tab: Tab, tool: str) -> None:
+    """Call a tool with the arguments that its form has."""
+    choose(tab, tool)
+    call(tab)
+
+
+def call(tab: Tab) -> None:
+    """Call the chosen tool, and wait until the page shows the new call."""
+    shown = tab.page.locator("#conversation")
+    before = shown.get_attribute("data-call") or ""
+    press(tab, "Call")
+    expect(shown).not_to_have_attribute("data-call", before)
+    expect(shown).to_have_attribute("data-call", re.compile("c"))
+
+
+def open_card(tab: Tab) -> Locator:
+    """Return the question that waits."""
+    return tab.page.locator("#questions article.open")
+
+
+def ended(tab: Tab, state: str) -> None:
+    """Wait for the end of the call."""
+    expect(tab.page.locator("#call-state")).to_have_text(re.compile(state))
+
+
+def behind(tab: Tab, name: str) -> None:
+    """Show a tab of what is behind the call."""
+    tab.page.get_by_role("tab", name=name, exact=True).click()
+
+
+def press(tab: Tab, button: str) -> None:
+    """Press a button by its name."""
+    tab.page.get_by_role("button", name=button, exact=True).click()

@@ -1,0 +1,129 @@
+"""Clients that show less, servers that report much, and the end of the command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.browser.conftest import Tab, expect
+from tests.browser.playground.conftest import (
+    Playing,
+    Start,
+    begin,
+    behind,
+    call,
+    ended,
+    open_card,
+    playing,
+    press,
+    project,
+)
+from tests.hosts import free_port
+
+
+@pytest.fixture(scope="module")
+def _paged(tmp_path_factory: pytest.TempPathFactory) -> Generator[Playing]:
+    folder = project(tmp_path_factory.mktemp("paged"), "paged.py")
+    port = free_port()
+    os.environ["PAGED_PORT"] = str(port)
+    with playing("paged.py", "--server-port", str(port), folder=folder) as running:
+        yield running
+        assert running.end() == 0
+    del os.environ["PAGED_PORT"]
+
+
+@pytest.fixture
+def paged(_paged: Playing, tab: Tab) -> Playing:
+    _paged.open(tab)
+    return _paged
+
+
+def test_client_of_links_answers_on_the_page_of_the_server(tab: Tab, paged: Playing) -> None:
+    tab.page.get_by_label("The client shows").select_option("links")
+    begin(tab, "order")
+    with tab.page.expect_popup() as opened:
+        open_card(tab).get_by_role("link", name="Open the page").click()
+    page = opened.value
+    page.get_by_role("textbox").fill("3")
+    page.get_by_role("button", name="Answer").click()
+    page.get_by_text("close").first.wait_for()
+    page.close()
+    press(tab, "I have been there")
+    ended(tab, "completed")
+    assert "Ordered 3" in tab.text("#result")
+
+
+def test_client_that_shows_nothing_plays_the_model(tab: Tab, paged: Playing) -> None:
+    tab.page.get_by_label("The client shows").select_option("none")
+    begin(tab, "pick")
+    ended(tab, "completed")
+    assert "Which color?" in tab.text("#result")
+    press(tab, "Fill in continue_call, as a model would")
+    form = tab.page.locator("#tool-form")
+    assert len(form.get_by_role("textbox", name="Handle").input_value()) > 16
+    form.get_by_role("textbox", name="Answers").fill('{"color": "green"}')
+    call(tab)
+    ended(tab, "completed")
+    assert "Picked green" in tab.text("#result")
+
+
+def test_server_that_reports_much_does_not_stop_the_page(tab: Tab, paged: Playing) -> None:
+    begin(tab, "count")
+    ended(tab, "completed")
+    behind(tab, "Messages")
+    assert tab.page.locator("#messages > details").count() == 300
+    assert "messages more" in tab.text("#messages-more")
+    size = tab.page.evaluate("fetch('state.json').then((answer) => answer.text()).then((text) => text.length)")
+    assert size < 4_000_000
+
+
+def test_tools_that_a_call_adds_are_listed(tab: Tab, paged: Playing) -> None:
+    tab.page.get_by_label("Revision").select_option("2025-11-25")
+    begin(tab, "grow")
+    expect(tab.page.locator("#tool-list")).to_contain_text("newcomer")
+
+
+def test_server_that_records_elsewhere_says_so(tab: Tab, start: Start) -> None:
+    playing = start("till.py")
+    playing.write("till.py", lambda text: text.replace("ledger=MemoryLedger()", "ledger=MemoryLedger(), trace=False"))
+    playing.open(tab)
+    behind(tab, "Log")
+    expect(tab.page.locator("#log")).to_contain_text("reloaded")
+    begin(tab, "refund")
+    ended(tab, "completed")
+    behind(tab, "States")
+    expect(tab.page.locator("#panel-states .untraced")).to_contain_text("records elsewhere, or not at all")
+    press(tab, "Make a test of this")
+    expect(tab.page.locator("#test")).to_contain_text("the server has trace=, and records elsewhere")
+
+
+def test_closed_terminal_ends_the_command(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = tmp_path / "temporary"
+    folders.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folders))
+    with playing("till.py", folder=project(tmp_path / "project", "till.py")) as running:
+        running.open(tab)
+        begin(tab, "charge")
+        open_card(tab).wait_for()
+        tab.page.goto("about:blank")
+        assert running.end(signal.SIGHUP) == 0
+    assert list(folders.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="only root can start programs of others")
+@pytest.mark.parametrize("more", [{}, {"X-Forwarded-For": "127.0.0.1"}], ids=["plainly", "with another address"])
+def test_program_of_another_user_is_turned_away(paged: Playing, more: dict[str, str]) -> None:
+    fetch = (
+        "import json, sys, urllib.request as web\n"
+        "asked = web.Request(sys.argv[1], headers=json.loads(sys.argv[2]))\n"
+        "print(web.urlopen(asked, timeout=20).read())"
+    )
+    command = ["/usr/bin/env", "python3", "-c", fetch, paged.url, json.dumps(more)]
+    thief = subprocess.run(command, capture_output=True, text=True, user=65534, timeout=60)
+    assert "HTTP Error 403" in thief.stderr
+    assert "Playground" not in thief.stdout

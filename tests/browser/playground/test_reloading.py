@@ -1,0 +1,71 @@
+"""The developer changes the server's file while a call is open."""
+
+from tests.browser.conftest import Tab, expect
+from tests.browser.playground.conftest import Playing, Start, begin, behind, ended, open_card, press
+
+
+def change(playing: Playing, before: str, after: str) -> None:
+    playing.write("till.py", lambda text: text.replace(before, after))
+
+
+def await_reload(tab: Tab, times: int = 1) -> None:
+    expect(tab.page.locator("#log li", has_text="reloaded").filter(has_not_text="not reloaded")).to_have_count(times)
+
+
+def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
+    playing = start("till.py")
+    playing.open(tab)
+    begin(tab, "charge")
+    open_card(tab).wait_for()
+    behind(tab, "Token")
+    token = tab.page.locator("#tokens pre").first.text_content()
+    behind(tab, "Log")
+    change(playing, "Charged", "Billed")
+    change(playing, "def refund", "def pay_back")
+    await_reload(tab)
+    expect(tab.page.locator("#tool-list")).to_contain_text("pay_back")
+    open_card(tab).get_by_role("textbox").fill("7")
+    press(tab, "Answer")
+    ended(tab, "completed")
+    assert "Billed 7" in tab.text("#result")
+    assert token is not None
+    sent = tab.page.locator("#messages summary", has_text="tools/call").last
+    behind(tab, "Messages")
+    sent.click()
+    assert token in tab.text("#messages")
+    behind(tab, "Trace")
+    expect(tab.page.locator("#place")).to_have_text("End: completed (2 of 2)")
+    assert "before, now" in tab.text("#inspected")
+    tab.page.goto("about:blank")
+    assert playing.end() == 0
+
+
+def test_code_before_a_mistake_serves_on(tab: Tab, start: Start) -> None:
+    playing = start("till.py")
+    playing.open(tab)
+    behind(tab, "Log")
+    change(playing, "return f", "return f f")
+    expect(tab.page.locator("#log")).to_contain_text("not reloaded; the code before the change serves on")
+    assert "SyntaxError" in tab.text("#log")
+    begin(tab, "charge")
+    open_card(tab).get_by_role("textbox").fill("1")
+    press(tab, "Answer")
+    ended(tab, "completed")
+    assert "Charged 1" in tab.text("#result")
+
+
+def test_call_of_an_older_revision_ends_with_its_process(tab: Tab, start: Start) -> None:
+    playing = start("till.py")
+    playing.open(tab)
+    tab.page.get_by_label("Revision").select_option("2025-11-25")
+    begin(tab, "charge")
+    open_card(tab).wait_for()
+    behind(tab, "Log")
+    change(playing, "Charged", "Billed")
+    ended(tab, "failed")
+    await_reload(tab)
+    begin(tab, "charge")
+    open_card(tab).get_by_role("textbox").fill("2")
+    press(tab, "Answer")
+    ended(tab, "completed")
+    assert "Billed 2" in tab.text("#result")

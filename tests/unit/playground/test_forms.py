@@ -1,0 +1,82 @@
+"""Forms of tools are made from any schema, and read back."""
+
+from typing import Any
+
+import pytest
+
+from roundtrip.playground.forms import FormInvalid, ShownForm, argument_schema, posted_of
+
+SCHEMA: dict[str, Any] = {
+    "properties": {
+        "film": {"type": "string", "title": "Film"},
+        "genre": {"$ref": "#/$defs/Genre"},
+        "year": {"anyOf": [{"type": "integer", "minimum": 1900}, {"type": "null"}], "default": None},
+        "rated": {"type": ["boolean", "null"]},
+        "tags": {"type": "array", "items": {"$ref": "#/$defs/Genre"}},
+        "seat": {"$ref": "#/$defs/Seat"},
+        "kind": {"const": "film"},
+    },
+    "required": ["film", "genre", 7],
+    "$defs": {
+        "Genre": {"type": "string", "enum": ["drama", "comedy"]},
+        "Seat": {"type": "object", "properties": {"row": {"type": "integer"}}},
+    },
+}
+
+
+def controls(schema: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    form = ShownForm("t", argument_schema(schema))
+    return {field["name"]: (field["control"], field["required"]) for field in form.data()}
+
+
+def test_references_and_alternatives_are_resolved() -> None:
+    assert controls(SCHEMA) == {
+        "film": ("line", True),
+        "genre": ("radios", True),
+        "year": ("line", False),
+        "rated": ("radios", False),
+        "tags": ("checkboxes", False),
+        "seat": ("lines", False),
+        "kind": ("radios", False),
+    }
+
+
+def test_texts_become_typed_arguments() -> None:
+    form = ShownForm("t", argument_schema(SCHEMA))
+    posted = {"t-0": ["Solaris"], "t-1": ["0"], "t-2": ["1972"], "t-3": ["yes"], "t-4": ["1"], "t-5": ['{"row": 3}']}
+    assert form.read(posted) == {
+        **{"film": "Solaris", "genre": "drama", "year": 1972, "rated": True},
+        **{"tags": ["comedy"], "seat": {"row": 3}},
+    }
+
+
+def test_each_wrong_field_has_its_own_error() -> None:
+    form = ShownForm("t", argument_schema(SCHEMA))
+    with pytest.raises(FormInvalid) as caught:
+        form.read({"t-2": ["1800"], "t-5": ["{"]})
+    assert caught.value.errors.keys() == {"t-0", "t-1", "t-2", "t-5"}
+
+
+ODD_SCHEMAS: list[dict[str, Any]] = [
+    {},
+    {"properties": 7},
+    {"properties": {"a": None, "b": [], "c": {"type": 7}, "d": {"anyOf": [{}]}, "e": {"oneOf": 3}}},
+    {"properties": {"a": {"$ref": "#/properties/a"}}},
+    {"properties": {"a": {"$ref": "https://elsewhere.example/schema"}, "b": {"$ref": "#/$defs/none"}}},
+    {"properties": {"a": {"allOf": [{"$ref": "#/properties/b"}]}, "b": {"allOf": [{"$ref": "#/properties/a"}]}}},
+]
+
+
+@pytest.mark.parametrize("schema", ODD_SCHEMAS)
+def test_schema_of_any_shape_has_a_form(schema: dict[str, Any]) -> None:
+    ShownForm("t", argument_schema(schema)).data()
+
+
+MANY: dict[str, list[str]] = {str(number): [] for number in range(1001)}
+SHAPES: list[object] = [None, [], {"a": "b"}, {"a": [1]}, MANY]
+
+
+@pytest.mark.parametrize("value", SHAPES)
+def test_fields_of_another_shape_are_rejected(value: object) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        posted_of(value)

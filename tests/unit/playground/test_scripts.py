@@ -1,0 +1,20 @@
+"""The scripts of a page share one scope, so none may hide a name of another."""
+
+import re
+from collections import Counter
+from importlib.resources import files
+
+import pytest
+
+from roundtrip.playground.serving import PLAYGROUND_PAGE
+from roundtrip.trace.page.document import STEP_SCRIPTS
+
+NAMES = re.compile(r"^(?:async )?(?:function|let|const) (\w+)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("scripts", [PLAYGROUND_PAGE.scripts, (*STEP_SCRIPTS, "call.js"), ("dom.js", "calls.js")])
+def test_names_are_used_once_in_a_page(scripts: tuple[str, ...]) -> None:
+    folder = files("roundtrip.trace.page").joinpath("web")
+    names = Counter(name for script in scripts for name in NAMES.findall(folder.joinpath(script).read_text("utf-8")))
+    assert len(names) > 5
+    assert [name for name, times in names.items() if times > 1] == []
