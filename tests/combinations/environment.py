@@ -120,7 +120,7 @@ class Environment:
             options["principal"] = _is_ada
         masks = self.row.errors == "masked"
         if self.row.has_pages:
-            options["pages"] = Pages(base_url="https://agency.example", authenticate=_reader, wait=2)
+            options["pages"] = Pages(base_url="https://agency.example", authenticate=_reader, wait=0.2)
             options["approvals"] = Approvals(groups={"fay": ["desk"]})
         if self.row.host != "roundtrip":
             made = (

@@ -181,13 +181,13 @@ class _DeadlyStore(_FaultyStore):
         return len(entry.notes) > len(stored.notes) or entry.state in (TaskState.ASKING, TaskState.WAITING, *ENDED)
 
     async def _die(self, call_id: str) -> None:
-        """End the worker, and its lease."""
-        self.service.abandon(call_id)
+        """End the lease of the worker, and then the worker, which cannot await anything after that."""
         entry, now = await self.inner.load(call_id)
         if entry is not None and entry.state is TaskState.RUNNING:
             version, entry.due = entry.version, now
             entry.version += 1
             await self.inner.save(entry, version=version)
+        self.service.abandon(call_id)
         raise CallTakenOver("roundtrip.testing: the worker died")
 
 
