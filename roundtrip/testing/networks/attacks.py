@@ -203,9 +203,8 @@ class Invent:
             what = f"answers to {_names(known)} came without a token, where {_names(past[0].keys)} should be asked"
             if not _joins(delivery, past[-1], route):
                 _require_no_trust(delivery, past[0].keys, what)
-            # A task takes an answer to an open question at any time.
-            early = leg.answers.keys() - past[-2].keys if len(past) > 1 and leg.task_id is None else set[str]()
-            early -= pages_among(past[-1].asks, route.fleet.at)
+            # A stored call takes an answer to an open question at any time.
+            early = leg.answers.keys() - past[-2].keys if len(past) > 1 and not _is_stored(leg, route) else set[str]()
             if early:
                 before = past[-1].leg
                 answers = {**{key: leg.answers[key] for key in sorted(early)}, **(before.answers or {})}
@@ -231,9 +230,9 @@ class Garble:
         before = route.before(leg)
         asks = before.asks if before is not None else None
         requests = (asks.input_requests if asks is not None else None) or {}
-        if leg.task_id is not None:
-            return await self._to_task(leg, route, requests)
         pages = pages_among(asks, route.fleet.at)
+        if _is_stored(leg, route) and not pages:
+            return await self._to_stored(leg, route, requests)
         for key, request in requests.items():
             if key in pages:
                 continue
@@ -242,8 +241,8 @@ class Garble:
                 _require_no_trust(delivery, [key], f"the answer to {key!r} came as {what}")
         return await route.onward(leg)
 
-    async def _to_task(self, leg: LegRequest, route: Route, requests: Mapping[str, InputRequest]) -> LegDelivery:
-        """Send one invalid answer, which the task must ask for again under a new key, and then the leg."""
+    async def _to_stored(self, leg: LegRequest, route: Route, requests: Mapping[str, InputRequest]) -> LegDelivery:
+        """Send one invalid answer, which a stored call must ask for again under a new key, and then the leg."""
         garbled_before: set[str] = route.notes.setdefault("garbled", set())
         for key, request in requests.items():
             name = key.partition("#")[0]
@@ -263,7 +262,7 @@ class Garble:
             again = [one for one in delivery.keys if one not in requests and one.startswith(name)]
             if key in delivery.keys or len(again) != 1:
                 raise Breach(
-                    f"the answer to {key!r} came as {what}; the task must ask again under a key of its own, and asks "
+                    f"the answer to {key!r} came as {what}; the call must ask again under a key of its own, and asks "
                     f"{_names(sorted(delivery.keys))}"
                 )
             return await route.onward(leg.answering(delivery.asks, {again[0]: honest}))
@@ -331,6 +330,11 @@ class Eavesdrop:
             for secret in readable_in(token, (*self._secrets, *texts)):
                 raise Breach(f"the token is readable without a key, and contains {secret!r}")
         return delivery
+
+
+def _is_stored(leg: LegRequest, route: Route) -> bool:
+    """Return True for a leg of a task, or of a call behind a page."""
+    return leg.task_id is not None or any(pages_among(one.asks, route.fleet.at) for one in route.history(leg))
 
 
 def _joins(begun: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
