@@ -21,6 +21,7 @@ from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.browser.orders import record_order
+from tests.browser.pages.desk import running
 from tests.browser.pages.shop import DELIVERY, page_shop
 from tests.page_calls import confirmation
 
@@ -45,6 +46,7 @@ def main() -> None:
         _photograph(call, folder / "call.html", IMAGES / "trace-page.png")
         _draw_terminal(call, transcript, IMAGES / "trace-show.svg")
     _photograph_questions()
+    _photograph_inbox()
     _photograph_playground()
 
 
@@ -74,6 +76,20 @@ def _photograph_questions() -> None:
         tab.get_by_role("button", name="No, do not").click()
         tab.get_by_role("button", name="Yes").wait_for()
         tab.screenshot(path=IMAGES / "question-page-confirmation.png", full_page=True)
+        browser.close()
+
+
+def _photograph_inbox() -> None:
+    """Draw an approval in the inbox."""
+    with running() as desk, sync_playwright() as playwright:
+        desk.ask("a torn cover")
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+        tab = browser.new_page(viewport={"width": 640, "height": 300}, color_scheme="light")
+        tab.context.add_cookies([{"name": "user", "value": "fay", "url": desk.url}])
+        tab.goto(f"{desk.url}/approvals")
+        tab.get_by_role("link").first.click()
+        tab.get_by_label("Reason").fill("The photo shows it")
+        tab.screenshot(path=IMAGES / "inbox-approval.png", full_page=True)
         browser.close()
 
 
