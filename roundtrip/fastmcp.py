@@ -17,7 +17,7 @@ def delete(path: str) -> str: ...
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 from typing_extensions import Unpack
@@ -46,6 +46,7 @@ from roundtrip.server.adapters.fastmcp_names import (
 from roundtrip.server.adapters.installation import (
     Installation,
     InstallOptions,
+    installation_in,
     refuse_options,
     refuse_second,
 )
@@ -114,6 +115,7 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
     for provider in providers_of(mcp):
         for component in components_of(provider):
             _require_plain(component)
+    _require_installed(mcp, but=mcp)
     installation = Installation(mcp, low_level, options, given=policy, routes=lambda: routes_of(mcp))
     for provider in providers_of(mcp):
         _Registration(installation, provider)
@@ -129,10 +131,14 @@ def _watch_providers(mcp: FastMCP[Any], installation: Installation[Any]) -> None
     add = mcp.add_provider
 
     def add_provider(provider: Any, *, namespace: str = "") -> None:
-        add(provider, namespace=namespace)
+        mounted = getattr(provider, "server", None)
         if isinstance(provider, LocalProvider):
             for component in components_of(provider):
                 _require_plain(component)
+        elif isinstance(mounted, FastMCP):
+            _require_installed(cast("FastMCP[Any]", mounted))
+        add(provider, namespace=namespace)
+        if isinstance(provider, LocalProvider):
             _Registration(installation, provider)
 
     setattr(mcp, "add_provider", add_provider)  # noqa: B010 - to type checkers it is a method
@@ -190,7 +196,26 @@ class _Registration:
         return added
 
 
-def _require_plain(component: Any) -> None:
+def _require_installed(mcp: FastMCP[Any], *, but: FastMCP[Any] | None = None) -> None:
+    """Reject mounted servers without `install` whose tools have roundtrip's markers or options, which would do nothing.
+
+    Args:
+        mcp: A server, which is looked at with those that it has mounted.
+        but: A server that has `install` in a moment.
+
+    Raises:
+        InvalidSignature: One has such a tool.
+    """
+    if mcp is not but and installation_in(low_level_of(mcp)) is None:
+        for provider in providers_of(mcp):
+            for component in components_of(provider):
+                _require_plain(component, where=f"on the server {mcp.name!r}, ")
+    for provider in mcp.providers:
+        if isinstance(mounted := getattr(provider, "server", None), FastMCP):
+            _require_installed(cast("FastMCP[Any]", mounted))
+
+
+def _require_plain(component: Any, *, where: str = "") -> None:
     """Reject a component that was made of a function with roundtrip's markers, which a client could fill.
 
     Raises:
@@ -200,6 +225,6 @@ def _require_plain(component: Any) -> None:
     if callable(fn) and uses_roundtrip(fn, kinds=_MARKERS):
         raise InvalidSignature(
             f"{component.key} asks by roundtrip, and was made before roundtrip could fill its parameters; call "
-            "install() before tools are registered, and register its function (@mcp.tool, mcp.add_tool(fn)), not an "
-            "object made of it"
+            f"install() {where}before tools are registered, and register its function (@mcp.tool, "
+            "mcp.add_tool(fn)), not an object made of it"
         )

@@ -149,8 +149,10 @@ def _target(text: str, headers: list[str]) -> "Target":
         return target_of(text, headers)
     if headers:
         raise CallFailed("--header is for addresses; a server in this process has no headers")
+    from roundtrip.server.adapters.finding import is_fastmcp
+
     server = load_any_server(text)
-    if type(server).__module__.startswith("fastmcp."):
+    if is_fastmcp(server):
         # It enters its lifespan only where it runs.
         return Target(command=(sys.executable, "-m", "roundtrip", "serve", text, "--stdio"))
     return Target(server=server)

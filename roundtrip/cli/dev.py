@@ -98,7 +98,8 @@ async def _play_with(arguments: Namespace) -> int:
     from roundtrip.playground.running import RunningPage, listen_at, run_page
 
     target = target_of(arguments.server, arguments.header)
-    page = RunningPage(target, ServedFacts(arguments.server), listen_at(arguments.port), opens=arguments.open)
+    page = RunningPage(target, ServedFacts(arguments.server), listen_at(arguments.port))
+    page.opener = dict(os.environ) if arguments.open else None
 
     async def end_at_signal(scope: anyio.CancelScope) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
@@ -147,7 +148,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
         Target(url=f"http://{settings.host}:{port}/{secret}/mcp"),
         ServedFacts(arguments.server, is_traced=True, reloads=True),
         listen_at(arguments.port),
-        opens=arguments.open,
+        opener=environment if arguments.open else None,
         folder=transcripts,
         keys=_keys(),
         writer=TestWriter(place, environment),

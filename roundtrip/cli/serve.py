@@ -155,12 +155,13 @@ def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
 
 
 def _serve_stdio(target: str, settings: "ServeSettings") -> int:
+    from roundtrip.server.adapters.finding import is_fastmcp
     from roundtrip.serving.process import set_up_logging
 
     server = load_any_server(target)
     set_up_logging(settings)
     if hasattr(server, "run_stdio_async"):
-        server.run("stdio", **({"show_banner": False} if type(server).__module__.startswith("fastmcp.") else {}))
+        server.run("stdio", **({"show_banner": False} if is_fastmcp(server) else {}))
         return 0
     import anyio
     from mcp.server.stdio import stdio_server

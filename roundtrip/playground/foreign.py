@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from roundtrip.ledger.contract import Reach
+from roundtrip.server.adapters.finding import is_fastmcp
 from roundtrip.server.probe import Identity
 from roundtrip.serving.application import ProcessState
 from roundtrip.serving.process import Ended, serve_app
@@ -36,7 +37,7 @@ class ForeignServer:
 
     def serve(self, settings: ServeSettings, listening: socket.socket, on_ready: Callable[[], None]) -> Ended:
         """Serve until a signal arrives."""
-        if type(self._server).__module__.startswith("fastmcp."):
+        if is_fastmcp(self._server):
             app = self._server.http_app(path=settings.path)
         else:
             app = self._server.streamable_http_app(streamable_http_path=settings.path, host=settings.host)

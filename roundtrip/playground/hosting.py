@@ -111,4 +111,7 @@ class NoticeHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one record."""
-        self._show(record.levelname.lower(), record.getMessage())
+        try:
+            self._show(record.levelname.lower(), record.getMessage())
+        except Exception:  # noqa: BLE001 - as every handler of the standard library does
+            self.handleError(record)

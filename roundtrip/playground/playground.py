@@ -102,6 +102,7 @@ class Playground:
         self._traces = LiveCalls([folder]) if folder is not None else None
         self._traced_lines = 0
         self._listed = _Listed()
+        self._is_listing = self._must_list = False
         self._notices: deque[Data] = deque(maxlen=_MAX_NOTICES)
         self._change = anyio.Event()
         self._is_over = False
@@ -170,8 +171,19 @@ class Playground:
         self.changed()
 
     def reloaded(self) -> None:
-        """List the tools again, as they may have changed."""
-        self._tasks.start_soon(self.list_tools)
+        """List the tools again, as they may have changed; once for all changes that come meanwhile."""
+        self._must_list = True
+        if not self._is_listing:
+            self._is_listing = True
+            self._tasks.start_soon(self._list_again)
+
+    async def _list_again(self) -> None:
+        try:
+            while self._must_list:
+                self._must_list = False
+                await self.list_tools()
+        finally:
+            self._is_listing = False
 
     # Calls.
 

@@ -33,6 +33,8 @@ _SOUNDS: Final = frozenset(
 )
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARS: Final = 60
+_MAX_TEXT_CHARS: Final = 100_000
+"""The page gets the result again at each change."""
 
 
 def result_data(result: CallToolResult) -> Data:
@@ -42,14 +44,19 @@ def result_data(result: CallToolResult) -> Data:
         "waits": None if waits is None else {"tool": waits.tool, "handle": waits.handle},
         "isError": bool(result.is_error),
         "blocks": [_block(block) for block in result.content],
-        "structured": None if structured is None else json_text(structured, indent=2),
+        "structured": None if structured is None else _shortened(json_text(structured, indent=2)),
     }
+
+
+def _shortened(text: str) -> str:
+    rest = len(text) - _MAX_TEXT_CHARS
+    return text if rest <= 0 else f"{text[:_MAX_TEXT_CHARS]}… ({rest} more characters)"
 
 
 def _block(block: ContentBlock) -> Data:
     match block:
         case TextContent():
-            return {"kind": "text", "text": block.text}
+            return {"kind": "text", "text": _shortened(block.text)}
         case ImageContent():
             return _media("picture", block.data, block.mime_type, block.mime_type in _PICTURES)
         case AudioContent():

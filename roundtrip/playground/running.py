@@ -4,10 +4,11 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import anyio
@@ -25,6 +26,8 @@ __all__ = ["RunningPage", "listen_at", "run_page"]
 
 _FORMAT: Final = "roundtrip: %(message)s"
 _END_SECONDS: Final = 2.0
+_OPEN_SECONDS: Final = 60.0
+_LEADS_TO: Final = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Playground</title>'
 _QUIET: Final = ("uvicorn.error",)
 
 
@@ -36,8 +39,8 @@ class RunningPage:
     facts: ServedFacts
     listening: socket.socket
     """The socket from which the page is served."""
-    opens: bool = False
-    """True to open the page in the browser."""
+    opener: Mapping[str, str] | None = None
+    """The environment of the browser that opens the page: the developer's own; None to open none."""
     folder: Path | None = None
     """The folder of the transcripts."""
     keys: Sequence[bytes] = ()
@@ -123,8 +126,8 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
 
             tasks.start_soon(serve)
             announce(loopback.url)
-            if page.opens:
-                await _open(loopback.url)
+            if page.opener is not None:
+                tasks.start_soon(_open, loopback.url, page.opener)
             try:
                 await page.ended.wait()
             finally:
@@ -137,7 +140,14 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
                 tasks.cancel_scope.cancel()
 
 
-async def _open(url: str) -> None:
-    import webbrowser
-
-    await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+async def _open(url: str, environment: Mapping[str, str]) -> None:
+    """Open the page by a file: other users of the machine can read the address on a command line."""
+    with TemporaryDirectory(prefix="roundtrip-open-") as folder:
+        file = Path(folder) / "playground.html"
+        file.write_text(_LEADS_TO.format(url=url), encoding="utf-8")
+        with suppress(OSError):
+            await anyio.run_process(
+                [sys.executable, "-m", "webbrowser", file.as_uri()], env=dict(environment), check=False
+            )
+        # The browser may be slow.
+        await anyio.sleep(_OPEN_SECONDS)

@@ -97,7 +97,11 @@ class TestWriter:
         if call is None:
             raise NotWritable(
                 "there is no trace of this call, from which the test would be made: "
-                + ("the server has trace=, and records elsewhere" if place.is_ours else "the server is not roundtrip's")
+                + (
+                    "the server has trace=, and records elsewhere"
+                    if place.is_ours
+                    else "only a roundtrip.Server records its calls for this page"
+                )
             )
         try:
             server = ServerName(f"{place.module}:{place.attribute}")
@@ -111,10 +115,14 @@ class TestWriter:
         output = ""
         for source, remark in zip(sources, ("", _NO_RESULT), strict=True):
             file = self._kept(place, tool, source)
-            passed, output = await self._run(file)
+            passed = False
+            try:
+                passed, output = await self._run(file)
+            finally:
+                if not passed:
+                    file.unlink(missing_ok=True)
             if passed:
                 return _told(file, source, True, remark)
-            file.unlink(missing_ok=True)
         return _told(None, sources[0], False, output)
 
     def _kept(self, place: ServerPlace, tool: str, source: str) -> Path:

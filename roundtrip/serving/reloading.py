@@ -44,7 +44,7 @@ class SourceFiles:
     """Python files in folders, with the times of their last changes.
 
     Looking at them needs no service of the operating system, so changes are seen on mounted and network folders too.
-    Hidden folders, virtual environments and installed packages are left out.
+    Hidden folders, virtual environments, installed packages and tests are left out.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -79,11 +79,16 @@ def _stamps(folder: Path) -> Iterator[tuple[str, _Stamp]]:
                 if entry.is_dir(follow_symlinks=False):
                     if not _is_ignored(entry):
                         waiting.append(entry.path)
-                elif entry.name.endswith(".py"):
+                elif entry.name.endswith(".py") and not _is_test(entry.name):
                     stat = entry.stat()
                     yield entry.path, _Stamp(stat.st_mtime_ns, stat.st_size, stat.st_ino)
             except OSError:
                 continue
+
+
+def _is_test(name: str) -> bool:
+    """Return True for the file of a test, which a server does not load."""
+    return name.startswith("test_") or name == "conftest.py"
 
 
 def _is_ignored(entry: os.DirEntry[str]) -> bool:

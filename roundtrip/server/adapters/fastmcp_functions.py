@@ -182,6 +182,9 @@ class FastMcpFunction(AskingFunction):
         installation = serving.installation if isinstance(serving, InstalledServing) else serving
         record = incoming.record
         was_claimed = record is None or record.claimed
+        if isinstance(serving, InstalledServing):
+            # Middleware may try again, and then the last attempt counts.
+            serving.failure = None
         before = _INJECTED.set(injected)
         try:
             calls, stored = installation.calls, installation.legs.stored_calls

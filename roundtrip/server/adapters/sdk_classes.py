@@ -272,11 +272,28 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
 
     _replace(server, "add_tool", add_asking_tool)
     _replace(server, "remove_tool", remove_asking_tool)
+    _replace(server, "add_prompt", _adding_plain(server.add_prompt, "prompt"))
+    _replace(server, "add_resource", _adding_plain(server.add_resource, "resource"))
     _replace(server, "prompt", _asking_prompts(server.prompt, installation))
     _replace(server, "resource", _asking_resources(server.resource, installation))
     if wants_stored_calls(options):
         has_auth = server.settings.auth is not None
         install_stored_calls(installation, options, host=host, calls=calls, tools=tools.registry, has_auth=has_auth)
+
+
+def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
+    """Return a method that adds no object made of a function with roundtrip's markers, which clients could fill."""
+
+    def add_plain(made: Any, *given: Any, **details: Any) -> Any:
+        fn = getattr(made, "fn", None)
+        if callable(fn) and uses_roundtrip(fn):
+            raise InvalidSignature(
+                f"{kind} {made.name!r} asks by roundtrip, and was made before roundtrip could fill its parameters; "
+                f"register its function with @server.{kind}(...), not an object made of it"
+            )
+        return add(made, *given, **details)
+
+    return add_plain
 
 
 def _asking_prompts(prompt: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:

@@ -39,9 +39,9 @@ class Loopback:
         return list(origins) == [f"http://{host.lower()}"]
 
     def place_of(self, path: str) -> str | None:
-        """Return the rest of a path after the secret; None for another secret."""
-        secret, _, place = path.removeprefix("/").partition("/")
-        if not hmac.compare_digest(secret.encode("utf-8", "replace"), self.secret.encode()):
+        """Return the rest of a path after the secret; None for another secret, or without the slash after it."""
+        secret, slash, place = path.removeprefix("/").partition("/")
+        if not slash or not hmac.compare_digest(secret.encode("utf-8", "replace"), self.secret.encode()):
             return None
         return place
 

@@ -1,9 +1,11 @@
 """FastMCP servers whose tools, prompts and resources ask by roundtrip."""
 
+import itertools
 import re
 from pathlib import Path
 from typing import Annotated, Any
 
+import anyio
 import pytest
 from fastmcp import FastMCP
 from fastmcp.dependencies import CurrentFastMCP
@@ -12,6 +14,7 @@ from fastmcp.exceptions import ToolError as FastMcpToolError
 from fastmcp.server import create_proxy
 from fastmcp.server.context import Context as FastMcpContext
 from fastmcp.server.middleware import Middleware
+from fastmcp.server.middleware.error_handling import RetryMiddleware
 from fastmcp.tools import Tool
 from fastmcp.tools import tool as fastmcp_tool
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
@@ -520,3 +523,42 @@ async def test_result_of_call_tool_result_passes(era: Era) -> None:
         return CallToolResult(content=[], structured_content={"row": await ctx.ask("row", "Which row?", str)})
 
     assert (await User(mcp, {"row": "middle"}, era=era).call("raw")).result.structured_content == {"row": "middle"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("order", ["install", "mount"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_mounted_server_without_install_is_rejected(order: str, depth: int) -> None:
+    """Its confirmations would do nothing."""
+    child = FastMCP[Any]("child")
+
+    @child.tool
+    @roundtrip.tool(confirm="Delete {path}?")
+    def delete(path: str) -> str:
+        return f"deleted {path}"
+
+    for number in range(1, depth):
+        between = FastMCP[Any](f"between {number}")
+        between.mount(child)
+        child = between
+    parent = FastMCP[Any]("parent")
+    steps = [lambda: install(parent), lambda: parent.mount(child)]
+    first, second = steps if order == "install" else reversed(steps)
+    first()
+    with pytest.raises(InvalidSignature, match=r"delete.* asks by roundtrip.*on the server 'child', before tools are"):
+        second()
+
+
+async def test_attempt_that_succeeds_after_a_failure_counts(era: Era) -> None:
+    mcp, tries = cinema(), itertools.count(1)
+    mcp.add_middleware(RetryMiddleware(max_retries=2, base_delay=0.01, retry_exceptions=(Exception,)))
+
+    @mcp.tool
+    @roundtrip.tool(timeout=0.2)
+    async def pay(film: str) -> str:
+        if next(tries) == 1:
+            await anyio.sleep(5)
+        return f"paid for {film}"
+
+    call = await User(mcp, era=era).call("pay", film="Dune")
+    assert call.error is None
+    assert call.text == "paid for Dune"

@@ -1,15 +1,17 @@
 """The SDK's own server classes, whose tools, prompts and templates ask by roundtrip."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from fastmcp import FastMCP
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.mcpserver.prompts import Prompt
 from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
+from mcp.server.mcpserver.resources import FunctionResource
 from mcp.server.request_state import RequestStateSecurity
 from mcp_types import InputRequiredResult
 from pydantic import BaseModel
@@ -275,3 +277,17 @@ def test_plain_resource_that_asks_is_rejected() -> None:
 def test_bind_of_nothing_is_rejected() -> None:
     with pytest.raises(TypeError, match="must be given functions"):
         bind()
+
+
+def test_objects_made_of_asking_functions_are_rejected() -> None:
+    """A client could fill their parameters."""
+    server = MCPServer("cinema")
+    install(server)
+
+    def greet(name: Annotated[Seats, Resolve(ask_seats)]) -> str:
+        return f"Hello, {name}"
+
+    with pytest.raises(InvalidSignature, match="prompt 'greet' asks by roundtrip"):
+        server.add_prompt(Prompt.from_function(greet))
+    with pytest.raises(InvalidSignature, match="resource 'greet' asks by roundtrip"):
+        server.add_resource(FunctionResource(uri="films://greet", name="greet", fn=cast("Any", greet)))

@@ -417,7 +417,9 @@ async function makeTest() {
   box.hidden = false;
   box.replaceChildren(make("p", "quiet", "Writing the test, and running it…"));
   write(byId("said"), "Writing the test, and running it.");
+  byId("make-test").disabled = true;
   const made = await send("test", { call: id });
+  byId("make-test").disabled = false;
   if (id !== drawnCall) {
     return;
   }
