@@ -11,6 +11,7 @@ from mcp_types import (
     EmbeddedResource,
     ImageContent,
     ResourceLink,
+    TextContent,
     TextResourceContents,
 )
 
@@ -62,3 +63,11 @@ def test_names_of_files_hold_no_path(uri: str, name: str) -> None:
 )
 def test_only_web_addresses_are_links(uri: str, opens: bool) -> None:
     assert shown(ResourceLink(name="x", uri=uri))["opens"] == opens
+
+
+def test_long_texts_are_shortened() -> None:
+    """The page gets them again at each change."""
+    text = str(shown(TextContent(text="x" * 100_007))["text"])
+    assert text.endswith("x… (7 more characters)")
+    structured = result_data(CallToolResult(content=[], structured_content={"rows": [[1]] * 20_000}))["structured"]
+    assert len(structured) < 101_000

@@ -55,7 +55,16 @@ def test_new_and_removed_files_are_changes(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "ignored", ["notes.txt", ".git/hook.py", "__pycache__/shop.py", "node_modules/gyp.py", "site-packages/mcp.py"]
+    "ignored",
+    [
+        "notes.txt",
+        "test_shop.py",
+        "conftest.py",
+        ".git/hook.py",
+        "__pycache__/shop.py",
+        "node_modules/gyp.py",
+        "site-packages/mcp.py",
+    ],
 )
 def test_other_files_are_no_changes(project: Path, ignored: str) -> None:
     files = SourceFiles([project])
