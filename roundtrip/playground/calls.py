@@ -22,6 +22,7 @@ from mcp_types import (
     LoggingMessageNotificationParams,
     ToolListChangedNotification,
 )
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from roundtrip.client.failures import CallFailed, innermost
 from roundtrip.client.legs import Era, LegRequest, LegResult, TaskRound, callbacks, drive, send, within
@@ -31,6 +32,7 @@ from roundtrip.client.tasks import RemoteTask, TaskCancelled, TaskRequests, Task
 from roundtrip.client.terminal import Terminal
 from roundtrip.playground.questions import OpenQuestion
 from roundtrip.playground.results import result_data
+from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing.conversations import Message
 from roundtrip.testing.tap import Tap
 from roundtrip.trace.page.data import Data
@@ -42,6 +44,7 @@ ClientKind = Literal["forms", "links", "none"]
 """What the client shows: forms and links, links only, or neither."""
 PlayedState = Literal["working", "asking", "completed", "failed", "declined", "stopped"]
 
+_REVISIONS: Final = {Era.RETRY: FIRST_OF_RETRY_ERA, Era.LIVE: max(HANDSHAKE_PROTOCOL_VERSIONS)}
 _MAX_ROUNDS: Final = 100
 _MAX_HAPPENED: Final = 500
 _MAX_NOTE_CHARS: Final = 2000
@@ -73,7 +76,7 @@ class Playing:
         Raises:
             ValueError: One is unknown.
         """
-        eras = {"2026-07-28": Era.RETRY, "2025-11-25": Era.LIVE}
+        eras = {revision: era for era, revision in _REVISIONS.items()}
         era, client = eras.get(str(request.get("era"))), request.get("client")
         if era is None:
             raise ValueError(f"era must be one of {', '.join(eras)}")
@@ -149,7 +152,7 @@ class PlayedCall:
             **self.summary(),
             "over": self.is_over,
             "arguments": json_text(self.playing.arguments, indent=2),
-            "era": "2025-11-25" if self.playing.era is Era.LIVE else "2026-07-28",
+            "era": _REVISIONS[self.playing.era],
             "client": self.playing.client,
             "task": self._task_id,
             "questions": [question.data() for question in self._questions],

@@ -606,9 +606,9 @@ def test_registration_refuses_what_cannot_be_checked() -> None:
     def pay_wrong(approval: Annotated[int, Resolve(approved)]) -> str:
         return ""
 
-    with pytest.raises(InvalidSignature, match="needs Server"):
+    with pytest.raises(InvalidSignature, match="needs approvals="):
         plain.add_tool(pay, confirm=Approve("Pay {amount}?", by="finance"))
-    with pytest.raises(InvalidSignature, match="needs Server"):
+    with pytest.raises(InvalidSignature, match="needs approvals="):
         plain.add_tool(pay_some)
     server = shop()
     server.add_tool(pay_some)
