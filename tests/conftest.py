@@ -4,6 +4,7 @@ import os
 from collections.abc import Generator
 from typing import Final
 
+import httpcore2
 import pytest
 
 from roundtrip.testing import Era
@@ -11,6 +12,8 @@ from tests.held_threads import Held
 from tests.nightly import VARIABLE
 
 _NIGHTLY_SECONDS: Final = 1800
+_LOADED_FIRST: Final = (httpcore2,)
+"""`httpx2` keeps the errors of this module. Loaded by a test with `pytester`, it would be loaded again later."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
