@@ -32,7 +32,7 @@ def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
     sent = tab.page.locator("#messages summary", has_text="tools/call").last
     behind(tab, "Messages")
     sent.click()
-    assert token in tab.text("#messages")
+    expect(tab.page.locator("#messages")).to_contain_text(token)
     behind(tab, "Trace")
     expect(tab.page.locator("#place")).to_have_text("End: completed (2 of 2)")
     assert "before, now" in tab.text("#inspected")
