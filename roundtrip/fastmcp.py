@@ -112,10 +112,7 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
             "a server with keys= must have a name, because each token names its service, and FastMCP makes another one "
             'in each process; write FastMCP("bookshop"), or give audience='
         )
-    for provider in providers_of(mcp):
-        for component in components_of(provider):
-            _require_plain(component)
-    _require_installed(mcp, but=mcp)
+    _require_installed(mcp)
     installation = Installation(mcp, low_level, options, given=policy, routes=lambda: routes_of(mcp))
     for provider in providers_of(mcp):
         _Registration(installation, provider)
@@ -131,12 +128,10 @@ def _watch_providers(mcp: FastMCP[Any], installation: Installation[Any]) -> None
     add = mcp.add_provider
 
     def add_provider(provider: Any, *, namespace: str = "") -> None:
-        mounted = getattr(provider, "server", None)
         if isinstance(provider, LocalProvider):
             for component in components_of(provider):
                 _require_plain(component)
-        elif isinstance(mounted, FastMCP):
-            _require_installed(cast("FastMCP[Any]", mounted))
+        _require_installed_in(provider)
         add(provider, namespace=namespace)
         if isinstance(provider, LocalProvider):
             _Registration(installation, provider)
@@ -196,23 +191,30 @@ class _Registration:
         return added
 
 
-def _require_installed(mcp: FastMCP[Any], *, but: FastMCP[Any] | None = None) -> None:
-    """Reject mounted servers without `install` whose tools have roundtrip's markers or options, which would do nothing.
+def _require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:
+    """Reject a server without `install`, and those that it mounts, if their tools have roundtrip's markers or options.
+
+    They would do nothing.
 
     Args:
-        mcp: A server, which is looked at with those that it has mounted.
-        but: A server that has `install` in a moment.
+        mcp: The server.
+        where: Its place, for the error.
 
     Raises:
         InvalidSignature: One has such a tool.
     """
-    if mcp is not but and installation_in(low_level_of(mcp)) is None:
+    if installation_in(low_level_of(mcp)) is None:
         for provider in providers_of(mcp):
             for component in components_of(provider):
-                _require_plain(component, where=f"on the server {mcp.name!r}, ")
+                _require_plain(component, where=where)
     for provider in mcp.providers:
-        if isinstance(mounted := getattr(provider, "server", None), FastMCP):
-            _require_installed(cast("FastMCP[Any]", mounted))
+        _require_installed_in(provider)
+
+
+def _require_installed_in(provider: Any) -> None:
+    """Reject a provider of a mounted server as `_require_installed` does."""
+    if isinstance(mounted := getattr(provider, "server", None), FastMCP):
+        _require_installed(cast("FastMCP[Any]", mounted), where=f"on the server {mounted.name!r}, ")
 
 
 def _require_plain(component: Any, *, where: str = "") -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import find_any_server, names_server
 from roundtrip.cli.parsing import add_header
-from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, keys_of
+from roundtrip.server.key_files import keys_of
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 
 if TYPE_CHECKING:
@@ -122,28 +122,23 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     from roundtrip.playground.playground import ServedFacts
     from roundtrip.playground.running import RunningPage, listen_at, run_page
     from roundtrip.playground.writing import TestWriter
+    from roundtrip.serving.reloading import folders_of, prepare_processes
     from roundtrip.serving.settings import ServeSettings
     from roundtrip.serving.supervisor import WorkerFailed
 
     environment = dict(os.environ)
     transcripts, place, secret = folder / "trace", folder / "place.json", os.urandom(_SECRET_BYTES).hex()
     transcripts.mkdir()
-    if KEYS_VARIABLE not in os.environ and KEY_FILE_VARIABLE not in os.environ:
-        # The processes inherit it, so that each continues the calls of the one before.
-        os.environ[KEYS_VARIABLE] = os.urandom(32).hex()
+    prepare_processes(os.environ)
     os.environ |= {
         _PATH_VARIABLE: secret,
         _PLACE_VARIABLE: str(place),
         TRACE_VARIABLE: f"{transcripts}/",
         REVEAL_VARIABLE: "all",
-        # A compiled file counts as fresh after a change of the same length within a second.
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
     settings = ServeSettings(port=arguments.server_port or 0, show_errors=True, drain=0.0, log_level="warning")
     listening = _listen(settings)
     port = listening.getsockname()[1]
-    file = Path(arguments.server.rpartition(":")[0] or arguments.server)
-    folders = [Path.cwd(), *([file.parent] if file.suffix == ".py" else [])]
     page = RunningPage(
         Target(url=f"http://{settings.host}:{port}/{secret}/mcp"),
         ServedFacts(arguments.server, is_traced=True, reloads=True),
@@ -161,7 +156,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
             [sys.executable, "-m", "roundtrip.cli.dev", arguments.server, settings.model_dump_json()],
             settings,
             listening,
-            folders=folders,
+            folders=folders_of(arguments.server),
             on_ready=ready.set,
             on_reload=page.reloaded,
             on_end=page.end,

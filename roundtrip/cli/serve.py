@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET, TARGET_HELP, load_any_server, load_server
-from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
+from roundtrip.server.key_files import KEYS_VARIABLE
 
 if TYPE_CHECKING:
     import socket
@@ -177,18 +177,11 @@ def _serve_stdio(target: str, settings: "ServeSettings") -> int:
 def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
     from roundtrip.serving.agreement import cautions
     from roundtrip.serving.process import logger
-    from roundtrip.serving.reloading import ReloadingSupervisor
+    from roundtrip.serving.reloading import ReloadingSupervisor, folders_of, prepare_processes
 
     if settings.workers > 1:
         raise CommandFailed("--reload replaces one process, and --workers starts several; leave --workers out")
-    has_key = KEYS_VARIABLE in os.environ or KEY_FILE_VARIABLE in os.environ
-    if not has_key:
-        # Its processes inherit it, so that each continues the calls of the one before.
-        os.environ[KEYS_VARIABLE] = os.urandom(32).hex()
-    # A compiled file counts as fresh after a change of the same length within a second.
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    file = Path(target.rpartition(":")[0] if target.rpartition(":")[0].endswith(".py") else target)
-    folders = [Path.cwd(), *([file.parent] if file.suffix == ".py" else [])]
+    has_key = prepare_processes(os.environ)
 
     def supervisor(command: list[str], listening: "socket.socket") -> ReloadingSupervisor:
         def announce(identity: "Identity") -> None:
@@ -197,7 +190,7 @@ def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
             _announce(identity.name, settings, listening)
             print("roundtrip: it reloads when Python files change", file=sys.stderr, flush=True)
 
-        return ReloadingSupervisor(command, settings, listening, on_ready=announce, folders=folders)
+        return ReloadingSupervisor(command, settings, listening, on_ready=announce, folders=folders_of(target))
 
     settings = settings.model_copy(update={"drain": 0.0})
     try:

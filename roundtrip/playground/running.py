@@ -1,4 +1,4 @@
-"""Run the page of a playground until it is told to end."""
+"""Run the page of a playground, which ends with its command."""
 
 import asyncio
 import logging

@@ -9,17 +9,18 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from socket import socket
 from typing import Final, NamedTuple
 
+from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import caution_of_reload
 from roundtrip.serving.settings import ProcessSettings
 from roundtrip.serving.supervisor import Supervisor, WorkerFailed
 
-__all__ = ["ReloadingSupervisor", "SourceFiles"]
+__all__ = ["ReloadingSupervisor", "SourceFiles", "folders_of", "prepare_processes"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -38,6 +39,26 @@ class _Stamp(NamedTuple):
     changed_ns: int
     size: int
     inode: int
+
+
+def prepare_processes(environment: MutableMapping[str, str]) -> bool:
+    """Prepare the environment that the processes inherit; return True if it had a key.
+
+    They need the same key, so that each continues the calls of the one before.
+    """
+    has_key = KEYS_VARIABLE in environment or KEY_FILE_VARIABLE in environment
+    if not has_key:
+        environment[KEYS_VARIABLE] = os.urandom(32).hex()
+    # A compiled file counts as fresh after a change of the same length within a second.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    return has_key
+
+
+def folders_of(target: str) -> list[Path]:
+    """Return the folders to watch for a server as a command line names it: this one, and the one of its file."""
+    module = target.rpartition(":")[0]
+    file = Path(module if module.endswith(".py") else target)
+    return [Path.cwd(), *([file.parent] if file.suffix == ".py" else [])]
 
 
 class SourceFiles:

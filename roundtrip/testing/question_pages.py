@@ -45,6 +45,7 @@ __all__ = [
     "page_at",
     "pages_among",
     "questions_for_model",
+    "urls_in",
     "waiting_call",
 ]
 
@@ -118,13 +119,17 @@ async def open_approvals(server: object, call_id: str) -> str:
 
 def pages_among(asked: InputRequiredResult | None, server: object) -> set[str]:
     """Return the names of questions that only show a question page: its answers do not pass through the client."""
+    return {key for key, url in urls_in(asked).items() if page_at(url, server) is not None}
+
+
+def urls_in(asked: InputRequiredResult | None) -> dict[str, str]:
+    """Return the addresses of the questions that are pages of any site, by the names of the questions."""
     requests = (asked.input_requests if asked is not None else None) or {}
-    urls = {
+    return {
         key: request.params.url
         for key, request in requests.items()
         if isinstance(request, ElicitRequest) and isinstance(request.params, ElicitRequestURLParams)
     }
-    return {key for key, url in urls.items() if page_at(url, server) is not None}
 
 
 class QuestionPage:

@@ -5,7 +5,6 @@ from typing import Any, Final, cast
 
 import anyio
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestURLParams, InputRequiredResult
 
 from roundtrip.client.legs import Era, LegRequest
 from roundtrip.client.tasks import RemoteTask, TaskRequests
@@ -16,6 +15,7 @@ from roundtrip.machine.tasks import ENDED, TaskState
 from roundtrip.server.adapters.finding import attached
 from roundtrip.server.tasks.service import TaskService
 from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Route
+from roundtrip.testing.question_pages import urls_in
 
 __all__ = ["Abort", "Kill", "Outage"]
 
@@ -76,7 +76,7 @@ class Abort:
             other = None
             for one in [one.leg for one in route.history(leg)]:
                 # No user visits the pages of the other call.
-                if other is not None and (other.asks is None or _leads_elsewhere(other.asks)):
+                if other is not None and (other.asks is None or urls_in(other.asks)):
                     break
                 other = await route.aside(
                     one if other is None or other.asks is None else one.answering(other.asks, one.answers)
@@ -93,12 +93,6 @@ class Abort:
         again = await requests.get()
         if again.status != first.status or again.result != first.result:
             raise Breach(f"a task ended as {first.status}, and later as {again.status}")
-
-
-def _leads_elsewhere(asked: InputRequiredResult) -> bool:
-    """Return True if a question is a page, which takes no answers from a client."""
-    requests = (asked.input_requests or {}).values()
-    return any(isinstance(getattr(one, "params", None), ElicitRequestURLParams) for one in requests)
 
 
 async def _quietly(request: Callable[[], Any]) -> None:
