@@ -27,7 +27,7 @@ from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any, Final
 
-__all__ = ["FORKS", "Piped", "Program", "Started", "command_of", "commands_with", "piped", "start"]
+__all__ = ["FORKS", "Piped", "Program", "Started", "command_of", "commands_with", "is_readable", "piped", "start"]
 
 _COMMANDS: Final = ["roundtrip.client.call", "roundtrip.cli", "roundtrip.demo.tour", "roundtrip.trace.page.serving"]
 """Modules of the `roundtrip` command that take long to import."""
@@ -152,6 +152,11 @@ def start(
         )
         process.start()
     return Started(process)
+
+
+def is_readable(descriptor: int, seconds: float) -> bool:
+    """Wait until a descriptor can be read, or the seconds are over. `select.select` takes no number above 1,023."""
+    return bool(wait([descriptor], max(0.0, seconds)))
 
 
 _KILLED_SECONDS: Final = 20.0

@@ -9,6 +9,7 @@ import asyncio
 import functools
 import importlib
 import random
+import signal
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -125,6 +126,13 @@ class HttpProcess:
     def start(self, factory: Factory, *, skew: float = 0.0) -> None:
         arguments = [name_of(factory), "--fd", "0", "--skew", str(skew)]
         self._process = start(main, arguments, cwd=ROOT, stdin=self._listening.fileno())
+
+    def stop(self) -> None:
+        """End the process as a deployment does: it finishes its work first."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(WAIT)
+            self._process = None
 
     def kill(self) -> None:
         """End the process at once, like a power cut."""

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.hosts import ROOT
 
-__all__ = ["Axe", "Tab", "expect"]
+__all__ = ["Axe", "Tab", "expect", "scroll_width"]
 
 Axe = Callable[..., None]
 _AXE: Final = ROOT / ".ci" / "node_modules" / "axe-core" / "axe.min.js"
@@ -43,6 +43,12 @@ class Tab:
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)
+
+
+def scroll_width(page: Page) -> int:
+    """Return the width of the loaded page; while a page begins to load, it has no root."""
+    page.wait_for_load_state()
+    return page.evaluate("document.documentElement.scrollWidth")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from roundtrip.trace.drawings.machine import Format, draw_machine
 from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
-from tests.browser.conftest import Tab, expect
+from tests.browser.conftest import Tab, expect, scroll_width
 from tests.browser.orders import record_order
 from tests.unit.trace.tales import HOSTILE, Tale, long_call, question
 
@@ -289,9 +289,9 @@ def test_text_can_be_read_in_light_and_in_dark(
 def test_the_page_is_as_wide_as_the_window(tab: Tab, open_page: Open, order: TracedCall, width: int) -> None:
     tab.page.set_viewport_size({"width": width, "height": 800})
     open_page(order)
-    assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert scroll_width(tab.page) <= width
     open_page(hostile_call())
-    assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert scroll_width(tab.page) <= width
 
 
 class Work:

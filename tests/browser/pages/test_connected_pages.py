@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from roundtrip.testing import Clock
-from tests.browser.conftest import Axe, Tab, expect
+from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.connected import ConnectedShop, connected_shop
 
 ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
@@ -205,7 +205,7 @@ def test_pages_of_a_call_have_no_barriers_on_a_narrow_phone(
 
     def check() -> None:
         axe()
-        assert page.evaluate("document.documentElement.scrollWidth") == 320
+        assert scroll_width(page) == 320
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 27)"
         assert dark is (scheme == "dark")
 

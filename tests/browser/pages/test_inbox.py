@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from tests.browser.conftest import Axe, Tab, expect
+from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.desk import Desk, running
 
 HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e"
@@ -113,9 +113,9 @@ def test_phone_shows_the_inbox_without_sideways_scrolling(tab: Tab, desk: Desk, 
     tab.page.emulate_media(color_scheme=scheme)
     desk.ask(LONG)
     tab.page.goto(f"{desk.url}/approvals")
-    assert tab.page.evaluate("document.documentElement.scrollWidth") == 320
+    assert scroll_width(tab.page) == 320
     tab.page.get_by_role("link", name="Refund 5").click()
-    assert tab.page.evaluate("document.documentElement.scrollWidth") == 320
+    assert scroll_width(tab.page) == 320
     for name in ("Approve", "Reject"):
         box = tab.page.get_by_role("button", name=name, exact=True).bounding_box()
         assert box is not None
@@ -123,7 +123,7 @@ def test_phone_shows_the_inbox_without_sideways_scrolling(tab: Tab, desk: Desk, 
     tab.page.get_by_label("Reason").fill(LONG)
     press(tab, "Reject")
     expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
-    assert tab.page.evaluate("document.documentElement.scrollWidth") == 320
+    assert scroll_width(tab.page) == 320
 
 
 def test_markup_runs_nowhere(tab: Tab, desk: Desk) -> None:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from roundtrip.pages.forms import OpenQuestions
-from tests.browser.conftest import Axe, Tab, expect
+from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.shop import ORDER, SEVERAL, PageShop, page_shop
 from tests.page_calls import confirmation, form, link
 
@@ -390,13 +390,13 @@ def test_phone_shows_pages_without_sideways_scrolling(tab: Tab, shop: PageShop, 
     for button in ("No, do not", "No to all", "No to all", "No, do not", "No, do not"):
         if button != "No, do not" or tab.page.get_by_role("button", name="Answer").count():
             tab.page.locator("button").first.click()
-        assert tab.page.evaluate("document.documentElement.scrollWidth") == 320
+        assert scroll_width(tab.page) == 320
         box = tab.page.get_by_role("button", name=button).bounding_box()
         assert box is not None
         assert box["height"] >= 44
         press(tab.page, button)
     expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
-    assert tab.page.evaluate("document.documentElement.scrollWidth") == 320
+    assert scroll_width(tab.page) == 320
 
 
 HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e"

@@ -3,7 +3,6 @@
 import os
 import pty
 import re
-import select
 import shlex
 import socket
 import sys
@@ -22,7 +21,7 @@ import uvicorn
 
 from roundtrip.cli import main
 from tests import hosts
-from tests.forks import FORKS, command_of
+from tests.forks import FORKS, command_of, is_readable
 from tests.hosts import ROOT, WAIT, Factory, name_of
 
 PATIENCE: Final = 3 * WAIT
@@ -170,9 +169,8 @@ class AtTerminal:
 
     def _more(self, deadline: float) -> bool:
         """Read the next output. A closed pseudo-terminal ends in an error, or in an empty read."""
-        ready, _, _ = select.select([self._screen], [], [], max(0.0, deadline - time.monotonic()))
         try:
-            chunk = os.read(self._screen, 65536) if ready else b""
+            chunk = os.read(self._screen, 65536) if is_readable(self._screen, deadline - time.monotonic()) else b""
         except OSError:
             return False
         text = chunk.decode("utf-8", "replace").replace("\r\n", "\n")

@@ -3,7 +3,6 @@
 import os
 import pty
 import re
-import select
 import shutil
 import subprocess
 import time
@@ -18,6 +17,7 @@ from roundtrip.cli.host_config import all_hosts
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.tasks import STATES
 from roundtrip.machine.tasks import TaskState
+from tests.forks import is_readable
 
 SECONDS: Final = 60
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -178,8 +178,7 @@ def test_person_completes_with_the_tabulator_in_zsh(capsys: pytest.CaptureFixtur
 def _read_until(terminal: int, text: str) -> None:
     seen, deadline = "", time.monotonic() + SECONDS
     while text not in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x07|\r", "", seen):
-        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
-        assert ready, f"{text!r} did not come; what came: {seen!r}"
+        assert is_readable(terminal, deadline - time.monotonic()), f"{text!r} did not come; what came: {seen!r}"
         seen += os.read(terminal, 4096).decode(errors="replace")
 
 

@@ -4,7 +4,6 @@ import inspect
 import json
 import os
 import pty
-import select
 import sys
 import time
 from argparse import ArgumentParser
@@ -19,7 +18,7 @@ from roundtrip.cli import main
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.trace.token import configure, run
 from roundtrip.machine.journal import Action, Entry, Journal
-from tests.forks import start
+from tests.forks import is_readable, start
 from tests.unit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pinned
 
 SECRET = "the quoted price is 9.50"
@@ -271,7 +270,7 @@ def on_a_terminal(file: Path, **environment: str) -> bytes:
         process = start(main, ["trace", "token", str(file)], cwd=file.parent, stdout=theirs, env=environment)
         os.close(theirs)
         received, deadline = b"", time.monotonic() + 60
-        while time.monotonic() < deadline and select.select([ours], [], [], 60)[0]:
+        while is_readable(ours, deadline - time.monotonic()):
             try:
                 received += os.read(ours, 4096)
             except OSError:
