@@ -1,6 +1,8 @@
 """Show the forms of tools and questions as controls of a page, and read the texts that the page sends."""
 
+import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final, cast
 
 from roundtrip.client.fields import is_single_value
@@ -27,14 +29,14 @@ class ShownForm:
     """Form on the page.
 
     Args:
-        id: The beginning of the ids of its fields.
+        id: What tells it from other forms of the page.
         schema: The schema of an object, from a server.
     """
 
     def __init__(self, id: str, schema: Mapping[str, Any]) -> None:
         fields: Sequence[FormField] = fields_of(schema)
         is_only = is_single_value(fields)
-        self._views = [view_of_field(f"{id}-{place}", field, is_only=is_only) for place, field in enumerate(fields)]
+        self._views = [view_of_field(_id_of(id, field.name), field, is_only=is_only) for field in fields]
 
     def data(self) -> list[Data]:
         """Return the fields as data for the page."""
@@ -57,6 +59,11 @@ class ShownForm:
         if errors:
             raise FormInvalid(errors)
         return content
+
+
+def _id_of(form: str, field: str) -> str:
+    """Return the id of a field, which stays the same when a tool gets another field: typed texts keep their places."""
+    return f"f{sha256(json.dumps([form, field]).encode()).hexdigest()[:16]}"
 
 
 def _field_data(view: FieldView) -> Data:

@@ -26,6 +26,7 @@ from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.forms import json_text
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.following import LiveCalls
+from roundtrip.trace.writing.lines import Revealed
 
 __all__ = ["Playground", "ServedFacts", "TooManyCalls"]
 
@@ -163,7 +164,7 @@ class Playground:
                 connection = Client(self._target.connection(self._terminal), mode=Era.AUTO.mode, cache=None)
                 await within(connection, converse)
             self._listed.failure = ""
-            self._listed.data = [_tool_data(place, tool) for place, tool in enumerate(self._listed.tools)]
+            self._listed.data = [_tool_data(tool) for tool in self._listed.tools]
         except Exception as error:  # noqa: BLE001  # a transport may raise anything, and the page shows it
             inner = innermost(error)
             self._listed.failure = f"The tools cannot be listed: {inner or type(inner).__name__}"
@@ -197,8 +198,7 @@ class Playground:
 
     def form_of(self, tool: Tool) -> ShownForm:
         """Return the form of a tool's arguments."""
-        place = [one.name for one in self._listed.tools].index(tool.name)
-        return _form_of(place, tool)
+        return _form_of(tool)
 
     def begin(self, playing: Playing) -> PlayedCall:
         """Begin a call.
@@ -264,7 +264,7 @@ class Playground:
         if self._traces is None:
             return None
         if call.trace_id is None:
-            call.trace_id = self._trace_id_of(call)
+            self._name_traces(self._traces)
         found = self._traces.find(call.trace_id) if call.trace_id is not None else None
         return found[0] if found is not None else None
 
@@ -279,26 +279,40 @@ class Playground:
         """Return all calls of the trace."""
         return self._traces.newest_first() if self._traces is not None else []
 
-    def _trace_id_of(self, call: PlayedCall) -> str | None:
-        """Return the id of a call in the trace: its token has it; without one, the time of its beginning tells."""
-        if self._traces is None:
-            return None
-        if call.tokens and (named := call_of_token(call.tokens[0])) is not None:
-            return named
-        taken = {one.trace_id for one in self._calls.values()}
-        for traced in reversed(self._traces.newest_first()):
-            began = traced.began
-            is_its = began is not None and began.within is None and traced.tool == call.playing.tool
-            if is_its and traced.id not in taken and traced.started_at >= call.began_at - _CLOCK_SKEW_SECONDS:
-                return traced.id
-        return None
+    def _name_traces(self, traces: LiveCalls) -> None:
+        """Find the ids of the calls in the trace. A token has its call's; without one, arguments and order tell."""
+        unnamed: list[PlayedCall] = []
+        for call in self._calls.values():
+            if call.trace_id is None and call.tokens:
+                call.trace_id = call_of_token(call.tokens[0])
+            if call.trace_id is None:
+                unnamed.append(call)
+        taken = {call.trace_id for call in self._calls.values()}
+        free = [traced for traced in reversed(traces.newest_first()) if traced.id not in taken]
+        for is_its in (_has_arguments_of, _may_be):
+            for call in unnamed:
+                traced = next((one for one in free if is_its(one, call)), None)
+                if call.trace_id is None and traced is not None:
+                    call.trace_id = traced.id
+                    free.remove(traced)
 
 
-def _form_of(place: int, tool: Tool) -> ShownForm:
-    return ShownForm(f"tool{place}", argument_schema(tool.input_schema))
+def _may_be(traced: TracedCall, call: PlayedCall) -> bool:
+    began = traced.began
+    is_its = began is not None and began.within is None and traced.tool == call.playing.tool
+    return is_its and traced.started_at >= call.began_at - _CLOCK_SKEW_SECONDS
 
 
-def _tool_data(place: int, tool: Tool) -> Data:
+def _has_arguments_of(traced: TracedCall, call: PlayedCall) -> bool:
+    shown = traced.began.arguments if traced.began is not None else None
+    return _may_be(traced, call) and isinstance(shown, Revealed) and shown.value == call.playing.arguments
+
+
+def _form_of(tool: Tool) -> ShownForm:
+    return ShownForm(tool.name, argument_schema(tool.input_schema))
+
+
+def _tool_data(tool: Tool) -> Data:
     annotations = tool.annotations
     hints: Mapping[str, Any] = {} if annotations is None else annotations.model_dump(exclude_none=True)
     marks = {"read_only_hint": "reads only", "destructive_hint": "may destroy", "idempotent_hint": "idempotent"}
@@ -312,5 +326,5 @@ def _tool_data(place: int, tool: Tool) -> Data:
     }
     # A schema of any shape can come from a server; without fields the page takes JSON.
     with suppress(RecursionError):
-        shown["fields"] = _form_of(place, tool).data()
+        shown["fields"] = _form_of(tool).data()
     return shown

@@ -1,7 +1,7 @@
 """The developer changes the server's file while a call is open."""
 
 from tests.browser.conftest import Tab, expect
-from tests.browser.playground.conftest import Playing, Start, begin, behind, ended, open_card, press
+from tests.browser.playground.conftest import Playing, Start, begin, behind, call, choose, ended, open_card, press
 
 
 def change(playing: Playing, before: str, after: str) -> None:
@@ -69,3 +69,38 @@ def test_call_of_an_older_revision_ends_with_its_process(tab: Tab, start: Start)
     press(tab, "Answer")
     ended(tab, "completed")
     assert "Billed 2" in tab.text("#result")
+
+
+def test_typed_text_stays_in_its_field_when_the_tool_gets_another(tab: Tab, start: Start) -> None:
+    playing = start("till.py")
+    playing.open(tab)
+    choose(tab, "count")
+    tab.page.get_by_label("coins").fill("12")
+    behind(tab, "Log")
+    change(playing, "count(coins: int)", "count(notes: int, coins: int)")
+    await_reload(tab)
+    tab.page.get_by_label("notes").fill("3")
+    expect(tab.page.get_by_label("coins")).to_have_value("12")
+    call(tab)
+    ended(tab, "completed")
+    assert "12 coins" in tab.text("#result")
+
+
+def test_calls_of_one_moment_keep_their_own_traces(tab: Tab, start: Start) -> None:
+    playing = start("till.py")
+    playing.open(tab)
+    posted = {"tool": "count", "era": "2026-07-28", "client": "none"}
+    # From the page itself, so that one does not wait for the other.
+    tab.page.evaluate(
+        "bodies => Promise.all(bodies.map(body => fetch('begin', "
+        "{method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify(body)})))",
+        [{**posted, "json": f'{{"coins": {coins}}}'} for coins in range(5)],
+    )
+    buttons = tab.page.locator("#call-list button")
+    expect(buttons.filter(has_text="completed")).to_have_count(5)
+    behind(tab, "Trace")
+    for place in range(5):
+        buttons.nth(place).click()
+        expect(tab.page.locator("#conversation")).to_have_attribute("data-call", f"c{5 - place}")
+        result = next(line for line in tab.text("#result").splitlines() if line.endswith("coins"))
+        expect(tab.page.locator("#inspected")).to_contain_text(f'"{result}"')

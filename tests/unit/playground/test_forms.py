@@ -29,6 +29,10 @@ def controls(schema: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     return {field["name"]: (field["control"], field["required"]) for field in form.data()}
 
 
+def ids_of(form: ShownForm) -> dict[str, str]:
+    return {field["name"]: field["id"] for field in form.data()}
+
+
 def test_references_and_alternatives_are_resolved() -> None:
     assert controls(SCHEMA) == {
         "film": ("line", True),
@@ -43,8 +47,9 @@ def test_references_and_alternatives_are_resolved() -> None:
 
 def test_texts_become_typed_arguments() -> None:
     form = ShownForm("t", argument_schema(SCHEMA))
-    posted = {"t-0": ["Solaris"], "t-1": ["0"], "t-2": ["1972"], "t-3": ["yes"], "t-4": ["1"], "t-5": ['{"row": 3}']}
-    assert form.read(posted) == {
+    texts = {"film": "Solaris", "genre": "0", "year": "1972", "rated": "yes", "tags": "1", "seat": '{"row": 3}'}
+    ids = ids_of(form)
+    assert form.read({ids[name]: [text] for name, text in texts.items()}) == {
         **{"film": "Solaris", "genre": "drama", "year": 1972, "rated": True},
         **{"tags": ["comedy"], "seat": {"row": 3}},
     }
@@ -52,9 +57,18 @@ def test_texts_become_typed_arguments() -> None:
 
 def test_each_wrong_field_has_its_own_error() -> None:
     form = ShownForm("t", argument_schema(SCHEMA))
+    ids = ids_of(form)
     with pytest.raises(FormInvalid) as caught:
-        form.read({"t-2": ["1800"], "t-5": ["{"]})
-    assert caught.value.errors.keys() == {"t-0", "t-1", "t-2", "t-5"}
+        form.read({ids["year"]: ["1800"], ids["seat"]: ["{"]})
+    assert caught.value.errors.keys() == {ids[name] for name in ("film", "genre", "year", "seat")}
+
+
+def test_field_keeps_its_id_beside_other_fields() -> None:
+    one = ids_of(ShownForm("t", {"properties": {"film": {"type": "string"}}}))
+    two = ids_of(ShownForm("t", {"properties": {"year": {"type": "integer"}, "film": {"type": "string"}}}))
+    other = ids_of(ShownForm("u", {"properties": {"film": {"type": "string"}}}))
+    assert one["film"] == two["film"]
+    assert len({one["film"], two["year"], other["film"]}) == 3
 
 
 ODD_SCHEMAS: list[dict[str, Any]] = [

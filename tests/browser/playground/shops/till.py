@@ -16,6 +16,12 @@ async def charge(ctx: Context) -> str:
 
 
 @server.tool()
+def count(coins: int) -> str:
+    """Count coins."""
+    return f"{coins} coins"
+
+
+@server.tool()
 def refund() -> str:
     """Give it back."""
     return "refunded"
