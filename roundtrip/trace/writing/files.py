@@ -63,6 +63,11 @@ class LineFile:
         with self._lock:
             self._close()
 
+    def __del__(self) -> None:
+        # Its server is gone, which has no end of its own: a program may make many.
+        if self._fd is not None:
+            os.close(self._fd)
+
     def _write_all(self, lines: Sequence[bytes]) -> None:
         left = sum(map(len, lines))
         for number, line in enumerate(lines):

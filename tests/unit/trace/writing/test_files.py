@@ -1,5 +1,6 @@
 """Files of lines: whole lines from many processes, rotation, and disks that are full."""
 
+import gc
 import json
 import logging
 import os
@@ -10,9 +11,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from roundtrip import Recorder
+from roundtrip import Recorder, Server
+from roundtrip.testing import User
 from roundtrip.trace.writing.files import LineFile
 from tests.hosts import ROOT, WAIT
 
@@ -176,3 +179,24 @@ def test_concurrent_writers_and_rotation_lose_no_line(tmp_path: Path) -> None:
     assert Counter(line["who"] for line in lines) == {"a": 400, "b": 400, "c": 400}
     assert len({(line["who"], line["number"]) for line in lines}) == 1200
     assert len(files) > 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system has no list of open files")
+def test_recorder_that_is_gone_keeps_no_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    server = Server("shop", trace=path, mask_error_details=True)
+
+    @server.tool()
+    def order() -> str:
+        return "ordered"
+
+    assert anyio.run(User(server).call, "order")
+    assert path.read_bytes()
+
+    def is_open() -> bool:
+        return any(Path(f"/proc/self/fd/{name}").resolve() == path for name in os.listdir("/proc/self/fd"))
+
+    assert is_open()
+    del server, order
+    gc.collect()
+    assert not is_open()
