@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 from roundtrip import Approvals, Approve, Pages, Server
 from tests.hosts import hosted
 from tests.interaction.pages.approving import GROUPS, KEY, reader, user_of
-from tests.interaction.pages.test_question_pages import client_of, handle_in, text_of
+from tests.interaction.pages.page_users import client_of, handle_in, text_of
 
 __all__ = ["Desk", "running"]
 

@@ -27,7 +27,7 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.testing import Approver, Era, User
 from tests.hosts import hosted
-from tests.interaction.pages.test_question_pages import (
+from tests.interaction.pages.page_users import (
     BASE,
     KEY,
     Browser,

@@ -13,7 +13,7 @@ from mcp_types import ElicitResult
 
 from roundtrip import Context, Elicit, Pages, Server
 from tests.hosts import hosted
-from tests.interaction.pages.test_question_pages import (
+from tests.interaction.pages.page_users import (
     BASE,
     KEY,
     Browser,

@@ -33,7 +33,7 @@ from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.pages.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
-from tests.interaction.pages.test_question_pages import Browser, client_of, declare_only, handle_in, link_in, text_of
+from tests.interaction.pages.page_users import Browser, client_of, declare_only, handle_in, link_in, text_of
 from tests.interaction.tasks.peer import Peer
 from tests.interaction.tasks.peer import text_of as text_of_task
 from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers, turned_ledger

@@ -15,7 +15,7 @@ from roundtrip.trace.explaining.explanations import explain
 from roundtrip.trace.explaining.wording import clock_text
 from tests.hosts import ROOT
 from tests.interaction.pages.approving import Person, open_shop, shop
-from tests.interaction.pages.test_question_pages import client_of, handle_in, text_of
+from tests.interaction.pages.page_users import client_of, handle_in, text_of
 from tests.interaction.trace.transcribed import calls_of
 
 pytestmark = pytest.mark.anyio

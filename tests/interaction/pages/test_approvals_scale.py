@@ -10,7 +10,7 @@ from roundtrip import Server
 from roundtrip.ledger import SqliteLedger
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
 from tests.interaction.pages.approving import Person, open_shop, shop
-from tests.interaction.pages.test_question_pages import client_of
+from tests.interaction.pages.page_users import client_of
 
 pytestmark = pytest.mark.anyio
 

@@ -32,7 +32,7 @@ from roundtrip import (
 )
 from roundtrip.ledger import SqliteLedger
 from tests.hosts import hosted
-from tests.interaction.pages.test_question_pages import (
+from tests.interaction.pages.page_users import (
     BASE,
     KEY,
     Browser,

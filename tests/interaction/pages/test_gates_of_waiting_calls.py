@@ -9,7 +9,7 @@ from roundtrip import Approve, Context, Server
 from tests.hosts import hosted
 from tests.interaction.pages.approving import Person, open_shop
 from tests.interaction.pages.approving import shop as approving_shop
-from tests.interaction.pages.test_question_pages import Browser, client_of, handle_in, link_in, text_of, with_pages
+from tests.interaction.pages.page_users import Browser, client_of, handle_in, link_in, text_of, with_pages
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from roundtrip.ledger.contract import Ledger
 from roundtrip.testing import User
 from tests.hosts import WAIT, hosted
 from tests.html_forms import read_page
-from tests.interaction.pages.test_question_pages import (
+from tests.interaction.pages.page_users import (
     BASE,
     KEY,
     client_of,

@@ -16,7 +16,7 @@ from roundtrip import Context, Elicit, Pages, Recorder, Resolve, Server
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from tests.hosts import hosted
-from tests.interaction.pages.test_question_pages import (
+from tests.interaction.pages.page_users import (
     BASE,
     KEY,
     Browser,

@@ -13,7 +13,7 @@ from roundtrip.ledger.contract import Ledger
 from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from tests.hosts import hosted
 from tests.interaction.pages.approving import BASE, KEY, Person, reader, user_of
-from tests.interaction.pages.test_question_pages import Browser, client_of, handle_in, link_in, text_of
+from tests.interaction.pages.page_users import Browser, client_of, handle_in, link_in, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
 from tests.hosts import hosted
-from tests.interaction.pages.test_question_pages import (
+from tests.interaction.pages.page_users import (
     BASE,
     Browser,
     client_of,

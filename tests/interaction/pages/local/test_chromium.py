@@ -12,7 +12,7 @@ from playwright.async_api import Page, async_playwright, expect
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.hosts import WAIT
 from tests.interaction.pages.local.machine import Machine
-from tests.interaction.pages.test_question_pages import text_of
+from tests.interaction.pages.page_users import text_of
 
 pytestmark = pytest.mark.anyio
 

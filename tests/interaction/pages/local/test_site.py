@@ -28,7 +28,7 @@ from roundtrip.ledger import SqliteLedger
 from tests.hosts import WAIT, hosted
 from tests.html_forms import read_page
 from tests.interaction.pages.local.cinema import cinema
-from tests.interaction.pages.test_question_pages import BASE, client_of, declare_only, handle_in, link_in, text_of
+from tests.interaction.pages.page_users import BASE, client_of, declare_only, handle_in, link_in, text_of
 
 pytestmark = pytest.mark.anyio
 
