@@ -40,6 +40,7 @@ from roundtrip.server.adapters.fastmcp_names import (
 from roundtrip.server.adapters.storing import InstalledHost, install_stored_calls, result_of_reply
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.stored_replies import result_from
+from roundtrip.server.tool_calls import named_version
 
 if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation, InstallOptions
@@ -106,8 +107,8 @@ class FastMcpCalls(StoringCalls):
         self._host = host
         self.relist: Any = None
         """Not used: FastMCP keeps the schema of a result with the tool."""
-        self.called: dict[str, FastMcpFunction] = {}
-        """The functions by the names under which clients have called them here: mounts and transforms rename tools."""
+        self._called: dict[tuple[str, str | None], FastMcpFunction] = {}
+        """The functions by the names and versions that clients have called here: mounts and transforms rename tools."""
 
     def registered_as(self, name: str, version: str | None) -> _Registered:
         """Return a tool of this server."""
@@ -115,15 +116,15 @@ class FastMcpCalls(StoringCalls):
 
     def function_of(self, name: str, record: RequestRecord) -> AskingFunction:
         """Return the function of the tool that a request has called."""
-        del record
-        found = self._function(name, None)
+        found = self._function(name, named_version(record.context.params))
         if found is None:
             raise NotFoundError(f"Unknown tool: {name!r}")
         return found
 
     def _function(self, name: str, version: str | None) -> AskingFunction | None:
         functions = self._installation.functions
-        return self.called.get(name) or functions.get(("tool", name, version)) or functions.get(("tool", name, None))
+        called = self._called.get((name, version))
+        return called or functions.get(("tool", name, version)) or functions.get(("tool", name, None))
 
     def has_task(self, name: str, version: str | None) -> bool:
         """Return True if a stored call of this tool can go on here: only of tools without mounts this is known."""
@@ -190,7 +191,7 @@ class FastMcpCalls(StoringCalls):
         if record is None:
             raise RuntimeError("a leg for a client must have a request")
         name = str((record.context.params or {}).get("name", function.name))
-        self.called[name] = function
+        self._called[name, function.version] = function
         legs = _ClientLegs(function, self._installation, is_traced=function is not stored.continuing)
         try:
             if not is_retry_era(record.context.protocol_version):

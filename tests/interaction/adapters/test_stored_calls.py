@@ -586,3 +586,29 @@ async def test_leg_of_a_tool_with_auth_waits_for_its_client() -> None:
         assert await continued(client, asked) == "paid 3"
     assert len(admitted) > before
     del pay
+
+
+async def test_each_version_of_a_tool_waits_for_its_client_or_does_not() -> None:
+    mcp, _ = made("fastmcp")
+
+    @mcp.tool(version="1")
+    async def pay(ctx: Context) -> str:
+        """Pay for seats."""
+        return f"paid {await ctx.ask('size', 'How many?', int)}"
+
+    @mcp.tool(name="pay", version="2", auth=lambda context: True)
+    async def checked_pay(ctx: Context) -> str:
+        """Pay for seats, by those who may."""
+        return f"paid by one who may: {await ctx.ask('size', 'How many?', int)}"
+
+    async with hosted(app_of(mcp)) as url, client_of(url) as client:
+        browser = Browser(url, "ann")
+        asked = [await client.call_tool("pay", {}, meta={"fastmcp": {"version": each}}) for each in ("1", "2")]
+        # Answering the first one ends its call, though a client has called the other version since.
+        link = link_in(asked[0])
+        assert (await browser.send(link, (await browser.open(link)).text, "3")).status_code == 303
+        assert await browser.answer_all(link, {}) == "Done"
+        link = link_in(asked[1])
+        assert (await browser.send(link, (await browser.open(link)).text, "4")).status_code == 303
+        assert [await continued(client, each) for each in asked] == ["paid 3", "paid by one who may: 4"]
+    del pay, checked_pay
