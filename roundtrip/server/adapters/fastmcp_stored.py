@@ -37,6 +37,7 @@ from roundtrip.server.adapters.fastmcp_names import (
     function_below,
     wire_form,
 )
+from roundtrip.server.adapters.installation import serving_now
 from roundtrip.server.adapters.storing import InstalledHost, install_stored_calls, result_of_reply
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.stored_replies import result_from
@@ -70,28 +71,35 @@ def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], optio
     has_auth = mcp.auth is not None
     install_stored_calls(installation, options, host=host, calls=calls, tools=calls, has_auth=has_auth)
     if installation.legs.stored_calls is not None:
-        mcp.add_transform(_WithoutSchemas(installation.legs.stored_calls))
+        mcp.add_transform(_Listed(installation, installation.legs.stored_calls))
 
 
-class _WithoutSchemas(Transform):
-    """Lists tools that may ask without the schemas of their results.
+class _Listed(Transform):
+    """Lists tools as their clients can use them.
 
-    Clients check results against them, and word that a call waits does not fit one. Results stay as they are.
+    Tools that may ask lose the schemas of their results: clients check results against them, and word that a call waits
+    does not fit one. Results stay as they are. A mounted server hides its `continue_call`: the server that clients
+    connect to stores the calls.
     """
 
-    def __init__(self, stored: StoredCalls) -> None:
+    def __init__(self, installation: Installation[FastMCP[Any]], stored: StoredCalls) -> None:
+        self._installation = installation
         self._stored = stored
 
     async def list_tools(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         """Return the tools as they must be listed."""
-        return [await self._listed(tool) for tool in tools]
-
-    async def _listed(self, tool: Tool) -> Tool:
-        if tool.output_schema is None:
-            return tool
-        function = function_of_plain(await function_below(tool))
-        is_changed = function is not None and self._stored.may_replace_result(function)
-        return tool.model_copy(update={"output_schema": None}) if is_changed else tool
+        serving = serving_now()
+        is_mounted = serving is not None and serving.installation is not self._installation
+        listed: list[Tool] = []
+        for tool in tools:
+            function = function_of_plain(await function_below(tool))
+            if function is not None and is_mounted and function is self._stored.continuing:
+                continue
+            if function is not None and tool.output_schema is not None and self._stored.may_replace_result(function):
+                listed.append(tool.model_copy(update={"output_schema": None}))
+            else:
+                listed.append(tool)
+        return listed
 
 
 class FastMcpCalls(StoringCalls):
@@ -130,7 +138,7 @@ class FastMcpCalls(StoringCalls):
         """Return True if a stored call of this tool can go on here: only of tools without mounts this is known."""
         mcp = self._installation.host
         renames = any(not isinstance(each, LocalProvider) or each.transforms for each in mcp.providers)
-        own = [each for each in mcp.transforms if not isinstance(each, _WithoutSchemas)]
+        own = [each for each in mcp.transforms if not isinstance(each, _Listed)]
         return self._function(name, version) is not None or renames or bool(own)
 
     def is_gated(self, name: str, version: str | None) -> bool:

@@ -332,10 +332,11 @@ async def test_client_of_fastmcp_continues_a_call(mode: str) -> None:
             assert await continued(client, asked) == "Solaris, seat 3, 2"
 
 
+@pytest.mark.parametrize("options", [{"keys": [KEY]}, options_of()], ids=["without pages", "with pages"])
 @each_mode
-async def test_mounted_and_renamed_tool_waits_behind_a_page(mode: str) -> None:
+async def test_mounted_and_renamed_tool_waits_behind_a_page(mode: str, options: dict[str, Any]) -> None:
     child = FastMCP[Any]("child")
-    install_in_fastmcp(child, keys=[KEY])
+    install_in_fastmcp(child, **options)
 
     @child.tool
     async def book(film: str, ctx: Context) -> str:
@@ -350,7 +351,7 @@ async def test_mounted_and_renamed_tool_waits_behind_a_page(mode: str) -> None:
         assert "all_cinema_book" in names
         asked = await client.call_tool("all_cinema_book", {"film": "Solaris"})
         await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
-        name = next(name for name in names if name.endswith("continue_call"))
+        (name,) = [name for name in names if name.endswith("continue_call")]
         result = await client.call_tool(name, {"handle": handle_in(asked)})
     assert text_of(result) == "Solaris, 2 of 3"
     del book
