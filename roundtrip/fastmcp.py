@@ -16,8 +16,8 @@ def delete(path: str) -> str: ...
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 from typing_extensions import Unpack
@@ -39,6 +39,7 @@ from roundtrip.server.adapters.fastmcp_names import (
     components_of,
     has_generated_name,
     low_level_of,
+    mounted_by,
     policy_of,
     providers_of,
     routes_of,
@@ -113,7 +114,9 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
             'in each process; write FastMCP("bookshop"), or give audience='
         )
     _require_installed(mcp)
-    installation = Installation(mcp, low_level, options, given=policy, routes=lambda: routes_of(mcp))
+    installation = Installation(
+        mcp, low_level, options, given=policy, routes=lambda: routes_of(mcp), mounted=lambda: _mounted_on(mcp)
+    )
     for provider in providers_of(mcp):
         _Registration(installation, provider)
     _watch_providers(mcp, installation)
@@ -121,6 +124,13 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         from roundtrip.server.adapters.fastmcp_stored import install_stored_fastmcp_calls  # few servers store calls
 
         install_stored_fastmcp_calls(installation, options)
+
+
+def _mounted_on(mcp: FastMCP[Any]) -> Iterator[Installation[Any]]:
+    for provider in mcp.providers:
+        mounted = mounted_by(provider)
+        if mounted is not None and (found := installation_in(low_level_of(mounted))) is not None:
+            yield found
 
 
 def _watch_providers(mcp: FastMCP[Any], installation: Installation[Any]) -> None:
@@ -213,8 +223,9 @@ def _require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:
 
 def _require_installed_in(provider: Any) -> None:
     """Reject a provider of a mounted server as `_require_installed` does."""
-    if isinstance(mounted := getattr(provider, "server", None), FastMCP):
-        _require_installed(cast("FastMCP[Any]", mounted), where=f"on the server {mounted.name!r}, ")
+    mounted = mounted_by(provider)
+    if mounted is not None:
+        _require_installed(mounted, where=f"on the server {mounted.name!r}, ")
 
 
 def _require_plain(component: Any, *, where: str = "") -> None:

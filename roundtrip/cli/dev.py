@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from roundtrip.playground.foreign import ForeignServer
-    from roundtrip.server.server import Server
     from roundtrip.serving.process import Ended
     from roundtrip.serving.settings import ServeSettings
 
@@ -37,8 +35,8 @@ of a client would. Beside it the page shows the call's states, its token, the me
 
 _EPILOG: Final = """\
 SERVER is a file with one server (cinema.py) or MODULE:SERVER, of roundtrip, of the SDK or of FastMCP; an http(s)
-address; or a command that serves stdio, in quotes: "python server.py". Only servers of roundtrip that this command
-starts show states and a trace.
+address; or a command that serves stdio, in quotes: "python server.py". Only servers with roundtrip that this
+command starts show states and a trace.
 
 while you edit:
   A change of a Python file in this folder, or in the folder of the server's file, replaces the process of the server.
@@ -206,9 +204,9 @@ def _work() -> int:
     """Serve as a worker. Its arguments are the target, the settings, and descriptors of its channel and the socket."""
     import socket
 
-    from roundtrip.playground.foreign import ForeignServer
     from roundtrip.playground.writing import ServerPlace
     from roundtrip.server.server import Server
+    from roundtrip.serving.others import OtherServer
     from roundtrip.serving.process import serve, work
     from roundtrip.serving.settings import ServeSettings
 
@@ -218,18 +216,16 @@ def _work() -> int:
     place = Path(os.environ.pop(_PLACE_VARIABLE))
     accepts = socket.socket(fileno=int(listening))
 
-    def load() -> "Server[Any] | ForeignServer":
+    def load() -> Server[Any] | OtherServer:
         found = find_any_server(target)
         is_ours, module = isinstance(found.server, Server), found.module
         is_file = module.__name__.startswith("roundtrip_target_")
         ServerPlace.of(module.__name__, str(module.__file__), found.attribute, is_file=is_file, is_ours=is_ours).write(
             place
         )
-        return found.server if is_ours else ForeignServer(found.server)
+        return found.server if is_ours else OtherServer(found.server)
 
-    def run(server: "Server[Any] | ForeignServer", on_ready: "Callable[[], None]") -> "Ended":
-        if isinstance(server, ForeignServer):
-            return server.serve(settings, accepts, on_ready)
+    def run(server: Server[Any] | OtherServer, on_ready: "Callable[[], None]") -> "Ended":
         return serve(server, settings, accepts, on_ready=on_ready)
 
     return work(load, settings, channel=socket.socket(fileno=int(channel)), run=run)

@@ -22,6 +22,7 @@ from roundtrip.safe_text import printable
 if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation
     from roundtrip.server.server import Server
+    from roundtrip.serving.others import OtherServer
 
 __all__ = [
     "TARGET",
@@ -30,6 +31,7 @@ __all__ = [
     "find_any_server",
     "load_any_server",
     "load_attached",
+    "load_served",
     "load_server",
     "names_server",
 ]
@@ -93,6 +95,19 @@ def load_server(target: str) -> "Server[Any]":
 
     wanted = _Wanted("roundtrip.Server", fits, _hint_for_other_class)
     return cast("Server[Any]", _load(target, wanted).server)
+
+
+def load_served(target: str) -> "Server[Any] | OtherServer":
+    """Load a server of any class for `roundtrip serve`, as `load_server` does.
+
+    Raises:
+        CommandFailed: The module or server is missing or fails.
+    """
+    from roundtrip.server.server import Server
+    from roundtrip.serving.others import OtherServer
+
+    found = load_any_server(target)
+    return cast("Server[Any]", found) if isinstance(found, Server) else OtherServer(found)
 
 
 def load_attached(target: str) -> "Server[Any] | Installation[Any]":
@@ -218,13 +233,10 @@ def _no_hint(found: object) -> str:
 def _hint_for_other_class(found: object) -> str:
     from mcp.server import MCPServer
 
-    from roundtrip.server.adapters.finding import attached, is_fastmcp
+    from roundtrip.server.adapters.finding import attached
 
-    if attached(found) is not None or is_fastmcp(found):
-        return (
-            ", which this command needs; start it as its class does (mcp.run(), or its ASGI application), or import "
-            "the class Server from roundtrip"
-        )
+    if attached(found) is not None:
+        return "; servers of other classes run their stored calls in the processes that serve them (roundtrip serve)"
     if isinstance(found, MCPServer):
         return "; import the class from roundtrip instead, its tools need no change"
     return ""

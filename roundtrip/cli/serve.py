@@ -9,7 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET, TARGET_HELP, load_any_server, load_server
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_any_server, load_served
 from roundtrip.server.key_files import KEYS_VARIABLE
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _serve_alone(target: str, settings: "ServeSettings") -> int:
     from roundtrip.serving.agreement import cautions
     from roundtrip.serving.process import Ended, logger, serve, set_up_logging
 
-    server = load_server(target)
+    server = load_served(target)
     set_up_logging(settings)
     identity = server.identity()
     for caution in cautions(identity):
@@ -319,7 +319,7 @@ def _work() -> int:
     target, settings, channel, listening = sys.argv[1:]
     read, accepts = ServeSettings.model_validate_json(settings), socket.socket(fileno=int(listening))
     return work(
-        lambda: load_server(target),
+        lambda: load_served(target),
         read,
         channel=socket.socket(fileno=int(channel)),
         run=lambda server, on_ready: serve(server, read, accepts, on_ready=on_ready),

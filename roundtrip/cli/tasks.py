@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET, TARGET_HELP, load_server
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_attached
 from roundtrip.cli.parsing import OptionsAnywhere, add_json
 
 if TYPE_CHECKING:
@@ -85,10 +85,12 @@ def _run(arguments: Namespace) -> int:
     from roundtrip.ledger.contract import LedgerDown, Reach
     from roundtrip.server.tasks.operations import TaskOperations
 
-    server = load_server(arguments.target)
+    server = load_attached(arguments.target)
     service = server.task_service
     if service is None:
-        raise CommandFailed("the server has no tool that runs as a task; declare one with @server.tool(task=True)")
+        raise CommandFailed(
+            "the server stores no calls: it has no tool with task=True, no pages=, no ladder= and no approvals="
+        )
     if server.ledger.reach is Reach.PROCESS:
         raise CommandFailed(
             "the tasks of a MemoryLedger are in the memory of the process that made them; give the server a "

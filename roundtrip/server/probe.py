@@ -25,7 +25,7 @@ from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import ToolRegistry
 
-__all__ = ["PROBE_TOOL", "Identity", "Probe", "identity_of"]
+__all__ = ["PROBE_TOOL", "Identity", "Probe", "identity_of", "identity_of_tools"]
 
 PROBE_TOOL: Final = "roundtrip_probe"
 
@@ -77,31 +77,39 @@ class Identity(NamedTuple):
         return self.exactly_once or self.stores_calls
 
 
-def identity_of(name: str, *, legs: LegRunner, tools: Iterable[RegisteredTool]) -> Identity:
-    """Return the identity of a server with these tools, whose legs run here."""
-    tools = list(tools)
+def identity_of(name: str, *, legs: LegRunner, tools: Iterable[str], exactly_once: bool) -> Identity:
+    """Return the identity of a server whose legs run here.
+
+    Args:
+        name: Its name.
+        legs: Runs them.
+        tools: A text for each tool, which differs where the tool does.
+        exactly_once: True if any tool must run exactly once.
+    """
     protection, ledger = legs.parts.protection, legs.parts.effects.ledger
     audience = protection.policy.audience
     return Identity(
         name=name,
         keys=protection.hints,
         audience=audience if audience is not None else name,
-        build=_build_of(tools),
+        build=hashlib.sha256("\n\n".join(sorted(tools)).encode()).hexdigest()[:12],
         ledger=type(ledger).__name__,
         reach=ledger.reach,
-        exactly_once=any(tool.spec.exactly_once for tool in tools),
+        exactly_once=exactly_once,
         own_key=protection.own_key,
         stores_calls=legs.tasks is not None,
     )
 
 
-def _build_of(tools: Iterable[RegisteredTool]) -> str:
-    said = sorted(
+def identity_of_tools(name: str, *, legs: LegRunner, tools: Iterable[RegisteredTool]) -> Identity:
+    """Return the identity of a `roundtrip.Server` with these tools."""
+    tools = list(tools)
+    told = (
         f"{tool.name}@{tool.version or ''}\n{tool.function.build}\n{bool(tool.spec.exactly_once)}\n"
         f"{tool.listing.model_dump_json(by_alias=True, exclude_none=True)}"
         for tool in tools
     )
-    return hashlib.sha256("\n\n".join(said).encode()).hexdigest()[:12]
+    return identity_of(name, legs=legs, tools=told, exactly_once=any(tool.spec.exactly_once for tool in tools))
 
 
 class Probe:

@@ -358,6 +358,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
 
     def identity(self) -> Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
-        from roundtrip.server.probe import identity_of
+        from roundtrip.server.probe import identity_of_tools
 
-        return identity_of(self.name, legs=self._legs, tools=self._tools.registered)
+        return identity_of_tools(self.name, legs=self._legs, tools=self._tools.registered)

@@ -65,13 +65,13 @@ def cautions(identity: Identity) -> list[str]:
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         warnings.append(
             f"tools with exactly_once are covered within this process only, by its {identity.ledger}: after a restart, "
-            "or on another instance, a call can run again. Give the server Server(ledger=SqliteLedger(PATH)) or "
-            "RedisLedger(URL)"
+            "or on another instance, a call can run again. Give the server "
+            "ledger=SqliteLedger(PATH) or RedisLedger(URL)"
         )
     if identity.stores_calls and identity.reach is Reach.PROCESS:
         warnings.append(
             f"calls that wait (tasks, question pages, approvals) are in the memory of this process, in its "
-            f"{identity.ledger}, and end with it. Give the server Server(ledger=SqliteLedger(PATH)) or RedisLedger(URL)"
+            f"{identity.ledger}, and end with it. Give the server ledger=SqliteLedger(PATH) or RedisLedger(URL)"
         )
     return warnings
 
@@ -101,13 +101,13 @@ def _alone(identity: Identity) -> str | None:
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         return (
             f"tools with exactly_once need a ledger that all workers share, and {identity.ledger} covers one process: "
-            "two workers would run a call twice. Give the server Server(ledger=SqliteLedger(PATH)) or "
+            "two workers would run a call twice. Give the server ledger=SqliteLedger(PATH) or "
             "RedisLedger(URL), or serve with --workers 1"
         )
     if identity.stores_calls and identity.reach is Reach.PROCESS:
         return (
             "calls that wait (tasks, question pages, approvals) need a ledger that all workers share, and "
             f"{identity.ledger} covers one process: another worker would not find them. Give the server "
-            "Server(ledger=SqliteLedger(PATH)) or RedisLedger(URL), or serve with --workers 1"
+            "ledger=SqliteLedger(PATH) or RedisLedger(URL), or serve with --workers 1"
         )
     return None

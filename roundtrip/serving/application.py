@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.server.connections import take_no_answers
 from roundtrip.server.server import Server
-from roundtrip.serving.names import Names
-from roundtrip.serving.responses import ResponseChooser, choose_per_request
+from roundtrip.serving.others import OtherServer
 from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.transport import chosen_responses, http_options
 
 __all__ = ["LIVE_PATH", "READY_PATH", "ProcessState", "application_of", "closing"]
 
@@ -31,7 +30,6 @@ _PROBE: Final = "health"
 _OK: Final = 200
 _NOT_ALLOWED: Final = 405
 _UNAVAILABLE: Final = 503
-_CHECKED_BY_NAMES: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 _LISTENS: Final = (b"mcp-method", b"subscriptions/listen")
 
 
@@ -55,39 +53,27 @@ class ProcessState:
             take_no_answers(scope)
 
 
-def application_of(server: Server[Any], settings: ServeSettings, state: ProcessState) -> ASGIApp:
+def application_of(server: Server[Any] | OtherServer, settings: ServeSettings, state: ProcessState) -> ASGIApp:
     """Return the ASGI application that a process serves."""
+    app = _app_of(server, settings) if isinstance(server, Server) else server.app(settings)
+    # A ledger that no tool needs must not take the instance out of service.
+    ledger = server.ledger if server.identity().needs_ledger else None
+    return _Orderly(app, _Health(ledger, state), state, path=settings.path)
+
+
+def _app_of(server: Server[Any], settings: ServeSettings) -> ASGIApp:
     if not settings.show_errors:
         server.mask_error_details_by_default()
     elif not server.shows_error_details:
         logger.warning("--show-errors shows nothing, as the server says mask_error_details=True")
-    app = server.streamable_http_app(
-        streamable_http_path=settings.path,
-        stateless_http=not settings.keeps_sessions,
-        max_request_body_size=settings.max_body,
-        transport_security=_CHECKED_BY_NAMES,
-        host=settings.host,
-    )
-    manager = server.session_manager
-    choose_per_request(manager)
-    # Wrap the manager itself: every spelling of the path leads to it.
-    manager.asgi_app = Names(  # type: ignore[assignment]
-        manager.asgi_app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
-    )
-    return _Orderly(
-        ResponseChooser(app, settings.json_response, max_body=settings.max_body),
-        _Health(server, state),
-        state,
-        path=settings.path,
-    )
+    return chosen_responses(server.streamable_http_app(**http_options(settings)), server.session_manager, settings)
 
 
 class _Health:
     """Answers `/health/live` and `/health/ready`."""
 
-    def __init__(self, server: Server[Any], state: ProcessState) -> None:
-        # A ledger that no tool needs must not take the instance out of service.
-        self._ledger: Ledger | None = server.ledger if server.identity().needs_ledger else None
+    def __init__(self, ledger: Ledger | None, state: ProcessState) -> None:
+        self._ledger = ledger
         self._state = state
         self._lock = anyio.Lock()
         self._looked = -_FRESH

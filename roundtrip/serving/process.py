@@ -29,6 +29,7 @@ from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.intake import Intake, connections_for
+from roundtrip.serving.others import OtherServer
 from roundtrip.serving.settings import ProcessSettings, ServeSettings
 
 __all__ = [
@@ -143,7 +144,7 @@ def listen(settings: ServeSettings) -> socket.socket:
 
 
 def serve(
-    server: Server[Any],
+    server: Server[Any] | OtherServer,
     settings: ServeSettings,
     listening: socket.socket,
     *,

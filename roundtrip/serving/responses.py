@@ -28,7 +28,7 @@ from roundtrip.revisions import is_live_era
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.sdk_private import RestartingManager
 
-__all__ = ["JsonResponse", "ResponseChooser", "choose_per_request"]
+__all__ = ["JsonResponse", "ResponseChooser", "choose_per_request", "read_body"]
 
 JsonResponse = Literal["auto", "always", "never"]
 
@@ -104,7 +104,7 @@ class ResponseChooser:
         if version is None or is_live_era(version):
             await self._app(scope, receive, send)
             return
-        kept, body = await _read(receive, self._max_body)
+        kept, body = await read_body(receive, self._max_body)
         if kept[-1]["type"] == "http.disconnect":
             return
         if body is None or not _wants_one_body(body):
@@ -150,7 +150,7 @@ async def _never() -> Message:
         await anyio.sleep_forever()
 
 
-async def _read(receive: Receive, max_body: int) -> tuple[deque[Message], bytes | None]:
+async def read_body(receive: Receive, max_body: int) -> tuple[deque[Message], bytes | None]:
     """Read a request's messages and its body; the body is None if it ends early or exceeds `max_body`."""
     kept: deque[Message] = deque()
     parts: list[bytes] = []

@@ -15,6 +15,8 @@ before.
 `fastmcp.server.dependencies._is_client_tool_call` distinguishes the tool that a client has called from one that another
 tool or a middleware calls.
 
+`_WrappedProvider._inner` is the provider of a server that is mounted with a namespace.
+
 `FastMCPProviderTool._server` and `._original_name` are the tool of a mounted server behind one of the outer server.
 
 `fastmcp.server.mixins.mcp_operations._normalize_call_tool_result` makes the result that goes over the wire; a ledger
@@ -54,7 +56,8 @@ try:
         _normalize_call_tool_result,  # pyright: ignore[reportPrivateUsage]
     )
     from fastmcp.server.providers import LocalProvider
-    from fastmcp.server.providers.fastmcp_provider import FastMCPProviderTool
+    from fastmcp.server.providers.fastmcp_provider import FastMCPProvider, FastMCPProviderTool
+    from fastmcp.server.providers.wrapped_provider import _WrappedProvider  # pyright: ignore[reportPrivateUsage]
     from fastmcp.server.sessions import UserSession
     from fastmcp.server.transforms import Transform
     from fastmcp.tools import Tool
@@ -99,6 +102,7 @@ __all__ = [
     "injected_parameters",
     "is_client_tool_call",
     "low_level_of",
+    "mounted_by",
     "policy_of",
     "providers_of",
     "routes_of",
@@ -131,6 +135,13 @@ def providers_of(mcp: FastMCP[Any]) -> Iterator[LocalProvider]:
     for provider in mcp.providers:
         if isinstance(provider, LocalProvider):
             yield provider
+
+
+def mounted_by(provider: object) -> FastMCP[Any] | None:
+    """Return the server that a provider mounts; None if it mounts none."""
+    while isinstance(provider, _WrappedProvider):
+        provider = _private(provider, "_inner")
+    return provider.server if isinstance(provider, FastMCPProvider) else None
 
 
 def routes_of(mcp: FastMCP[Any]) -> list[Any]:

@@ -71,10 +71,10 @@ def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], optio
     has_auth = mcp.auth is not None
     install_stored_calls(installation, options, host=host, calls=calls, tools=calls, has_auth=has_auth)
     if installation.legs.stored_calls is not None:
-        mcp.add_transform(_Listed(installation, installation.legs.stored_calls))
+        mcp.add_transform(_ListedForClients(installation, installation.legs.stored_calls))
 
 
-class _Listed(Transform):
+class _ListedForClients(Transform):
     """Lists tools as their clients can use them.
 
     Tools that may ask lose the schemas of their results: clients check results against them, and word that a call waits
@@ -138,7 +138,7 @@ class FastMcpCalls(StoringCalls):
         """Return True if a stored call of this tool can go on here: only of tools without mounts this is known."""
         mcp = self._installation.host
         renames = any(not isinstance(each, LocalProvider) or each.transforms for each in mcp.providers)
-        own = [each for each in mcp.transforms if not isinstance(each, _Listed)]
+        own = [each for each in mcp.transforms if not isinstance(each, _ListedForClients)]
         return self._function(name, version) is not None or renames or bool(own)
 
     def is_gated(self, name: str, version: str | None) -> bool:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from roundtrip.server.keys import Keys, Principal
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
+    from roundtrip.server.probe import Identity
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.trace.writing.tracers import Trace
 
@@ -153,6 +154,7 @@ class Installation(Attached, Generic[HostT]):
         bus: The server's bus of changes.
         recover: Returns the answers of an expired call that may begin again; without it, no call may.
         routes: Returns the pages beside MCP that the author added.
+        mounted: Returns the installations of servers that are mounted on this one.
     """
 
     def __init__(
@@ -166,6 +168,7 @@ class Installation(Attached, Generic[HostT]):
         bus: SubscriptionBus | None = None,
         recover: Recover | None = None,
         routes: Callable[[], list[Any]] = list,
+        mounted: Callable[[], Iterable[Installation[Any]]] = tuple,
     ) -> None:
         _check_names(options)
         no_empty_rounds = options.get("no_empty_rounds", ())
@@ -174,6 +177,7 @@ class Installation(Attached, Generic[HostT]):
         self.host = host
         self.low_level = low_level
         self._routes = routes
+        self._mounted = mounted
         self.calls: CallsOfTools | None = None
         """Serves stored calls, if the server has any."""
         self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
@@ -229,6 +233,20 @@ class Installation(Attached, Generic[HostT]):
     def task_service(self) -> TaskService | None:
         """Return the stored calls of the server; None if it has no option and no tool that needs them."""
         return self._legs.tasks
+
+    def identity(self) -> Identity:
+        """Return the facts that all instances of the service must have in common, now that tools are registered."""
+        from roundtrip.server.probe import identity_of
+
+        functions = list(self._all_functions())
+        told = (f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions)
+        once = any(function.once is not None for function in functions)
+        return identity_of(self.name, legs=self._legs, tools=told, exactly_once=once)
+
+    def _all_functions(self) -> Iterator[AskingFunction]:
+        yield from self.functions.values()
+        for each in self._mounted():
+            yield from each._all_functions()
 
     def adopt(self, function: AskingFunction) -> None:
         """Take over a function that asks.

@@ -1,5 +1,6 @@
 """Commands of roundtrip on servers of other classes."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -7,8 +8,8 @@ import anyio
 import pytest
 
 from roundtrip.cli import main
-from roundtrip.cli.loading import load_attached
-from roundtrip.testing import User
+from roundtrip.cli.loading import load_any_server, load_attached
+from roundtrip.testing import Unanswered, User
 
 HEAD = """
 from typing import Annotated
@@ -80,9 +81,9 @@ def test_trace_shows_call(module: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "book" in capsys.readouterr().out
 
 
-def test_serve_says_how_to_start_it(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", f"{module}:server"]) != 0
-    assert "start it as its class does" in capsys.readouterr().err
+def test_worker_says_who_runs_stored_calls(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["worker", f"{module}:server"]) != 0
+    assert "in the processes that serve them (roundtrip serve)" in capsys.readouterr().err
 
 
 def test_audit_attacks_it_over_http(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,10 +95,53 @@ def test_audit_attacks_it_over_http(module: Path, capsys: pytest.CaptureFixture[
     assert "failed  MUST" not in said.out
 
 
-def test_fastmcp_server_without_install_is_told_how_to_serve(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+STORING = """
+from pathlib import Path
+from roundtrip import Context, Pages
+from roundtrip.ledger import SqliteLedger
+{import_class}
+
+async def reader(request):
+    return "ann"
+
+server = {make_class}("cinema")
+pages = Pages(base_url="https://shop.example", authenticate=reader, wait=0.1)
+install(
+    server, keys=["7f" * 32], ledger=SqliteLedger(str(Path(__file__).with_name("calls.db"))), pages=pages,
+    principal=lambda ctx: "ann",
+)
+
+@server.tool()
+async def book(ctx: Context) -> str:
+    return f"{{await ctx.ask('seats', 'How many?', int)}} seats"
+"""
+
+
+@pytest.mark.parametrize(
+    ("import_class", "make_class"),
+    [
+        ("from fastmcp import FastMCP\nfrom roundtrip.fastmcp import install", "FastMCP"),
+        ("from mcp.server import MCPServer\nfrom roundtrip.install import install", "MCPServer"),
+    ],
+    ids=["fastmcp", "sdk"],
+)
+def test_tasks_lists_and_cancels_stored_calls(
+    import_class: str,
+    make_class: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    path = tmp_path / "plain.py"
-    path.write_text('from fastmcp import FastMCP\n\nmcp = FastMCP("plain")\n')
-    assert main(["serve", f"{path}:mcp"]) != 0
-    assert "start it as its class does (mcp.run(), or its ASGI application)" in capsys.readouterr().err
+    monkeypatch.setattr("sys.path", [*sys.path])
+    path = tmp_path / "storing.py"
+    path.write_text(STORING.format(import_class=import_class, make_class=make_class))
+    target = f"{path}:server"
+    user = User(load_any_server(target), client="no-elicitation", page_headers={"x-user": "ann"})
+    with pytest.raises(Unanswered, match="How many"):
+        anyio.run(user.call, "book")
+    assert main(["tasks", "ls", target, "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["tool"], listed["state"]) == ("book", "asking")
+    assert main(["tasks", "cancel", target, listed["call_id"]]) == 0
+    assert main(["tasks", "show", target, listed["call_id"]]) == 0
+    assert "cancelled" in capsys.readouterr().out

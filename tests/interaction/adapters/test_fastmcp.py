@@ -527,7 +527,8 @@ async def test_result_of_call_tool_result_passes(era: Era) -> None:
 
 @pytest.mark.parametrize("order", ["install", "mount"])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_mounted_server_without_install_is_rejected(order: str, depth: int) -> None:
+@pytest.mark.parametrize("namespace", ["", "below"])
+def test_mounted_server_without_install_is_rejected(order: str, depth: int, namespace: str) -> None:
     """Its confirmations would do nothing."""
     child = FastMCP[Any]("child")
 
@@ -538,10 +539,10 @@ def test_mounted_server_without_install_is_rejected(order: str, depth: int) -> N
 
     for number in range(1, depth):
         between = FastMCP[Any](f"between {number}")
-        between.mount(child)
+        between.mount(child, namespace=namespace)
         child = between
     parent = FastMCP[Any]("parent")
-    steps = [lambda: install(parent), lambda: parent.mount(child)]
+    steps = [lambda: install(parent), lambda: parent.mount(child, namespace=namespace)]
     first, second = steps if order == "install" else reversed(steps)
     first()
     with pytest.raises(InvalidSignature, match=r"delete.* asks by roundtrip.*on the server 'child', before tools are"):

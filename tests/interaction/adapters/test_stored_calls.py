@@ -589,6 +589,11 @@ async def test_leg_of_a_tool_with_auth_waits_for_its_client() -> None:
     del pay
 
 
+def admit_all(context: Any) -> bool:
+    del context
+    return True
+
+
 async def test_each_version_of_a_tool_waits_for_its_client_or_does_not() -> None:
     mcp, _ = made("fastmcp")
 
@@ -597,7 +602,7 @@ async def test_each_version_of_a_tool_waits_for_its_client_or_does_not() -> None
         """Pay for seats."""
         return f"paid {await ctx.ask('size', 'How many?', int)}"
 
-    @mcp.tool(name="pay", version="2", auth=lambda context: True)
+    @mcp.tool(name="pay", version="2", auth=admit_all)
     async def checked_pay(ctx: Context) -> str:
         """Pay for seats, by those who may."""
         return f"paid by one who may: {await ctx.ask('size', 'How many?', int)}"

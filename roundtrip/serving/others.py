@@ -1,0 +1,103 @@
+"""Servers of FastMCP and of the SDK, with what `roundtrip serve` asks of a server."""
+
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from roundtrip.ledger.contract import Ledger, Reach
+from roundtrip.server.adapters.finding import AnyServer, is_fastmcp, low_level
+from roundtrip.server.adapters.installation import installation_in
+from roundtrip.server.connections import BoundedJson, Responses, watch_app
+from roundtrip.server.probe import Identity
+from roundtrip.serving.names import Names
+from roundtrip.serving.responses import read_body
+from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.transport import chosen_responses, http_options
+
+__all__ = ["OtherServer"]
+
+_TOO_LARGE_STATUS: Final = 413
+_TOO_LARGE_TEXT: Final = b"Request body too large"
+
+
+class OtherServer:
+    """Server of FastMCP or the SDK, with roundtrip installed or without.
+
+    Args:
+        server: The server.
+    """
+
+    def __init__(self, server: AnyServer) -> None:
+        self._server = server
+        self._installation = installation_in(low_level(server))
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """Return the ledger of its roundtrip; None without roundtrip."""
+        return self._installation.ledger if self._installation is not None else None
+
+    def identity(self) -> Identity:
+        """Return the facts that all instances of the service must have in common."""
+        if self._installation is not None:
+            return self._installation.identity()
+        name = str(self._server.name)
+        return Identity(name, (), name, "", "", Reach.FLEET, exactly_once=False, own_key=False)
+
+    def is_one_of(self, workers: int, *, group: str) -> None:
+        """Take the number of workers that serve together.
+
+        Raises:
+            ValueError: There are several, and nothing tells whether one may continue the calls of another.
+        """
+        del group
+        if workers > 1 and self._installation is None:
+            raise ValueError(
+                "several workers must be able to continue each other's calls, and this server has no roundtrip that "
+                "could see to it; call install() of roundtrip.fastmcp or roundtrip.install on it, or serve with "
+                "--workers 1"
+            )
+
+    def app(self, settings: ServeSettings) -> ASGIApp:
+        """Return its ASGI application."""
+        if is_fastmcp(self._server):
+            # FastMCP makes its manager when the application starts, so all around it is middleware here.
+            app: ASGIApp = self._server.http_app(
+                path=settings.path,
+                stateless_http=not settings.keeps_sessions,
+                json_response=settings.json_response == "always",
+                host_origin_protection=False,
+            )
+            named = Names(app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback)
+            return _OnePieceBody(Responses(BoundedJson(named)), settings.max_body)
+        server: Any = self._server
+        options = http_options(settings)
+        app = watch_app(server, server.streamable_http_app(**options), options)
+        return chosen_responses(app, server.session_manager, settings)
+
+
+class _OnePieceBody:
+    """Middleware that rejects large requests, and passes the body of others on in one piece."""
+
+    def __init__(self, app: ASGIApp, max_body: int) -> None:
+        self._app = app
+        self._max_body = max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        kept, body = await read_body(receive, self._max_body)
+        if kept[-1]["type"] == "http.disconnect":
+            return
+        if body is None:
+            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": _TOO_LARGE_STATUS, "headers": headers})
+            await send({"type": "http.response.body", "body": _TOO_LARGE_TEXT})
+            return
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return whole.pop() if whole else await receive()
+
+        await self._app(scope, replay, send)

@@ -1,0 +1,37 @@
+"""The SDK's application with the settings of the service: allowed names, and one body or a stream for each response."""
+
+from typing import Final
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.types import ASGIApp
+
+from roundtrip.server.connections import HttpOptions
+from roundtrip.serving.names import Names
+from roundtrip.serving.responses import ResponseChooser, choose_per_request
+from roundtrip.serving.settings import ServeSettings
+
+__all__ = ["chosen_responses", "http_options"]
+
+_CHECKED_BY_NAMES: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+
+
+def http_options(settings: ServeSettings) -> HttpOptions:
+    """Return the options with which the SDK makes its application."""
+    return {
+        "streamable_http_path": settings.path,
+        "stateless_http": not settings.keeps_sessions,
+        "max_request_body_size": settings.max_body,
+        "transport_security": _CHECKED_BY_NAMES,
+        "host": settings.host,
+    }
+
+
+def chosen_responses(app: ASGIApp, manager: StreamableHTTPSessionManager, settings: ServeSettings) -> ASGIApp:
+    """Return an application of the SDK that checks names, and chooses the kind of each response."""
+    choose_per_request(manager)
+    # Wrap the manager itself: every spelling of the path leads to it.
+    manager.asgi_app = Names(  # type: ignore[assignment]
+        manager.asgi_app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
+    )
+    return ResponseChooser(app, settings.json_response, max_body=settings.max_body)

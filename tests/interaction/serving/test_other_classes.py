@@ -1,0 +1,132 @@
+"""`roundtrip serve` with servers of FastMCP and of the SDK, with real processes and real clients."""
+
+import json
+import re
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp_types import ElicitResult
+
+from roundtrip.testing import ACCEPT, Era, User
+from tests.interaction.serving.other_shops import BOOKED, LEDGER
+from tests.interaction.serving.services import KEY, Service, refused
+from tests.players import Person, connect
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="workers are found in /proc"),
+]
+
+SHOPS = "tests.interaction.serving.other_shops"
+KINDS = ("fastmcp_shop", "mcpserver_shop", "low_level_shop")
+ANSWERS: dict[Any, Any] = {re.compile("Book"): ACCEPT, re.compile("How many"): 2}
+MAX_BODY = 20_000
+
+
+def variables(folder: Path) -> dict[str, str]:
+    return {LEDGER: str(folder / "ledger.db"), BOOKED: str(folder / "booked"), "ROUNDTRIP_KEYS": KEY}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    folder = tmp_path_factory.mktemp("fleet")
+    flags = ("--workers", "2", "--drain", "0", "--max-body", str(MAX_BODY))
+    with Service(f"{SHOPS}:{request.param}", *flags, folder=folder, **variables(folder)) as service:
+        yield service
+
+
+async def test_any_worker_continues_a_call(fleet: Service) -> None:
+    assert len(fleet.workers()) == 2
+    for number in range(6):
+        call = await User(fleet.url, ANSWERS).call("book", film=f"film {number}")
+        assert call.value == f"film {number}, 2"
+    booked = (fleet.folder / "booked").read_text().split("\n")
+    assert sorted(filter(None, booked)) == [f"film {number}" for number in range(6)]
+
+
+async def test_repeated_request_runs_the_body_once(fleet: Service) -> None:
+    call = await User(fleet.url, ANSWERS, network="duplicate").call("book", film="twice")
+    assert call.value == "twice, 2"
+    assert (fleet.folder / "booked").read_text().split("\n").count("twice") == 1
+
+
+async def test_older_client_calls_tools_that_do_not_ask(fleet: Service) -> None:
+    assert (await User(fleet.url, era=Era.LIVE).call("ping")).value == "pong"
+
+
+def test_settings_hold_for_every_class(fleet: Service) -> None:
+    assert fleet.get("/health/ready") == (200, {"status": "ready"})
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    body = json.dumps(request).encode()
+    assert fleet.post("/mcp", body, Host="evil.example")[0] == 421
+    assert fleet.post("/mcp", body, Origin="https://evil.example")[0] == 403
+    large = json.dumps({**request, "params": {"text": "x" * MAX_BODY}}).encode()
+    assert fleet.post("/mcp", large)[0] == 413
+    many = json.dumps({**request, "params": {"list": [0] * 60_000}}, separators=(",", ":")).encode()
+    assert fleet.post("/mcp", many)[0] == 413
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_one_worker_asks_clients_of_both_eras(kind: str, tmp_path: Path, era: Era) -> None:
+    with Service(f"{SHOPS}:{kind}", "--drain", "0", folder=tmp_path, **variables(tmp_path)) as service:
+        assert (await User(service.url, ANSWERS, era=era).call("book", film="Solaris")).value == "Solaris, 2"
+        many = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"list": [0] * 60_000}})
+        status, _ = await anyio.to_thread.run_sync(lambda: service.post("/mcp", many.encode()))
+        assert status == 413
+        service.signal(signal.SIGTERM)
+        assert await anyio.to_thread.run_sync(service.ended) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "why"),
+    [
+        ("plain_shop", {}, "this server has no roundtrip that could see to it; call install"),
+        ("mounting_shop", {}, "tools with exactly_once need a ledger that all workers share, and MemoryLedger"),
+        ("fastmcp_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make a key of its own"),
+        ("mcpserver_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make a key of its own"),
+    ],
+)
+def test_workers_that_would_lose_calls_do_not_start(kind: str, given: dict[str, str], why: str, tmp_path: Path) -> None:
+    given = {name: value for name, value in {**variables(tmp_path), **given}.items() if value}
+    assert why in refused(f"{SHOPS}:{kind}", "--workers", "2", folder=tmp_path, **given)
+
+
+async def test_server_without_roundtrip_is_served_by_one_worker(tmp_path: Path, era: Era) -> None:
+    with Service(f"{SHOPS}:plain_shop", "--drain", "0", folder=tmp_path) as service:
+        assert (await User(service.url, era=era).call("ping")).value == "pong"
+
+
+RELOADED = """
+from fastmcp import FastMCP
+from roundtrip import Context
+from roundtrip.fastmcp import install
+
+mcp = FastMCP("shop")
+install(mcp)
+
+
+@mcp.tool
+async def book(ctx: Context) -> str:
+    return f"booked {await ctx.ask('seats', 'How many?', int)}"
+"""
+
+
+async def test_open_call_of_a_fastmcp_server_outlives_a_reload(tmp_path: Path) -> None:
+    file = tmp_path / "reloaded_shop.py"
+    file.write_text(RELOADED)
+    with Service("reloaded_shop.py", "--reload", folder=tmp_path) as service:
+        asked = await leg(service.url)
+        file.write_text(RELOADED.replace("booked", "reserved"))
+        await anyio.to_thread.run_sync(service.heard, r"roundtrip: reloaded$")
+        answers = {"seats": ElicitResult(action="accept", content={"value": 3})}
+        result = await leg(service.url, input_responses=answers, request_state=asked.request_state)
+        assert result.content[0].text == "reserved 3"
+
+
+async def leg(url: str, **answers: Any) -> Any:
+    async with connect(url, Era.RETRY, Person({"value": 3})) as client:
+        return await client.session.call_tool("book", {}, allow_input_required=True, **answers)
