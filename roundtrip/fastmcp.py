@@ -54,7 +54,7 @@ from roundtrip.server.adapters.installation import (
 from roundtrip.server.adapters.marked import uses_roundtrip
 from roundtrip.server.adapters.storing import wants_stored_calls
 from roundtrip.server.functions import Kind
-from roundtrip.server.tools.options import ToolSpec, spec_of
+from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_of
 
 __all__ = ["install"]
 
@@ -163,9 +163,10 @@ class _Registration:
             if isinstance(target, _PLAIN):
                 _require_plain(target)
                 return add(target)
-            if not callable(target) or not uses_roundtrip(target, kinds=_MARKERS):
-                return add(target)
-            return self._register(kind, target, add)
+            added = self._register(kind, target, add) if _asks(target) else add(target)
+            if kind == "tool" and callable(target):
+                mark_registered(target)
+            return added
 
         return register
 
@@ -199,6 +200,10 @@ class _Registration:
             function.tool = added
         self._installation.adopt(function)
         return added
+
+
+def _asks(target: object) -> bool:
+    return callable(target) and uses_roundtrip(target, kinds=_MARKERS)
 
 
 def _require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:

@@ -337,6 +337,10 @@ class AskingFunction:
             )
         return result
 
+    def as_sent(self, value: Any) -> Any:
+        """Return its converted value as clients receive it, for tracers."""
+        return value
+
     def _converted(self, result: Any) -> Any:
         unfinished = isinstance(result, InputRequiredResult) or inspect.isawaitable(result)
         return result if unfinished or self._convert is None else self._convert(result)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mcp.server.context import ServerRequestContext
 
@@ -11,6 +11,7 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.revisions import is_retry_era
+from roundtrip.server.functions import AskingFunction
 from roundtrip.server.requests import RequestRecord
 from roundtrip.trace.writing.tracers import Tracers
 from roundtrip.tracing import (
@@ -26,6 +27,8 @@ from roundtrip.tracing import (
 )
 
 __all__ = ["LegFacts"]
+
+_CALL: Final = "tools/call"
 
 
 class LegFacts:
@@ -68,9 +71,13 @@ class LegFacts:
         token_bytes = replaces = outer = None
         if record is not None:
             token_bytes, replaces = record.token_in, record.replaces
-            sent = (wire.params or {}).get("arguments") if wire is not None else None
-            if isinstance(sent, Mapping):
+            params: Mapping[str, Any] = wire.params or {} if wire is not None else {}
+            if isinstance(sent := params.get("arguments"), Mapping):
                 arguments = cast("Mapping[str, Any]", sent)
+            called = params.get("name") if record.task is None else record.task.claim.tool
+            if subject.method == _CALL and isinstance(called, str) and called != subject.tool:
+                # Mounts and transforms of FastMCP rename tools.
+                subject = subject._replace(tool=called)
         elif within is not None:
             outer = within.call_id
         if record is not None and record.task is not None:
@@ -102,10 +109,10 @@ class LegFacts:
         """Report the journal of the next token."""
         self.watch(Wrote(journal))
 
-    def ended(self, end: LegEnd) -> None:
-        """Report the end of a leg that did not raise."""
+    def ended(self, end: LegEnd, function: AskingFunction) -> None:
+        """Report the end of a leg of a function that did not raise."""
         if isinstance(end, Finished):
-            self.watch(Returned(end.value))
+            self.watch(Returned(function.as_sent(end.value)))
         elif isinstance(end, Declined):
             self.watch(DeclinedFact(end.reason))
         elif isinstance(end, HandedOver):

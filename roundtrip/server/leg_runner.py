@@ -501,7 +501,7 @@ class _ServedLeg:
             arguments = (self.function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
             _ROUNDS_LOG.warning(_MANY_ROUNDS, *arguments)
         if facts is not None:
-            facts.ended(end)
+            facts.ended(end, self.function)
             if is_asking and record is not None:
                 # Closed later, by the boundary: only then the size of the token is known.
                 record.facts = facts

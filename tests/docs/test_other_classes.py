@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import anyio
@@ -57,6 +57,12 @@ def tools_of(page: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Cal
     return registered
 
 
+def copied(fn: Any) -> Any:
+    copy = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    copy.__annotations__, copy.__doc__ = fn.__annotations__, fn.__doc__
+    return copy
+
+
 def under(kind: str, fn: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return a server of a class with one tool."""
     ledger: dict[str, Any] = {"ledger": MemoryLedger()}
@@ -64,7 +70,8 @@ def under(kind: str, fn: Callable[..., Any], options: dict[str, Any]) -> Any:
         ours = roundtrip.Server[Any]("cinema", **ledger)
         ours.tool(**options)(fn)
         return ours
-    marked = roundtrip.tool(**options)(fn) if options else fn
+    # The page has registered the function.
+    marked = roundtrip.tool(**options)(copied(fn)) if options else fn
     if kind == "FastMCP":
         mcp = FastMCP[Any]("cinema")
         install_in_fastmcp(mcp, **ledger)

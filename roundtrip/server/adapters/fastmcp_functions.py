@@ -18,6 +18,7 @@ from mcp.server.mcpserver.exceptions import ResourceError as SdkResourceError
 from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult
 
 from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
 from roundtrip.errors import InvalidSignature, RoundtripError
@@ -47,8 +48,6 @@ from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import ToolDefaults, asking_function, dependencies_of
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult
-
     from roundtrip.server.stored_calls import StoredCalls
 
 __all__ = [
@@ -166,6 +165,15 @@ class FastMcpFunction(AskingFunction):
         if self.tool is None:
             raise RuntimeError(f"{self.owner} is not registered")
         return wire_result(self.tool, value)
+
+    def as_sent(self, value: Any) -> Any:
+        """Return its value as clients receive it, for tracers. FastMCP converts it only later, and may fail."""
+        if self.tool is None or isinstance(value, CallToolResult):
+            return value
+        try:
+            return wire_result(self.tool, value)
+        except Exception:  # noqa: BLE001 - the author's serializer, whose failure FastMCP reports
+            return value
 
     async def serve(self, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
         """Serve one leg.

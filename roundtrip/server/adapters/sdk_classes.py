@@ -57,7 +57,7 @@ from roundtrip.server.recovery import recover
 from roundtrip.server.request_state import Request
 from roundtrip.server.requests import Incoming
 from roundtrip.server.tool_calls import ToolCalls
-from roundtrip.server.tools.options import ToolSpec, spec_from, spec_of
+from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_from, spec_of
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import ToolRegistry
 from roundtrip.server.visibility import Visibility
@@ -259,6 +259,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
     def add_asking_tool(fn: Callable[..., Any], *given: Any, **details: Any) -> None:
         if not uses_roundtrip(fn):
             add_tool(fn, *given, **details)
+            mark_registered(fn)
             return
         named = inspect.signature(add_tool).bind(fn, *given, **details).arguments
         spec = spec_from({name: value for name, value in named.items() if name != "fn"})

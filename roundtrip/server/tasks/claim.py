@@ -61,6 +61,7 @@ class TaskClaim:
         self.call_id = entry.call_id
         self.expires = entry.expires
         """The end of the task's life, which no leg outlives."""
+        self.tool = entry.tool
         self._owner = f"tool {entry.tool!r}"
         self._holder, self._epoch = entry.holder, entry.epoch
         self._runs_once = entry.runs_once

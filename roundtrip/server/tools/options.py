@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
 
 from mcp_types import Icon, ToolAnnotations
@@ -21,6 +22,7 @@ __all__ = [
     "ToolDetails",
     "ToolOptions",
     "ToolSpec",
+    "mark_registered",
     "spec_from",
     "spec_of",
     "tool",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 _ATTACHED = "__roundtrip_tool__"
+_REGISTERED = "__roundtrip_registered__"
 
 _HINT_NAMES = {
     spelled: field.alias or name
@@ -178,12 +181,15 @@ def tool(
 def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[ToolDetails]) -> Any:
     """Attach tool options to a function or method without registering it.
 
-    Decorate methods with this, and register them once they are bound.
+    Decorate methods with this, and register them once they are bound. Below another decorator it comes first.
 
     Args:
         target: The function, or its name as a tool.
         name: Its name as a tool; by default its own.
         **details: Options that `Server.tool` accepts.
+
+    Raises:
+        InvalidSignature: A server has registered the function already, and would not read the options.
 
     Example:
         ```python
@@ -201,7 +207,13 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
 
     def attach(fn: Any) -> Any:
         # In a class body, a static or class method is still a wrapper around the function that is later registered.
-        setattr(getattr(fn, "__func__", fn), _ATTACHED, spec)
+        function = getattr(fn, "__func__", fn)
+        if getattr(function, _REGISTERED, None) is function:
+            raise InvalidSignature(
+                f"{getattr(fn, '__name__', fn)!r} is registered already, without the options of this @roundtrip.tool; "
+                "put it below the decorator that registers the function"
+            )
+        setattr(function, _ATTACHED, spec)
         return fn
 
     return attach if target is None else attach(target)
@@ -227,6 +239,13 @@ def spec_of(fn: Any) -> ToolSpec:
     """Return the options that the standalone `@tool` attached to a function."""
     attached = getattr(fn, _ATTACHED, None)
     return attached if isinstance(attached, ToolSpec) else ToolSpec()
+
+
+def mark_registered(fn: Any) -> None:
+    """Note that a server has read the options of a function: any that come later are an error."""
+    function = getattr(fn, "__func__", fn)
+    with suppress(AttributeError, TypeError):  # some callables take no attributes
+        setattr(function, _REGISTERED, function)
 
 
 def version_text(version: object, *, tool: str) -> str | None:

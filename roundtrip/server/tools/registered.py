@@ -21,7 +21,7 @@ from roundtrip.resolvers.signatures import display_name, given_by_partials, hint
 from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader
 from roundtrip.server.tools.descriptions import describe
-from roundtrip.server.tools.options import ToolSpec, spec_of, version_text
+from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_of, version_text
 from roundtrip.server.tools.results import results_for, returned_type
 from roundtrip.server.tools.schemas import inlined, with_descriptions
 from roundtrip.server.visibility import Component, read_enabled
@@ -100,6 +100,7 @@ def register(
         fn, prepared, attached = target.fn, target.fn_metadata, _spec_of_prepared(target)
     else:
         fn, prepared, attached = _callable_part(target), None, spec_of(target)
+        mark_registered(target)
     spec = spec.over(attached)
     name = spec.name or display_name(fn)
     validate_and_warn_tool_name(name)

@@ -1,14 +1,21 @@
 """Commands of roundtrip on servers of other classes."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+from fastmcp import FastMCP
+from mcp.server import MCPServer
 
+import roundtrip
 from roundtrip.cli import main
 from roundtrip.cli.loading import load_any_server, load_attached
+from roundtrip.fastmcp import install as install_in_fastmcp
+from roundtrip.install import install
 from roundtrip.testing import Unanswered, User
 
 HEAD = """
@@ -145,3 +152,66 @@ def test_tasks_lists_and_cancels_stored_calls(
     assert main(["tasks", "cancel", target, listed["call_id"]]) == 0
     assert main(["tasks", "show", target, listed["call_id"]]) == 0
     assert "cancelled" in capsys.readouterr().out
+
+
+MOUNTING = """
+from fastmcp import FastMCP
+from roundtrip import Context
+from roundtrip.fastmcp import install
+
+child = FastMCP("child")
+install(child)
+
+@child.tool
+async def book(film: str, ctx: Context) -> str:
+    return f"{film}, {await ctx.ask('seats', 'How many?', int)}"
+
+server = FastMCP("cinema")
+install(server, keys=["7f" * 32])
+server.mount(child, namespace="below")
+server.tool(book)
+"""
+
+
+@pytest.mark.parametrize("tool", ["below_book", "book"])
+def test_recorded_call_is_checked_and_becomes_a_test_by_the_name_that_clients_call(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = str(tmp_path / "calls.jsonl")
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setenv("ROUNDTRIP_TRACE", trace)
+    monkeypatch.setenv("ROUNDTRIP_TRACE_REVEAL", "all")
+    (tmp_path / "mounting.py").write_text(MOUNTING)
+    server = load_any_server(f"{tmp_path / 'mounting.py'}:server")
+    assert anyio.run(User(server, {"seats": 3}).call, tool, {"film": "Dune"}).value == "Dune, 3"
+    monkeypatch.delenv("ROUNDTRIP_TRACE")
+    assert main(["trace", "ls", trace, "--tool", tool]) == 0
+    assert "completed" in capsys.readouterr().out
+    assert main(["check", f"{tmp_path / 'mounting.py'}:server", trace]) == 0
+    assert "1 compatible, 0 asking again, 0 diverging" in capsys.readouterr().out
+    assert main(["trace", "to-test", "last", "--server", "mounting:server", trace]) == 0
+    (tmp_path / "test_it.py").write_text(capsys.readouterr().out)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("kind", ["roundtrip", "fastmcp", "mcpserver"])
+@pytest.mark.parametrize("is_plain", [True, False], ids=["plain", "asks"])
+def test_options_above_the_decorator_that_registers_are_an_error(kind: str, is_plain: bool) -> None:
+    """They would do nothing, and a dangerous tool would run unconfirmed."""
+
+    async def delete(path: str) -> str:
+        return path
+
+    async def choose(ctx: roundtrip.Context) -> str:
+        return str(ctx)
+
+    fn: Any = delete if is_plain else choose
+    servers = {"roundtrip": roundtrip.Server[Any], "fastmcp": FastMCP[Any], "mcpserver": MCPServer[Any]}
+    server: Any = servers[kind]("shop")
+    if kind != "roundtrip":
+        (install_in_fastmcp if kind == "fastmcp" else install)(server)
+    server.add_tool(fn) if kind == "mcpserver" else server.tool(fn)
+    with pytest.raises(roundtrip.InvalidSignature, match="put it below the decorator that registers the function"):
+        roundtrip.tool(confirm="Sure?")(fn)

@@ -209,7 +209,7 @@ async def test_rekeying_may_be_killed_and_repeated(tmp_path: Path, monkeypatch: 
     assert all(operations.is_readable(entry) for entry in entries)
 
 
-@pytest.mark.parametrize(("target", "said"), [("idle", "no tool that runs as a task"), ("forgetful", "in the memory")])
+@pytest.mark.parametrize(("target", "said"), [("idle", "the server stores no calls"), ("forgetful", "in the memory")])
 async def test_server_without_stored_tasks_is_rejected(
     target: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
