@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
@@ -16,8 +16,11 @@ from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook
 
-__all__ = ["EqualCalls"]
+__all__ = ["SHOWINGS", "EqualCalls", "Showing"]
 
+Showing = Literal["", "forms", "page"]
+"""What a client shows: nothing, forms, or the page of this call."""
+SHOWINGS: Final[tuple[Showing, ...]] = get_args(Showing)
 _MAX_EQUAL: Final = 1000
 _MAX_ROUNDS: Final = 100
 
@@ -36,7 +39,7 @@ class EqualCalls:
         self._book = book
 
     def labels(
-        self, user: str, params: Mapping[str, Any], version: str | None, *, on_page: bool = False
+        self, user: str, params: Mapping[str, Any], version: str | None, *, showing: Showing = ""
     ) -> tuple[str, ...]:
         """Return the labels of a user's call of a tool, with the parameters of its request: one of each key.
 
@@ -46,11 +49,11 @@ class EqualCalls:
             user: The user.
             params: The parameters.
             version: The version of the tool.
-            on_page: True for a call whose client shows its page. It is equal to no other one until it waits for an
+            showing: What its client shows. Clients that show different things share a call only while it waits for an
                 approval.
         """
         called: list[Any] = [user, params.get("name"), version, params.get("arguments") or {}]
-        text = json.dumps([*called, *(["page"] if on_page else [])], sort_keys=True).encode("utf-8", "surrogatepass")
+        text = json.dumps([*called, *([showing] if showing else [])], sort_keys=True).encode("utf-8", "surrogatepass")
         return tuple(hmac.digest(key, text, "sha256").hex() for key in self._book.page_keys)
 
     async def _equal(self, labels: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from mcp.server.context import ServerRequestContext
@@ -33,7 +34,7 @@ from roundtrip.machine.journal import Journal, to_text
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.client_questions import ask_client
 from roundtrip.server.context import Context
-from roundtrip.server.equal_calls import EqualCalls
+from roundtrip.server.equal_calls import SHOWINGS, EqualCalls, Showing
 from roundtrip.server.ladder import Ladder, Rung
 from roundtrip.server.ladder_client import PAGE_ELICITATION, LadderClient, with_elicitation
 from roundtrip.server.leg_runner import result_of
@@ -315,8 +316,8 @@ class StoredCalls:
         try:
             call_id = await (self._equal.awaiting(labels) if shows_links else self._equal.chosen(labels))
             if call_id is None and self._book.inbox is not None:
-                on_page = self._labels(function, ctx, is_local=False, on_page=True)
-                call_id = await self._equal.awaiting(on_page)
+                labels_of_all = [self._labels(function, ctx, is_local=False, showing=each) for each in SHOWINGS]
+                call_id = await self._equal.awaiting(chain.from_iterable(labels_of_all))
         except (LedgerDown, ContentUnreadable) as error:
             # The call may need no question, and so no store.
             _LOG.warning("calls that wait cannot be found, so repeated calls begin again: %s", error)
@@ -338,11 +339,12 @@ class StoredCalls:
         ctx: ServerRequestContext[Any, Any],
         *,
         is_local: bool,
-        on_page: bool = False,
+        showing: Showing | None = None,
     ) -> tuple[str, ...]:
         """Return the labels of a request's call; none for unknown users.
 
-        On a server without approvals, calls of clients that show links have none, either.
+        On a server without approvals, calls of clients that show links have none, either. A client that shows forms is
+        asked by them, and so does not go on with a call that another client has left for a page.
 
         The handle of an unknown user's call is its only secret, so another caller must not get it by calling alike.
         A process on stdio has one client, so a page of its machine needs no known user.
@@ -355,7 +357,9 @@ class StoredCalls:
         user = protection.user(ctx)
         if user is None or (self._book.inbox is None and self._shows_links(ctx)):
             return ()
-        return self._equal.labels(user, params, function.version, on_page=on_page)
+        if showing is None:
+            showing = "forms" if self._ladder.shows_forms(ctx.session.client_capabilities) else ""
+        return self._equal.labels(user, params, function.version, showing=showing)
 
     def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         return self._ladder.shows_links(
@@ -386,7 +390,7 @@ class StoredCalls:
         content.asks_model, content.is_local = ways.model, page == "local"
         # The page of a client that shows links is for this call alone, until it waits for an approval.
         on_page = bool(end.questions) and not content.is_local and self._shows_links(ctx)
-        labels = self._labels(function, ctx, is_local=content.is_local, on_page=on_page)
+        labels = self._labels(function, ctx, is_local=content.is_local, showing="page" if on_page else None)
         # Others are not continued in its place.
         content.is_chosen = not labels or on_page
         clock = self._legs.parts.system.time

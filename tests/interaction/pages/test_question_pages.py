@@ -16,7 +16,7 @@ from mcp_types import (
     UrlElicitationCapability,
 )
 
-from roundtrip import Context, Pages, Recorder
+from roundtrip import Approvals, Context, Pages, Recorder
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from tests.hosts import hosted
@@ -443,3 +443,23 @@ async def test_trace_of_an_old_client_has_each_round_once(tmp_path: Path) -> Non
     assert events.count("asked") == 2
     (call,) = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
     assert [round_.asked.rung for round_ in call.rounds] == ["link", "page"]
+
+
+@pytest.mark.parametrize("has_approvals", [False, True])
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_client_of_forms_is_asked_by_form_though_another_client_has_left_an_equal_call(
+    mode: str, has_approvals: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"approvals": Approvals(groups={"fred": ["finance"]})} if has_approvals else {}
+
+    async def fill_in(context: Any, params: Any) -> ElicitResult:
+        assert "Number" in params.message
+        return ElicitResult(action="accept", content={"value": 7})
+
+    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=0.1), **options)
+    async with hosted(server.streamable_http_app()) as url:
+        async with client_of(url, mode=mode) as client:
+            link_in(await client.call_tool("many", {"number": 1}))
+        declare_only(monkeypatch, ElicitationCapability(form=FormElicitationCapability()))
+        async with client_of(url, mode=mode, elicitation_callback=fill_in) as client:
+            assert text_of(await client.call_tool("many", {"number": 1})) == "7"
