@@ -60,7 +60,8 @@ class Body:
     """True once the body has ended."""
     _leg: Leg = field(init=False)
     _answers: Answers = field(init=False)
-    _names: dict[str, None] = field(default_factory=dict[str, None], init=False)
+    _names: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    """The names of questions and steps, each with its turn: questions of one round share it."""
     """The names used so far, in order: a later one may depend on a changed answer."""
     _former: dict[str, str] = field(default_factory=dict[str, str], init=False)
     """Former names of questions, with their present names."""
@@ -162,8 +163,9 @@ class Body:
 
     async def ask_all(self, questions: Mapping[str, Marker]) -> dict[str, Outcome]:
         """Return the outcomes of several questions, asked in one round: see `ask`."""
+        turn = len(self._names)
         for key in questions:
-            self._enter(key)
+            self._enter(key, turn)
         return await self._settle(questions, ())
 
     async def review(self, key: str, message: str, of: Sequence[str]) -> Outcome:
@@ -292,13 +294,13 @@ class Body:
 
     def _after(self, name: str, *, but: tuple[str, ...]) -> list[str]:
         """Return the names that may depend on an answer: nodes downstream of it, and later names in the body."""
-        order, plan = list(self._names), self._leg.plan
+        turns, plan = self._names, self._leg.plan
         if name in plan.names:
             stale = [plan.nodes[index].key for index in plan.downstream(plan.names[name])]
-            return [key for key in [*stale, *order] if key not in but]
+            return [key for key in [*stale, *turns] if key not in but]
         # A body need not have come to an approval of an earlier leg.
-        place = order.index(name) + 1 if name in order else len(order)
-        return [key for key in order[place:] if key not in but]
+        turn = turns.get(name, len(turns))
+        return [key for key, asked in turns.items() if asked > turn and key not in but]
 
     async def step(self, key: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the result of a function, which runs once for the call.
@@ -379,7 +381,7 @@ class Body:
         if self._leg.call.watch is not None:
             self._leg.call.watch(fact)
 
-    def _enter(self, key: str) -> None:
+    def _enter(self, key: str, turn: int | None = None) -> None:
         if not self.is_running:
             raise AskedTooLate(key)
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -390,7 +392,7 @@ class Body:
             raise BodyMistake(f"{key!r} cannot name a question or step; give it a name that does not begin with '~'")
         if self._is_taken(key):
             raise KeyUsedTwice(key, formerly_of=self._former.get(key))
-        self._names[key] = None
+        self._names[key] = len(self._names) if turn is None else turn
 
     def _leave_name(self, old: str, *, of: str) -> None:
         """Note a former name of a question, which no other question of the call may have or have had."""

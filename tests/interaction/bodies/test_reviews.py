@@ -226,3 +226,20 @@ async def test_reviewing_an_unanswered_question_names_it_in_the_error(era: Era, 
 
     result = await User(shop(body), {"declined": DECLINE}, era=era).call("order")
     assert f"ctx.review('review') cannot show '{name}'" in result.text
+
+
+async def test_answer_of_the_same_round_is_not_asked_again(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        both = await ctx.ask_all({"city": Elicit("Where to?", City), "seat": Elicit("Which seat?", Seat)})
+        fare = await ctx.ask("fare", "Which fare?", int)
+        await ctx.review("review", "All right?", ["city", "seat"])
+        return f"{both}, {fare}"
+
+    answers = {
+        **{"city": {"city": "Rome"}, "seat": {"seat": 3}, "fare": [1, 2]},
+        "review": {"city.city": "Paris", "seat.seat": 3},
+    }
+    call = await User(shop(body), answers, era=era).call("order")
+    assert [question.key for question in call.questions] == ["city", "seat", "fare", "review", "fare"]
+    assert "Paris" in call.text
+    assert call.text.endswith(", 2")
