@@ -33,6 +33,7 @@ from roundtrip.server.adapters.fastmcp_names import (
     injected_parameters,
     is_client_tool_call,
     low_level_of,
+    passes_calls_on,
     serving_server,
     session_now,
     wire_result,
@@ -137,8 +138,10 @@ class FastMcpFunction(AskingFunction):
         if method != "tools/call" or is_client_tool_call() or _STORED_LEG.get() is not None:
             return True
         serving, server = serving_now(), serving_server()
-        # The outer server has dispatched the client's call to a mounted one.
-        return serving is not None and server is not None and serving.installation.host is not server
+        if serving is None or server is None:
+            return False
+        # The outer server has dispatched the client's call to a mounted one, or a search to the tool that it found.
+        return serving.installation.host is not server or passes_calls_on(server, name)
 
     async def run(
         self,
@@ -240,8 +243,9 @@ class FastMcpFunction(AskingFunction):
     def _is_asked_for(self, incoming: Incoming) -> bool:
         """Return True if the client of a request calls this tool, and no function does so."""
         record = incoming.record
-        is_free = self.kind == "tool" and record is not None and not record.claimed
-        return is_free and self.is_called("tools/call", self.name)
+        if self.kind != "tool" or record is None or record.claimed:
+            return False
+        return self.is_called("tools/call", str((record.context.params or {}).get("name", "")))
 
     def _failure(self, error: Exception) -> Exception:
         """Return the failure of a leg.

@@ -15,6 +15,8 @@ before.
 `fastmcp.server.dependencies._is_client_tool_call` distinguishes the tool that a client has called from one that another
 tool or a middleware calls.
 
+`BaseSearchTransform._call_tool_name` is the tool by which clients call those that a search has found.
+
 `_WrappedProvider._inner` is the provider of a server that is mounted with a namespace.
 
 `FastMCPProviderTool._server` and `._original_name` are the tool of a mounted server behind one of the outer server.
@@ -60,6 +62,7 @@ try:
     from fastmcp.server.providers.wrapped_provider import _WrappedProvider  # pyright: ignore[reportPrivateUsage]
     from fastmcp.server.sessions import UserSession
     from fastmcp.server.transforms import Transform
+    from fastmcp.server.transforms.search.base import BaseSearchTransform
     from fastmcp.tools import Tool
     from fastmcp.tools.base import ToolResult
     from fastmcp.tools.function_tool import ToolMeta
@@ -103,6 +106,7 @@ __all__ = [
     "is_client_tool_call",
     "low_level_of",
     "mounted_by",
+    "passes_calls_on",
     "policy_of",
     "providers_of",
     "routes_of",
@@ -142,6 +146,12 @@ def mounted_by(provider: object) -> FastMCP[Any] | None:
     while isinstance(provider, _WrappedProvider):
         provider = _private(provider, "_inner")
     return provider.server if isinstance(provider, FastMCPProvider) else None
+
+
+def passes_calls_on(mcp: FastMCP[Any], name: str) -> bool:
+    """Return True if a tool of a server calls the tool that its arguments name, and returns its result."""
+    searches = (each for each in mcp.transforms if isinstance(each, BaseSearchTransform))
+    return any(_private(each, "_call_tool_name") == name for each in searches)
 
 
 def routes_of(mcp: FastMCP[Any]) -> list[Any]:

@@ -15,6 +15,7 @@ from fastmcp.server import create_proxy
 from fastmcp.server.context import Context as FastMcpContext
 from fastmcp.server.middleware import Middleware
 from fastmcp.server.middleware.error_handling import RetryMiddleware
+from fastmcp.server.transforms.search import BM25SearchTransform, RegexSearchTransform
 from fastmcp.tools import Tool
 from fastmcp.tools import tool as fastmcp_tool
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
@@ -263,6 +264,20 @@ async def test_transformed_tool_asks(era: Era) -> None:
     assert book is not None
     mcp.add_tool(Tool.from_tool(book, name="reserve"))
     call = await User(mcp, ANSWERS, era=era).call("reserve", film="Dune")
+    assert call.value == BOOKED
+
+
+@pytest.mark.parametrize("search", [BM25SearchTransform, RegexSearchTransform])
+@pytest.mark.parametrize("place", ["beside", "in a mounted server", "over a mounted server"])
+async def test_tool_that_a_search_has_found_asks(era: Era, search: Any, place: str) -> None:
+    found = booking()
+    mcp, name, prefix = found, "book", ""
+    if place != "beside":
+        mcp, name = cinema(), "book"
+        mcp.mount(found, namespace="below")
+        prefix, name = ("below_", "book") if place == "in a mounted server" else ("", "below_book")
+    (mcp if place == "over a mounted server" else found).add_transform(search())
+    call = await User(mcp, ANSWERS, era=era).call(f"{prefix}call_tool", name=name, arguments={"film": "Dune"})
     assert call.value == BOOKED
 
 

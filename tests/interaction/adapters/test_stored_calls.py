@@ -14,6 +14,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.dependencies import Depends as FastMcpDepends
 from fastmcp.server.middleware import Middleware
 from fastmcp.server.transforms import Namespace
+from fastmcp.server.transforms.search import BM25SearchTransform
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.shared.exceptions import MCPError
@@ -355,6 +356,19 @@ async def test_mounted_and_renamed_tool_waits_behind_a_page(mode: str, options: 
         result = await client.call_tool(name, {"handle": handle_in(asked)})
     assert text_of(result) == "Solaris, 2 of 3"
     del book
+
+
+@each_mode
+async def test_tool_that_a_search_has_found_waits_behind_a_page(mode: str) -> None:
+    shop = Bookings("fastmcp")
+    shop.server.add_transform(BM25SearchTransform())
+    async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("call_tool", {"name": "book", "arguments": {"film": "Solaris"}})
+        assert await Browser(url, "ann").answer_all(link_in(asked), ANSWERS) == "Done"
+        continued_by = {"name": "continue_call", "arguments": {"handle": handle_in(asked)}}
+        for tool, arguments in (("continue_call", continued_by["arguments"]), ("call_tool", continued_by)):
+            assert text_of(await client.call_tool(tool, arguments)) == "Solaris, seat 3, 2"
+    assert shop.booked == ["Solaris"]
 
 
 class Seen(Middleware):
