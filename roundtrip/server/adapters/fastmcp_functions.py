@@ -12,8 +12,10 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from mcp.server.mcpserver import Audio as SdkAudio
+from mcp.server.mcpserver import Image as SdkImage
 from mcp.server.mcpserver.exceptions import ResourceError as SdkResourceError
 from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
@@ -39,6 +41,7 @@ from roundtrip.server.adapters.fastmcp_names import (
     wire_result,
 )
 from roundtrip.server.adapters.installation import Installation, InstalledServing, installation_in, serving_now
+from roundtrip.server.content import Embeddable, ToolResult, as_block
 from roundtrip.server.failures import told_by, tool_failure
 from roundtrip.server.functions import AskingFunction, FunctionSignature, Kind, contexts_of
 from roundtrip.server.install import wrap
@@ -61,6 +64,8 @@ __all__ = [
 ]
 
 _ERRORS: Final = {"tool": ToolError, "prompt": PromptError, "resource": ResourceError}
+
+_MEDIA: Final = (SdkAudio, SdkImage, Embeddable)
 
 _OURS: Final = "__roundtrip__"
 """Attribute of a function that FastMCP runs, for the function that asks."""
@@ -304,7 +309,7 @@ def function_for_fastmcp(
     clients = {each: each for each in inspect.signature(fn).parameters if each not in not_clients}
 
     def for_ledger(value: Any) -> CallToolResult:
-        return function.for_ledger(value)
+        return function.for_ledger(_in_blocks(value))
 
     function = asking_function(
         signature,
@@ -312,7 +317,7 @@ def function_for_fastmcp(
         clients,
         defaults=defaults,
         version=version,
-        convert=for_ledger if spec.exactly_once else None,
+        convert=for_ledger if spec.exactly_once else _in_blocks if kind == "tool" else None,
         kind=FastMcpFunction,
     )
 
@@ -331,6 +336,19 @@ def function_for_fastmcp(
         wrapper.__annotations__["return"] = returns
         shown.__signature__ = inspect.signature(wrapper).replace(return_annotation=returns)
     return function, wrapper
+
+
+def _in_blocks(value: Any) -> Any:
+    """Return a tool's value with roundtrip's media and results as those of the protocol, which FastMCP knows."""
+    if isinstance(value, ToolResult):
+        return value.to_call_tool_result()
+    if isinstance(value, _MEDIA):
+        return as_block(value)
+    if isinstance(value, list | tuple):
+        parts = cast("list[Any]", value)
+        if any(isinstance(part, _MEDIA) for part in parts):
+            return [as_block(part) if isinstance(part, _MEDIA) else part for part in parts]
+    return cast("Any", value)
 
 
 def function_of_plain(plain: object) -> FastMcpFunction | None:

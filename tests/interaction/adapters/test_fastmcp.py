@@ -578,3 +578,32 @@ async def test_attempt_that_succeeds_after_a_failure_counts(era: Era) -> None:
     call = await User(mcp, era=era).call("pay", film="Dune")
     assert call.error is None
     assert call.text == "paid for Dune"
+
+
+MEDIA: Any = {
+    "image": lambda: roundtrip.Image(data=b"x", format="png"),
+    "audio": lambda: roundtrip.Audio(data=b"x", format="wav"),
+    "file": lambda: roundtrip.File(data=b"x", format="pdf", name="a.pdf"),
+    "list": lambda: ["a seat", roundtrip.Image(data=b"x", format="png")],
+    "result": lambda: roundtrip.ToolResult("a seat", structured_content={"row": 3}, meta={"a": 1}),
+}
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+@pytest.mark.parametrize("kind", MEDIA)
+async def test_media_and_results_of_roundtrip_are_sent_as_by_its_own_server(kind: str, exactly_once: bool) -> None:
+    @roundtrip.tool(exactly_once=exactly_once)
+    async def show(ctx: Context) -> Any:
+        await ctx.ask("sure", "Sure?", bool)
+        return MEDIA[kind]()
+
+    ours, mcp = roundtrip.Server[Any]("shop", ledger=MemoryLedger()), FastMCP[Any]("shop")
+    install(mcp, ledger=MemoryLedger())
+    ours.tool(show)
+    mcp.tool(show)
+    shown = [(await User(server, {"sure": True}).call("show")).result for server in (ours, mcp)]
+    (own, hosted), meta = shown, {"image": None, "result": {"a": 1}}.get(kind)
+    assert own is not None
+    assert hosted is not None
+    assert hosted.model_dump(exclude={"meta"}) == own.model_dump(exclude={"meta"})
+    assert meta is None or (hosted.meta or {}).get("a") == 1
