@@ -6,7 +6,6 @@ The processes run `main`, with the arguments `MODULE:FACTORY [--fd N] [--skew SE
 
 import argparse
 import asyncio
-import functools
 import importlib
 import random
 import signal
@@ -17,12 +16,12 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import anyio
 import uvicorn
 from mcp.client.stdio import StdioServerParameters
 from mcp.server import MCPServer
 from starlette.types import ASGIApp
 
+from roundtrip.testing.hosting import serving
 from tests.forks import Started, command_of, start
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -81,14 +80,9 @@ async def hosted(
     app: ASGIApp, *, port: int = 0, lifespan: Literal["auto", "on", "off"] = "auto"
 ) -> AsyncGenerator[str]:
     """Serve an application on this event loop, and yield its address without a path."""
-    host = _Host(uvicorn.Config(app, log_config=None, ws="none", lifespan=lifespan, timeout_graceful_shutdown=5))
     with listening(port) as door:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(functools.partial(host.serve, sockets=[door]))
-            try:
-                yield f"http://127.0.0.1:{door.getsockname()[1]}"
-            finally:
-                host.should_exit = True
+        async with serving(app, door, lifespan=lifespan):
+            yield f"http://127.0.0.1:{door.getsockname()[1]}"
 
 
 @contextmanager
@@ -100,13 +94,6 @@ def own_loop() -> Generator[None]:
             yield
         finally:
             asyncio.set_event_loop(None)
-
-
-class _Host(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        # The signals are the test runner's.
-        yield
 
 
 class HttpProcess:

@@ -183,7 +183,8 @@ def _over_stdio(arguments: Namespace) -> tuple[Launch, list[str]]:
     file = _key_file(arguments.key_file)
     env = {} if file is None else {KEY_FILE_VARIABLE: str(file)}
     name = _name_of(arguments.name or server.name or Path(arguments.target.partition(":")[0]).stem)
-    return Launch(name, command=(sys.executable, *command), env=env), [] if file is not None else [_no_key()]
+    notes = [] if file is not None or _has_keys(server) else [_no_key()]
+    return Launch(name, command=(sys.executable, *command), env=env), notes
 
 
 def _name_of(text: str) -> str:
@@ -209,6 +210,14 @@ def _key_file(given: str | None) -> Path | None:
             return None
         raise CommandFailed(str(error)) from error
     return file
+
+
+def _has_keys(server: Any) -> bool:
+    """Return True if the code of a server gives it keys, or if it needs none."""
+    from roundtrip.server.adapters.finding import attached
+
+    found = attached(server)
+    return found is None or (KEYS_VARIABLE not in os.environ and not found.identity().own_key)
 
 
 def _no_key() -> str:

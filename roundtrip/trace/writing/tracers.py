@@ -106,7 +106,8 @@ class Tracers:
 def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | None, system: System = SYSTEM) -> Tracers:
     """Return the tracers that a server asks for.
 
-    The recorder of `ROUNDTRIP_TRACE` is added, unless `trace` has a recorder or is `False`.
+    The recorder of `ROUNDTRIP_TRACE` is added, unless `trace` has a recorder or is `False`. That recorder, and one made
+    for a path, reveal what `ROUNDTRIP_TRACE_REVEAL` says.
 
     Args:
         trace: The argument of `Server(trace=...)`.
@@ -125,9 +126,10 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
     from roundtrip.trace.writing.recorder import Recorder
 
     given = cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else () if trace is None else (trace,)
-    tracers = [_tracer(one, of_path=partial(Recorder, system=system)) for one in given]
+    of_path = partial(Recorder, reveal=_revealed(environment.get(REVEAL_VARIABLE, "")), system=system)
+    tracers = [_tracer(one, of_path=of_path) for one in given]
     if path and not any(isinstance(tracer, Recorder) for tracer in tracers):
-        tracers.append(Recorder(path, reveal=_revealed(environment.get(REVEAL_VARIABLE, "")), system=system))
+        tracers.append(of_path(path))
     for tracer in tracers:
         if isinstance(tracer, Recorder) and key is not None:
             tracer.use_key(key)

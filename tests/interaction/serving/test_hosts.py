@@ -138,6 +138,16 @@ def test_key_file_is_named_by_its_full_path(
     assert "no key file" not in told
 
 
+def test_server_with_keys_in_its_code_needs_no_key_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = "from roundtrip import Server\nfrom fastmcp import FastMCP\nfrom roundtrip.fastmcp import install\n"
+    (project / "own.py").write_text(f"{head}server = Server('own', keys=['{KEY}'])\n")
+    (project / "fast.py").write_text(f"{head}server = FastMCP('fast')\ninstall(server, keys=['{KEY}'])\n")
+    (project / "plain.py").write_text("from mcp.server import MCPServer\nserver = MCPServer('plain')\n")
+    for file in ("own.py", "fast.py", "plain.py"):
+        _, told = printed(capsys, "mcp-json", file)
+        assert "no key file" not in told
+
+
 def test_missing_key_file_is_said_and_a_key_is_never_printed(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

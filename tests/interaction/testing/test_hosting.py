@@ -4,6 +4,7 @@ import signal
 import socket
 from typing import Any
 
+import anyio
 import pytest
 
 from roundtrip import Server
@@ -42,3 +43,17 @@ async def test_no_part_of_a_response_waits_for_word_of_another(monkeypatch: pyte
     async with served(cinema()):
         # Accepted sockets inherit it.
         assert listening[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+async def test_failure_in_a_block_reaches_its_author_and_spoils_no_later_server() -> None:
+    async def fail_while_serving() -> None:
+        async with served(cinema()) as url:
+            assert (await User(url).call("book", film="Solaris")).value == "Solaris"
+            raise RuntimeError("as it was raised")
+
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="as it was raised"):
+            await fail_while_serving()
+    async with served(cinema()) as url:
+        with anyio.fail_after(20):
+            assert (await User(url).call("book", film="Stalker")).value == "Stalker"

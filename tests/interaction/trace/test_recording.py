@@ -436,6 +436,19 @@ async def test_the_environment_has_an_unchanged_server_recorded(
     assert isinstance(traced.ended.result, Revealed)
 
 
+async def test_environment_reveals_for_a_path_and_not_for_a_recorder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, own = tmp_path / "calls.jsonl", tmp_path / "own.jsonl"
+    monkeypatch.setenv("ROUNDTRIP_TRACE_REVEAL", "all")
+    for trace in (path, Recorder(own)):
+        server = Server[Any]("revealing", trace=trace)
+        server.add_tool(lambda: "x", name="x")
+        await User(server, era=Era.RETRY).call("x")
+    ends = [call.ended for file in (path, own) for call in calls_of(file)]
+    assert [end is not None and isinstance(end.result, Revealed) for end in ends] == [True, False]
+
+
 async def test_false_switches_the_environment_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "calls.jsonl"
     monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
