@@ -41,7 +41,7 @@ questions:
   declines the question, `:cancel` or the end of the input cancels it. A page is opened in the browser only
   if you agree, and only if its address is http(s). --answers FILE answers for scripts; for a question without an
   answer, you are asked, or without a terminal the call fails. The file is JSON, either an object by question key
-      {"seat": {"row": "middle"}, "confirm": "decline"}
+      {"seat": {"row": "middle"}, "confirm:book": "decline"}
   or a list, with a key or a regular expression for the message, or neither for the next question
       [{"message": "Which seat", "answer": {"row": "middle"}}, {"answer": "decline"}]
   An answer is the form's content, or "accept" (with the form's defaults; for a page: go there), "decline" or

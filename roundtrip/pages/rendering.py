@@ -12,22 +12,18 @@ from typing import Any, Final
 from roundtrip.pages.calls import ShownDecision
 from roundtrip.pages.forms import DECISION, TOKEN, PageForm
 from roundtrip.pages.headers import policy_for
+from roundtrip.pages.jinja import (
+    BaseLoader,
+    ChoiceLoader,
+    Environment,
+    FileSystemLoader,
+    PackageLoader,
+    PrefixLoader,
+    StrictUndefined,
+)
 from roundtrip.pages.look import PageLook
 from roundtrip.pages.template_checks import check_templates
 from roundtrip.safe_text import printable
-
-try:
-    from jinja2 import (
-        BaseLoader,
-        ChoiceLoader,
-        Environment,
-        FileSystemLoader,
-        PackageLoader,
-        PrefixLoader,
-        StrictUndefined,
-    )
-except ImportError as missing:
-    raise ImportError("question pages need jinja2: pip install 'roundtrip[pages]'", name="jinja2") from missing
 
 __all__ = ["PageRenderer"]
 

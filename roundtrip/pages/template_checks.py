@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, TemplateNotFound, TemplateSyntaxError, meta, nodes
+from roundtrip.pages.jinja import Environment, TemplateNotFound, TemplateSyntaxError, meta, nodes
 
 __all__ = ["check_templates"]
 

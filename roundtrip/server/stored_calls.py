@@ -143,9 +143,11 @@ class StoredCalls:
         """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
 
         Raises:
-            TypeError: The ladder is not a list of names.
+            TypeError: The ladder is not a list of names, or the pages are no `Pages`.
             ValueError: It has an unknown rung, or one that the server cannot serve.
         """
+        if pages is not None and not isinstance(pages, Pages):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"pages must be Pages(base_url=...), got {type(pages).__name__}")
         ladder = Ladder.of(given, pages, knows_users=legs.parts.protection.policy.bind_principal is not None)
         if pages is None and not ladder.continues:
             return

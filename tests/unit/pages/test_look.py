@@ -225,6 +225,13 @@ def test_folder_of_templates_may_be_a_text(tmp_path: Path) -> None:
 
 def test_without_jinja2_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.delitem(sys.modules, "roundtrip.pages.rendering")
+    for name in ("jinja", "rendering", "template_checks"):
+        monkeypatch.delitem(sys.modules, f"roundtrip.pages.{name}")
     with pytest.raises(ImportError, match=r"pip install 'roundtrip\[pages\]'"):
         importlib.import_module("roundtrip.pages.rendering")
+
+
+def test_pages_of_another_kind_are_rejected() -> None:
+    wrong: Any = "https://shop.example"
+    with pytest.raises(TypeError, match=r"pages must be Pages\(base_url=\.\.\.\), got str"):
+        Server("shop", pages=wrong)
