@@ -402,6 +402,19 @@ class BoundTools:
         return tools
 
 
+def _bound_in(handler: object) -> BoundTools | None:
+    """Return the bound tools that a handler is, or that it uses by their name; None if there are none."""
+    if isinstance(handler, BoundTools):
+        return handler
+    function = getattr(handler, "__func__", handler)
+    if not inspect.isfunction(function):
+        return None
+    used = inspect.getclosurevars(function)
+    return next(
+        (each for each in (*used.nonlocals.values(), *used.globals.values()) if isinstance(each, BoundTools)), None
+    )
+
+
 def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -> None:
     """Let the bound tools of a low-level server ask.
 
@@ -419,7 +432,7 @@ def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -
         # `install` replaces it.
         server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=server.name))
     entry = server.get_request_handler("tools/call")
-    bound = entry.handler if entry is not None else None
+    bound = _bound_in(entry.handler) if entry is not None else None
     found: list[_Tools] = []
 
     async def recover_bound(ctx: Request, journal: Journal, now: float) -> Mapping[str, Entry] | None:
@@ -428,5 +441,5 @@ def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -
     installation = Installation(
         server, server, options, given=options.get("request_state_security"), recover=recover_bound
     )
-    if isinstance(bound, BoundTools):
+    if bound is not None:
         found.append(bound.attach(installation))

@@ -20,6 +20,7 @@ import roundtrip
 from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, ToolError
 from roundtrip.install import bind, install
 from roundtrip.ledger import MemoryLedger
+from roundtrip.server.adapters.finding import attached
 from roundtrip.testing import ACCEPT, DECLINE, Clock, Era, LegByLeg, User
 from roundtrip.testing.networks.fleet import KEYS
 from tests.players import text_of
@@ -208,6 +209,10 @@ async def test_own_handler_may_call_bound_tools(era: Era) -> None:
 
     server = LowLevelServer[Any]("cinema", on_list_tools=tools.list_tools, on_call_tool=call_tool)
     install(server)
+    # Commands know its tools without a call: `roundtrip graph` draws them, and tasks of an earlier process go on.
+    installation = attached(server)
+    assert installation is not None
+    assert list(installation.plans) == ["book"]
     assert (await User(server, ANSWERS, era=era).call("book", film="Dune")).value == BOOKED
 
 
