@@ -34,6 +34,7 @@ from roundtrip.playground.questions import OpenQuestion
 from roundtrip.playground.results import result_data
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing.conversations import Message
+from roundtrip.testing.question_pages import waiting_call
 from roundtrip.testing.tap import Tap
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
@@ -42,7 +43,8 @@ __all__ = ["ClientKind", "PlayedCall", "PlayedState", "Playing"]
 
 ClientKind = Literal["forms", "links", "none"]
 """What the client shows: forms and links, links only, or neither."""
-PlayedState = Literal["working", "asking", "completed", "failed", "declined", "stopped"]
+PlayedState = Literal["working", "asking", "completed", "waiting", "failed", "declined", "stopped"]
+"""`waiting`: its result says that it waits, and has its handle."""
 
 _REVISIONS: Final = {Era.RETRY: FIRST_OF_RETRY_ERA, Era.LIVE: max(HANDSHAKE_PROTOCOL_VERSIONS)}
 _MAX_ROUNDS: Final = 100
@@ -55,7 +57,7 @@ _MAX_ALL_CHARS: Final = 1_000_000
 _MAX_LATE_CHARS: Final = 500
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _MAX_PAUSE_SECONDS: Final = 0.5
-_OVER: Final = ("completed", "failed", "declined", "stopped")
+_OVER: Final = ("completed", "waiting", "failed", "declined", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,7 @@ class PlayedCall:
             result = await within(self._connected(), converse)
         self.result = cast("CallToolResult", result)
         if not self.result.is_error:
-            self._end("completed")
+            self._end("completed" if waiting_call(self.result) is None else "waiting")
         else:
             self._end("declined" if self.is_declined else "failed")
 

@@ -61,7 +61,7 @@ def test_client_of_links_answers_on_the_page_of_the_server(tab: Tab, paged: Play
 def test_client_that_shows_nothing_plays_the_model(tab: Tab, paged: Playing) -> None:
     tab.page.get_by_label("The client shows").select_option("none")
     begin(tab, "pick")
-    ended(tab, "completed")
+    ended(tab, "waiting")
     assert "Which color?" in tab.text("#result")
     press(tab, "Fill in continue_call, as a model would")
     form = tab.page.locator("#tool-form")

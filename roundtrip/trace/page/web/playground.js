@@ -132,7 +132,7 @@ async function begin() {
 
 // The calls, and the one that is shown.
 
-const SYMBOLS = { working: "▸", asking: "?", completed: "✓", failed: "✗", declined: "⊘", stopped: "■" };
+const SYMBOLS = { working: "▸", asking: "?", completed: "✓", waiting: "…", failed: "✗", declined: "⊘", stopped: "■" };
 
 function drawCalls() {
   const hadFocus = document.activeElement?.closest("#call-list") ? document.activeElement.dataset.call : null;
@@ -156,7 +156,7 @@ function chooseCall(id) {
   askAtOnce();
 }
 
-const STATE_OF_BADGE = { asking: "awaiting_input", stopped: "declined" };
+const STATE_OF_BADGE = { asking: "awaiting_input", waiting: "awaiting_input", stopped: "declined" };
 let drawnCall = null;
 let drawnQuestions = new Map();
 let drawnResult = "";
@@ -432,7 +432,7 @@ async function makeTest() {
   const where = made.file ? [" Written to ", make("code", "", made.file), "."] : [];
   const source = make("details", "", make("summary", "", "The test"), make("pre", "value", made.source));
   source.open = made.passed !== true;
-  box.replaceChildren(make("p", "remark", make("b", "", `${told}.`), ...where, made.passed && made.text ? ` ${made.text}` : ""), source);
+  box.replaceChildren(make("p", made.passed ? "remark good" : "remark", make("b", "", `${told}.`), ...where, made.passed && made.text ? ` ${made.text}` : ""), source);
   if (!made.passed && made.text) {
     box.append(make("pre", "value", made.text));
   }
