@@ -7,6 +7,7 @@ from typing import Final
 import anyio
 
 from roundtrip.client.legs import LegRequest
+from roundtrip.server.adapters.finding import attached
 from roundtrip.testing.networks.fleet import KEYS, Make
 from roundtrip.testing.networks.network import Breach, LegDelivery, Route
 from roundtrip.testing.question_pages import pages_among, waiting_call
@@ -66,7 +67,8 @@ class Restart(_Moving):
 class Rotate(_Moving):
     """A network that rotates keys in three phases, one per leg: `[old, new]`, `[new, old]`, `[new]`, and so on.
 
-    The keys of tasks and stored calls stay, as they must until `roundtrip tasks rekey`.
+    A server that stores calls keeps its old keys, as it must until `roundtrip tasks rekey`. Instances of all phases run
+    its stored calls, so each must read what the others write.
     """
 
     name = "rotate"
@@ -79,8 +81,8 @@ class Rotate(_Moving):
             rotation, phase = divmod(len(past), 3)
             old, new = (KEYS[(rotation + one) % len(KEYS)] for one in (0, 1))
             keys = ((old, new), (new, old), (new,))[phase]
-            if leg.task_id is not None or any(_is_stored(one, route) for one in past):
-                # A key must stay while tasks and stored calls are encrypted with it.
+            ours = attached(route.fleet.at)
+            if ours is not None and ours.task_service is not None:
                 keys = tuple(reversed(KEYS[: rotation + 2]))
             await route.fleet.go_to(route.fleet.instances.make("other keys", keys=keys))
 
