@@ -7,9 +7,9 @@ The first leg that asks other questions, or none, must match the record. A wait 
 recorded decisions count for their recorded wording and group.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from roundtrip.checking.recorded import (
     Answer,
@@ -20,11 +20,11 @@ from roundtrip.checking.recorded import (
     SeenQuestion,
     recorded_call,
 )
+from roundtrip.checking.replaying import Replay, digests_of
 from roundtrip.checking.reports import AskedAgain, Cause, Checked, Divergence, Turn
 from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.machine.facts import Reason
-from roundtrip.machine.journal import Asked, Computed, Entry, Journal
-from roundtrip.questions.approvals import ApprovalState
+from roundtrip.machine.journal import Journal
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.rehearsal import End, Rehearsed
@@ -33,12 +33,8 @@ from roundtrip.trace.reading.calls import TracedCall
 
 __all__ = ["TIMEOUT", "check_calls"]
 
-T = TypeVar("T")
-
 TIMEOUT: Final = 30.0
 """Seconds that a leg may take."""
-
-_MAX_AGE_SECONDS: Final = 60.0
 
 _CAUSES: Final = {
     Reason.REWORDED: Cause.REWORDED,
@@ -97,19 +93,16 @@ async def check_calls(
             report(checked)
 
 
-class _Check:
+class _Check(Replay):
     """The check of one call."""
 
     def __init__(self, stage: Stage, call: RecordedCall, checked: Checked, now: float) -> None:
-        self._stage = stage
-        self._call = call
+        super().__init__(stage, call, call.resolver_rounds, now)
         self._checked = checked
-        self._now = now
-        self._rounds = call.resolver_rounds
 
     async def run(self) -> None:
         """Check the call from its beginning, and from each of its rounds."""
-        call, rounds = self._call, self._rounds
+        call, rounds = self.call, self.rounds
         if not rounds and call.ending is RoundEnding.UNKNOWN and not call.reached_body:
             raise NotReplayable("it ended before its first question, so its questions are not known")
         for done in range(len(rounds) + 1):
@@ -118,14 +111,14 @@ class _Check:
             elif done:
                 # Play the leg that brings the answers of the last of these rounds.
                 last = rounds[done - 1]
-                await self._check_after(done, self._journal(last, done - 1), [*last.answers.values()])
+                await self._check_after(done, self.journal(last, done - 1), [*last.answers.values()])
             else:
                 await self._check_after(0, None, ())
         by_body = call.asked_by_body
         if by_body is None:
             return
         if rounds:
-            await self._check_after(len(rounds), self._journal(by_body, len(rounds)), ())
+            await self._check_after(len(rounds), self.journal(by_body, len(rounds)), ())
         self._note(f"the body asks from round {by_body.number} on, and was not run: only its parameters were checked")
 
     async def _check_after(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> None:
@@ -133,40 +126,40 @@ class _Check:
         played = await self._go_on(done, journal, answers)
         if played is None:
             return
-        number = (self._rounds[done - 1].number if done else 0) + 1
-        if done < len(self._rounds):
-            round_ = self._rounds[done]
+        number = (self.rounds[done - 1].number if done else 0) + 1
+        if done < len(self.rounds):
+            round_ = self.rounds[done]
             self._diverge(round_.number, _recorded_turn(round_), played)
-        elif self._call.reached_body:
+        elif self.call.reached_body:
             self._diverge(number, _RAN, played)
-        elif self._call.ending in _ENDINGS:
-            self._diverge(number, Turn(_ENDS[_ENDINGS[self._call.ending]]), played)
+        elif self.call.ending in _ENDINGS:
+            self._diverge(number, Turn(_ENDS[_ENDINGS[self.call.ending]]), played)
 
     async def _check_waiting(self, round_: RecordedRound) -> None:
         """Check that the answers of the open round would count."""
-        journal = self._journal(round_, len(self._rounds) - 1)
-        played = await self._go_on(len(self._rounds), journal, ())
+        journal = self.journal(round_, len(self.rounds) - 1)
+        played = await self._go_on(len(self.rounds), journal, ())
         if played is None:
             return
         for waiting in played.questions:
-            before = self._recorded(waiting, round_.questions)
+            before = self.record_of(waiting, round_.questions)
             if before is not None and waiting.reason is not Reason.MISSING:
                 self._again(waiting, before)
         for waiting in played.approvals:
-            before = self._recorded(waiting, round_.approvals)
-            if before is not None and before.digests != _digests(waiting):
+            before = self.record_of(waiting, round_.approvals)
+            if before is not None and before.digests != digests_of(waiting):
                 self._again(waiting, before)
         self._diverge(round_.number, _recorded_turn(round_), played)
 
     async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed | None:
         """Play legs until no answered question is asked again; return None if an answer no longer settles its own."""
-        known, decided = self._answers(done), self._decided(done)
-        approved = {key: approval for round_ in self._rounds[:done] for key, approval in round_.approvals.items()}
-        expected = frozenset[str](self._rounds[done].questions if done < len(self._rounds) else ())
+        known, decided = self.answers(done), self.decided(done)
+        approved = {key: approval for round_ in self.rounds[:done] for key, approval in round_.approvals.items()}
+        expected = frozenset[str](self.rounds[done].questions if done < len(self.rounds) else ())
         given: set[str] = set()
         named = False
         while True:
-            played = await self._stage.leg(self._call, journal, answers, decided)
+            played = await self.stage.leg(self.call, journal, answers, decided)
             if played.unseen is not None:
                 self._note(
                     f"{played.unseen} is hidden in this process, where no user is authenticated; it was checked anyway"
@@ -178,11 +171,11 @@ class _Check:
             open_again = [
                 (waiting, state)
                 for waiting in played.approvals
-                if waiting.key not in given and (state := self._recorded(waiting, decided)) is not None
+                if waiting.key not in given and (state := self.record_of(waiting, decided)) is not None
             ]
             for waiting, state in open_again:
                 # The group has to decide again; the check goes on with the same decision about the new wording.
-                if (before := self._recorded(waiting, approved)) is not None:
+                if (before := self.record_of(waiting, approved)) is not None:
                     self._again(waiting, before)
                 decided[waiting.key] = state._replace(pin=waiting.question.message.hex())
                 given.add(waiting.key)
@@ -192,17 +185,17 @@ class _Check:
             back = [
                 (waiting, answer)
                 for waiting in played.questions
-                if waiting.key not in expected and (answer := self._recorded(waiting, known)) is not None
+                if waiting.key not in expected and (answer := self.record_of(waiting, known)) is not None
             ]
             if not back:
                 return played
             for waiting, answer in back:
                 if waiting.reason is not Reason.UNFINISHED:
                     self._again(waiting, answer.question)
-                elif waiting.key in given or done == len(self._rounds):
+                elif waiting.key in given or done == len(self.rounds):
                     self._note(
                         f"the page of {waiting.key!r} must be visited: checked up to the consent to do so, in round "
-                        f"{self._rounds[done - 1].number}"
+                        f"{self.rounds[done - 1].number}"
                     )
                     return None
             fresh = [
@@ -213,7 +206,7 @@ class _Check:
             if not fresh:
                 self._note(
                     "the check ends at an answer that is no longer valid: it was given in round "
-                    f"{self._rounds[done - 1].number}"
+                    f"{self.rounds[done - 1].number}"
                 )
                 return None
             given |= {answer.question.key for answer in fresh}
@@ -239,14 +232,14 @@ class _Check:
         missing = {question.key: question for question in expected}
         extra: list[PendingQuestion] = []
         for waiting in actual:
-            names = [name for name in self._stage.names_of(self._call, waiting.key) if name in missing]
+            names = [name for name in self.stage.names_of(self.call, waiting.key) if name in missing]
             if names:
                 del missing[names[0]]
             else:
                 extra.append(waiting)
         for waiting in extra:
             # Asked under another name: the next check shows if its answer still counts.
-            same = [key for key, question in missing.items() if question.digests == _digests(waiting)]
+            same = [key for key, question in missing.items() if question.digests == digests_of(waiting)]
             if not same:
                 return all(question.reason is Reason.INVALID for question in expected)
             del missing[same[0]]
@@ -256,66 +249,13 @@ class _Check:
         cause = Cause.REWORDED if waiting.question.is_approval else _CAUSES.get(waiting.reason, Cause.UNKNOWN)
         if waiting.reason is Reason.KEY_GONE:
             # The pin is of this server's key, so the question has changed, even if the pin's two plain bytes have not.
-            cause = Cause.REWORDED if before.digests[1] == _digests(waiting)[1] else Cause.SCHEMA_CHANGED
+            cause = Cause.REWORDED if before.digests[1] == digests_of(waiting)[1] else Cause.SCHEMA_CHANGED
         complaint = waiting.complaint if cause is Cause.INVALID else None
         self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting), complaint))
 
     def _note(self, text: str) -> None:
         if text not in self._checked.notes:
             self._checked.notes.append(text)
-
-    def _recorded(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
-        """Return the record of a question that is asked again, under any of its names."""
-        former = (waiting.former,) if waiting.former is not None else ()
-        names = (*self._stage.names_of(self._call, waiting.key), *former)
-        return next((recorded[name] for name in names if name in recorded), None)
-
-    def _answers(self, done: int) -> dict[str, Answer]:
-        """Return the answers that counted in the first `done` rounds."""
-        rounds = self._rounds[:done]
-        return {key: answer for round_ in rounds for key, answer in round_.answers.items() if answer.how == "taken"}
-
-    def _decided(self, done: int) -> dict[str, ApprovalState]:
-        """Return the decisions that came in the first `done` rounds, by the names of their approvals."""
-        decided: dict[str, ApprovalState] = {}
-        for round_ in self._rounds[:done]:
-            for key, approval in round_.approvals.items():
-                decided.pop(key, None)
-                if key in round_.decisions:
-                    decided[key] = ApprovalState("recorded", approval.digests[0].hex(), round_.decisions[key])
-        return decided
-
-    def _pin(self, question: SeenQuestion) -> bytes:
-        """Make the pin with this server's key, as it has none of the recorded keys."""
-        return self._stage.pinner.pin(self._call.id, *question.digests)
-
-    def _journal(self, round_: RecordedRound, done: int) -> Journal:
-        """Rebuild the journal of a round of questions, with the answers of the rounds done before."""
-        return Journal(
-            call_id=self._call.id,
-            born=self._now,
-            deadline=self._now + _MAX_AGE_SECONDS,
-            end=self._now + _MAX_AGE_SECONDS,
-            leg=round_.leg,
-            round=round_.number,
-            # Never the name of the current build, which did not ask.
-            build=f"{self._call.build}, recorded",
-            version=self._call.version,
-            entries={
-                key: Entry(answer.action, self._pin(answer.question), answer.data)
-                for key, answer in self._answers(done).items()
-                if answer.action is not None
-            },
-            asked={
-                key: Asked(self._pin(question), attempts=question.attempt - 1)
-                for key, question in round_.questions.items()
-            },
-            computed={key: Computed(value) for key, value in round_.computed.items()},
-        )
-
-
-def _digests(waiting: PendingQuestion) -> tuple[bytes, bytes]:
-    return waiting.question.message, waiting.question.schema
 
 
 def _recorded_turn(round_: RecordedRound) -> Turn:
