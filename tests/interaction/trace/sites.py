@@ -1,0 +1,94 @@
+"""Record a call of each feature, and check the records, with all that it keeps on disk."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from roundtrip import Server
+from roundtrip.checking.checking import check_calls
+from roundtrip.checking.reports import Checked
+from roundtrip.ledger import SqliteLedger
+from roundtrip.testing import Era, User
+from roundtrip.trace.writing.recorder import Recorder
+from roundtrip.tracing import Beginning, TokenRejection
+from tests.interaction.trace.features import FEATURES, ROOTS, Effect, Feature, Heard, serve
+from tests.interaction.trace.transcribed import calls_of
+
+ADA = "ada"
+
+
+class Told:
+    """A tracer that must not receive anything."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def begin(self, beginning: Beginning) -> Any:
+        self.told.append(beginning)
+        return self.told.append
+
+    def reject(self, rejection: TokenRejection) -> None:
+        self.told.append(rejection)
+
+
+class Site:
+    """Ledger and transcript on disk, which outlive the server's process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.calls = folder / "calls.jsonl"
+        self.effect = Effect()
+
+    def ledger(self) -> SqliteLedger:
+        return SqliteLedger(self.folder / "ledger.db")
+
+    def bytes(self) -> dict[str, bytes]:
+        """Return the content of all files."""
+        return {file.name: file.read_bytes() for file in sorted(self.folder.iterdir())}
+
+    async def record(self, era: Era) -> None:
+        """Record a call of each feature."""
+        ledger = self.ledger()
+
+        def make() -> Server[Any]:
+            return serve(ledger, self.effect, trace=Recorder(self.calls, reveal="all"), principal=_somebody)
+
+        shared = make()
+        for name, feature in FEATURES.items():
+            # What is fixed once differs from call to call of one server.
+            await play(make() if name.startswith("once") else shared, feature, era)
+        await ledger.aclose()
+
+    async def check(self, **options: Any) -> list[Checked]:
+        """Check all calls with another process of the same code; it must have no effect."""
+        self.effect.closed = True
+        ledger, bus, told = SqliteLedger(self.folder / "ledger.db"), Heard(), Told()
+        server = serve(ledger, self.effect, bus, trace=[Recorder(self.calls, reveal="all"), told], **options)
+        server.disable(names={"hidden_since"})
+        done, files = list(self.effect), self.bytes()
+        found: list[Checked] = []
+        await check_calls(server, calls_of(self.calls), found.append, now=time.time())
+        await ledger.aclose()
+        assert self.effect == done
+        assert self.bytes() == files
+        assert told.told == []
+        assert bus.events == []
+        return found
+
+
+def _somebody(ctx: Any) -> str:
+    del ctx
+    return ADA
+
+
+async def play(server: Server[Any], feature: Feature, era: Era) -> None:
+    user = User(
+        server,
+        feature.answers,
+        era=era,
+        lacks=feature.lacks,  # type: ignore[arg-type]
+        roots=ROOTS,
+        allow_error=True,
+    )
+    call = await user.begin(feature.leg)
+    assert feature.ends in (call.failure if call.error is not None else str(call.result))
