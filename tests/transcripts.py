@@ -13,13 +13,27 @@ from roundtrip.trace.writing.lines import (
     AskedLine,
     BeganLine,
     EndedLine,
+    HandedLine,
     Line,
     ReadAnswer,
     RejectedLine,
     ShownQuestion,
 )
 
-__all__ = ["AT", "answer", "answered", "asked", "began", "call_of", "ended", "kept", "question", "rejected", "write"]
+__all__ = [
+    "AT",
+    "answer",
+    "answered",
+    "asked",
+    "began",
+    "call_of",
+    "ended",
+    "handed",
+    "kept",
+    "question",
+    "rejected",
+    "write",
+]
 
 AT: Final = 1_795_000_000.0
 """The time of the first line."""
@@ -72,6 +86,10 @@ def answered(at: float = 2.0, **fields: Any) -> AnsweredLine:
 
 def ended(at: float = 3.0, **fields: Any) -> EndedLine:
     return _of_call("ended", at, {"ms": 3.0, "state": "completed", **fields})
+
+
+def handed(at: float = 3.0, **fields: Any) -> HandedLine:
+    return _of_call("handed", at, {"ms": 3.0, **fields})
 
 
 def rejected(at: float = 4.0, reason: RejectionReason = RejectionReason.EXPIRED, **fields: Any) -> RejectedLine:

@@ -412,7 +412,9 @@ def _weight(serving: Serving, *, goes_on: bool) -> tuple[bool, ...]:
     is_answered = serving.is_over and not was_stopped
     # The request with which a call became a task has the answers, and its worker's serving of the leg goes on.
     is_last = not serving.is_handed
-    return (is_last, serving.has_asked or not goes_on, is_answered, bool(serving.brought), not serving.is_recall)
+    is_workers = serving.began is not None and serving.began.era == "task"
+    asks = serving.has_asked or not goes_on
+    return (is_last, is_workers, asks, is_answered, bool(serving.brought), not serving.is_recall)
 
 
 def _question_round(rounds: Sequence[Round], serving: Serving) -> Round | None:

@@ -6,7 +6,7 @@ from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import State
 from roundtrip.trace.reading.calls import Mark, join
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, answer, answered, asked, began, call_of, ended, question, rejected
+from tests.transcripts import AT, answer, answered, asked, began, call_of, ended, handed, question, rejected
 
 
 def hopping() -> list[Line]:
@@ -158,3 +158,20 @@ def test_calls_are_listed_by_the_time_of_their_first_line() -> None:
     lines: list[Line] = [began(float(number), call=f"call-{number}", serving=number + 1) for number in range(20)]
     random.Random(1).shuffle(lines)
     assert list(join(lines).calls) == [f"call-{number}" for number in range(20)]
+
+
+def test_leg_that_became_a_task_counts_and_not_another_request_with_its_token() -> None:
+    """A network, or a user who tries again, may send an answer that is invalid beside the one that is taken."""
+    call = call_of(
+        began(),
+        asked(1, question("size")),
+        began(10, leg=2, round=1, serving=2),
+        asked(11, question("size"), leg=2, round=2, serving=2, answers=[answer("size", "decline")]),
+        began(12, leg=2, round=1, serving=3),
+        handed(13, leg=2, round=1, serving=3, answers=[answer("size")]),
+        began(14, leg=2, round=1, serving=4, era="task"),
+        asked(15, question("gift"), leg=2, round=2, serving=4),
+        began(20, leg=3, round=2, serving=5, era="task"),
+        ended(21, leg=3, round=2, serving=5, answers=[answer("gift")], bodies=1),
+    )
+    assert [serving.number for serving in call.chain] == [1, 3, 4, 5]
