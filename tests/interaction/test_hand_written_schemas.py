@@ -63,7 +63,11 @@ async def test_schema_is_served_to_the_letter(era: Era) -> None:
 
 async def test_standalone_decorator_takes_a_schema(era: Era) -> None:
     server = Server[Any]("shop")
-    server.add_tool(tool(input_schema=BY_HAND)(greet))
+
+    def hail(name: str) -> str:
+        return name
+
+    server.add_tool(tool(input_schema=BY_HAND)(hail))
     assert await listed_by(server, era) == BY_HAND
 
 

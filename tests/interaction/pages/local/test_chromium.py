@@ -70,6 +70,7 @@ async def test_chromium_opens_the_page_and_its_user_answers(tmp_path: Path) -> N
                 await answer(page, "Which seat for Solaris?", "3")
                 await answer(page, "How many?", "2")
                 # A reload and another tab of the same browser show the same question.
+                await expect(page.locator("h1")).to_have_text("All right?")
                 await page.reload()
                 other = await context.new_page()
                 await other.goto(page.url)
