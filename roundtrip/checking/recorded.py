@@ -281,6 +281,8 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
                 _take_answers(rounds[-1], line.answers, known=whole or rounds[-1].by == "resolvers")
                 _take_decisions(rounds, line.decisions)
             computed |= {fixed.key: fixed.value.value for fixed in line.fixed if isinstance(fixed.value, Revealed)}
+            # In the live era no token has the results of steps.
+            computed |= {step.key: step.value.value for step in line.steps if isinstance(step.value, Revealed)}
             if not isinstance(line, AskedLine):
                 continue
             written = line.token.computed if line.token is not None else {}

@@ -9,7 +9,20 @@ from typing import Any, Final, cast
 from roundtrip.checking.recorded import SeenQuestion
 from roundtrip.safe_text import printable
 
-__all__ = ["AskedAgain", "Cause", "Checked", "Divergence", "Turn", "Verdict", "as_data", "as_text", "summary"]
+__all__ = [
+    "AskedAgain",
+    "Cause",
+    "Checked",
+    "Divergence",
+    "Turn",
+    "Verdict",
+    "as_data",
+    "as_text",
+    "question_data",
+    "quoted",
+    "summary",
+    "words",
+]
 
 _MAX_TEXT_CHARS: Final = 500
 
@@ -157,8 +170,8 @@ def as_data(checked: Checked) -> dict[str, Any]:
                 "key": again.before.key,
                 "cause": again.cause.value,
                 "complaint": again.complaint,
-                "recorded": _question_data(again.before),
-                "now": _question_data(again.now),
+                "recorded": question_data(again.before),
+                "now": question_data(again.now),
             }
             for again in checked.again
         ],
@@ -176,10 +189,11 @@ def as_data(checked: Checked) -> dict[str, Any]:
 
 
 def _turn_data(turn: Turn) -> dict[str, Any]:
-    return {"text": turn.text, "questions": [_question_data(question) for question in turn.questions]}
+    return {"text": turn.text, "questions": [question_data(question) for question in turn.questions]}
 
 
-def _question_data(question: SeenQuestion) -> dict[str, Any]:
+def question_data(question: SeenQuestion) -> dict[str, Any]:
+    """Return a question as JSON data."""
     parts = {"kind": question.kind, "message": question.message, "form": question.form, "url": question.url}
     parts["by"] = question.by
     return {"key": question.key} | {name: value for name, value in parts.items() if value is not None}
@@ -191,7 +205,7 @@ def _divergence_lines(divergence: Divergence) -> Iterator[str]:
     yield f"    now:      {_turn(divergence.actual)}"
     for question in divergence.actual.questions:
         if question.key not in divergence.expected.keys:
-            yield f"    {printable(question.key)!r} says {_quoted(_words(question))}"
+            yield f"    {printable(question.key)!r} says {quoted(words(question))}"
 
 
 def _turn(turn: Turn) -> str:
@@ -208,14 +222,14 @@ def _again_lines(again: AskedAgain) -> Iterator[str]:
         yield f"  {printable(before.key)!r}: {again.cause}"
     if again.complaint is not None:
         yield f"    {_cut(printable(again.complaint))}"
-    if _words(before) != _words(now):
-        yield f"    recorded: {_quoted(_words(before))}"
-        yield f"    now:      {_quoted(_words(now))}"
+    if words(before) != words(now):
+        yield f"    recorded: {quoted(words(before))}"
+        yield f"    now:      {quoted(words(now))}"
     if before.form is not None and now.form is not None:
         yield from (f"    {line}" for line in _difference(before.form, now.form))
 
 
-def _words(question: SeenQuestion) -> str:
+def words(question: SeenQuestion) -> str:
     """Return the wording of a question as one text."""
     if question.kind == "roots":
         return "the client's roots"
@@ -244,7 +258,8 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, json.dumps(value).replace("\x7f", "\\u007f")
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text of a transcript in quotes, for a terminal."""
     return f"'{_cut(printable(text))}'"
 
 

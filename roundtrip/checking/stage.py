@@ -29,7 +29,7 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
 from roundtrip.questions.approvals import ApprovalState
 from roundtrip.server.adapters.installation import Installation
-from roundtrip.server.rehearsal import End, Rehearsal, Rehearsed, rehearsing
+from roundtrip.server.rehearsal import Bodies, End, Rehearsal, Rehearsed, rehearsing
 from roundtrip.server.server import Server
 
 __all__ = ["Stage", "open_stage"]
@@ -64,6 +64,7 @@ class Stage:
         journal: Journal | None,
         answers: Sequence[Answer],
         decided: Mapping[str, ApprovalState],
+        bodies: Bodies = "stop",
     ) -> Rehearsed:
         """Serve one leg of a call: the first one, or one with answers to the questions of a journal.
 
@@ -72,11 +73,12 @@ class Stage:
             journal: The journal of the leg before; None for the first leg.
             answers: The answers that come with the request.
             decided: The decisions about approvals of the call.
+            bodies: How far its body runs.
         """
         responses = {answer.question.key: response for answer in answers if (response := _response(answer)) is not None}
         client = await self._client(call.kinds)
-        self._rehearsal.next(journal, decided)
-        reason = ""
+        self._rehearsal.next(journal, decided, bodies)
+        reason, result = "", None
         try:
             with anyio.fail_after(self._seconds):
                 result = await self._send(client.session, call, responses)
@@ -88,8 +90,11 @@ class Stage:
             if isinstance(result, CallToolResult) and result.is_error:
                 reason = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
         leg = self._rehearsal.rehearsed
+        leg.result = result
         if leg.called is not None:
-            raise NotReplayable(f"a resolver or dependency calls {leg.called}, and a check runs no bodies")
+            if bodies == "stop":
+                raise NotReplayable(f"a resolver or dependency calls {leg.called}, and a check runs no bodies")
+            raise NotReplayable(f"it calls {leg.called}, whose body runs only with --run")
         if not leg.reason:
             is_silent = leg.end is End.UNREACHED and not reason
             leg.reason = "middleware, or other code before its function, returned a result" if is_silent else reason

@@ -1,7 +1,8 @@
 """Rehearse legs, which stop before the body, to see the questions of the current build.
 
 Everything before a body runs: middlewares, visibility gates, confirmations, resolvers and their context managers,
-which exit as after a failure. Each leg has a ledger, tracers and a bus of its own, so that it has no effects outside of
+which exit as after a failure. A rehearsal may also run the body: to its end, or until a step that has no result yet.
+Each leg has a ledger, tracers and a bus of its own, so that it has no effects outside of
 the application. A leg receives its journal directly, without a token, and the decisions about its approvals.
 """
 
@@ -11,16 +12,17 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
+from pydantic import BaseModel
 
 from roundtrip.errors import RoundtripError
 from roundtrip.machine.call import Transition
-from roundtrip.machine.facts import Watch
+from roundtrip.machine.facts import StepBegan, Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
 from roundtrip.questions.approvals import ApprovalState
@@ -30,9 +32,12 @@ from roundtrip.server.parts import Effects
 from roundtrip.server.requests import asking_request
 from roundtrip.server.server import Server
 from roundtrip.trace.writing.tracers import Tracers
-from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Wrote
+from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Unfailing, Wrote
 
-__all__ = ["End", "Rehearsal", "Rehearsed", "rehearsing"]
+__all__ = ["Bodies", "End", "Rehearsal", "Rehearsed", "rehearsing"]
+
+Bodies = Literal["stop", "to_step", "run"]
+"""The end of a leg that comes to its body: before it, at its first step without a result, or after it."""
 
 
 class End(Enum):
@@ -41,6 +46,9 @@ class End(Enum):
     ASKS = "asks"
     BODY = "body"
     """The body would run now."""
+    STEP = "step"
+    """A step of the body would run now."""
+    COMPLETED = "completed"
     DECLINED = "declined"
     """The user's answer ended the call."""
     FAILED = "failed"
@@ -58,8 +66,8 @@ class _BodyReached(MCPError):
 
 
 @dataclass(slots=True)
-class Rehearsed:
-    """Result of one leg, and the tracer that observes it."""
+class Rehearsed(Unfailing):
+    """Result of one leg, and the tracer that observes it. Its watch raises to end the leg, so it has no guard."""
 
     end: End = End.UNREACHED
     questions: tuple[PendingQuestion, ...] = ()
@@ -71,10 +79,15 @@ class Rehearsed:
     """The reason of an end without questions or a body."""
     called: str | None = None
     """A function that was called while parameters were filled, and whose body did not run."""
+    step: str = ""
+    """The step that would run."""
+    result: BaseModel | None = None
+    """The result that the client receives."""
     unseen: str | None = None
     """An item that was served although the request cannot see it."""
     decided: Mapping[str, ApprovalState] = field(default_factory=dict[str, ApprovalState])
     """The decisions about its approvals, by their names."""
+    bodies: Bodies = "stop"
     _declined: bool = False
 
     def begin(self, beginning: Beginning) -> Watch:
@@ -92,9 +105,11 @@ class Rehearsed:
             MCPError: It is the rehearsed leg.
             RoundtripError: It is a call within the leg.
         """
+        if self.bodies == "run" or (self.bodies == "to_step" and outermost):
+            return
         if not outermost:
             self.called = owner
-            raise RoundtripError(f"{owner} is called while parameters are filled, and a rehearsal runs no bodies")
+            raise RoundtripError(f"{owner} is called during a rehearsal, which does not run its body")
         self.end = End.BODY
         raise _BodyReached
 
@@ -104,12 +119,15 @@ class Rehearsed:
 
     def _watch(self, fact: Any) -> None:
         if isinstance(fact, Transition):
-            # After the end before the body, the failure is the rehearsal's own.
-            if self.end is not End.BODY:
+            # After the end before the body or a step, the failure is the rehearsal's own.
+            if self.end not in (End.BODY, End.STEP):
                 self.end = _ENDS.get(fact.event, self.end)
                 if fact.event is Event.ASK:
                     self.questions = tuple(fact.detail.get("questions", ()))
                     self.approvals = tuple(fact.detail.get("approvals", ()))
+        elif isinstance(fact, StepBegan) and self.bodies == "to_step":
+            self.end, self.step = End.STEP, self.step or fact.key
+            raise _BodyReached
         elif isinstance(fact, Wrote):
             self.journal = fact.journal
         elif isinstance(fact, Raised) and not self._declined:
@@ -123,6 +141,7 @@ _ENDS: Final = {
     Event.DECLINE: End.DECLINED,
     Event.FAIL: End.FAILED,
     Event.REJECT: End.REJECTED,
+    Event.FINISH: End.COMPLETED,
 }
 
 
@@ -133,10 +152,10 @@ class Rehearsal:
         self._effects = effects
         self.next(None, {})
 
-    def next(self, journal: Journal | None, decided: Mapping[str, ApprovalState]) -> None:
+    def next(self, journal: Journal | None, decided: Mapping[str, ApprovalState], bodies: Bodies = "stop") -> None:
         """Prepare for a request of the call that has this journal and these decisions, or of a new call."""
         self.journal = journal
-        self.rehearsed = Rehearsed(decided=decided)
+        self.rehearsed = Rehearsed(decided=decided, bodies=bodies)
         """The result of the last request."""
         # New for each leg: the claims of one must not affect the next, which may be an earlier leg.
         self._effects.use(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mcp_types import CallToolResult, ElicitRequestURLParams, GetPromptResult, ReadResourceResult
 
+from roundtrip.checking.recorded import recorded_call
 from roundtrip.cli import main
 from roundtrip.client.legs import LIVES
 from roundtrip.testing import Conversation, Era
@@ -143,6 +144,22 @@ def unchanged_code_is_compatible(played: Played) -> None:
     assert played.environment.agency.booked == booked, "a body ran"
 
 
+def a_fork_comes_to_every_round(played: Played) -> None:
+    """Require that `roundtrip trace fork` comes to each recorded round again, and runs no step."""
+    call = _genuine(played)
+    if played.row.trace != "all" or call is None or played.row.kind != "tool":
+        return
+    recorded, booked = recorded_call(call, whole=True), played.environment.agency.booked.copy()
+    with target.serving(played.environment):
+        for round_ in recorded.rounds:
+            if round_.questions or round_.approvals:
+                words = ["--server", "tests.combinations.target:make", "--at", str(round_.number), "--json"]
+                told = _command("trace", "fork", call.id, *words, str(played.environment.transcript), may_find=True)
+                forked = json.loads(told)
+                assert (forked["differs"], forked["fork"]["end"]) == (None, "asks"), json.dumps(forked, indent=1)
+    assert played.environment.agency.booked == booked, "a step ran"
+
+
 async def both_eras_return_the_same(environment: Environment) -> None:
     """Require the same result, questions and states of the same call on both eras, and as a task."""
     row = environment.row
@@ -198,6 +215,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     transcripts_keep_what_is_not_revealed,
     the_trace_shows_and_explains_it,
     unchanged_code_is_compatible,
+    a_fork_comes_to_every_round,
 )
 """Of what was played."""
 

@@ -17,6 +17,7 @@ _VIEWS: Final = {
     "tail": ("tailing", "follow what happens, live"),
     "diff": ("reports", "compare two calls"),
     "token": ("token", "see what a token says"),
+    "fork": ("forking", "let a recorded call go another way, on the code as it is now"),
     "to-test": ("export", "write a test that makes a call again"),
     "export": ("export", "write one call as a page, a diagram or spans"),
     "serve": ("export", "show calls in a browser, while they happen"),

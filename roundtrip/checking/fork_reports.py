@@ -1,0 +1,121 @@
+"""A fork beside the recorded call, as text for people and as data for programs."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from mcp_types import CallToolResult, TextContent
+from pydantic import JsonValue
+
+from roundtrip.checking.forking import Fork, ForkedRound, OwnAnswer
+from roundtrip.checking.recorded import Answer, RecordedCall, RecordedRound, revealed
+from roundtrip.checking.reports import question_data, quoted, words
+from roundtrip.machine.journal import Action
+from roundtrip.safe_text import printable
+from roundtrip.server.rehearsal import End
+
+__all__ = ["fork_data", "fork_text"]
+
+
+def fork_text(fork: Fork) -> str:
+    """Return the two ways of a call, from the round at which the fork begins."""
+    call = fork.recorded
+    lines = [f"The call {printable(call.id)} of {printable(call.name)}, forked at round {fork.at}."]
+    if fork.differs:
+        lines.append(f"It does not come to that round as recorded: {printable(fork.differs)}.")
+    recorded = {round_.number: round_ for round_ in call.rounds}
+    for round_ in fork.rounds:
+        lines += ["", f"round {round_.number}", *_round_lines(round_, recorded.get(round_.number))]
+    return "\n".join([*lines, "", f"recorded: {_recorded_end(call)}", f"fork:     {_fork_end(fork)}"])
+
+
+def fork_data(fork: Fork) -> dict[str, Any]:
+    """Return a fork as JSON data."""
+    recorded = {round_.number: round_ for round_ in fork.recorded.rounds}
+    rounds = [
+        {
+            "round": round_.number,
+            "questions": [question_data(question) for question in round_.questions],
+            "answers": {key: _reply_data(reply) for key, reply in round_.replies.items()},
+            "own": sorted(round_.own),
+            "recorded": {
+                key: _answer_data(answer)
+                for key, answer in (recorded[round_.number].answers if round_.number in recorded else {}).items()
+            },
+        }
+        for round_ in fork.rounds
+    ]
+    result = fork.result.model_dump(mode="json", by_alias=True, exclude_none=True) if fork.result is not None else None
+    return {
+        "call": fork.recorded.id,
+        "tool": fork.recorded.name,
+        "at": fork.at,
+        "differs": fork.differs or None,
+        "rounds": rounds,
+        "recorded": {"end": _recorded_end(fork.recorded)},
+        "fork": {
+            "end": fork.end.value,
+            "step": fork.step or None,
+            "reason": fork.reason or None,
+            "result": result if fork.end in (End.COMPLETED, End.FAILED, End.DECLINED) else None,
+        },
+    }
+
+
+def _round_lines(round_: ForkedRound, recorded: RecordedRound | None) -> Iterator[str]:
+    for question in round_.questions:
+        yield f"  {printable(question.key)!r} {quoted(words(question))}"
+        before = recorded.answers.get(question.key) if recorded is not None else None
+        decided = recorded.decisions.get(question.key) if recorded is not None else None
+        reply = round_.replies.get(question.key)
+        if before is not None:
+            yield f"    recorded: {_shown(_answer_data(before))}"
+        elif decided is not None:
+            yield f"    recorded: {decided.outcome}"
+        if reply is None:
+            yield "    fork:     open"
+        elif question.key in round_.own:
+            yield f"    fork:     {_shown(_reply_data(reply))}"
+
+
+def _recorded_end(call: RecordedCall) -> str:
+    ended = call.ended
+    if ended is None:
+        return "it waits" if call.rounds else "unknown"
+    if ended.state != "completed":
+        reason = ended.decline or (revealed(ended.error.text) if ended.error is not None else None)
+        return f"{ended.state}: {printable(str(reason))}" if reason else str(ended.state)
+    result = revealed(ended.result)
+    content: JsonValue = result.get("content") if isinstance(result, dict) else None
+    blocks = content if isinstance(content, list) else []
+    texts = [str(block["text"]) for block in blocks if isinstance(block, dict) and "text" in block]
+    return f"completed: {printable(' '.join(texts), keep_newlines=False)}"
+
+
+def _fork_end(fork: Fork) -> str:
+    match fork.end:
+        case End.ASKS:
+            return "it waits for the answers of the last round; give them with --answer"
+        case End.STEP:
+            return f"it would run the step {printable(fork.step)!r} now, which was not recorded; --run runs it"
+        case End.COMPLETED:
+            result = fork.result
+            blocks = result.content if isinstance(result, CallToolResult) else []
+            return f"completed: {printable(' '.join(b.text for b in blocks if isinstance(b, TextContent)))}"
+        case _:
+            return f"{fork.end.value}: {printable(fork.reason)}"
+
+
+def _answer_data(answer: Answer) -> dict[str, Any]:
+    action = answer.action.word if answer.action is not None else "malformed"
+    return {"action": action} | ({"data": answer.data} if answer.data is not None else {})
+
+
+def _reply_data(reply: OwnAnswer) -> dict[str, Any]:
+    return {"action": reply.action.word} | ({"data": reply.data} if reply.data is not None else {})
+
+
+def _shown(data: dict[str, Any]) -> str:
+    if data.get("data") and data["action"] == Action.ACCEPT.word:
+        return printable(json.dumps(data["data"], ensure_ascii=False))
+    return str(data["action"])

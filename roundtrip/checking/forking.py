@@ -1,0 +1,251 @@
+"""Fork a recorded call: replay it on the code of a server as it is now up to a round, and let it go another way."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, JsonValue
+
+from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion, recorded_call
+from roundtrip.checking.replaying import Replay, digests_of
+from roundtrip.checking.stage import Stage, open_stage
+from roundtrip.errors import Decision
+from roundtrip.machine.journal import Action, Computed, Journal
+from roundtrip.questions.approvals import ApprovalState
+from roundtrip.questions.wire import PendingQuestion
+from roundtrip.server.adapters.installation import Installation
+from roundtrip.server.rehearsal import Bodies, End, Rehearsed
+from roundtrip.server.server import Server
+from roundtrip.trace.reading.calls import TracedCall
+
+__all__ = ["Fork", "ForkedRound", "OwnAnswer", "fork_call"]
+
+_MAX_LEGS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAnswer:
+    """An answer of the fork's own: to a question, or the decision about an approval."""
+
+    action: Action
+    data: JsonValue = None
+    """The content of a form, or the value of its only field; of a model, its text; of an approval, the reason."""
+    text: str | None = None
+    """The data as it was typed, for fields of text."""
+
+
+@dataclass(slots=True)
+class ForkedRound:
+    """One round of the fork."""
+
+    number: int
+    questions: tuple[SeenQuestion, ...]
+    replies: dict[str, OwnAnswer] = field(default_factory=dict[str, OwnAnswer])
+    own: set[str] = field(default_factory=set[str])
+    """The names of the questions whose answers are the fork's own; others are answered as recorded."""
+
+
+@dataclass(slots=True)
+class Fork:
+    """A fork of a call, from the round at which it begins."""
+
+    recorded: RecordedCall
+    at: int
+    rounds: list[ForkedRound] = field(default_factory=list[ForkedRound])
+    end: End = End.UNREACHED
+    step: str = ""
+    """The first step that was not recorded, if the fork ends there."""
+    reason: str = ""
+    result: BaseModel | None = None
+    differs: str = ""
+    """The way in which the code as it is now does not come to the round as recorded; empty if it does."""
+
+
+async def fork_call(
+    server: Server[Any] | Installation[Any],
+    traced: TracedCall,
+    *,
+    at: int,
+    replies: Mapping[str, OwnAnswer],
+    run: bool,
+    now: float,
+    seconds: float,
+) -> Fork:
+    """Fork a call on a server, which must not serve other clients meanwhile.
+
+    Args:
+        server: The server.
+        traced: The call.
+        at: The number of the round.
+        replies: The answers of the fork's own, by the names of their questions.
+        run: Run the body to its end, with its steps. Otherwise the fork ends at a step that was not recorded.
+        now: The time, in seconds since the epoch.
+        seconds: The time limit of a leg.
+
+    Raises:
+        NotReplayable: The call cannot be forked there.
+    """
+    call = recorded_call(traced, whole=True)
+    if any(not round_.questions and not round_.approvals and round_.by == "body" for round_ in call.rounds):
+        raise NotReplayable("its task waited for a time or a signal, which a fork does not have")
+    if any(round_.by == "author" for round_ in call.rounds):
+        raise NotReplayable("its function asks by hand, and the answers to that are not recorded")
+    async with open_stage(server, seconds=seconds) as stage:
+        try:
+            return await _Forking(stage, call, now, replies, "run" if run else "to_step").fork(at)
+        except NotReplayable as error:
+            # Raised below: in here it would come out inside a group.
+            refused = error
+    raise refused
+
+
+class _Forking(Replay):
+    """The making of one fork."""
+
+    def __init__(
+        self, stage: Stage, call: RecordedCall, now: float, replies: Mapping[str, OwnAnswer], bodies: Bodies
+    ) -> None:
+        asked = [round_ for round_ in call.rounds if round_.questions or round_.approvals]
+        super().__init__(stage, call, asked, now)
+        self._replies = replies
+        self._bodies: Bodies = bodies
+        self._given: set[str] = set()
+
+    async def fork(self, at: int) -> Fork:
+        """Replay the call up to a round, and go on from there with the answers of the fork."""
+        place = next((place for place, round_ in enumerate(self.rounds) if round_.number == at), None)
+        if place is None:
+            numbers = ", ".join(str(round_.number) for round_ in self.rounds) or "none"
+            raise NotReplayable(f"it has no round {at} with questions; its rounds: {numbers}")
+        fork, decided = Fork(self.call, at), dict[str, ApprovalState]()
+        played = await self._come_to(place, decided)
+        fork.differs = _difference(self.rounds[place], played, is_live=self.call.era == "live")
+        await self._go_on(fork, played, at, decided)
+        if unused := self._replies.keys() - self._given:
+            names = ", ".join(sorted(map(repr, unused)))
+            raise NotReplayable(f"the fork does not ask {names}; it asked {_asked_names(fork)}")
+        return fork
+
+    async def _come_to(self, place: int, decided: dict[str, ApprovalState]) -> Rehearsed:
+        """Play the legs up to the one that asks a round, with the recorded answers and results of steps."""
+        first = self.rounds[0]
+        # With results of steps, as after a round without questions, which gave the call its token.
+        begun = replace(self.journal(first, 0), leg=1, round=first.number - 1, asked={}) if first.computed else None
+        played = await self._leg(begun, (), decided)
+        for before, asked in pairwise(self.rounds[: place + 1]):
+            if played.end is not End.ASKS or played.journal is None:
+                return played
+            for waiting in played.approvals:
+                if (decision := self.record_of(waiting, before.decisions)) is not None:
+                    decided[waiting.key] = ApprovalState("recorded", waiting.question.message.hex(), decision)
+            given = [(waiting, self.record_of(waiting, before.answers)) for waiting in played.questions]
+            answers = [replace(answer, question=SeenQuestion.of(waiting)) for waiting, answer in given if answer]
+            # Steps that ran on the next leg were recorded with the round that it asked.
+            computed = {key: Computed(value) for key, value in asked.computed.items()}
+            played = await self._leg(replace(played.journal, computed=computed), answers, decided)
+        return played
+
+    async def _leg(
+        self, journal: Journal | None, answers: Sequence[Answer], decided: Mapping[str, ApprovalState]
+    ) -> Rehearsed:
+        """Play one leg, and the next one too if it only gives the call a token."""
+        played = await self.stage.leg(self.call, journal, answers, decided, self._bodies)
+        if played.end is End.ASKS and not played.questions and not played.approvals:
+            played = await self.stage.leg(self.call, played.journal, (), decided, self._bodies)
+        return played
+
+    async def _go_on(self, fork: Fork, played: Rehearsed, number: int, decided: dict[str, ApprovalState]) -> None:
+        for _ in range(_MAX_LEGS):
+            fork.end, fork.step, fork.reason, fork.result = played.end, played.step, played.reason, played.result
+            if played.end is not End.ASKS:
+                return
+            waits = played.questions or played.approvals
+            round_ = ForkedRound(number, tuple(SeenQuestion.of(waiting) for waiting in waits))
+            fork.rounds.append(round_)
+            for waiting in waits:
+                self._reply(waiting, round_)
+            if not (self._replies or self._bodies == "run") or round_.replies.keys() != {one.key for one in waits}:
+                return
+            for waiting in played.approvals:
+                decided[waiting.key] = _decision(waiting, round_.replies[waiting.key], self._now)
+            answers = [_answer(waiting, round_.replies[waiting.key]) for waiting in played.questions]
+            played = await self._leg(played.journal, answers, decided)
+            number += 1
+        raise NotReplayable(f"the fork goes on for more than {_MAX_LEGS} rounds")
+
+    def _reply(self, waiting: PendingQuestion, round_: ForkedRound) -> None:
+        """Take the answer to a question, once: the fork's own, or the recorded one if the question is the same."""
+        own = self.record_of(waiting, self._replies)
+        names = [name for name in self._replies if self._replies[name] is own]
+        if own is not None and not self._given.intersection(names):
+            self._given.update(names)
+            round_.replies[waiting.key] = own
+            round_.own.add(waiting.key)
+            return
+        recorded = None if waiting.key in self._given else self._recorded_reply(waiting)
+        if recorded is not None and own is None:
+            self._given.add(waiting.key)
+            round_.replies[waiting.key] = recorded
+
+    def _recorded_reply(self, waiting: PendingQuestion) -> OwnAnswer | None:
+        """Return the recorded answer to a question with the same wording; None without one."""
+        for round_ in reversed(self.rounds):
+            answer = self.record_of(waiting, round_.answers)
+            if answer is not None and answer.how == "taken" and answer.action is not None:
+                return OwnAnswer(answer.action, answer.data) if answer.question.digests == digests_of(waiting) else None
+            decision = self.record_of(waiting, round_.decisions)
+            if decision is not None and round_.approvals[waiting.key].digests == digests_of(waiting):
+                accepted = decision.outcome == "approved"
+                return OwnAnswer(Action.ACCEPT if accepted else Action.DECLINE, decision.reason)
+        return None
+
+
+def _answer(waiting: PendingQuestion, reply: OwnAnswer) -> Answer:
+    question = SeenQuestion.of(waiting)
+    data = _content(question, reply) if reply.action is Action.ACCEPT else None
+    return Answer(question, reply.action, "taken", data)
+
+
+def _content(question: SeenQuestion, reply: OwnAnswer) -> JsonValue:
+    """Return an answer as clients send it.
+
+    Raises:
+        NotReplayable: A form with several fields needs an object.
+    """
+    data = reply.data
+    if question.kind == "sample" and isinstance(data, str):
+        return {"role": "assistant", "model": "fork", "content": {"type": "text", "text": data}}
+    if question.kind != "form" or isinstance(data, dict):
+        return data
+    fields: dict[str, Any] = (question.form or {}).get("properties", {})
+    if len(fields) != 1:
+        named = ", ".join(f'"{name}": ...' for name in fields)
+        raise NotReplayable(f"the answer to {question.key!r} must be an object with its fields: {{{named}}}")
+    ((name, shape),) = fields.items()
+    is_text = isinstance(shape, dict) and cast("dict[str, Any]", shape).get("type") == "string"
+    return {name: reply.text if is_text and reply.text is not None and not isinstance(data, str) else data}
+
+
+def _decision(waiting: PendingQuestion, reply: OwnAnswer, now: float) -> ApprovalState:
+    outcome = "approved" if reply.action is Action.ACCEPT else "rejected"
+    reason = reply.data if isinstance(reply.data, str) else None
+    decision = Decision(outcome, datetime.fromtimestamp(now, UTC), None, reason)
+    return ApprovalState("forked", waiting.question.message.hex(), decision)
+
+
+def _difference(round_: RecordedRound, played: Rehearsed, *, is_live: bool) -> str:
+    expected = {*round_.questions, *round_.approvals}
+    asked = {waiting.key for waiting in (*played.questions, *played.approvals)}
+    if played.end is not End.ASKS:
+        return f"the code as it is now does not ask it: {played.reason or played.end.value}"
+    # In the live era, questions of one round are asked one by one.
+    if expected == asked or (is_live and expected < asked):
+        return ""
+    return f"the code as it is now asks {', '.join(sorted(asked))}, and not {', '.join(sorted(expected))}"
+
+
+def _asked_names(fork: Fork) -> str:
+    names = [question.key for round_ in fork.rounds for question in round_.questions]
+    return ", ".join(map(repr, names)) or "nothing"

@@ -1,0 +1,107 @@
+"""Provide `roundtrip trace fork`: let a recorded call go another way, on the code as it is now."""
+
+import json
+import logging
+import os
+import time
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any, Final
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.loading import TARGET, TARGET_HELP, load_attached
+from roundtrip.cli.trace.sources import find_call, load, view
+from roundtrip.safe_text import printable
+from roundtrip.trace.writing.names import TRACE_VARIABLE
+
+if TYPE_CHECKING:
+    from roundtrip.checking.forking import Fork, OwnAnswer
+
+__all__ = ["COMMANDS"]
+
+_DESCRIPTION: Final = """\
+Replay a recorded call, on the code as it is now, up to a round, and let it go another way from there. The recorded
+answers lead to that round, and --answer gives others; questions that stay the same are answered as recorded.
+Resolvers run, and so does the body, with its recorded steps. The fork ends at a step that was not recorded, and says
+so: --run runs such steps, with all that they do. Code of the body outside of steps runs in any case, as in every leg.
+The call must be recorded with reveal: Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. The
+fork is written nowhere. Exit code 1: the code as it is now does not come to that round as recorded."""
+
+
+def _options(parser: ArgumentParser) -> None:
+    parser.add_argument("--server", metavar=TARGET, required=True, help=TARGET_HELP)
+    parser.add_argument("--at", metavar="ROUND", type=int, required=True, help="the number of the round, from 1")
+    parser.add_argument(
+        "--answer",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="an answer of this fork: JSON, or text; `:decline`, `:cancel`, `:accept`; for an approval `:approve`, or "
+        "`:reject REASON`; may be repeated",
+    )
+    parser.add_argument("--run", action="store_true", help="run steps that were not recorded, to the end of the call")
+    parser.add_argument("--timeout", metavar="SECONDS", type=float, default=30.0, help="time limit of a leg")
+
+
+def _fork(arguments: Namespace) -> int:
+    import anyio
+
+    from roundtrip.checking.fork_reports import fork_data, fork_text
+    from roundtrip.checking.forking import fork_call
+    from roundtrip.checking.recorded import NotReplayable
+    from roundtrip.client.failures import innermost
+
+    replies = dict(_reply(text) for text in arguments.answer)
+    found = find_call(load(arguments), arguments.call)
+    # The fork must not be written to the transcript that it comes from.
+    os.environ.pop(TRACE_VARIABLE, None)
+    server = load_attached(arguments.server)
+
+    async def fork() -> "Fork":
+        return await fork_call(
+            server,
+            found,
+            at=arguments.at,
+            replies=replies,
+            run=arguments.run,
+            now=time.time(),
+            seconds=arguments.timeout,
+        )
+
+    # The report has the failures; log lines of the server would come in between.
+    logging.disable()
+    try:
+        made = anyio.run(fork)
+    except Exception as error:
+        cause = innermost(error)
+        if isinstance(cause, NotReplayable):
+            raise CommandFailed(f"cannot fork the call {printable(found.id)}: {printable(str(cause))}") from error
+        shown = printable(f"{type(cause).__name__}: {cause}")
+        raise CommandFailed(f"the server could not be started, or failed: {shown}") from error
+    finally:
+        logging.disable(logging.NOTSET)
+    print(json.dumps(fork_data(made), indent=2) if arguments.json else fork_text(made))
+    return 1 if made.differs else 0
+
+
+def _reply(text: str) -> "tuple[str, OwnAnswer]":
+    from roundtrip.checking.forking import OwnAnswer
+    from roundtrip.machine.journal import Action
+
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise CommandFailed(f"--answer must be KEY=VALUE, got {text!r}")
+    words: dict[str, Action] = {
+        **{":accept": Action.ACCEPT, ":approve": Action.ACCEPT, ":decline": Action.DECLINE},
+        **{":cancel": Action.CANCEL, ":reject": Action.DECLINE},
+    }
+    word, _, reason = value.partition(" ")
+    if word in words:
+        return key, OwnAnswer(words[word], reason or None)
+    try:
+        data: Any = json.loads(value)
+    except ValueError:
+        data = value
+    return key, OwnAnswer(Action.ACCEPT, data, value)
+
+
+COMMANDS: Final = {"fork": view(_DESCRIPTION, _fork, call=True, options=_options, json=True)}

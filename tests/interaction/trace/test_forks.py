@@ -1,0 +1,234 @@
+"""`roundtrip trace fork`: a recorded call comes to each of its rounds again, and goes another way from there."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Context, Server
+from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
+from roundtrip.checking.recorded import NotReplayable, recorded_call
+from roundtrip.cli import main
+from roundtrip.ledger import SqliteLedger
+from roundtrip.machine.journal import Action
+from roundtrip.server.rehearsal import End
+from roundtrip.testing import Era, User
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.writing.recorder import Recorder
+from tests.interaction.trace.features import FEATURES, Heard, serve
+from tests.interaction.trace.sites import Site
+from tests.interaction.trace.transcribed import calls_of
+
+KEY = "7f" * 32
+
+
+async def fork(server: Server[Any], call: TracedCall, at: int, *, run: bool = False, **replies: Any) -> Fork:
+    given = {key: reply if isinstance(reply, OwnAnswer) else OwnAnswer(Action.ACCEPT, reply) for key, reply in replies.items()}
+    return await fork_call(server, call, at=at, replies=given, run=run, now=time.time(), seconds=30)
+
+
+def test_each_round_of_each_feature_is_come_to_again_and_nothing_is_changed(tmp_path: Path, era: Era) -> None:
+    site = Site(tmp_path)
+
+    async def scenario() -> None:
+        await site.record(era)
+        site.effect.closed = True
+        ledger = SqliteLedger(site.folder / "ledger.db")
+        server = serve(ledger, site.effect, Heard())
+        server.disable(names={"hidden_since"})
+        files, forks = site.bytes(), 0
+        for name, call in zip(FEATURES, calls_of(site.calls), strict=True):
+            for round_ in recorded_call(call, whole=True).rounds:
+                if round_.questions:
+                    forked = await fork(server, call, round_.number)
+                    assert (forked.differs, forked.end) == ("", End.ASKS), name
+                    forks += 1
+        await ledger.aclose()
+        assert forks > 40
+        assert site.bytes() == files
+
+    anyio.run(scenario)
+
+
+SHOP = """
+from pathlib import Path
+from typing import Annotated
+from roundtrip import Approval, Context, Elicit, Recorder, Resolve, Server
+
+HERE = Path(__file__).parent
+server = Server("shop", keys=["{key}"], trace=Recorder(HERE / "calls.jsonl", reveal={reveal!r}))
+
+async def which(film: str) -> Elicit[str]:
+    return Elicit(f"Which row for {{film}}?", str)
+
+def charged(euros: int) -> int:
+    with (HERE / "charged").open("a") as file:
+        file.write(f"{{euros}}\\n")
+    return euros
+
+@server.tool(confirm="Book {{film}}?")
+async def book(film: str, row: Annotated[str, Resolve(which)], ctx: Context) -> str:
+    seats = await ctx.ask("seats", "{wording}", int)
+    if seats > 3:
+        await ctx.ask("sure", f"{{seats}} seats. Sure?", bool)
+    paid = await ctx.step("charge", charged, 10 * seats)
+    return f"{{film}}, row {{row}}, {{paid}} euros"
+"""
+
+
+class Shop:
+    """A shop in a file, with a recorded call."""
+
+    def __init__(self, folder: Path, *, reveal: str = "all") -> None:
+        self.folder = folder
+        self._reveal = reveal
+        self.write("How many?")
+
+    def write(self, wording: str) -> None:
+        source = SHOP.format(key=KEY, wording=wording, reveal=self._reveal)
+        (self.folder / "fork_shop.py").write_text(source)
+
+    def fork(self, *words: str) -> int:
+        file = str(self.folder / "fork_shop.py")
+        return main(["trace", "fork", "last", "--server", file, *words, str(self.folder / "calls.jsonl")])
+
+    @property
+    def charged(self) -> list[str]:
+        file = self.folder / "charged"
+        return file.read_text().split() if file.exists() else []
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    import sys
+
+    monkeypatch.setattr("sys.path", [*sys.path])
+    made = Shop(tmp_path)
+    record(made)
+    return made
+
+
+def record(shop: Shop) -> None:
+    from roundtrip.cli.loading import load_server
+
+    server = load_server(str(shop.folder / "fork_shop.py"))
+    answers: Any = {"confirm:book": {}, "which": "A", "seats": 2}
+    call = anyio.run(lambda: User(server, answers, era=Era.RETRY).call("book", film="Dune"))
+    assert call.value == "Dune, row A, 20 euros"
+    assert shop.charged == ["20"]
+
+
+def test_fork_ends_at_a_step_that_was_not_recorded(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork("--at", "2", "--answer", "which=B") == 0
+    shown = capsys.readouterr().out
+    assert 'recorded: {"value": "A"}\n    fork:     "B"' in shown
+    assert "recorded: completed: Dune, row A, 20 euros" in shown
+    assert "it would run the step 'charge' now, which was not recorded; --run runs it" in shown
+    assert shop.charged == ["20"]
+
+
+def test_fork_with_another_answer_comes_to_other_questions_and_another_end(
+    shop: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shop.fork("--at", "3", "--answer", "seats=5") == 0
+    shown = capsys.readouterr().out
+    assert "'sure' '5 seats. Sure?'\n    fork:     open" in shown
+    assert "it waits for the answers of the last round" in shown
+    assert shop.fork("--at", "3", "--answer", "seats=5", "--answer", "sure=true", "--run", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [round_["round"] for round_ in told["rounds"]] == [3, 4]
+    assert told["fork"]["end"] == "completed"
+    assert told["fork"]["result"]["content"] == [{"type": "text", "text": "Dune, row A, 50 euros"}]
+    assert shop.charged == ["20", "50"]
+
+
+def test_declined_question_ends_the_fork(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork("--at", "2", "--answer", "which=:decline") == 0
+    assert "fork:     declined: " in capsys.readouterr().out
+    assert shop.fork("--at", "1", "--answer", "confirm:book=:decline") == 0
+    assert "fork:     declined: " in capsys.readouterr().out
+
+
+def test_changed_code_is_forked_and_what_it_asks_otherwise_is_said(
+    shop: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop.write("How many seats?")
+    assert shop.fork("--at", "3") == 0
+    assert "'How many seats?'" in capsys.readouterr().out
+    source = (shop.folder / "fork_shop.py").read_text()
+    (shop.folder / "fork_shop.py").write_text(source.replace('ctx.ask("seats"', 'ctx.ask("places"'))
+    assert shop.fork("--at", "3") == 1
+    assert "It does not come to that round as recorded: the code as it is now asks places, and not seats." in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--at", "9"], "it has no round 9 with questions; its rounds: 1, 2, 3"),
+        (["--at", "2", "--answer", "row=B"], "the fork does not ask 'row'; it asked 'which'"),
+        (["--at", "2", "--answer", "which"], "--answer must be KEY=VALUE, got 'which'"),
+    ],
+)
+def test_mistakes_are_told(shop: Shop, words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork(*words) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_invalid_answer_is_asked_again_and_not_given_again(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork("--at", "3", "--answer", "seats=many", "--run") == 0
+    shown = capsys.readouterr().out
+    assert "round 4\n  'seats'" in shown
+    assert "fork:     open" in shown
+    assert shop.charged == ["20"]
+
+
+def test_call_without_revealed_values_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    monkeypatch.setattr("sys.path", [*sys.path])
+    shop = Shop(tmp_path, reveal="questions")
+    record(shop)
+    assert shop.fork("--at", "2") == 2
+    assert "recorded without reveal; record with Server(trace=Recorder(path" in capsys.readouterr().err
+
+
+def test_text_that_reads_like_a_number_stays_text(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork("--at", "2", "--answer", "which=7", "--run") == 0
+    assert "completed: Dune, row 7, 20 euros" in capsys.readouterr().out
+
+
+def test_body_that_calls_another_tool_is_refused_without_run(tmp_path: Path) -> None:
+    ran: list[str] = []
+    trace = Recorder(tmp_path / "calls.jsonl", reveal="all")
+    server = Server[Any]("shop", keys=[KEY], trace=trace)
+
+    @server.tool()
+    async def send() -> str:
+        ran.append("sent")
+        return "sent"
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        seats = await ctx.ask("seats", "How many?", int)
+        await server.call_tool("send", {})
+        return f"{seats} ordered"
+
+    async def scenario() -> None:
+        await User(server, {"seats": 2}, era=Era.RETRY).call("order")
+        call = next(call for call in calls_of(tmp_path / "calls.jsonl") if call.tool == "order")
+        assert ran == ["sent"]
+        with pytest.raises(NotReplayable, match=r"it calls tool 'send', whose body runs only with --run"):
+            await fork(server, call, 1, seats=3)
+        assert ran == ["sent"]
+        forked = await fork(server, call, 1, run=True, seats=3)
+        assert forked.end is End.COMPLETED
+        assert ran == ["sent", "sent"]
+
+    anyio.run(scenario)
