@@ -26,7 +26,7 @@ KEY = "7f" * 32
 
 
 async def fork(server: Server[Any], call: TracedCall, at: int, *, run: bool = False, **replies: Any) -> Fork:
-    given = {key: reply if isinstance(reply, OwnAnswer) else OwnAnswer(Action.ACCEPT, reply) for key, reply in replies.items()}
+    given = {key: one if isinstance(one, OwnAnswer) else OwnAnswer(Action.ACCEPT, one) for key, one in replies.items()}
     return await fork_call(server, call, at=at, replies=given, run=run, now=time.time(), seconds=30)
 
 
