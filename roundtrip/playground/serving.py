@@ -6,6 +6,7 @@ other sites cannot send without a permission that this server never gives.
 """
 
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -184,7 +185,7 @@ async def _body(request: Request) -> Mapping[str, Any]:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        value: object = json.loads(text, parse_constant=_no_constant)
+        value: object = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         raise ValueError('the arguments must be JSON, such as {"film": "Solaris"}') from None
     if not isinstance(value, dict):
@@ -194,6 +195,13 @@ def _object(text: str) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large")
+    return value
 
 
 def _text(asked: Mapping[str, Any], name: str) -> str:

@@ -61,7 +61,7 @@ class Telemetry:
     """Tracer that reports each leg as a span with a link to the span of the leg before, and counts calls.
 
     Spans are children of the SDK's span of the request, and are current while the function runs. The link travels in
-    the token. Metrics have the attributes tool, state and reason only.
+    the token. Metrics have the attributes tool, state, reason and error type only.
 
     Args:
         tracer_provider: The provider for spans; by default the one that the process has set.
@@ -157,6 +157,9 @@ class _Meters:
         self.calls = meter.create_counter(
             "roundtrip.calls", unit="{call}", description="Calls that ended, by the state they ended in."
         )
+        self.questions = meter.create_counter(
+            "roundtrip.questions", unit="{question}", description="Questions that went out, by the reason to ask them."
+        )
         self.rounds = meter.create_histogram(
             "roundtrip.call.rounds",
             unit="{round}",
@@ -218,14 +221,15 @@ class _LegWatch:
         self._sent_at = self._system.monotonic()
         if "authored" in transition.detail:
             self._detach()
-        if self._span is None:
-            return
         questions = transition.detail.get("questions")
         if questions is None:
             asked = [(key, Reason.NEW, 0) for key in self._pending]
         else:
             asked = [(_public_name(one.key), one.reason, one.asked.attempts) for one in questions]
         for key, reason, invalid in asked:
+            self._meters.questions.add(1, {names.TOOL: self._beginning.tool, names.REASON: reason.value})
+            if self._span is None:
+                continue
             attributes: dict[str, Value] = {names.KEY: key, names.REASON: reason.value, names.ROUND: transition.round}
             if invalid:
                 attributes[names.ATTEMPT] = invalid + 1
@@ -277,8 +281,9 @@ class _LegWatch:
             self._meters.token_bytes.record(fact.token_bytes, {names.TOOL: tool})
         if self._state in CALL_MACHINE.final:
             attributes = {names.TOOL: tool, names.STATE: self._state.value}
-            self._meters.calls.add(1, attributes)
             self._meters.rounds.record(self._round, attributes)
+            error = {names.ERROR_TYPE: self._error} if self._error is not None else {}
+            self._meters.calls.add(1, attributes | error)
         if self._span is not None:
             self._end(self._span, fact.token_bytes)
 

@@ -141,6 +141,7 @@ def test_other_methods_are_rejected(attacker: Attacker, method: str) -> None:
             '{"tool": "book", "fields": 1}',
         ),
         *('{"call": "c0", "question": "q1"}', '{"call": {}, "question": {}}', "[" * 100_000, '{"tool": NaN}'),
+        '{"tool": "book", "json": "{\\"film\\": 1e999}", "era": "2026-07-28", "client": "forms"}',
         '{"tool": "book", "fields": {"FIELD": ["\\ud800"]}, "era": "2026-07-28", "client": "forms"}',
     ],
 )

@@ -430,7 +430,7 @@ async def test_the_sizes_of_the_tokens_that_go_out_are_measured(collected: Colle
     assert (histogram(point).count, histogram(point).sum) == (2, sum(sizes))
 
 
-async def test_metrics_are_labeled_by_tool_state_and_reason_alone(era: Era, collected: Collected) -> None:
+async def test_metrics_are_labeled_by_names_alone(era: Era, collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
     await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
     with pytest.raises(MCPError):
@@ -438,6 +438,20 @@ async def test_metrics_are_labeled_by_tool_state_and_reason_alone(era: Era, coll
     assert collected.points
     names = {name for points in collected.points.values() for point in points for name in told(point)}
     assert names == {"roundtrip.tool", "roundtrip.state", "roundtrip.reason"}
+    reasons = [told(point) for point in collected.points["roundtrip.questions"]]
+    assert all(reason == {"roundtrip.tool": "order", "roundtrip.reason": "new"} for reason in reasons)
+
+
+async def test_failed_calls_are_counted_by_the_type_of_their_error(era: Era, collected: Collected) -> None:
+    server = Server[Any]("shop", trace=collected.telemetry)
+
+    @server.tool()
+    async def fail() -> str:
+        raise LookupError("a text that is not counted")
+
+    await User(server, era=era, allow_error=True).call("fail")
+    (point,) = collected.points["roundtrip.calls"]
+    assert told(point) == {"roundtrip.tool": "fail", "roundtrip.state": "failed", "error.type": "LookupError"}
 
 
 async def test_user_texts_are_not_revealed(era: Era, collected: Collected, monkeypatch: pytest.MonkeyPatch) -> None:
