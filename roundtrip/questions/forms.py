@@ -132,7 +132,8 @@ def form_of(schema: Any) -> Form:
     except TypeError as error:
         if "unhashable" in str(error):
             raise SchemaNotRenderable(
-                f"a schema must be a type, a mapping of values to titles or a list of one, got {schema!r}",
+                "a schema must be a type, such as Literal['a', 'b'] for a choice, a mapping of values to titles, or a "
+                f"list of one such mapping for a choice of several, got {schema!r}",
                 field=None,
             ) from error
         raise
