@@ -409,10 +409,13 @@ def _bound_in(handler: object) -> BoundTools | None:
     function = getattr(handler, "__func__", handler)
     if not inspect.isfunction(function):
         return None
-    used = inspect.getclosurevars(function)
-    return next(
-        (each for each in (*used.nonlocals.values(), *used.globals.values()) if isinstance(each, BoundTools)), None
-    )
+    try:
+        used = inspect.getclosurevars(function)
+    except ValueError:
+        # A variable of the function around it has no value yet.
+        return None
+    named = [*used.nonlocals.values(), *used.globals.values()]
+    return next((each for each in named if isinstance(each, BoundTools)), None)
 
 
 def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -> None:
