@@ -60,19 +60,34 @@ class OtherServer:
     def app(self, settings: ServeSettings) -> ASGIApp:
         """Return its ASGI application."""
         if is_fastmcp(self._server):
-            # FastMCP makes its manager when the application starts, so all around it is middleware here.
             app: ASGIApp = self._server.http_app(
                 path=settings.path,
                 stateless_http=not settings.keeps_sessions,
                 json_response=settings.json_response == "always",
                 host_origin_protection=False,
             )
+            # FastMCP makes its manager when the application starts, so all around it is middleware here.
             named = Names(app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback)
-            return _OnePieceBody(Responses(BoundedJson(named)), settings.max_body)
+            mcp = _OnePieceBody(Responses(BoundedJson(named)), settings.max_body)
+            return _OnPath(settings.path, mcp, app)
         server: Any = self._server
         options = http_options(settings)
         app = watch_app(server, server.streamable_http_app(**options), options)
         return chosen_responses(app, server.session_manager, settings)
+
+
+class _OnPath:
+    """Sends requests of the MCP endpoint to one application, and others, such as pages of the author, to another."""
+
+    def __init__(self, path: str, mcp: ASGIApp, others: ASGIApp) -> None:
+        self._path = path.rstrip("/")
+        self._mcp = mcp
+        self._others = others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        is_mcp = scope["type"] == "http" and scope["path"].rstrip("/") == self._path
+        await (self._mcp if is_mcp else self._others)(scope, receive, send)
 
 
 class _OnePieceBody:

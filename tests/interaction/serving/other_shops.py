@@ -6,6 +6,8 @@ from typing import Any
 from fastmcp import FastMCP
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 
 from roundtrip import Context, tool
 from roundtrip.fastmcp import install as install_in_fastmcp
@@ -39,6 +41,13 @@ def fastmcp_shop() -> FastMCP[Any]:
     install_in_fastmcp(mcp, ledger=SqliteLedger(os.environ[LEDGER]))
     mcp.tool(book)
     mcp.tool(ping)
+
+    @mcp.custom_route("/upload", methods=["POST"])
+    async def upload(request: Request) -> PlainTextResponse:
+        """Return the size of a body."""
+        return PlainTextResponse(str(len(await request.body())))
+
+    del upload
     return mcp
 
 
