@@ -8,7 +8,7 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import JsonValue
 
 from roundtrip.checking.forking import Fork, ForkedRound, OwnAnswer
-from roundtrip.checking.recorded import Answer, RecordedCall, RecordedRound, revealed
+from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, revealed
 from roundtrip.checking.reports import question_data, quoted, words
 from roundtrip.machine.journal import Action
 from roundtrip.safe_text import printable
@@ -26,6 +26,8 @@ def fork_text(fork: Fork) -> str:
     recorded = {round_.number: round_ for round_ in call.rounds}
     for round_ in fork.rounds:
         lines += ["", f"round {round_.number}", *_round_lines(round_, recorded.get(round_.number))]
+    if fork.unused:
+        lines += ["", f"not asked: {', '.join(repr(printable(name)) for name in fork.unused)}"]
     return "\n".join([*lines, "", f"recorded: {_recorded_end(call)}", f"fork:     {_fork_end(fork)}"])
 
 
@@ -51,6 +53,7 @@ def fork_data(fork: Fork) -> dict[str, Any]:
         "tool": fork.recorded.name,
         "at": fork.at,
         "differs": fork.differs or None,
+        "not_asked": fork.unused,
         "rounds": rounds,
         "recorded": {"end": _recorded_end(fork.recorded)},
         "fork": {
@@ -82,10 +85,14 @@ def _recorded_end(call: RecordedCall) -> str:
     ended = call.ended
     if ended is None:
         return "it waits" if call.rounds else "unknown"
+    try:
+        error = revealed(ended.error.text) if ended.error is not None else None
+        result = revealed(ended.result)
+    except NotReplayable:
+        return f"{ended.state}, and its end is not revealed"
     if ended.state != "completed":
-        reason = ended.decline or (revealed(ended.error.text) if ended.error is not None else None)
+        reason = ended.decline or error
         return f"{ended.state}: {printable(str(reason))}" if reason else str(ended.state)
-    result = revealed(ended.result)
     content: JsonValue = result.get("content") if isinstance(result, dict) else None
     blocks = content if isinstance(content, list) else []
     texts = [str(block["text"]) for block in blocks if isinstance(block, dict) and "text" in block]
@@ -97,7 +104,9 @@ def _fork_end(fork: Fork) -> str:
         case End.ASKS:
             return "it waits for the answers of the last round; give them with --answer"
         case End.STEP:
-            return f"it would run the step {printable(fork.step)!r} now, which was not recorded; --run runs it"
+            return f"it would run the step {printable(fork.step)!r} now, which has no result by then; --run runs it"
+        case End.BODY:
+            return "it would run the body now; --run runs it"
         case End.COMPLETED:
             result = fork.result
             blocks = result.content if isinstance(result, CallToolResult) else []

@@ -1,6 +1,6 @@
 """Fork a recorded call: replay it on the code of a server as it is now up to a round, and let it go another way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -19,6 +19,7 @@ from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.rehearsal import Bodies, End, Rehearsed
 from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.writing.lines import Digested, Recorded
 
 __all__ = ["Fork", "ForkedRound", "OwnAnswer", "fork_call"]
 
@@ -34,6 +35,8 @@ class OwnAnswer:
     """The content of a form, or the value of its only field; of a model, its text; of an approval, the reason."""
     text: str | None = None
     """The data as it was typed, for fields of text."""
+    decision: Decision | None = None
+    """The recorded decision about an approval."""
 
 
 @dataclass(slots=True)
@@ -59,6 +62,8 @@ class Fork:
     """The first step that was not recorded, if the fork ends there."""
     reason: str = ""
     result: BaseModel | None = None
+    unused: list[str] = field(default_factory=list[str])
+    """The names of the fork's own answers that no question asked for."""
     differs: str = ""
     """The way in which the code as it is now does not come to the round as recorded; empty if it does."""
 
@@ -88,6 +93,8 @@ async def fork_call(
         NotReplayable: The call cannot be forked there.
     """
     call = recorded_call(traced, whole=True)
+    if any(isinstance(value, Digested) for value in _kept(traced)):
+        raise NotReplayable('the results of its steps are not revealed; record with reveal="all"')
     if any(not round_.questions and not round_.approvals and round_.by == "body" for round_ in call.rounds):
         raise NotReplayable("its task waited for a time or a signal, which a fork does not have")
     if any(round_.by == "author" for round_ in call.rounds):
@@ -122,11 +129,16 @@ class _Forking(Replay):
         fork, decided = Fork(self.call, at), dict[str, ApprovalState]()
         played = await self._come_to(place, decided)
         fork.differs = _difference(self.rounds[place], played, is_live=self.call.era == "live")
+        here = {name for waiting in (*played.questions, *played.approvals) for name in self._names_of(waiting)}
+        if self._replies and not fork.differs and not here & self._replies.keys():
+            names = ", ".join(sorted(map(repr, self._replies)))
+            raise NotReplayable(f"round {at} asks {', '.join(sorted(map(repr, here)))}, and not {names}")
         await self._go_on(fork, played, at, decided)
-        if unused := self._replies.keys() - self._given:
-            names = ", ".join(sorted(map(repr, unused)))
-            raise NotReplayable(f"the fork does not ask {names}; it asked {_asked_names(fork)}")
+        fork.unused = sorted(self._replies.keys() - self._given)
         return fork
+
+    def _names_of(self, waiting: PendingQuestion) -> tuple[str, ...]:
+        return self.stage.names_of(self.call, waiting.key)
 
     async def _come_to(self, place: int, decided: dict[str, ApprovalState]) -> Rehearsed:
         """Play the legs up to the one that asks a round, with the recorded answers and results of steps."""
@@ -148,12 +160,16 @@ class _Forking(Replay):
         return played
 
     async def _leg(
-        self, journal: Journal | None, answers: Sequence[Answer], decided: Mapping[str, ApprovalState]
+        self,
+        journal: Journal | None,
+        answers: Sequence[Answer],
+        decided: Mapping[str, ApprovalState],
+        bodies: Bodies = "repeat",
     ) -> Rehearsed:
         """Play one leg, and the next one too if it only gives the call a token."""
-        played = await self.stage.leg(self.call, journal, answers, decided, self._bodies)
+        played = await self.stage.leg(self.call, journal, answers, decided, bodies)
         if played.end is End.ASKS and not played.questions and not played.approvals:
-            played = await self.stage.leg(self.call, played.journal, (), decided, self._bodies)
+            played = await self.stage.leg(self.call, played.journal, (), decided, bodies)
         return played
 
     async def _go_on(self, fork: Fork, played: Rehearsed, number: int, decided: dict[str, ApprovalState]) -> None:
@@ -166,12 +182,13 @@ class _Forking(Replay):
             fork.rounds.append(round_)
             for waiting in waits:
                 self._reply(waiting, round_)
-            if not (self._replies or self._bodies == "run") or round_.replies.keys() != {one.key for one in waits}:
+            goes_on = (self._replies or self._bodies == "run") and not fork.differs
+            if not goes_on or round_.replies.keys() != {one.key for one in waits}:
                 return
             for waiting in played.approvals:
-                decided[waiting.key] = _decision(waiting, round_.replies[waiting.key], self._now)
+                decided[waiting.key] = self._decision(waiting, round_.replies[waiting.key])
             answers = [_answer(waiting, round_.replies[waiting.key]) for waiting in played.questions]
-            played = await self._leg(played.journal, answers, decided)
+            played = await self._leg(played.journal, answers, decided, self._bodies)
             number += 1
         raise NotReplayable(f"the fork goes on for more than {_MAX_LEGS} rounds")
 
@@ -195,11 +212,20 @@ class _Forking(Replay):
             answer = self.record_of(waiting, round_.answers)
             if answer is not None and answer.how == "taken" and answer.action is not None:
                 return OwnAnswer(answer.action, answer.data) if answer.question.digests == digests_of(waiting) else None
-            decision = self.record_of(waiting, round_.decisions)
-            if decision is not None and round_.approvals[waiting.key].digests == digests_of(waiting):
+            decision, approval = self.record_of(waiting, round_.decisions), self.record_of(waiting, round_.approvals)
+            if decision is not None and approval is not None and approval.digests == digests_of(waiting):
                 accepted = decision.outcome == "approved"
-                return OwnAnswer(Action.ACCEPT if accepted else Action.DECLINE, decision.reason)
+                return OwnAnswer(Action.ACCEPT if accepted else Action.DECLINE, decision.reason, decision=decision)
         return None
+
+    def _decision(self, waiting: PendingQuestion, reply: OwnAnswer) -> ApprovalState:
+        """Return the state of a decided approval: as recorded, or by a person who is called fork."""
+        decision = reply.decision
+        if decision is None:
+            outcome = "approved" if reply.action is Action.ACCEPT else "rejected"
+            reason = reply.data if isinstance(reply.data, str) else None
+            decision = Decision(outcome, datetime.fromtimestamp(self._now, UTC), "fork", reason)
+        return ApprovalState("forked", waiting.question.message.hex(), decision)
 
 
 def _answer(waiting: PendingQuestion, reply: OwnAnswer) -> Answer:
@@ -217,6 +243,9 @@ def _content(question: SeenQuestion, reply: OwnAnswer) -> JsonValue:
     data = reply.data
     if question.kind == "sample" and isinstance(data, str):
         return {"role": "assistant", "model": "fork", "content": {"type": "text", "text": data}}
+    if question.kind == "form" and data is None:
+        # As a user who changes nothing.
+        return {}
     if question.kind != "form" or isinstance(data, dict):
         return data
     fields: dict[str, Any] = (question.form or {}).get("properties", {})
@@ -228,11 +257,12 @@ def _content(question: SeenQuestion, reply: OwnAnswer) -> JsonValue:
     return {name: reply.text if is_text and reply.text is not None and not isinstance(data, str) else data}
 
 
-def _decision(waiting: PendingQuestion, reply: OwnAnswer, now: float) -> ApprovalState:
-    outcome = "approved" if reply.action is Action.ACCEPT else "rejected"
-    reason = reply.data if isinstance(reply.data, str) else None
-    decision = Decision(outcome, datetime.fromtimestamp(now, UTC), None, reason)
-    return ApprovalState("forked", waiting.question.message.hex(), decision)
+def _kept(traced: TracedCall) -> Iterator[Recorded | None]:
+    """Yield the results of steps, and the values of `once=True`, as recorded."""
+    for serving in traced.servings:
+        for line in serving.happened:
+            yield from (fixed.value for fixed in line.fixed)
+            yield from (step.value for step in line.steps)
 
 
 def _difference(round_: RecordedRound, played: Rehearsed, *, is_live: bool) -> str:
@@ -244,8 +274,3 @@ def _difference(round_: RecordedRound, played: Rehearsed, *, is_live: bool) -> s
     if expected == asked or (is_live and expected < asked):
         return ""
     return f"the code as it is now asks {', '.join(sorted(asked))}, and not {', '.join(sorted(expected))}"
-
-
-def _asked_names(fork: Fork) -> str:
-    names = [question.key for round_ in fork.rounds for question in round_.questions]
-    return ", ".join(map(repr, names)) or "nothing"

@@ -142,8 +142,9 @@ async def open_stage(server: Server[Any] | Installation[Any], *, seconds: float)
         server: The server, which must not serve other clients meanwhile.
         seconds: The time limit of a leg.
     """
-    async with AsyncExitStack() as clients:
-        with rehearsing(server) as rehearsal:
+    # Until the lifespan of the server is over.
+    with rehearsing(server) as rehearsal:
+        async with AsyncExitStack() as clients:
             yield Stage(server, rehearsal, clients, seconds=seconds)
 
 

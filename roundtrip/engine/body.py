@@ -61,8 +61,7 @@ class Body:
     _leg: Leg = field(init=False)
     _answers: Answers = field(init=False)
     _names: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    """The names of questions and steps, each with its turn: questions of one round share it."""
-    """The names used so far, in order: a later one may depend on a changed answer."""
+    """The names used so far, each with its turn: what has a later turn may depend on a changed answer."""
     _former: dict[str, str] = field(default_factory=dict[str, str], init=False)
     """Former names of questions, with their present names."""
     _made: dict[str, int] = field(default_factory=dict[str, int], init=False)

@@ -337,6 +337,9 @@ class AskingFunction:
             )
         return result
 
+    needs_request = False
+    """True if a host may need the request of a client to run it."""
+
     def as_sent(self, value: Any) -> Any:
         """Return its converted value as clients receive it, for tracers."""
         return value

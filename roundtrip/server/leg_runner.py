@@ -360,10 +360,10 @@ class _ServedLeg:
 
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
         """Run the body, unless the server rehearses."""
-        rehearsal = self.runner.parts.effects.rehearsal
+        rehearsal, function = self.runner.parts.effects.rehearsal, self.function
         if rehearsal is not None:
-            rehearsal.stop(self.function.owner, outermost=self.record is not None)
-        function = self.function
+            asks, once = bool(function.contexts), function.once is not None
+            rehearsal.stop(function.owner, outermost=self.record is not None, asks=asks, once=once)
         if function.docket is None:
             return await function.run(self.arguments, filled, context, self.threads)
         from roundtrip.server.tasks.docket_parameters import DocketRun

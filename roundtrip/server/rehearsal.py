@@ -36,8 +36,10 @@ from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, U
 
 __all__ = ["Bodies", "End", "Rehearsal", "Rehearsed", "rehearsing"]
 
-Bodies = Literal["stop", "to_step", "run"]
-"""The end of a leg that comes to its body: before it, at its first step without a result, or after it."""
+Bodies = Literal["stop", "repeat", "to_step", "run"]
+"""The end of a leg that comes to its body: before it, at its first step without a result, or after it.
+
+`repeat` is `to_step` for a leg that has run before; `to_step` ends before a body that must run once."""
 
 
 class End(Enum):
@@ -63,6 +65,10 @@ class _BodyReached(MCPError):
 
     def __init__(self) -> None:
         super().__init__(code=INTERNAL_ERROR, message="this is a rehearsal, and the body is not run")
+
+
+class _StepReached(BaseException):
+    """End of a leg before a step. It is no `Exception`, which the author's code around the step could catch."""
 
 
 @dataclass(slots=True)
@@ -98,14 +104,16 @@ class Rehearsed(Unfailing):
         """Ignore rejections: a rehearsal has no tokens."""
         del rejection
 
-    def stop(self, owner: str, *, outermost: bool) -> None:
-        """End a leg before its body.
+    def stop(self, owner: str, *, outermost: bool, asks: bool, once: bool) -> None:
+        """End a leg before its body, unless the body may run here: to its end, or to its first step without a result.
 
         Raises:
             MCPError: It is the rehearsed leg.
             RoundtripError: It is a call within the leg.
         """
-        if self.bodies == "run" or (self.bodies == "to_step" and outermost):
+        may_run = self.bodies == "repeat" or (self.bodies == "to_step" and not once)
+        # A body that cannot ask has no steps, and runs on no leg but the last.
+        if self.bodies == "run" or (may_run and outermost and asks):
             return
         if not outermost:
             self.called = owner
@@ -125,9 +133,9 @@ class Rehearsed(Unfailing):
                 if fact.event is Event.ASK:
                     self.questions = tuple(fact.detail.get("questions", ()))
                     self.approvals = tuple(fact.detail.get("approvals", ()))
-        elif isinstance(fact, StepBegan) and self.bodies == "to_step":
+        elif isinstance(fact, StepBegan) and self.bodies != "run":
             self.end, self.step = End.STEP, self.step or fact.key
-            raise _BodyReached
+            raise _StepReached
         elif isinstance(fact, Wrote):
             self.journal = fact.journal
         elif isinstance(fact, Raised) and not self._declined:
@@ -167,7 +175,13 @@ class Rehearsal:
         request = asking_request()
         if request is not None:
             request.journal = self.journal
-        return await call_next(ctx)
+        try:
+            return await call_next(ctx)
+        except (_StepReached, BaseExceptionGroup):
+            # In a group if it comes out of a task group of the body.
+            if self.rehearsed.end is not End.STEP:
+                raise
+            raise _BodyReached from None
 
 
 @contextmanager

@@ -21,10 +21,12 @@ __all__ = ["COMMANDS"]
 _DESCRIPTION: Final = """\
 Replay a recorded call, on the code as it is now, up to a round, and let it go another way from there. The recorded
 answers lead to that round, and --answer gives others; questions that stay the same are answered as recorded.
-Resolvers run, and so does the body, with its recorded steps. The fork ends at a step that was not recorded, and says
-so: --run runs such steps, with all that they do. Code of the body outside of steps runs in any case, as in every leg.
+Resolvers run, and so does a body that can ask, with its recorded steps. The fork ends at a step without a result,
+before a body that cannot ask, and before the end of a body that must run once: --run goes on, with all that they do.
+Other code of a body outside of steps runs in any case, as in every leg.
 The call must be recorded with reveal: Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. The
-fork is written nowhere. Exit code 1: the code as it is now does not come to that round as recorded."""
+fork is written nowhere. Exit code 1: the code as it is now does not come to that round as recorded, or an answer was
+not asked for."""
 
 
 def _options(parser: ArgumentParser) -> None:
@@ -80,7 +82,7 @@ def _fork(arguments: Namespace) -> int:
     finally:
         logging.disable(logging.NOTSET)
     print(json.dumps(fork_data(made), indent=2) if arguments.json else fork_text(made))
-    return 1 if made.differs else 0
+    return 1 if made.differs or made.unused else 0
 
 
 def _reply(text: str) -> "tuple[str, OwnAnswer]":

@@ -142,9 +142,9 @@ class FastMcpCalls(StoringCalls):
         return self._function(name, version) is not None or renames or bool(own)
 
     def is_gated(self, name: str, version: str | None) -> bool:
-        """Return True if each leg of a call needs a request of its client."""
-        function = self._function(name, version)
-        return not isinstance(function, FastMcpFunction) or function.needs_request
+        """Return False: a stored call knows if it needs a request, and mounts and searches give tools other names."""
+        del name, version
+        return False
 
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
         """Return True if the request that FastMCP serves may see a tool."""

@@ -50,6 +50,8 @@ class TaskContent:
     """The secret of its page, for a call whose questions are on a page."""
     needs_client: bool = False
     """True while it waits for a request of its client, because its body reads a part of one."""
+    needs_request: bool = False
+    """True if each leg needs a request of its client, by which its host authorizes the tool or fills parameters."""
     asks_model: bool = False
     """True if the model that made the call may answer its questions for anyone."""
     is_chosen: bool = False

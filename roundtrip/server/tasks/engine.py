@@ -245,7 +245,7 @@ class TaskEngine:
                 if look.is_idle:
                     return entry, now, content, journal
             is_due = entry.state is TaskState.DUE and content.is_continued
-            if is_due and self._is_gated(entry.tool, content.version):
+            if is_due and (content.needs_request or self._is_gated(entry.tool, content.version)):
                 from roundtrip.server.tasks.client_legs import leave_to_client  # few tools have a gate and pages
 
                 leave_to_client(content, entry, now, holder=self.holder)

@@ -97,7 +97,9 @@ class TaskService:
             yield engine
 
     def start(self) -> None:
-        """Run tasks on this event loop, while the server's lifespan is active here."""
+        """Run tasks on this event loop, while the server's lifespan is active here. A rehearsal runs none."""
+        if self._legs.parts.effects.rehearsal is not None:
+            return
         if self._distributed is not None and self._legs.lifespans.get(asyncio.get_running_loop()):
             self._distributed.start()
         if self._legs.runs_tasks:
@@ -192,6 +194,7 @@ class TaskService:
             user=self._legs.parts.protection.user(ctx),
             secret=self._legs.parts.system.new_id(_SECRET_BYTES),
             version=function.version,
+            needs_request=function.needs_request,
             journal=to_text(self.book.journals.write(journal)),
         )
 

@@ -242,8 +242,10 @@ def spec_of(fn: Any) -> ToolSpec:
 
 
 def mark_registered(fn: Any) -> None:
-    """Note that a server has read the options of a function: any that come later are an error."""
+    """Note that a server has registered a function without options: any that come later are an error."""
     function = getattr(fn, "__func__", fn)
+    if spec_of(function) != ToolSpec():
+        return
     with suppress(AttributeError, TypeError):  # some callables take no attributes
         setattr(function, _REGISTERED, function)
 

@@ -100,7 +100,6 @@ def register(
         fn, prepared, attached = target.fn, target.fn_metadata, _spec_of_prepared(target)
     else:
         fn, prepared, attached = _callable_part(target), None, spec_of(target)
-        mark_registered(target)
     spec = spec.over(attached)
     name = spec.name or display_name(fn)
     validate_and_warn_tool_name(name)
@@ -146,6 +145,8 @@ def register(
     seen_at_first, visibility_gate = read_enabled(
         spec.enabled, owner=f"tool {name!r}" if version is None else f"tool {name!r}, version {version}"
     )
+    if not isinstance(target, SdkTool):
+        mark_registered(target)
     return RegisteredTool(
         component=Component(
             kind="tool",

@@ -196,6 +196,24 @@ def test_recorded_call_is_checked_and_becomes_a_test_by_the_name_that_clients_ca
     assert ran.returncode == 0, ran.stdout
 
 
+def test_function_may_be_registered_twice_with_options() -> None:
+    def delete(path: str) -> str:
+        return path
+
+    for name, question in (("one", "Sure?"), ("other", "Really?")):
+        roundtrip.Server[Any](name).add_tool(roundtrip.tool(confirm=question)(delete))
+
+
+def test_function_whose_registration_failed_may_get_options() -> None:
+    def delete(path: str) -> str:
+        return path
+
+    server = roundtrip.Server[Any]("shop")
+    with pytest.raises(roundtrip.InvalidSignature, match="version"):
+        server.tool(version="")(delete)
+    roundtrip.tool(confirm="Sure?")(delete)
+
+
 @pytest.mark.parametrize("kind", ["roundtrip", "fastmcp", "mcpserver"])
 @pytest.mark.parametrize("is_plain", [True, False], ids=["plain", "asks"])
 def test_options_above_the_decorator_that_registers_are_an_error(kind: str, is_plain: bool) -> None:

@@ -11,6 +11,7 @@ from fastmcp import Client as FastMcpClient
 from fastmcp import Context as FastMcpContext
 from fastmcp import FastMCP
 from fastmcp.client.transports import StreamableHttpTransport
+from fastmcp.dependencies import CurrentHeaders
 from fastmcp.dependencies import Depends as FastMcpDepends
 from fastmcp.server.middleware import Middleware
 from fastmcp.server.transforms import Namespace
@@ -370,6 +371,31 @@ async def test_tool_that_a_search_has_found_waits_behind_a_page(mode: str) -> No
         through_search = await client.call_tool("call_tool", {"name": "continue_call", "arguments": handle})
         assert text_of(through_search) == "Solaris, seat 3, 2"
     assert shop.booked == ["Solaris"]
+
+
+async def test_leg_through_a_search_waits_for_its_client_whatever_others_call() -> None:
+    """All calls through a search have one name, and only some tools need the request of their client."""
+    mcp, _ = made("fastmcp")
+
+    @mcp.tool
+    async def pay(ctx: Context, headers: dict[str, str] = CurrentHeaders()) -> str:  # noqa: B008 - FastMCP's way
+        """Pay for seats."""
+        return f"paid {await ctx.ask('size', 'How many?', int)} as {headers.get('x-user')}"
+
+    @mcp.tool
+    async def buy(ctx: Context) -> str:
+        """Buy a film."""
+        return f"bought {await ctx.ask('size', 'How many films?', int)}"
+
+    mcp.add_transform(BM25SearchTransform())
+    async with hosted(app_of(mcp)) as url, client_of(url) as client:
+        asked = await client.call_tool("call_tool", {"name": "pay", "arguments": {}})
+        async with client_of(url, "bob") as other:
+            await other.call_tool("call_tool", {"name": "buy", "arguments": {}})
+        browser, link = Browser(url, "ann"), link_in(asked)
+        assert (await browser.send(link, (await browser.open(link)).text, "3")).status_code == 303
+        assert await continued(client, asked) == "paid 3 as ann"
+    del pay, buy
 
 
 class Seen(Middleware):

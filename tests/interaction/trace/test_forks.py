@@ -1,23 +1,27 @@
 """`roundtrip trace fork`: a recorded call comes to each of its rounds again, and goes another way from there."""
 
 import json
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
 
-from roundtrip import Context, Server
+from roundtrip import Approvals, Context, Elicit, Pages, Resolve, Server
+from roundtrip.checking.checking import check_calls
 from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
 from roundtrip.checking.recorded import NotReplayable, recorded_call
+from roundtrip.checking.reports import Checked
 from roundtrip.cli import main
-from roundtrip.ledger import SqliteLedger
+from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.machine.journal import Action
 from roundtrip.server.rehearsal import End
-from roundtrip.testing import Era, User
+from roundtrip.testing import Approver, Era, User
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.recorder import Recorder
+from tests.interaction.tasks.peer import peers
 from tests.interaction.trace.features import FEATURES, Heard, serve
 from tests.interaction.trace.sites import Site
 from tests.interaction.trace.transcribed import calls_of
@@ -82,7 +86,7 @@ async def book(film: str, row: Annotated[str, Resolve(which)], ctx: Context) -> 
 class Shop:
     """A shop in a file, with a recorded call."""
 
-    def __init__(self, folder: Path, *, reveal: str = "all") -> None:
+    def __init__(self, folder: Path, *, reveal: str | list[str] = "all") -> None:
         self.folder = folder
         self._reveal = reveal
         self.write("How many?")
@@ -103,8 +107,6 @@ class Shop:
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    import sys
-
     monkeypatch.setattr("sys.path", [*sys.path])
     made = Shop(tmp_path)
     record(made)
@@ -126,7 +128,7 @@ def test_fork_ends_at_a_step_that_was_not_recorded(shop: Shop, capsys: pytest.Ca
     shown = capsys.readouterr().out
     assert 'recorded: {"value": "A"}\n    fork:     "B"' in shown
     assert "recorded: completed: Dune, row A, 20 euros" in shown
-    assert "it would run the step 'charge' now, which was not recorded; --run runs it" in shown
+    assert "it would run the step 'charge' now, which has no result by then; --run runs it" in shown
     assert shop.charged == ["20"]
 
 
@@ -170,7 +172,7 @@ def test_changed_code_is_forked_and_what_it_asks_otherwise_is_said(
     ("words", "why"),
     [
         (["--at", "9"], "it has no round 9 with questions; its rounds: 1, 2, 3"),
-        (["--at", "2", "--answer", "row=B"], "the fork does not ask 'row'; it asked 'which'"),
+        (["--at", "2", "--answer", "row=B"], "round 2 asks 'which', and not 'row'"),
         (["--at", "2", "--answer", "which"], "--answer must be KEY=VALUE, got 'which'"),
     ],
 )
@@ -187,11 +189,51 @@ def test_invalid_answer_is_asked_again_and_not_given_again(shop: Shop, capsys: p
     assert shop.charged == ["20"]
 
 
+def test_misspelt_later_answer_is_told_beside_the_fork(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork("--at", "3", "--answer", "seats=5", "--answer", "shure=:decline", "--run") == 1
+    shown = capsys.readouterr().out
+    assert "not asked: 'shure'" in shown
+    assert shop.charged == ["20"]
+
+
+def test_code_that_asks_otherwise_runs_nothing(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    source = (shop.folder / "fork_shop.py").read_text()
+    (shop.folder / "fork_shop.py").write_text(source.replace('ctx.ask("seats"', 'ctx.ask("places"'))
+    assert shop.fork("--at", "3", "--answer", "places=2", "--run") == 1
+    assert "fork:     it waits" in capsys.readouterr().out
+    assert shop.charged == ["20"]
+
+
+def test_confirmation_is_accepted_by_a_word(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork("--at", "1", "--answer", "confirm:book=:accept") == 0
+    assert "it would run the step 'charge' now" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("reveal", [["arguments", "answers", "questions", "results", "errors"]])
+def test_steps_that_are_not_revealed_do_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reveal: list[str]
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    shop = Shop(tmp_path, reveal=reveal)
+    record(shop)
+    assert shop.fork("--at", "1", "--run") == 2
+    assert "the results of its steps are not revealed" in capsys.readouterr().err
+    assert shop.charged == ["20"]
+
+
+def test_result_that_is_not_revealed_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    shop = Shop(tmp_path, reveal=["arguments", "answers", "questions", "steps"])
+    record(shop)
+    assert shop.fork("--at", "2", "--answer", "which=B") == 0
+    assert "recorded: completed, and its end is not revealed" in capsys.readouterr().out
+
+
 def test_call_without_revealed_values_is_refused_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sys
-
     monkeypatch.setattr("sys.path", [*sys.path])
     shop = Shop(tmp_path, reveal="questions")
     record(shop)
@@ -232,3 +274,136 @@ def test_body_that_calls_another_tool_is_refused_without_run(tmp_path: Path) -> 
         assert ran == ["sent", "sent"]
 
     anyio.run(scenario)
+
+
+def test_bodies_that_run_once_or_cannot_ask_do_not_run(tmp_path: Path) -> None:
+    ran: list[str] = []
+    server = Server[Any](
+        "shop", keys=[KEY], trace=Recorder(tmp_path / "calls.jsonl", reveal="all"), ledger=MemoryLedger()
+    )
+
+    async def why() -> Elicit[str]:
+        return Elicit("Why?", str)
+
+    @server.tool()
+    async def delete(why: Annotated[str, Resolve(why)]) -> str:
+        ran.append(why)
+        return why
+
+    @server.tool(exactly_once=True)
+    async def charge(why: Annotated[str, Resolve(why)], ctx: Context) -> str:
+        sure = await ctx.ask("sure", "Sure?", bool)
+        ran.append(why)
+        return f"{why}: {sure}"
+
+    @server.tool()
+    async def careful(ctx: Context) -> str:
+        why = await ctx.ask("why", "Why?", str)
+        try:
+            await ctx.step("send", ran.append, f"step of {why}")
+        except Exception:  # noqa: BLE001 - as authors write
+            ran.append("caught")
+        return why
+
+    async def scenario() -> None:
+        for tool in ("delete", "charge", "careful"):
+            await User(server, {"why": "old", "sure": True}, era=Era.RETRY, allow_unused=True).call(tool)
+        before = [*ran]
+        deleted, charged, cared = calls_of(tmp_path / "calls.jsonl")
+        at = {call.tool: recorded_call(call, whole=True).rounds[-1].number for call in (deleted, charged, cared)}
+        assert (await fork(server, deleted, at["delete"], why="new")).end is End.BODY
+        assert (await fork(server, charged, at["charge"], sure=False)).end is End.BODY
+        assert (await fork(server, cared, at["careful"], why="new")).step == "send"
+        assert ran == before
+        assert (await fork(server, charged, at["charge"], run=True, sure=False)).end is End.COMPLETED
+        assert ran == [*before, "old"]
+
+    anyio.run(scenario)
+
+
+def test_approval_is_decided_by_the_fork_or_as_recorded(tmp_path: Path) -> None:
+    async def reader(request: Any) -> str | None:
+        return request.headers.get("x-user")
+
+    server = Server[Any](
+        "shop",
+        keys=[KEY],
+        trace=Recorder(tmp_path / "calls.jsonl", reveal="all"),
+        principal=lambda ctx: "ann",
+        pages=Pages(base_url="https://shop.example", authenticate=reader, wait=0.1),
+        approvals=Approvals(groups={"fred": ["finance"]}),
+    )
+
+    @server.tool()
+    async def refund(euros: int, ctx: Context) -> str:
+        approved = await ctx.approve("big", f"Refund {euros}?", by="finance")
+        return f"refunded {euros}, {approved.who}"
+
+    async def scenario() -> None:
+        approver = Approver({"finance": "approve"}, headers={"x-user": "fred"})
+        headers = {"x-user": "ann"}
+        user = User(server, {}, client="no-elicitation", page_headers=headers, approver=approver, era=Era.RETRY)
+        assert (await user.call("refund", euros=5)).value == "refunded 5, fred"
+        (call,) = calls_of(tmp_path / "calls.jsonl")
+        (round_,) = [each for each in recorded_call(call, whole=True).rounds if each.approvals]
+        forked = await fork(server, call, round_.number, run=True)
+        assert "refunded 5, fred" in str(forked.result)
+        forked = await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.ACCEPT))
+        assert "refunded 5, fork" in str(forked.result)
+        forked = await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.DECLINE, "too much"))
+        assert forked.end in (End.FAILED, End.DECLINED)
+        assert "ApprovalRejected" in forked.reason
+
+    anyio.run(scenario)
+
+
+def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
+    """A fork, or a check, is no worker: it would end the task at its body."""
+    ran: list[str] = []
+
+    def make() -> Server[Any]:
+        server = Server[Any](
+            "shop",
+            keys=[KEY],
+            trace=Recorder(tmp_path / "calls.jsonl", reveal="all"),
+            ledger=SqliteLedger(tmp_path / "ledger.db"),
+        )
+
+        async def slow() -> Elicit[int]:
+            await anyio.sleep(1)
+            return Elicit("How many?", int)
+
+        @server.tool()
+        async def book(seats: Annotated[int, Resolve(slow)]) -> str:
+            return f"{seats} booked"
+
+        @server.tool(task=True)
+        async def later(ctx: Context) -> str:
+            await ctx.sleep(0.5)
+            ran.append("later")
+            return "done"
+
+        return server
+
+    async def scenario() -> None:
+        server = make()
+        async with peers(server) as (peer,):
+            await peer.call("later")
+        await User(make(), {"slow": 2}, era=Era.RETRY).call("book")
+        ran.clear()
+
+    async def forks() -> None:
+        server = make()
+        call = next(call for call in calls_of(tmp_path / "calls.jsonl") if call.tool == "book")
+        assert (await fork(server, call, 1, slow=3)).end is End.BODY
+        found: list[Checked] = []
+        await check_calls(make(), [call], found.append, now=time.time())
+        assert found[0].headline == "compatible"
+
+    monkeypatched = pytest.MonkeyPatch()
+    with monkeypatched.context() as patched:
+        # No worker takes it before the fork.
+        patched.setenv("ROUNDTRIP_RUN_TASKS", "0")
+        anyio.run(scenario)
+    anyio.run(forks)
+    assert ran == []
