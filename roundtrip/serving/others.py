@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.ledger.contract import Ledger, Reach
@@ -60,34 +61,22 @@ class OtherServer:
     def app(self, settings: ServeSettings) -> ASGIApp:
         """Return its ASGI application."""
         if is_fastmcp(self._server):
-            app: ASGIApp = self._server.http_app(
+            app = self._server.http_app(
                 path=settings.path,
                 stateless_http=not settings.keeps_sessions,
                 json_response=settings.json_response == "always",
                 host_origin_protection=False,
             )
-            # FastMCP makes its manager when the application starts, so all around it is middleware here.
-            named = Names(app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback)
-            mcp = _OnePieceBody(Responses(BoundedJson(named)), settings.max_body)
-            return _OnPath(settings.path, mcp, app)
+            # FastMCP makes its manager when the application starts. Wrap the endpoint of the route: every spelling of
+            # the path leads to it, and pages of the author do not.
+            route = next(each for each in app.routes if isinstance(each, Route) and each.path == settings.path)
+            named = Names(route.app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback)
+            route.app = _OnePieceBody(BoundedJson(named), settings.max_body)
+            return Responses(app)
         server: Any = self._server
         options = http_options(settings)
         app = watch_app(server, server.streamable_http_app(**options), options)
         return chosen_responses(app, server.session_manager, settings)
-
-
-class _OnPath:
-    """Sends requests of the MCP endpoint to one application, and others, such as pages of the author, to another."""
-
-    def __init__(self, path: str, mcp: ASGIApp, others: ASGIApp) -> None:
-        self._path = path.rstrip("/")
-        self._mcp = mcp
-        self._others = others
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or the lifespan."""
-        is_mcp = scope["type"] == "http" and scope["path"].rstrip("/") == self._path
-        await (self._mcp if is_mcp else self._others)(scope, receive, send)
 
 
 class _OnePieceBody:

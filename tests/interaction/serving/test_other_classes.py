@@ -63,6 +63,8 @@ def test_settings_hold_for_every_class(fleet: Service) -> None:
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     body = json.dumps(request).encode()
     assert fleet.post("/mcp", body, Host="evil.example")[0] == 421
+    # Routes take a path with a line feed at its end for the path.
+    assert fleet.post("/mcp%0A", body, Host="evil.example")[0] in (404, 421)
     assert fleet.post("/mcp", body, Origin="https://evil.example")[0] == 403
     large = json.dumps({**request, "params": {"text": "x" * MAX_BODY}}).encode()
     assert fleet.post("/mcp", large)[0] == 413
