@@ -129,16 +129,13 @@ class _Forking(Replay):
         fork, decided = Fork(self.call, at), dict[str, ApprovalState]()
         played = await self._come_to(place, decided)
         fork.differs = _difference(self.rounds[place], played, is_live=self.call.era == "live")
-        here = {name for waiting in (*played.questions, *played.approvals) for name in self._names_of(waiting)}
+        here = {name for waiting in (*played.questions, *played.approvals) for name in self.names_of(waiting)}
         if self._replies and not fork.differs and not here & self._replies.keys():
             names = ", ".join(sorted(map(repr, self._replies)))
             raise NotReplayable(f"round {at} asks {', '.join(sorted(map(repr, here)))}, and not {names}")
         await self._go_on(fork, played, at, decided)
         fork.unused = sorted(self._replies.keys() - self._given)
         return fork
-
-    def _names_of(self, waiting: PendingQuestion) -> tuple[str, ...]:
-        return self.stage.names_of(self.call, waiting.key)
 
     async def _come_to(self, place: int, decided: dict[str, ApprovalState]) -> Rehearsed:
         """Play the legs up to the one that asks a round, with the recorded answers and results of steps."""
@@ -194,17 +191,15 @@ class _Forking(Replay):
 
     def _reply(self, waiting: PendingQuestion, round_: ForkedRound) -> None:
         """Take the answer to a question, once: the fork's own, or the recorded one if the question is the same."""
-        own = self.record_of(waiting, self._replies)
-        names = [name for name in self._replies if self._replies[name] is own]
-        if own is not None and not self._given.intersection(names):
-            self._given.update(names)
-            round_.replies[waiting.key] = own
-            round_.own.add(waiting.key)
+        own = next((name for name in self.names_of(waiting) if name in self._replies), None)
+        name = waiting.key if own is None else own
+        reply = None if name in self._given else self._recorded_reply(waiting) if own is None else self._replies[own]
+        if reply is None:
             return
-        recorded = None if waiting.key in self._given else self._recorded_reply(waiting)
-        if recorded is not None and own is None:
-            self._given.add(waiting.key)
-            round_.replies[waiting.key] = recorded
+        self._given.add(name)
+        round_.replies[waiting.key] = reply
+        if own is not None:
+            round_.own.add(waiting.key)
 
     def _recorded_reply(self, waiting: PendingQuestion) -> OwnAnswer | None:
         """Return the recorded answer to a question with the same wording; None without one."""

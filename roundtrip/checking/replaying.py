@@ -34,9 +34,12 @@ class Replay:
 
     def record_of(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
         """Return the record of a question that is asked again, under any of its names."""
+        return next((recorded[name] for name in self.names_of(waiting) if name in recorded), None)
+
+    def names_of(self, waiting: PendingQuestion) -> tuple[str, ...]:
+        """Return the name of a question, and its former names."""
         former = (waiting.former,) if waiting.former is not None else ()
-        names = (*self.stage.names_of(self.call, waiting.key), *former)
-        return next((recorded[name] for name in names if name in recorded), None)
+        return (*self.stage.names_of(self.call, waiting.key), *former)
 
     def answers(self, done: int) -> dict[str, Answer]:
         """Return the answers that counted in the first `done` rounds."""

@@ -1,15 +1,14 @@
 """`roundtrip check`: check recorded calls against the present code, before it is deployed."""
 
 import importlib
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET, TARGET_HELP, load_attached
+from roundtrip.cli.loading import TARGET, TARGET_HELP
 from roundtrip.cli.parsing import add_json, add_timeout, positive_seconds
-from roundtrip.trace.writing.names import TRACE_VARIABLE
+from roundtrip.cli.rehearsing import LEG_SECONDS, load_for_rehearsal, rehearse
 
 if TYPE_CHECKING:
     from roundtrip.checking.reports import Checked
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _ASKS_AGAIN: Final = "asks-again"
-_LEG_SECONDS: Final = 30.0
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -36,22 +34,17 @@ def _configure(parser: ArgumentParser) -> None:
         help="a mapping of functions to replacements, as for server.overrides, for example for resolvers that call "
         "other systems",
     )
-    add_timeout(parser, _LEG_SECONDS, "per leg", type=positive_seconds)
+    add_timeout(parser, LEG_SECONDS, "per leg", type=positive_seconds)
     add_json(parser)
     parser.add_argument("files", nargs="+", metavar="TRANSCRIPT", help="transcripts, or directories of them")
 
 
 def _run(arguments: Namespace) -> int:
-    import logging
     import time
-
-    import anyio
 
     from roundtrip.checking.checking import check_calls
     from roundtrip.checking.reports import Verdict, as_data, as_text, summary
     from roundtrip.cli.trace.sources import json_text, load
-    from roundtrip.client.failures import innermost
-    from roundtrip.safe_text import printable
     from roundtrip.server.probe import PROBE_TOOL
 
     traced = load(arguments)
@@ -73,16 +66,7 @@ def _run(arguments: Namespace) -> int:
     async def check() -> None:
         await check_calls(server, calls, report, now=time.time(), seconds=arguments.timeout)
 
-    # The report has the failures; log lines of the server would come in between.
-    logging.disable()
-    try:
-        anyio.run(check)
-    except Exception as error:
-        cause = innermost(error)
-        shown = printable(f"{type(cause).__name__}: {cause}")
-        raise CommandFailed(f"the server could not be started, or failed: {shown}") from error
-    finally:
-        logging.disable(logging.NOTSET)
+    rehearse(check)
     if arguments.json:
         print(json_text([as_data(checked) for checked in found]))
     else:
@@ -97,9 +81,7 @@ def _run(arguments: Namespace) -> int:
 def _load(target: str, overrides: str | None) -> "Server[Any] | Installation[Any]":
     from roundtrip.errors import RoundtripError
 
-    # A rehearsal must not be written to the transcript that it is compared with.
-    os.environ.pop(TRACE_VARIABLE, None)
-    server = load_attached(target)
+    server = load_for_rehearsal(target)
     if overrides is None:
         return server
     name, colon, attribute = overrides.rpartition(":")

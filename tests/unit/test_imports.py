@@ -14,7 +14,7 @@ import roundtrip
 import roundtrip.ledger
 from benchmarks.hello_modules import MAX_LINES, MAX_MODULES, loaded
 from roundtrip.checking.checking import TIMEOUT
-from roundtrip.cli import call, check, graph
+from roundtrip.cli import call, graph, rehearsing
 from roundtrip.client.legs import Era
 from roundtrip.trace.drawings.machine import Format
 
@@ -173,4 +173,4 @@ def test_command_line_choices_match_the_code() -> None:
     assert vars(call)["_ERAS"] == tuple(era.name.lower() for era in Era if era is not Era.TASK)
     assert vars(call)["_LEVELS"] == get_args(LoggingLevel)
     assert vars(graph)["_FORMATS"] == tuple(Format)
-    assert vars(check)["_LEG_SECONDS"] == TIMEOUT
+    assert rehearsing.LEG_SECONDS == TIMEOUT

@@ -1,17 +1,16 @@
 """Provide `roundtrip trace fork`: let a recorded call go another way, on the code as it is now."""
 
 import json
-import logging
-import os
 import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.loading import TARGET, TARGET_HELP, load_attached
-from roundtrip.cli.trace.sources import find_call, load, view
+from roundtrip.cli.loading import TARGET, TARGET_HELP
+from roundtrip.cli.parsing import add_timeout, positive_seconds
+from roundtrip.cli.rehearsing import LEG_SECONDS, load_for_rehearsal, rehearse
+from roundtrip.cli.trace.sources import find_call, json_text, load, view
 from roundtrip.safe_text import printable
-from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
     from roundtrip.checking.forking import Fork, OwnAnswer
@@ -41,22 +40,17 @@ def _options(parser: ArgumentParser) -> None:
         "`:reject REASON`; may be repeated",
     )
     parser.add_argument("--run", action="store_true", help="run steps that were not recorded, to the end of the call")
-    parser.add_argument("--timeout", metavar="SECONDS", type=float, default=30.0, help="time limit of a leg")
+    add_timeout(parser, LEG_SECONDS, "per leg", type=positive_seconds)
 
 
 def _fork(arguments: Namespace) -> int:
-    import anyio
-
     from roundtrip.checking.fork_reports import fork_data, fork_text
     from roundtrip.checking.forking import fork_call
     from roundtrip.checking.recorded import NotReplayable
-    from roundtrip.client.failures import innermost
 
     replies = dict(_reply(text) for text in arguments.answer)
     found = find_call(load(arguments), arguments.call)
-    # The fork must not be written to the transcript that it comes from.
-    os.environ.pop(TRACE_VARIABLE, None)
-    server = load_attached(arguments.server)
+    server = load_for_rehearsal(arguments.server)
 
     async def fork() -> "Fork":
         return await fork_call(
@@ -69,19 +63,11 @@ def _fork(arguments: Namespace) -> int:
             seconds=arguments.timeout,
         )
 
-    # The report has the failures; log lines of the server would come in between.
-    logging.disable()
     try:
-        made = anyio.run(fork)
-    except Exception as error:
-        cause = innermost(error)
-        if isinstance(cause, NotReplayable):
-            raise CommandFailed(f"cannot fork the call {printable(found.id)}: {printable(str(cause))}") from error
-        shown = printable(f"{type(cause).__name__}: {cause}")
-        raise CommandFailed(f"the server could not be started, or failed: {shown}") from error
-    finally:
-        logging.disable(logging.NOTSET)
-    print(json.dumps(fork_data(made), indent=2) if arguments.json else fork_text(made))
+        made = rehearse(fork)
+    except NotReplayable as error:
+        raise CommandFailed(f"cannot fork the call {printable(found.id)}: {printable(str(error))}") from error
+    print(json_text(fork_data(made)) if arguments.json else fork_text(made))
     return 1 if made.differs or made.unused else 0
 
 

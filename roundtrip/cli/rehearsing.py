@@ -1,0 +1,60 @@
+"""Rehearse recorded calls on the server that a command line names: without its log, and without a transcript."""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.loading import load_attached
+from roundtrip.trace.writing.names import TRACE_VARIABLE
+
+if TYPE_CHECKING:
+    from roundtrip.server.adapters.installation import Installation
+    from roundtrip.server.server import Server
+
+__all__ = ["LEG_SECONDS", "load_for_rehearsal", "rehearse"]
+
+T = TypeVar("T")
+
+LEG_SECONDS: Final = 30.0
+"""The longest time of a leg, by default."""
+
+
+def load_for_rehearsal(target: str) -> "Server[Any] | Installation[Any]":
+    """Load the roundtrip of a server of any class.
+
+    Raises:
+        CommandFailed: The module or server is missing or fails, or the server has no roundtrip.
+    """
+    # A rehearsal must not be written to the transcript that it is compared with.
+    os.environ.pop(TRACE_VARIABLE, None)
+    return load_attached(target)
+
+
+def rehearse(work: Callable[[], Awaitable[T]]) -> T:
+    """Run a rehearsal on an event loop of its own.
+
+    Raises:
+        NotReplayable: The call cannot be played.
+        CommandFailed: The server failed.
+    """
+    import logging
+
+    import anyio
+
+    from roundtrip.checking.recorded import NotReplayable
+    from roundtrip.client.failures import innermost
+    from roundtrip.safe_text import printable
+
+    # The report has the failures; log lines of the server would come in between.
+    logging.disable()
+    try:
+        return anyio.run(work)
+    except NotReplayable:
+        raise
+    except Exception as error:
+        cause = innermost(error)
+        shown = printable(f"{type(cause).__name__}: {cause}")
+        raise CommandFailed(f"the server could not be started, or failed: {shown}") from error
+    finally:
+        logging.disable(logging.NOTSET)
