@@ -115,8 +115,6 @@ class FastMcpCalls(StoringCalls):
         self._host = host
         self.relist: Any = None
         """Not used: FastMCP keeps the schema of a result with the tool."""
-        self._called: dict[tuple[str, str | None], FastMcpFunction] = {}
-        """The functions by the names and versions that clients have called here: mounts and transforms rename tools."""
 
     def registered_as(self, name: str, version: str | None) -> _Registered:
         """Return a tool of this server."""
@@ -131,8 +129,7 @@ class FastMcpCalls(StoringCalls):
 
     def _function(self, name: str, version: str | None) -> AskingFunction | None:
         functions = self._installation.functions
-        called = self._called.get((name, version))
-        return called or functions.get(("tool", name, version)) or functions.get(("tool", name, None))
+        return functions.get(("tool", name, version)) or functions.get(("tool", name, None))
 
     def has_task(self, name: str, version: str | None) -> bool:
         """Return True if a stored call of this tool can go on here: only of tools without mounts this is known."""
@@ -199,7 +196,6 @@ class FastMcpCalls(StoringCalls):
         if record is None:
             raise RuntimeError("a leg for a client must have a request")
         name = str((record.context.params or {}).get("name", function.name))
-        self._called[name, function.version] = function
         legs = _ClientLegs(function, self._installation, is_traced=function is not stored.continuing)
         try:
             if not is_retry_era(record.context.protocol_version):
