@@ -15,9 +15,7 @@ from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
-    from roundtrip.serving.process import Ended
     from roundtrip.serving.settings import ServeSettings
 
 __all__ = ["COMMAND"]
@@ -206,7 +204,7 @@ def _work() -> int:
 
     from roundtrip.playground.writing import ServerPlace
     from roundtrip.server.server import Server
-    from roundtrip.serving.others import OtherServer
+    from roundtrip.serving.others import OtherServer, as_served
     from roundtrip.serving.process import serve, work
     from roundtrip.serving.settings import ServeSettings
 
@@ -223,12 +221,14 @@ def _work() -> int:
         ServerPlace.of(module.__name__, str(module.__file__), found.attribute, is_file=is_file, is_ours=is_ours).write(
             place
         )
-        return found.server if is_ours else OtherServer(found.server)
+        return as_served(found.server)
 
-    def run(server: Server[Any] | OtherServer, on_ready: "Callable[[], None]") -> "Ended":
-        return serve(server, settings, accepts, on_ready=on_ready)
-
-    return work(load, settings, channel=socket.socket(fileno=int(channel)), run=run)
+    return work(
+        load,
+        settings,
+        channel=socket.socket(fileno=int(channel)),
+        run=lambda server, on_ready: serve(server, settings, accepts, on_ready=on_ready),
+    )
 
 
 COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)

@@ -103,11 +103,9 @@ def load_served(target: str) -> "Server[Any] | OtherServer":
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    from roundtrip.server.server import Server
-    from roundtrip.serving.others import OtherServer
+    from roundtrip.serving.others import as_served
 
-    found = load_any_server(target)
-    return cast("Server[Any]", found) if isinstance(found, Server) else OtherServer(found)
+    return as_served(load_any_server(target))
 
 
 def load_attached(target: str) -> "Server[Any] | Installation[Any]":

@@ -1,5 +1,7 @@
 """Servers of FastMCP and of the SDK, with what `roundtrip serve` asks of a server."""
 
+from __future__ import annotations
+
 from typing import Any, Final
 
 from starlette.routing import Route
@@ -10,15 +12,21 @@ from roundtrip.server.adapters.finding import AnyServer, is_fastmcp, low_level
 from roundtrip.server.adapters.installation import installation_in
 from roundtrip.server.connections import BoundedJson, Responses, watch_app
 from roundtrip.server.probe import Identity
+from roundtrip.server.server import Server
 from roundtrip.serving.names import Names
 from roundtrip.serving.responses import read_body
 from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.transport import chosen_responses, http_options
 
-__all__ = ["OtherServer"]
+__all__ = ["OtherServer", "as_served"]
 
 _TOO_LARGE_STATUS: Final = 413
 _TOO_LARGE_TEXT: Final = b"Request body too large"
+
+
+def as_served(server: AnyServer) -> Server[Any] | OtherServer:
+    """Return a server of any class as `roundtrip serve` serves it."""
+    return server if isinstance(server, Server) else OtherServer(server)
 
 
 class OtherServer:
