@@ -53,7 +53,7 @@ DIRECT = re.compile(
 
 def test_only_known_modules_use_clocks_and_randomness_directly() -> None:
     package = Path(roundtrip.__file__).parent
-    programs = {"cli", "demo", "doctor", "testing", "client", "playground", "serving"}
+    programs = {"cli", "demo", "doctor", "testing", "client", "playground", "serving", "ui"}
     found = {
         name
         for path in package.rglob("*.py")

@@ -20,6 +20,8 @@ _VIEWS: Final = {
     "fork": ("forking", "let a recorded call go another way, on the code as it is now"),
     "to-test": ("export", "write a test that makes a call again"),
     "export": ("export", "write one call as a page, a diagram or spans"),
+    "index": ("keeping", "find calls quickly among millions"),
+    "prune": ("keeping", "delete old transcripts"),
     "serve": ("export", "show calls in a browser, while they happen"),
 }
 """The module of each view, which is imported when the view is chosen, and its summary."""

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.trace.sources import find_call, load, named_files, view, write_out
+from roundtrip.cli.trace.calls import ReadCalls, call_named, find_call
+from roundtrip.cli.trace.sources import load, named_files, view, write_out
 from roundtrip.safe_text import printable
 from roundtrip.trace.explaining.sequence import mermaid
 from roundtrip.trace.page.document import html
@@ -36,7 +37,7 @@ def _export_options(parser: ArgumentParser) -> None:
 
 
 def _export(arguments: Namespace) -> int:
-    write_out(arguments, arguments.write(find_call(load(arguments), arguments.call)))
+    write_out(arguments, arguments.write(find_call(arguments)))
     return 0
 
 
@@ -64,7 +65,7 @@ def _to_test(arguments: Namespace) -> int:
     except ValueError as error:
         raise CommandFailed(f"--server {error}") from error
     traced = load(arguments)
-    found = find_call(traced, arguments.call)
+    found = call_named(ReadCalls(traced), arguments.call)
     try:
         calls = traced.calls.values()
         source = write_test_of(found, calls, server, both=arguments.both, with_result=not arguments.no_result)

@@ -9,7 +9,8 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.loading import TARGET, TARGET_HELP
 from roundtrip.cli.parsing import add_timeout, positive_seconds
 from roundtrip.cli.rehearsing import LEG_SECONDS, load_for_rehearsal, rehearse
-from roundtrip.cli.trace.sources import find_call, json_text, load, view
+from roundtrip.cli.trace.calls import find_call
+from roundtrip.cli.trace.sources import json_text, view
 from roundtrip.safe_text import printable
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _fork(arguments: Namespace) -> int:
     from roundtrip.checking.recorded import NotReplayable
 
     replies = dict(_reply(text) for text in arguments.answer)
-    found = find_call(load(arguments), arguments.call)
+    found = find_call(arguments)
     server = load_for_rehearsal(arguments.server)
 
     async def fork() -> "Fork":

@@ -3,12 +3,14 @@
 import operator
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Final
 
-from roundtrip.cli.trace.sources import load, present, view
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.trace.calls import FoundCalls, open_calls
+from roundtrip.cli.trace.sources import present, view
 from roundtrip.cli.trace.terminal import STATE_STYLES, Column, Part, Screen
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
@@ -16,12 +18,11 @@ from roundtrip.machine.journal import OUTCOMES
 from roundtrip.machine.table import State
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_rejection
-from roundtrip.trace.explaining.stories import outcomes_of, summary
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text
-from roundtrip.trace.reading.calls import TracedCall
-from roundtrip.trace.writing.lines import RejectedLine
+from roundtrip.trace.index.filters import CallFilter, fits
+from roundtrip.trace.index.rows import FACETS, Row
 
-__all__ = ["COMMANDS", "is_tool", "read_reason"]
+__all__ = ["COMMANDS", "read_age", "read_reason"]
 
 _REASONS: Final = tuple(
     dict.fromkeys([*(reason.value for reason in Reason), *(reason.value for reason in RejectionReason)])
@@ -38,6 +39,12 @@ _COMPARISONS: Final[dict[str, Callable[[int, int], bool]]] = {
     "=": operator.eq,
     "==": operator.eq,
     "": operator.eq,
+}
+_OTHER_FACETS: Final = {
+    "instance": "that this instance served",
+    "build": "that this build began",
+    "principal": "of this caller, by the fingerprint that the transcript has",
+    "failure": "that ended with an error of this type (ToolTimedOut), or with a tool_error",
 }
 _COLUMNS: Final = (
     Column("call"),
@@ -76,21 +83,19 @@ def _options(parser: ArgumentParser) -> None:
         help="calls with a question asked, or a token rejected, for this reason",
     )
     parser.add_argument(
-        "--since", type=_since, metavar="TIME", help="calls with events since then: 10m, 2h, 3d, 2026-11-21T09:30"
+        "--since", type=read_age, metavar="TIME", help="calls with events since then: 10m, 2h, 3d, 2026-11-21T09:30"
     )
     parser.add_argument(
         "--rounds", type=_rounds, metavar="NUMBER", help="calls with this number of rounds: 2, '>2', '<=3'"
     )
+    for kind, what in _OTHER_FACETS.items():
+        parser.add_argument(
+            f"--{kind}", action="append", metavar=kind.upper(), help=f"calls {what}; may have wildcards"
+        )
+    parser.add_argument("--limit", type=int, metavar="N", help="only the newest N calls")
     parser.add_argument("--newest", action="store_true", help="the newest call first, not last")
     parser.add_argument(
         "--rejections", action="store_true", help="list instead the rejected tokens whose call is unknown"
-    )
-
-
-def is_tool(name: str | None, wanted: Iterable[str] | None) -> bool:
-    """Return True if a tool fits one of the patterns; None fits every tool."""
-    return wanted is None or (
-        name is not None and any(name == pattern or fnmatchcase(name, pattern) for pattern in wanted)
     )
 
 
@@ -113,7 +118,12 @@ def _one_of(name: str, text: str, what: str, known: Sequence[str]) -> str:
     return name
 
 
-def _since(text: str) -> float:
+def read_age(text: str) -> float:
+    """Return the time that an age or a date means, in seconds of the epoch.
+
+    Raises:
+        ArgumentTypeError: It is neither.
+    """
     age = _AGE.fullmatch(text.strip())
     try:
         if age is not None:
@@ -134,61 +144,61 @@ def _rounds(text: str) -> Callable[[int], bool]:
     return lambda count: compare(count, number)
 
 
-def _passes(call: TracedCall, arguments: Namespace) -> bool:
-    return (
-        is_tool(call.tool, arguments.tool)
-        and (arguments.state is None or call.state.value in arguments.state)
-        and (arguments.outcome is None or not outcomes_of(call).isdisjoint(arguments.outcome))
-        and (arguments.reason is None or not call.reasons.isdisjoint(arguments.reason))
-        and (arguments.since is None or call.last_at >= arguments.since)
-        and (arguments.rounds is None or arguments.rounds(call.round_count))
-    )
+def _filter(arguments: Namespace) -> CallFilter:
+    chosen = {kind: getattr(arguments, kind) for kind in FACETS if getattr(arguments, kind, None) is not None}
+    # Not a facet here, but a comparison.
+    rounds = chosen.pop("rounds", None)
+    return CallFilter(chosen, since=arguments.since, rounds=rounds)
 
 
 def _run(arguments: Namespace) -> int:
-    traced = load(arguments)
+    if arguments.limit is not None and arguments.limit < 1:
+        raise CommandFailed(f"--limit must be at least 1, got {arguments.limit}")
+    calls = open_calls(arguments)
     if arguments.rejections:
-        return _list_rejections(traced.strays, arguments)
-    calls = [call for call in traced.calls.values() if _passes(call, arguments)]
-    if arguments.newest:
-        calls.reverse()
+        return _list_rejections(calls, arguments)
+    rows = list(islice(calls.rows(_filter(arguments)), arguments.limit))
+    if not arguments.newest:
+        rows.reverse()
 
     def draw(screen: Screen) -> None:
-        if calls:
-            screen.table(_COLUMNS, [_row(call) for call in calls])
-        if traced.strays:
-            tokens = count_text(len(traced.strays), "token")
+        if rows:
+            screen.table(_COLUMNS, [_cells(row) for row in rows])
+        strays = calls.stray_count()
+        if strays:
+            tokens = count_text(strays, "token")
             screen.line((f"and {tokens} rejected without a known call (--rejections lists them)", "dim"))
 
-    present(arguments, lambda: [summary(call) for call in calls], draw)
-    return 0 if calls else 1
+    present(arguments, lambda: rows, draw)
+    return 0 if rows else 1
 
 
-def _row(call: TracedCall) -> list[Part]:
-    state = call.state.value
+def _cells(row: Row) -> list[Part]:
+    state = row["state"]
     return [
-        call.id,
-        clock_text(call.started_at),
-        call.tool,
+        row["call"],
+        clock_text(row["started_at"]),
+        row["tool"],
         (state, STATE_STYLES.get(state, "")),
-        str(call.round_count),
-        str(call.legs),
-        str(len(call.instances)),
-        duration_text(call.server_ms),
-        duration_text(call.waited_ms) if call.waited_ms else "-",
-        ", ".join(sorted(call.reasons)) or "-",
-        build_text(call.began.build if call.began is not None else None),
+        str(row["rounds"]),
+        str(row["legs"]),
+        str(len(row["instances"])),
+        duration_text(row["server_ms"]),
+        duration_text(row["waited_ms"]) if row["waited_ms"] else "-",
+        ", ".join(row["reasons"]) or "-",
+        build_text(row["build"]),
     ]
 
 
-def _list_rejections(strays: Iterable[RejectedLine], arguments: Namespace) -> int:
-    lines = [
+def _list_rejections(calls: FoundCalls, arguments: Namespace) -> int:
+    found = [
         line
-        for line in sorted(strays, key=lambda line: line.at, reverse=arguments.newest)
-        if is_tool(line.tool, arguments.tool)
+        for line in calls.strays()
+        if fits(line.tool, arguments.tool)
         and (arguments.reason is None or line.reason.value in arguments.reason)
         and (arguments.since is None or line.at >= arguments.since)
     ]
+    lines = found[: arguments.limit] if arguments.newest else found[: arguments.limit][::-1]
 
     def draw(screen: Screen) -> None:
         for line in lines:

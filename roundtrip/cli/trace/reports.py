@@ -6,7 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any, Final
 
-from roundtrip.cli.trace.sources import find_call, load, load_files, present, view
+from roundtrip.cli.trace.calls import call_named, find_call, open_calls
+from roundtrip.cli.trace.sources import present, view
 from roundtrip.cli.trace.terminal import STATE_STYLES, Screen
 from roundtrip.trace.explaining.comparing import Difference, compare
 from roundtrip.trace.explaining.explanations import ExplainedSubject, Explanation, explain
@@ -30,7 +31,7 @@ def _explain_options(parser: ArgumentParser) -> None:
 
 
 def _explain(arguments: Namespace) -> int:
-    explanations = explain(find_call(load(arguments), arguments.call), now=time.time())
+    explanations = explain(find_call(arguments), now=time.time())
     shown = [explanation for explanation in explanations if arguments.all or not explanation.is_plain]
 
     def draw(screen: Screen) -> None:
@@ -86,8 +87,8 @@ def _find(name: str, arguments: Namespace) -> TracedCall:
     """Return a call from the file in `FILE:ID`, or else from the transcripts of the command line."""
     file, colon, id = name.rpartition(":")
     if colon and Path(file).exists():
-        return find_call(load_files([file]), id)
-    return find_call(load(arguments), name)
+        return call_named(open_calls(arguments, [file]), id)
+    return call_named(open_calls(arguments), name)
 
 
 def _draw_head(screen: Screen, name: str, call: TracedCall) -> None:

@@ -5,7 +5,8 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from roundtrip.cli.trace.sources import find_call, load, present, view
+from roundtrip.cli.trace.calls import find_call
+from roundtrip.cli.trace.sources import present, view
 from roundtrip.cli.trace.terminal import MARK_STYLES, STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.safe_text import build_text
@@ -318,7 +319,7 @@ def _text_of(recorded: Recorded) -> str:
 
 
 def _run(arguments: Namespace) -> int:
-    call = find_call(load(arguments), arguments.call)
+    call = find_call(arguments)
     present(arguments, lambda: story(call), lambda screen: show(call, screen, now=time.time()))
     return 0
 

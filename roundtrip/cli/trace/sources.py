@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import add_call, add_files, add_json, add_output
-from roundtrip.trace.explaining.wording import listed_text
-from roundtrip.trace.reading.calls import Traced, TracedCall, join
+from roundtrip.trace.reading.calls import Traced, join
 from roundtrip.trace.reading.transcripts import NoTranscript, Reading, files_of, read_files, without_collection
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from roundtrip.cli.trace.terminal import Screen
 
 __all__ = [
-    "find_call",
+    "LAST",
     "json_text",
     "load",
     "load_files",
@@ -32,11 +31,8 @@ __all__ = [
     "write_out",
 ]
 
-_LAST: Final = "last"
+LAST: Final = "last"
 """The name of the newest call."""
-
-_MAX_CANDIDATES: Final = 10
-"""Calls that are listed if none, or more than one, has the given name."""
 
 
 def view(
@@ -72,7 +68,7 @@ def named_files(arguments: Namespace) -> list[str]:
     if not found:
         id = getattr(arguments, "call", None)
         if isinstance(id, str) and os.path.exists(id):
-            raise CommandFailed(f"{id!r} is a transcript, and a call must be named before it; write: {_LAST} {id}")
+            raise CommandFailed(f"{id!r} is a transcript, and a call must be named before it; write: {LAST} {id}")
         raise CommandFailed(f"name a transcript, or a directory of them, as the last argument, or set {TRACE_VARIABLE}")
     return [found]
 
@@ -117,32 +113,6 @@ def warn_of_losses(reading: Reading) -> None:
 def warn(text: str) -> None:
     """Print a warning on standard error."""
     print(f"roundtrip trace: {text}", file=sys.stderr)
-
-
-def find_call(traced: Traced, id: str) -> TracedCall:
-    """Return the call with a name, or with a unique beginning of one; `last` is the call that began last.
-
-    Raises:
-        CommandFailed: No call fits, or more than one.
-    """
-    name = id.strip()
-    exact = traced.calls.get(name)
-    if exact is not None:
-        return exact
-    if name == _LAST and traced.calls:
-        return [*traced.calls.values()][-1]
-    candidates = [call for call in traced.calls.values() if call.id.startswith(name)]
-    if len(candidates) == 1:
-        return candidates[0]
-    if candidates:
-        raise CommandFailed(f"{name!r} is the beginning of several calls: {_listed(candidates)}")
-    if not traced.calls:
-        raise CommandFailed(f"there is no call {name!r}: these transcripts have no call at all")
-    raise CommandFailed(f"there is no call {name!r}; the last ones: {_listed([*traced.calls.values()][::-1])}")
-
-
-def _listed(calls: Sequence[TracedCall]) -> str:
-    return listed_text([f"{call.id!r} ({call.tool!r})" for call in calls], _MAX_CANDIDATES)
 
 
 def json_text(value: Mapping[str, Any] | Sequence[Any], *, indent: int | None = 2) -> str:

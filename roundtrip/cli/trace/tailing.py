@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.trace.listing import is_tool, read_reason
+from roundtrip.cli.trace.listing import read_reason
 from roundtrip.cli.trace.sources import json_text, named_files, view, warn, warn_of_losses
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, size_text
+from roundtrip.trace.index.filters import fits
 from roundtrip.trace.reading.following import Follower
 from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, HandedLine, Line, RejectedLine
 
@@ -52,7 +53,7 @@ class _Filter:
                 self._tool_by_call.popitem(last=False)
         if self._call is not None and (line.call is None or not line.call.startswith(self._call)):
             return False
-        return is_tool(self.tool_of(line), self._tools) and self._has_reason(line)
+        return fits(self.tool_of(line), self._tools) and self._has_reason(line)
 
     def _has_reason(self, line: Line) -> bool:
         if self._reasons is None:

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 from roundtrip.machine.journal import OUTCOMES
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import ReadAnswer
+from roundtrip.trace.writing.names import TOOL_ERROR
 
-__all__ = ["outcomes_of", "story", "summary", "until"]
+__all__ = ["failure_of", "outcomes_of", "story", "summary", "until"]
 
 
 def outcomes_of(call: TracedCall) -> frozenset[str]:
@@ -30,8 +31,17 @@ def until(call: TracedCall) -> float | None:
     return call.rounds[-1].asked.until if call.pending else None
 
 
+def failure_of(call: TracedCall) -> str | None:
+    """Return the type of the error that ended a call; for a result with `isError` it is `tool_error`."""
+    ended = call.ended
+    if ended is None:
+        return None
+    return ended.error.type if ended.error is not None else TOOL_ERROR if ended.is_error else None
+
+
 def summary(call: TracedCall) -> dict[str, Any]:
     """Return the members of a call that a list shows."""
+    began = call.began
     return {
         "call": call.id,
         "tool": call.tool,
@@ -40,7 +50,11 @@ def summary(call: TracedCall) -> dict[str, Any]:
         "legs": call.legs,
         "replays": len(call.replays),
         "instances": call.instances,
-        **_members(call.began, "method", "era", "protocol", "build"),
+        "method": began.method if began is not None else None,
+        "era": began.era if began is not None else None,
+        "protocol": began.protocol if began is not None else None,
+        "build": began.build if began is not None else None,
+        "principal": began.principal if began is not None else None,
         "started_at": call.started_at,
         "last_at": call.last_at,
         "server_ms": round(call.server_ms, 3),
@@ -51,6 +65,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
         "rejections": len(call.rejections),
         "pending": [question.key for question in call.pending],
         "until": until(call),
+        "failure": failure_of(call),
     }
 
 
@@ -58,7 +73,7 @@ def story(call: TracedCall) -> dict[str, Any]:
     """Return everything recorded of a call: its rounds, its servings and its rejections."""
     return {
         **summary(call),
-        **_members(call.began, "principal", "version", "within", "replaces", "arguments"),
+        **_members(call.began, "version", "within", "replaces", "arguments"),
         "asked": [_round(round_) for round_ in call.rounds],
         "marks": call.marks(),
         "servings": [_serving(serving) for serving in call.servings],

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from roundtrip.machine.facts import Reason
@@ -165,9 +166,9 @@ class Round:
         return None if until is None else max(0.0, until - self.asked.at) * 1000
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class TracedCall:
-    """Call over all of its legs and instances."""
+    """Call over all of its legs and instances, which does not change once it is joined."""
 
     id: str
     servings: list[Serving]
@@ -175,7 +176,7 @@ class TracedCall:
     rejections: list[RejectedLine]
     """The rejected tokens of this call."""
 
-    @property
+    @cached_property
     def began(self) -> BeganLine | None:
         """Return the first line that names the tool."""
         return next((serving.began for serving in self.servings if serving.began is not None), None)
@@ -196,7 +197,7 @@ class TracedCall:
             requests.append(serving)
         return [*requests, *rejections]
 
-    @property
+    @cached_property
     def chain(self) -> list[Serving]:
         """Return one serving of each leg: if there were several, the one that the client continued with.
 
@@ -215,7 +216,7 @@ class TracedCall:
             chain += [counting, *handed[-1:]]
         return chain[::-1]
 
-    @property
+    @cached_property
     def ended(self) -> EndedLine | None:
         """Return the line that ended the call; None if it has not ended, or a failed leg was retried."""
         if not self.servings:
@@ -224,7 +225,7 @@ class TracedCall:
         is_retried = ended is not None and ended.state in _RETRIABLE and not self.servings[-1].is_over
         return None if is_retried else ended
 
-    @property
+    @cached_property
     def state(self) -> State:
         """Return the current state."""
         if self.ended is not None:
@@ -238,7 +239,7 @@ class TracedCall:
             return latest.moves[-1][1]
         return State.RECEIVED if latest.leg == 1 else State.AWAITING_INPUT
 
-    @property
+    @cached_property
     def pending(self) -> tuple[ShownQuestion, ...]:
         """Return the open questions."""
         if self.state is not State.AWAITING_INPUT or not self.rounds or self.rounds[-1].answered_at is not None:

@@ -2,12 +2,15 @@
 
 import errno
 import logging
+import math
 import os
 import stat
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+from roundtrip.system import SYSTEM
 
 try:
     import fcntl
@@ -19,6 +22,8 @@ __all__ = ["LineFile"]
 logger = logging.getLogger("roundtrip")
 
 _FILE_MODE: Final = 0o600
+_IDLE_SECONDS: Final = 60.0
+"""Time without a line after which the file may have been deleted: `roundtrip trace prune` deletes old ones."""
 _CHECKS_PER_ROOM: Final = 16
 """Parts of the free room after which each writer checks the size, so that this many writers keep to the limit."""
 # A pipe without a reader, or with a slow one, must not block the writer.
@@ -42,6 +47,7 @@ class LineFile:
         self._unchecked = self._room = 0
         self._torn = False
         self._failing = False
+        self._written_at = -math.inf
         self._lock = threading.Lock()
 
     def append(self, lines: Sequence[bytes]) -> None:
@@ -49,8 +55,12 @@ class LineFile:
         if not lines:
             return
         with self._lock:
+            now = SYSTEM.monotonic()
             try:
+                if now - self._written_at > _IDLE_SECONDS:
+                    self._leave_deleted()
                 self._write_all(lines)
+                self._written_at = now
             except (OSError, ValueError) as error:
                 self._give_up(error)
             else:
@@ -77,6 +87,11 @@ class LineFile:
                 return
             self._write(line)
             left -= len(line)
+
+    def _leave_deleted(self) -> None:
+        """Close a file that was deleted, so that the next line is written to a new one."""
+        if self._fd is not None and self._is_file and not os.fstat(self._fd).st_nlink:
+            self._close()
 
     def _write(self, line: bytes) -> None:
         fd = self._fd if self._fd is not None else self._open()

@@ -1,0 +1,105 @@
+"""Provide `roundtrip trace index` and `prune`: find calls quickly among many, and delete old transcripts."""
+
+import re
+import sys
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import Final
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.trace.listing import read_age
+from roundtrip.cli.trace.sources import named_files, view, warn_of_losses
+from roundtrip.trace.explaining.wording import count_text, size_text
+from roundtrip.trace.index.database import IndexUnusable
+from roundtrip.trace.index.index import CallIndex, index_path
+from roundtrip.trace.reading.pruning import IDLE_SECONDS, prune
+from roundtrip.trace.reading.transcripts import NoTranscript, Reading
+
+__all__ = ["COMMANDS"]
+
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def _index(arguments: Namespace) -> int:
+    names = named_files(arguments)
+    path = index_path(names)
+    if path is None:
+        raise CommandFailed("an index belongs to one file or directory; name one of them")
+    taken = 0
+    try:
+        index = CallIndex(names, path)
+        while number := index.take():
+            taken += number
+            if sys.stderr.isatty():
+                print(f"\r{count_text(taken, 'line')}", end="", file=sys.stderr, flush=True)
+    except (NoTranscript, IndexUnusable) as error:
+        raise CommandFailed(str(error)) from error
+    if taken and sys.stderr.isatty():
+        print(file=sys.stderr)
+    unreadable, newer = index.unreadable()
+    warn_of_losses(Reading(unreadable=unreadable, newer=newer))
+    print(f"{path}: {count_text(index.count(), 'call')}, {count_text(taken, 'new line')}")
+    index.close()
+    return 0
+
+
+def _prune_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--older-than", type=read_age, metavar="AGE", help="files that were last written before then: 30d, 2026-11-01"
+    )
+    parser.add_argument(
+        "--max-size", type=_size, metavar="SIZE", help="the oldest files, until all others have this size: 500M, 20G"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only print the files that would be deleted")
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ArgumentTypeError(f"{text!r} is not a size; write 500M or 20G")
+    return int(float(found[1]) * _UNITS[found[2].lower()])
+
+
+def _prune(arguments: Namespace) -> int:
+    if arguments.older_than is None and arguments.max_size is None:
+        raise CommandFailed("name what to delete: --older-than 30d, --max-size 20G, or both")
+    names = named_files(arguments)
+    try:
+        chosen = prune(names, before=arguments.older_than, max_bytes=arguments.max_size, now=time.time())
+        for file in chosen.files:
+            print(file)
+            if not arguments.dry_run:
+                file.unlink(missing_ok=True)
+        path = index_path(names)
+        if chosen.files and not arguments.dry_run and path is not None and path.exists():
+            index = CallIndex(names, path)
+            index.refresh()
+            index.close()
+    except OSError as error:
+        raise CommandFailed(f"cannot delete {str(error.filename)!r}: {error.strerror}") from error
+    except (NoTranscript, IndexUnusable) as error:
+        raise CommandFailed(str(error)) from error
+    verb = "would be deleted" if arguments.dry_run else "deleted"
+    print(f"{count_text(len(chosen.files), 'file')} of {size_text(chosen.freed)} {verb}; {size_text(chosen.kept)} kept")
+    if arguments.max_size is not None and chosen.kept > arguments.max_size:
+        print(f"more than {size_text(arguments.max_size)}: files written in the last hour are kept", file=sys.stderr)
+        return 1
+    return 0
+
+
+COMMANDS: Final = {
+    "index": view(
+        "Make or complete the index of a file or directory, in an SQLite file beside the transcripts. With it, `ls`, "
+        "`show` and the other views find calls among millions at once, and keep it up to date. It has names and times, "
+        "and no values; the transcripts stay the truth, and you can delete it at any time.",
+        _index,
+    ),
+    "prune": view(
+        "Delete old transcripts: whole files, the oldest first. A file that was written in the last "
+        f"{IDLE_SECONDS / 3600:g} hour is kept, and so is audit.jsonl. The exit code is 1 if more than --max-size "
+        "remains.",
+        _prune,
+        options=_prune_options,
+    ),
+}

@@ -1,0 +1,129 @@
+"""Open the SQLite file of an index. It has no values of calls, and can be deleted at any time."""
+
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+__all__ = ["IndexUnusable", "open_database", "writing"]
+
+_APPLICATION: Final = 0x72745478
+"""The mark of SQLite files that are ours."""
+_VERSION: Final = 1
+_BUSY_SECONDS: Final = 60.0
+_CACHE_KIB: Final = 32 * 1024
+_FILE_MODE: Final = 0o600
+
+_SCHEMA: Final = """
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY,
+    device INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    head INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    read INTEGER NOT NULL,
+    reached REAL NOT NULL,
+    unreadable INTEGER NOT NULL DEFAULT 0,
+    newer INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE calls (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    started REAL,
+    last REAL,
+    row TEXT,
+    facets TEXT
+);
+CREATE INDEX calls_started ON calls (started, number) WHERE row IS NOT NULL;
+CREATE INDEX calls_last ON calls (last, started, number) WHERE row IS NOT NULL;
+CREATE TABLE lines (
+    call INTEGER NOT NULL,
+    file INTEGER NOT NULL,
+    offset INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    PRIMARY KEY (call, file, offset)
+) WITHOUT ROWID;
+CREATE TABLE facets (
+    number INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    value TEXT NOT NULL,
+    calls INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (kind, value)
+);
+CREATE INDEX facets_calls ON facets (kind, calls);
+CREATE TABLE marks (
+    facet INTEGER NOT NULL,
+    started REAL NOT NULL,
+    call INTEGER NOT NULL,
+    PRIMARY KEY (facet, started, call)
+) WITHOUT ROWID;
+CREATE TABLE notices (
+    event TEXT NOT NULL,
+    at REAL NOT NULL,
+    file INTEGER NOT NULL,
+    offset INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (event, at, file, offset)
+) WITHOUT ROWID;
+CREATE INDEX notices_reason ON notices (event, reason, at, file, offset);
+"""
+"""`digest` is of the first `head` bytes of a file, which may be values. The start of a call is copied into `marks`, so
+that the calls of a facet are in the order of lists. `row` is null for a call that only lines of operators name."""
+
+
+class IndexUnusable(Exception):
+    """The index cannot be used; the message says why, and what to do."""
+
+
+def open_database(path: Path | None) -> sqlite3.Connection:
+    """Open the file of an index, and make it if needed; None for a temporary one.
+
+    Raises:
+        IndexUnusable: The file cannot be opened, or is not an index.
+    """
+    try:
+        if path is not None:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
+        database = sqlite3.connect("" if path is None else path, timeout=_BUSY_SECONDS, check_same_thread=False)
+        database.isolation_level = None
+        _prepare(database, path)
+    except (OSError, sqlite3.Error) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise IndexUnusable(f"cannot use the index {str(path)!r}: {why}") from error
+    return database
+
+
+def _prepare(database: sqlite3.Connection, path: Path | None) -> None:
+    for pragma in ("journal_mode = WAL", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}", "temp_store = FILE"):
+        database.execute(f"PRAGMA {pragma}")
+    with writing(database):
+        application: int = database.execute("PRAGMA application_id").fetchone()[0]
+        version: int = database.execute("PRAGMA user_version").fetchone()[0]
+        tables: list[str] = [
+            name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
+        if application == _APPLICATION and version == _VERSION:
+            return
+        if application != _APPLICATION and tables:
+            raise IndexUnusable(f"{str(path)!r} is not an index of transcripts; move it away")
+        for table in tables:
+            database.execute(f'DROP TABLE "{table}"')
+        for statement in _SCHEMA.split(";\n")[:-1]:
+            database.execute(statement)
+        database.execute(f"PRAGMA application_id = {_APPLICATION}")
+        database.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+@contextmanager
+def writing(database: sqlite3.Connection) -> Generator[None]:
+    """Hold the right to write inside a `with` block, whose changes are made together or not at all."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")

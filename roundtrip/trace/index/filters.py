@@ -1,0 +1,69 @@
+"""Filter calls by what their rows show, from an index or without one."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from roundtrip.trace.index.rows import Row, facets_of
+
+__all__ = ["CallFilter", "fits"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallFilter:
+    """Conditions on a call, all of which it must meet."""
+
+    facets: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """For each kind of facet the values of which the call must have one; they may have wildcards."""
+    since: float | None = None
+    """The time since which something must have happened."""
+    before: float | None = None
+    """The time before which it must have begun."""
+    rounds: Callable[[int], bool] | None = None
+    start: str = ""
+    """The beginning of its id."""
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if all calls pass."""
+        return not self.facets and self._has_no_other
+
+    @property
+    def only_facet(self) -> tuple[str, Sequence[str]] | None:
+        """Return the one condition, if it is a single value of a facet."""
+        if len(self.facets) != 1 or not self._has_no_other:
+            return None
+        ((kind, values),) = self.facets.items()
+        return (kind, values) if len(values) == 1 else None
+
+    @property
+    def _has_no_other(self) -> bool:
+        return self.since is None and self.before is None and self.rounds is None and not self.start
+
+    def passing(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the rows that meet all conditions."""
+        return (row for row in rows if self.passes(row))
+
+    def passes(self, row: Row) -> bool:
+        """Return True if a row meets all conditions."""
+        if self.since is not None and row["last_at"] < self.since:
+            return False
+        if self.before is not None and row["started_at"] >= self.before:
+            return False
+        if self.rounds is not None and not self.rounds(row["rounds"]):
+            return False
+        if not row["call"].startswith(self.start):
+            return False
+        if not self.facets:
+            return True
+        own: dict[str, list[str]] = {}
+        for kind, value in facets_of(row):
+            own.setdefault(kind, []).append(value)
+        return all(any(fits(value, wanted) for value in own.get(kind, ())) for kind, wanted in self.facets.items())
+
+
+def fits(value: str | None, patterns: Sequence[str] | None) -> bool:
+    """Return True if a value is one of some patterns, or matches one that has wildcards; None fits every value."""
+    return patterns is None or (
+        value is not None and any(value == pattern or fnmatchcase(value, pattern) for pattern in patterns)
+    )

@@ -1,0 +1,277 @@
+"""Provide `CallIndex`, which finds calls in transcripts of any size."""
+
+import heapq
+import json
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from threading import RLock
+from typing import Final, NamedTuple
+
+from roundtrip.trace.index.database import open_database
+from roundtrip.trace.index.filters import CallFilter, fits
+from roundtrip.trace.index.places import LinePlace, OpenFiles, check_names
+from roundtrip.trace.index.rows import Row
+from roundtrip.trace.index.taking import Taker
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.writing.lines import Line
+
+__all__ = ["CallIndex", "Noticed", "Place", "RowPage", "index_path"]
+
+_DIRECTORY_INDEX: Final = "index.sqlite3"
+_FILE_SUFFIX: Final = ".index.sqlite3"
+_AFTER_ALL: Final = (float("inf"), 0)
+_WILDCARDS: Final = "*?["
+
+Place = tuple[float, int]
+"""Place of a call in a list, whose newest is first."""
+
+
+class RowPage(NamedTuple):
+    """Some rows of a list."""
+
+    rows: list[Row]
+    following: Place | None
+    """The place of the last row, if more follow."""
+
+
+class Noticed(NamedTuple):
+    """Line that is listed by itself: a rejected token, or an action of an operator."""
+
+    at: float
+    line: Line
+    place: tuple[float, int, int]
+
+
+def index_path(names: Sequence[str | Path]) -> Path | None:
+    """Return the path of the index of one named file or directory; None for several names."""
+    if len(names) != 1:
+        return None
+    path = Path(names[0])
+    return path / _DIRECTORY_INDEX if path.is_dir() else path.with_name(f"{path.name}{_FILE_SUFFIX}")
+
+
+class CallIndex:
+    """Calls of transcripts, by an index that is brought up to date on demand. Any thread may use it.
+
+    Args:
+        names: Files, which must exist, and directories, which may be empty.
+        path: The file of the index; None for a temporary one.
+
+    Raises:
+        NoTranscript: One of the files does not exist.
+        IndexUnusable: The index cannot be opened.
+    """
+
+    def __init__(self, names: Sequence[str | Path], path: Path | None = None) -> None:
+        paths = [Path(name) for name in names]
+        check_names(paths)
+        self._database = open_database(path)
+        self._taker = Taker(self._database, paths)
+        self._lock = RLock()
+
+    def close(self) -> None:
+        """Close the index."""
+        with self._lock:
+            self._database.close()
+
+    def refresh(self) -> None:
+        """Take the lines that were appended to the transcripts, and forget those whose files have gone."""
+        while self.take():
+            pass
+
+    def take(self) -> int:
+        """Take some thousands of appended lines, and return their number."""
+        with self._lock:
+            return self._taker.take()
+
+    # Facts of the whole.
+
+    @property
+    def version(self) -> int:
+        """Return a number that changes with every line."""
+        with self._lock:
+            (read,) = self._database.execute("SELECT coalesce(sum(read), 0) FROM files").fetchone()
+            return read
+
+    def unreadable(self) -> tuple[int, int]:
+        """Return the number of lines that could not be read, and of those of a later format."""
+        with self._lock:
+            found: tuple[int, int] = self._database.execute(
+                "SELECT coalesce(sum(unreadable), 0), coalesce(sum(newer), 0) FROM files"
+            ).fetchone()
+            return found
+
+    def count(self) -> int:
+        """Return the number of calls."""
+        with self._lock:
+            (number,) = self._database.execute(
+                # Each call has one state.
+                "SELECT coalesce(sum(calls), 0) FROM facets WHERE kind = 'state'"
+            ).fetchone()
+            return number
+
+    def choices(self, kind: str, limit: int) -> list[tuple[str, int]]:
+        """Return the values of a kind of facet that most calls have, and the number of these calls."""
+        with self._lock:
+            return self._database.execute(
+                "SELECT value, calls FROM facets WHERE kind = ? AND calls > 0 ORDER BY calls DESC, value LIMIT ?",
+                (kind, limit),
+            ).fetchall()
+
+    # Calls.
+
+    def find(self, id: str) -> TracedCall | None:
+        """Return a call with all of its lines; None for an unknown id."""
+        with self._lock, OpenFiles(self._taker.files) as opened:
+            places = self._database.execute(
+                "SELECT file, offset, length FROM lines WHERE call = (SELECT number FROM calls WHERE id = ?)", (id,)
+            ).fetchall()
+            return join(opened.read([LinePlace(*place) for place in places])).calls.get(id)
+
+    def beginning_with(self, start: str, limit: int) -> list[Row]:
+        """Return the rows of calls whose ids begin with a text."""
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT row FROM calls WHERE id >= ? AND id < ? AND row IS NOT NULL ORDER BY id LIMIT ?",
+                (start, f"{start}\U0010ffff", limit),
+            ).fetchall()
+            return [json.loads(row) for (row,) in rows]
+
+    def page(self, filter: CallFilter, *, limit: int, after: Place | None = None) -> RowPage:
+        """Return the newest rows that pass a filter, behind a place."""
+        rows: list[Row] = []
+        last: Place | None = None
+        with closing(self._passing(filter, after)) as passing:
+            for place, row in passing:
+                if len(rows) == limit:
+                    return RowPage(rows, last)
+                rows.append(row)
+                last = place
+        return RowPage(rows, None)
+
+    def rows(self, filter: CallFilter) -> Iterator[Row]:
+        """Yield the rows of all calls that pass a filter, the newest first."""
+        with closing(self._passing(filter, None)) as passing:
+            for _, row in passing:
+                yield row
+
+    def number_of(self, filter: CallFilter) -> int | None:
+        """Return the number of calls that pass a filter; None if it can only be counted."""
+        only = filter.only_facet
+        if only is None:
+            return self.count() if filter.is_open else None
+        with self._lock:
+            return sum(calls for _, calls in self._facets(*only))
+
+    # Lines that are listed by themselves.
+
+    def noticed(
+        self, event: str, *, reasons: Sequence[str] = (), limit: int, after: tuple[float, int, int] | None = None
+    ) -> list[Noticed]:
+        """Return the newest lines of an event, with one of some reasons, behind a place."""
+        marks = ", ".join("?" * len(reasons))
+        query = (
+            f"SELECT at, file, offset, length FROM notices {'INDEXED BY notices_reason' if reasons else ''} "  # noqa: S608
+            f"WHERE event = ? AND (at, file, offset) < (?, ?, ?) {f'AND reason IN ({marks})' if reasons else ''} "
+            "ORDER BY at DESC, file DESC, offset DESC LIMIT ?"
+        )
+        with self._lock, OpenFiles(self._taker.files) as opened:
+            found = self._database.execute(query, (event, *(after or (float("inf"), 0, 0)), *reasons, limit)).fetchall()
+            return [
+                Noticed(at, line, (at, file, offset))
+                for at, file, offset, length in found
+                for line in opened.read([LinePlace(file, offset, length)])
+            ]
+
+    def reasons_of(self, event: str) -> list[tuple[str, int]]:
+        """Return the reasons of the lines of an event, and how many have each."""
+        with self._lock:
+            return self._database.execute(
+                "SELECT reason, count(*) FROM notices WHERE event = ? GROUP BY reason ORDER BY count(*) DESC", (event,)
+            ).fetchall()
+
+    # Searching.
+
+    def _facets(self, kind: str, wanted: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the numbers of a kind's facets that fit one of some patterns, and how many calls each has."""
+        if not any(char in value for value in wanted for char in _WILDCARDS):
+            query = "SELECT number, calls FROM facets WHERE kind = ? AND value = ?"
+            return [row for value in set(wanted) for row in self._database.execute(query, (kind, value))]
+        every = self._database.execute("SELECT number, calls, value FROM facets WHERE kind = ?", (kind,))
+        return [(number, calls) for number, calls, value in every if fits(value, wanted)]
+
+    def _passing(self, filter: CallFilter, after: Place | None) -> Generator[tuple[Place, Row]]:
+        """Yield the calls that pass a filter, the newest first, with their places.
+
+        The facet that the fewest calls have leads the search, and the other ones are looked up for each of its calls.
+        """
+        with self._lock, ExitStack() as stack:
+            facets = [self._facets(kind, values) for kind, values in filter.facets.items()]
+            facets.sort(key=lambda one: sum(calls for _, calls in one))
+            before = min(after or _AFTER_ALL, _AFTER_ALL if filter.before is None else (filter.before, 0))
+            if filter.since is not None and not self._is_rarer(facets, filter.since):
+                places: Iterator[Place] = iter(self._active(filter.since, before))
+            elif facets:
+                leading = [self._marked(number, before) for number, _ in facets.pop(0)]
+                for one in leading:
+                    stack.callback(one.close)
+                places = _distinct(heapq.merge(*leading, reverse=True))
+            else:
+                places = self._all(before)
+            others = [[number for number, _ in one] for one in facets]
+            for place in places:
+                if all(self._has_one(place, numbers) for numbers in others):
+                    (text,) = self._database.execute("SELECT row FROM calls WHERE number = ?", place[1:]).fetchone()
+                    row = json.loads(text)
+                    if filter.passes(row):
+                        yield place, row
+
+    def _is_rarer(self, facets: Sequence[Sequence[tuple[int, int]]], since: float) -> bool:
+        """Return True if fewer calls have the rarest facet than have been active since a time."""
+        if not facets:
+            return False
+        rarest = sum(calls for _, calls in facets[0])
+        active = self._database.execute(
+            "SELECT 1 FROM calls INDEXED BY calls_last WHERE row IS NOT NULL AND last >= ? LIMIT ?", (since, rarest + 1)
+        ).fetchall()
+        return rarest < len(active)
+
+    def _active(self, since: float, before: Place) -> list[Place]:
+        return self._database.execute(
+            "SELECT started, number FROM calls INDEXED BY calls_last "
+            "WHERE row IS NOT NULL AND last >= ? AND (started, number) < (?, ?) "
+            "ORDER BY started DESC, number DESC",
+            (since, *before),
+        ).fetchall()
+
+    def _marked(self, facet: int, before: Place) -> Generator[Place]:
+        yield from self._database.execute(
+            "SELECT started, call FROM marks WHERE facet = ? AND (started, call) < (?, ?) "
+            "ORDER BY started DESC, call DESC",
+            (facet, *before),
+        )
+
+    def _all(self, before: Place) -> Iterator[Place]:
+        return self._database.execute(
+            "SELECT started, number FROM calls WHERE row IS NOT NULL AND (started, number) < (?, ?) "
+            "ORDER BY started DESC, number DESC",
+            before,
+        )
+
+    def _has_one(self, place: Place, facets: Sequence[int]) -> bool:
+        return any(
+            self._database.execute(
+                "SELECT 1 FROM marks WHERE facet = ? AND started = ? AND call = ?", (facet, *place)
+            ).fetchone()
+            is not None
+            for facet in facets
+        )
+
+
+def _distinct(places: Iterator[Place]) -> Iterator[Place]:
+    last: Place | None = None
+    for place in places:
+        if place != last:
+            yield place
+        last = place

@@ -1,0 +1,147 @@
+"""Read lines of transcripts by their places, and the lines that were appended since a place."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple, Self
+
+from roundtrip.trace.reading.transcripts import TRANSCRIPTS, NoTranscript, Reading, files_of, parse_line, rotated_out_of
+from roundtrip.trace.writing.lines import Line
+
+__all__ = ["HEAD_BYTES", "FoundFile", "LinePlace", "OpenFiles", "PlacedLine", "check_names", "files_now"]
+
+_CHUNK_BYTES: Final = 256 * 1024
+_MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+HEAD_BYTES: Final = 256
+"""The beginning of a file, by which another one with its inode is recognized."""
+
+
+class FoundFile(NamedTuple):
+    """Transcript that exists now."""
+
+    path: Path
+    device: int
+    inode: int
+    size: int
+
+
+class LinePlace(NamedTuple):
+    """Place of a line."""
+
+    file: int
+    """The number of the file in the index."""
+    offset: int
+    length: int
+
+
+class PlacedLine(NamedTuple):
+    """Line with its place."""
+
+    place: LinePlace
+    line: Line
+
+
+def files_now(names: Sequence[Path]) -> list[FoundFile]:
+    """Return the transcripts that some names mean now, each after those that were rotated out of it."""
+    found: dict[tuple[int, int], FoundFile] = {}
+    for name in names:
+        for path in sorted(name.glob(TRANSCRIPTS)) if name.is_dir() else [name]:
+            for one in [*rotated_out_of(path), path]:
+                try:
+                    about = one.stat()
+                except OSError:
+                    # It is not there yet, or was rotated just now.
+                    continue
+                found.setdefault(
+                    (about.st_dev, about.st_ino), FoundFile(one, about.st_dev, about.st_ino, about.st_size)
+                )
+    return list(found.values())
+
+
+def check_names(names: Sequence[Path]) -> None:
+    """Check that the named files exist; directories may be empty.
+
+    Raises:
+        NoTranscript: One of them does not exist.
+    """
+    for name in names:
+        if not name.is_dir():
+            files_of([name])
+
+
+class OpenFiles:
+    """Transcripts of an index, opened as they are needed.
+
+    Args:
+        found: The files by their numbers in the index.
+    """
+
+    def __init__(self, found: dict[int, FoundFile]) -> None:
+        self._found = found
+        self._opened: dict[int, BinaryIO | None] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def head(self, number: int, size: int) -> tuple[int, bytes]:
+        """Return the size and the digest of a file's beginning."""
+        file = self._open(number)
+        head = os.pread(file.fileno(), size, 0) if file is not None else b""
+        return len(head), sha256(head).digest()
+
+    def appended(self, number: int, since: int) -> tuple[list[tuple[int, bytes]], int]:
+        """Return whole lines of a file from an offset on, each with its offset, and the offset behind them."""
+        file = self._open(number)
+        if file is None:
+            return [], since
+        data = b""
+        while b"\n" not in data[-_CHUNK_BYTES:]:
+            more = os.pread(file.fileno(), _CHUNK_BYTES, since + len(data))
+            if not more:
+                return [], since
+            data += more
+            if len(data) > _MAX_LINE_BYTES:
+                # It is no line of a transcript; its rest is unreadable, too.
+                return [(since, data)], since + len(data)
+        lines: list[tuple[int, bytes]] = []
+        at = since
+        for text in data[: data.rindex(b"\n")].split(b"\n"):
+            lines.append((at, text))
+            at += len(text) + 1
+        return lines, at
+
+    def read(self, places: Sequence[LinePlace]) -> Iterator[Line]:
+        """Yield the lines of some places; those of a file that has gone are left out."""
+        for place in places:
+            file = self._open(place.file)
+            if file is not None:
+                line = parse_line(
+                    os.pread(file.fileno(), place.length, place.offset).decode("utf-8", "replace"), Reading()
+                )
+                if line is not None:
+                    yield line
+
+    def _open(self, number: int) -> BinaryIO | None:
+        if number not in self._opened:
+            self._opened[number] = self._opened_now(number)
+        return self._opened[number]
+
+    def _opened_now(self, number: int) -> BinaryIO | None:
+        found = self._found.get(number)
+        if found is None:
+            return None
+        try:
+            file = self._stack.enter_context(found.path.open("rb"))
+        except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                return None
+            raise NoTranscript(f"cannot read {str(found.path)!r}: {error.strerror}") from error
+        about = os.fstat(file.fileno())
+        # Another file may have got the path meanwhile.
+        return file if (about.st_dev, about.st_ino) == (found.device, found.inode) else None

@@ -1,0 +1,53 @@
+"""Make the rows of an index: what lists show of a call, and the facts by which it is found."""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+from roundtrip.trace.explaining.stories import summary
+from roundtrip.trace.reading.calls import TracedCall
+
+__all__ = ["FACETS", "Facet", "Row", "facets_of", "row_of"]
+
+Row = dict[str, Any]
+"""What lists show of a call: names, states, counts and times, and no values."""
+
+Facet = tuple[str, str]
+"""A fact by which calls are found: its kind, and its value as text."""
+
+_SINGLE: Final = ("tool", "state", "failure", "build", "principal", "rounds")
+_SEVERAL: Final = {"reason": "reasons", "outcome": "outcomes", "instance": "instances"}
+FACETS: Final = (*_SINGLE, *_SEVERAL)
+"""The kinds of facets."""
+
+
+def row_of(call: TracedCall) -> Row:
+    """Return the row of a call."""
+    return {**summary(call), "left": list(_left(call)), "lags": list(_lags(call))}
+
+
+def facets_of(row: Mapping[str, Any]) -> list[Facet]:
+    """Return the facets of a row."""
+    single = [(kind, str(row[kind])) for kind in _SINGLE if row[kind] is not None]
+    return single + [(kind, value) for kind, members in _SEVERAL.items() for value in row[members]]
+
+
+def _left(call: TracedCall) -> Iterator[tuple[str, str]]:
+    """Yield the questions at which the user has left the call, or for which it waits, and how."""
+    for question in call.pending:
+        yield question.key, "waiting"
+    key = call.ended.decline if call.ended is not None else None
+    if key is not None:
+        answers = [answer for round_ in call.rounds for answer in round_.answers if answer.key == key]
+        yield key, "cancelled" if answers and answers[-1].action == "cancel" else "declined"
+
+
+def _lags(call: TracedCall) -> Iterator[tuple[str, str, float]]:
+    """Yield instances whose clocks are behind: a leg cannot begin before the leg before it has asked.
+
+    Each has the instance that is behind, the other one, and the seconds by which it is behind at least.
+    """
+    for earlier, later in pairwise(call.servings):
+        behind = earlier.lines[-1].at - later.started_at
+        if later.leg == earlier.leg + 1 and later.instance != earlier.instance and earlier.has_asked and behind > 0:
+            yield later.instance, earlier.instance, round(behind, 3)

@@ -1,0 +1,241 @@
+"""Take lines of transcripts into an index: note their places, and make the rows of their calls again."""
+
+import heapq
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from roundtrip.trace.index.database import writing
+from roundtrip.trace.index.places import HEAD_BYTES, FoundFile, LinePlace, OpenFiles, PlacedLine, files_now
+from roundtrip.trace.index.rows import Facet, facets_of, row_of
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.transcripts import Reading, parse_line, without_collection
+from roundtrip.trace.writing.lines import Line, RejectedLine
+
+__all__ = ["STRAY", "Taker"]
+
+_BATCH_LINES: Final = 20_000
+STRAY: Final = "stray"
+"""The event under which rejected tokens of unknown calls are listed, beside that of all rejected tokens."""
+_MAX_VALUES: Final = 500
+"""Values in one statement of SQL."""
+
+
+class Taker:
+    """Reader of transcripts into an index. Several processes may use one index.
+
+    Args:
+        database: The index.
+        names: Files, and directories of them.
+    """
+
+    def __init__(self, database: sqlite3.Connection, names: Sequence[Path]) -> None:
+        self._database = database
+        self._names = names
+        self._checked = False
+        self.files: dict[int, FoundFile] = {}
+        """The files by their numbers in the index."""
+
+    def take(self) -> int:
+        """Take lines that were appended since the last time, at most some thousands; return their number."""
+        found = files_now(self._names)
+        if self._is_current(found):
+            return 0
+        with without_collection(), writing(self._database):
+            self._match(found)
+            with OpenFiles(self.files) as opened:
+                placed, taken = self._read(opened)
+                self._write(placed, opened)
+        return taken
+
+    # Files.
+
+    def _is_current(self, found: Sequence[FoundFile]) -> bool:
+        rows = self._database.execute("SELECT number, device, inode, read FROM files").fetchall()
+        known = {(device, inode): (number, read) for number, device, inode, read in rows}
+        places = {(one.device, one.inode): one for one in found}
+        if not self._checked or known.keys() != places.keys():
+            return False
+        # The names change when files are rotated.
+        self.files = {number: places[identity] for identity, (number, _) in known.items()}
+        return all(places[identity].size == read for identity, (_, read) in known.items())
+
+    def _match(self, found: Sequence[FoundFile]) -> None:
+        """Find the files again, by their inodes; forget those that have gone, and number the new ones."""
+        places = {(one.device, one.inode): one for one in found}
+        self.files = {}
+        gone: list[int] = []
+        for number, device, inode, head, digest, read in self._database.execute(
+            "SELECT number, device, inode, head, digest, read FROM files ORDER BY number"
+        ).fetchall():
+            one = places.pop((device, inode), None)
+            if one is not None and one.size >= read and _head_of(one, head) == (head, digest):
+                self.files[number] = one
+                continue
+            gone.append(number)
+            if one is not None:
+                # It was written again from its beginning, or is another file with the same inode.
+                places[device, inode] = one
+        self._forget(gone)
+        for one in found:
+            if (one.device, one.inode) in places:
+                self._add(one)
+        self._checked = True
+
+    def _add(self, one: FoundFile) -> None:
+        cursor = self._database.execute(
+            "INSERT INTO files (device, inode, head, digest, read, reached) VALUES (?, ?, ?, ?, 0, 0)",
+            (one.device, one.inode, *_head_of(one, HEAD_BYTES)),
+        )
+        self.files[cursor.lastrowid or 0] = one
+
+    def _forget(self, numbers: Sequence[int]) -> None:
+        """Drop files, and the calls that have no line left."""
+        for number in numbers:
+            ids = self._database.execute(
+                "SELECT id FROM calls WHERE number IN (SELECT call FROM lines WHERE file = ?)", (number,)
+            ).fetchall()
+            for table in ("lines", "notices"):
+                self._database.execute(f"DELETE FROM {table} WHERE file = ?", (number,))  # noqa: S608 - our own names
+            self._database.execute("DELETE FROM files WHERE number = ?", (number,))
+            with OpenFiles(self.files) as opened:
+                for first in range(0, len(ids), _BATCH_LINES):
+                    self._join({id: [] for (id,) in ids[first : first + _BATCH_LINES]}, opened)
+
+    def _read(self, opened: OpenFiles) -> tuple[list[PlacedLine], int]:
+        """Return the next lines, and how many were read, also if not as lines.
+
+        The file whose lines are the oldest is read first, because the legs of a call are in several files.
+        """
+        waiting: list[tuple[float, int, int]] = self._database.execute(
+            "SELECT reached, number, read FROM files"
+        ).fetchall()
+        heapq.heapify(waiting)
+        placed: list[PlacedLine] = []
+        taken = 0
+        while waiting and taken < _BATCH_LINES:
+            reached, number, since = heapq.heappop(waiting)
+            if number not in self.files or since >= self.files[number].size:
+                continue
+            texts, read = opened.appended(number, since)
+            if not texts:
+                continue
+            taken += len(texts)
+            reading = Reading()
+            for offset, text in texts:
+                line = parse_line(text.decode("utf-8", "replace"), reading)
+                if line is not None:
+                    placed.append(PlacedLine(LinePlace(number, offset, len(text)), line))
+                    reached = line.at
+            self._database.execute(
+                "UPDATE files SET read = ?, reached = ?, unreadable = unreadable + ?, newer = newer + ? "
+                "WHERE number = ?",
+                (read, reached, reading.unreadable, reading.newer, number),
+            )
+            heapq.heappush(waiting, (reached, number, read))
+        return placed, taken
+
+    # Calls.
+
+    def _write(self, placed: Iterable[PlacedLine], opened: OpenFiles) -> None:
+        calls: dict[str, list[PlacedLine]] = {}
+        notices: list[tuple[object, ...]] = []
+        for one in placed:
+            line = one.line
+            if line.call is not None:
+                calls.setdefault(line.call, []).append(one)
+            if isinstance(line, RejectedLine):
+                notices.append((line.event, line.at, *one.place, line.reason.value))
+                if line.call is None:
+                    notices.append((STRAY, line.at, *one.place, line.reason.value))
+        self._database.executemany("INSERT OR REPLACE INTO notices VALUES (?, ?, ?, ?, ?, ?)", notices)
+        self._join(calls, opened)
+
+    def _join(self, new: dict[str, list[PlacedLine]], opened: OpenFiles) -> None:
+        """Make the rows of calls again, with their new lines."""
+        known: dict[str, tuple[int, float | None, str | None]] = {}
+        ids = list(new)
+        for first in range(0, len(ids), _MAX_VALUES):
+            some = ids[first : first + _MAX_VALUES]
+            marks = ", ".join("?" * len(some))
+            query = f"SELECT id, number, started, facets FROM calls WHERE id IN ({marks})"  # noqa: S608 - marks only
+            known |= {
+                id: (number, started, facets) for id, number, started, facets in self._database.execute(query, some)
+            }
+        lines: list[Line] = []
+        for id, placed in new.items():
+            if id in known:
+                places = self._database.execute("SELECT file, offset, length FROM lines WHERE call = ?", known[id][:1])
+                lines += opened.read([LinePlace(*place) for place in places])
+            lines += [one.line for one in placed]
+        joined = join(lines).calls
+        (following,) = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM calls").fetchone()
+        numbers = {id: known[id][0] for id in known}
+        for id in ids:
+            if id not in numbers:
+                numbers[id], following = following, following + 1
+        self._database.executemany(
+            "INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?)",
+            [(numbers[id], *one.place) for id, placed in new.items() for one in placed],
+        )
+        self._replace(numbers, known, joined)
+
+    def _replace(
+        self,
+        numbers: dict[str, int],
+        known: dict[str, tuple[int, float | None, str | None]],
+        joined: dict[str, TracedCall],
+    ) -> None:
+        rows = {id: row_of(call) for id, call in joined.items()}
+        found = {id: facets_of(row) for id, row in rows.items()}
+        facets = self._numbers_of({facet for these in found.values() for facet in these})
+        counts = Counter[int]()
+        dropped: list[tuple[int, float, int]] = []
+        for number, started, text in known.values():
+            if started is not None:
+                dropped += [(facet, started, number) for facet in json.loads(text or "[]")]
+        counts.subtract(facet for facet, _, _ in dropped)
+        added = [(facets[one], rows[id]["started_at"], numbers[id]) for id, these in found.items() for one in these]
+        counts.update(facet for facet, _, _ in added)
+        self._database.executemany("DELETE FROM marks WHERE facet = ? AND started = ? AND call = ?", dropped)
+        self._database.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", added)
+        self._database.executemany(
+            "UPDATE facets SET calls = calls + ? WHERE number = ?",
+            [(count, number) for number, count in counts.items() if count],
+        )
+        self._database.executemany(
+            "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    numbers[id],
+                    id,
+                    row["started_at"],
+                    row["last_at"],
+                    json.dumps(row, separators=(",", ":")),
+                    json.dumps([facets[one] for one in found[id]], separators=(",", ":")),
+                )
+                for id, row in rows.items()
+            ],
+        )
+        for id in numbers.keys() - rows.keys():
+            # It has no line left, or only lines of operators.
+            self._database.execute("DELETE FROM calls WHERE number = ?", (numbers[id],))
+            if self._database.execute("SELECT 1 FROM lines WHERE call = ?", (numbers[id],)).fetchone() is not None:
+                self._database.execute("INSERT INTO calls (number, id) VALUES (?, ?)", (numbers[id], id))
+
+    def _numbers_of(self, wanted: set[Facet]) -> dict[Facet, int]:
+        self._database.executemany("INSERT OR IGNORE INTO facets (kind, value) VALUES (?, ?)", sorted(wanted))
+        return {
+            (kind, value): self._database.execute(
+                "SELECT number FROM facets WHERE kind = ? AND value = ?", (kind, value)
+            ).fetchone()[0]
+            for kind, value in wanted
+        }
+
+
+def _head_of(file: FoundFile, size: int) -> tuple[int, bytes]:
+    with OpenFiles({0: file}) as opened:
+        return opened.head(0, size)
