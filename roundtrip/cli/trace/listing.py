@@ -4,7 +4,6 @@ import operator
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
@@ -19,7 +18,7 @@ from roundtrip.machine.table import State
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_rejection
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text
-from roundtrip.trace.index.filters import CallFilter, fits
+from roundtrip.trace.index.filters import CallFilter, fits, time_of
 from roundtrip.trace.index.rows import FACETS, Row
 
 __all__ = ["COMMANDS", "read_age", "read_reason"]
@@ -28,8 +27,6 @@ _REASONS: Final = tuple(
     dict.fromkeys([*(reason.value for reason in Reason), *(reason.value for reason in RejectionReason)])
 )
 _ANSWER_OUTCOMES: Final = (*OUTCOMES.values(), "invalid", "lost")
-_AGE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _COUNT: Final = re.compile(r"\s*(>=|<=|>|<|==?|)\s*(\d+)\s*")
 _COMPARISONS: Final[dict[str, Callable[[int, int], bool]]] = {
     ">": operator.gt,
@@ -124,16 +121,10 @@ def read_age(text: str) -> float:
     Raises:
         ArgumentTypeError: It is neither.
     """
-    age = _AGE.fullmatch(text.strip())
     try:
-        if age is not None:
-            # In the local time zone, as is a date without a zone below.
-            return (datetime.now().astimezone() - timedelta(**{_UNITS[age[2]]: float(age[1])})).timestamp()
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except (ValueError, OverflowError, OSError) as error:
-        raise ArgumentTypeError(
-            f"{text!r} is not a time; write an age (30s, 10m, 2h, 3d) or a date (2026-11-21, 2026-11-21T09:30)"
-        ) from error
+        return time_of(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def _rounds(text: str) -> Callable[[int], bool]:

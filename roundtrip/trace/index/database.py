@@ -78,16 +78,15 @@ class IndexUnusable(Exception):
     """The index cannot be used; the message says why, and what to do."""
 
 
-def open_database(path: Path | None) -> sqlite3.Connection:
-    """Open the file of an index, and make it if needed; None for a temporary one.
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open the file of an index, and make it if needed.
 
     Raises:
         IndexUnusable: The file cannot be opened, or is not an index.
     """
     try:
-        if path is not None:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
-        database = sqlite3.connect("" if path is None else path, timeout=_BUSY_SECONDS, check_same_thread=False)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
+        database = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
         database.isolation_level = None
         _prepare(database, path)
     except (OSError, sqlite3.Error) as error:
@@ -96,7 +95,7 @@ def open_database(path: Path | None) -> sqlite3.Connection:
     return database
 
 
-def _prepare(database: sqlite3.Connection, path: Path | None) -> None:
+def _prepare(database: sqlite3.Connection, path: Path) -> None:
     for pragma in ("journal_mode = WAL", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}", "temp_store = FILE"):
         database.execute(f"PRAGMA {pragma}")
     with writing(database):

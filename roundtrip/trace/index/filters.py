@@ -1,12 +1,18 @@
 """Filter calls by what their rows show, from an index or without one."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from typing import Final
 
 from roundtrip.trace.index.rows import Row, facets_of
 
-__all__ = ["CallFilter", "fits"]
+__all__ = ["CallFilter", "fits", "time_of"]
+
+_AGE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +73,21 @@ def fits(value: str | None, patterns: Sequence[str] | None) -> bool:
     return patterns is None or (
         value is not None and any(value == pattern or fnmatchcase(value, pattern) for pattern in patterns)
     )
+
+
+def time_of(text: str) -> float:
+    """Return the time that an age (`10m`) or a date means, in seconds of the epoch.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    age = _AGE.fullmatch(text.strip())
+    try:
+        if age is not None:
+            # In the local time zone, as is a date without a zone below.
+            return (datetime.now().astimezone() - timedelta(**{_UNITS[age[2]]: float(age[1])})).timestamp()
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise ValueError(
+            f"{text!r} is not a time; write an age (30s, 10m, 2h, 3d) or a date (2026-11-21, 2026-11-21T09:30)"
+        ) from error

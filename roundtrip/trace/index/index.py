@@ -5,6 +5,7 @@ import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import Final, NamedTuple
 
@@ -66,14 +67,23 @@ class CallIndex:
     def __init__(self, names: Sequence[str | Path], path: Path | None = None) -> None:
         paths = [Path(name) for name in names]
         check_names(paths)
+        self._folder: TemporaryDirectory[str] | None = None
+        if path is None:
+            self._folder = TemporaryDirectory(prefix="roundtrip-index-")
+            path = Path(self._folder.name) / _DIRECTORY_INDEX
+        # Taking lines for the first time may take minutes, while others search.
+        self._taking = open_database(path)
         self._database = open_database(path)
-        self._taker = Taker(self._database, paths)
-        self._lock = RLock()
+        self._taker = Taker(self._taking, paths)
+        self._lock, self._taking_lock = RLock(), RLock()
 
     def close(self) -> None:
-        """Close the index."""
-        with self._lock:
+        """Close the index, and delete a temporary one."""
+        with self._lock, self._taking_lock:
+            self._taking.close()
             self._database.close()
+            if self._folder is not None:
+                self._folder.cleanup()
 
     def refresh(self) -> None:
         """Take the lines that were appended to the transcripts, and forget those whose files have gone."""
@@ -82,7 +92,7 @@ class CallIndex:
 
     def take(self) -> int:
         """Take some thousands of appended lines, and return their number."""
-        with self._lock:
+        with self._taking_lock:
             return self._taker.take()
 
     # Facts of the whole.
@@ -93,6 +103,12 @@ class CallIndex:
         with self._lock:
             (read,) = self._database.execute("SELECT coalesce(sum(read), 0) FROM files").fetchone()
             return read
+
+    def has(self, id: str) -> bool:
+        """Return True if a call has an id."""
+        with self._lock:
+            query = "SELECT 1 FROM calls WHERE id = ? AND row IS NOT NULL"
+            return self._database.execute(query, (id,)).fetchone() is not None
 
     def unreadable(self) -> tuple[int, int]:
         """Return the number of lines that could not be read, and of those of a later format."""

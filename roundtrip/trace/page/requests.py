@@ -1,0 +1,159 @@
+"""Take requests to the pages of this package, and answer them. An error is a status and one of our own sentences."""
+
+import json
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from roundtrip.server.loopback_peers import is_of_another_user
+from roundtrip.trace.page.data import Data
+from roundtrip.trace.page.document import Page
+from roundtrip.trace.page.loopback import HOST, Loopback, headers_for
+
+__all__ = [
+    "PageRejected",
+    "check_change",
+    "json_answer",
+    "json_object",
+    "local_place",
+    "page_answer",
+    "read_object",
+    "text_answer",
+    "text_of",
+]
+
+_MAX_BODY_BYTES: Final = 4 * 2**20
+_JSON: Final = "application/json"
+_NO_POLICY: Final = "default-src 'none'"
+
+
+class PageRejected(Exception):
+    """A request gets no more than a status and a sentence."""
+
+    def __init__(self, status: HTTPStatus, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers
+
+
+def local_place(request: Request, loopback: Loopback, command: str) -> str:
+    """Return the place that a request of this machine's user names below the secret.
+
+    Raises:
+        PageRejected: It names another machine, comes from another user, or lacks the secret.
+    """
+    if not loopback.names(request.headers.getlist("host")):
+        raise PageRejected(HTTPStatus.FORBIDDEN, f"this server answers to {HOST} and localhost only")
+    if _is_of_another_user(request.scope):
+        raise PageRejected(HTTPStatus.FORBIDDEN, "this page is for the user who started it")
+    place = loopback.place_of(request.scope["path"])
+    if place is None:
+        raise PageRejected(HTTPStatus.NOT_FOUND, f"open the whole address that `{command}` printed")
+    return place
+
+
+def check_change(request: Request, *, is_from_here: bool) -> None:
+    """Check that a request may change something: only a page of the same origin can send it.
+
+    Raises:
+        PageRejected: It cannot.
+    """
+    if not is_from_here:
+        raise PageRejected(HTTPStatus.FORBIDDEN, "only the page itself may send this request")
+    if request.headers.getlist("content-type") != [_JSON]:
+        raise PageRejected(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """Return the body of a request, which is a JSON object.
+
+    Raises:
+        PageRejected: It is too large.
+        ValueError: It is not an object.
+    """
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _MAX_BODY_BYTES:
+            raise PageRejected(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
+    return json_object(body.decode("utf-8", "replace"))
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Return the object of a JSON text.
+
+    Raises:
+        ValueError: It is not JSON, or not an object.
+    """
+    try:
+        value: object = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise ValueError('the arguments must be JSON, such as {"film": "Solaris"}') from None
+    if not isinstance(value, dict):
+        raise ValueError("it must be an object, in curly brackets")
+    return cast("dict[str, Any]", value)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large")
+    return value
+
+
+def text_of(asked: Mapping[str, Any], name: str) -> str:
+    """Return a member of a request's body that must be a text.
+
+    Raises:
+        ValueError: It is not.
+    """
+    value = asked.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a text")
+    return value
+
+
+def _is_of_another_user(scope: Scope) -> bool:
+    client, server = scope.get("client"), scope.get("server")
+    if client is None or server is None:
+        return False
+    return is_of_another_user((client[0], client[1]), (server[0], server[1]))
+
+
+def page_answer(page: Page) -> Response:
+    """Return the response with a page."""
+    return _response(HTTPStatus.OK, page.text, kind="text/html; charset=utf-8", policy=page.policy)
+
+
+def json_answer(data: Data | None) -> Response:
+    """Return the response with data; None if the page has seen them."""
+    if data is None:
+        return _response(HTTPStatus.NO_CONTENT, "")
+    return _response(HTTPStatus.OK, json.dumps(data, allow_nan=False), kind=_JSON)
+
+
+def text_answer(rejected: PageRejected) -> Response:
+    """Return the response to a rejected request."""
+    return _response(rejected.status, f"{rejected}\n", headers=rejected.headers)
+
+
+def _response(
+    status: HTTPStatus,
+    text: str,
+    *,
+    kind: str = "text/plain; charset=utf-8",
+    policy: str = _NO_POLICY,
+    headers: Mapping[str, str] = {},
+) -> Response:
+    # A lone surrogate has no form in UTF-8.
+    body = text.encode("utf-8", "replace") if status != HTTPStatus.NO_CONTENT else None
+    return Response(body, status, headers={**headers_for(policy), **headers, "Content-Type": kind})
