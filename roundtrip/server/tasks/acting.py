@@ -29,7 +29,7 @@ class AuditedOperations:
     """
 
     def __init__(self, operations: TaskOperations, log: AuditLog) -> None:
-        self._operations = operations
+        self.operations = operations
         self._log = log
 
     async def act(
@@ -49,13 +49,13 @@ class AuditedOperations:
         """
         match action:
             case "cancel":
-                await self._logged(call_id, action, lambda: self._operations.cancel(call_id))
+                await self._logged(call_id, action, lambda: self.operations.cancel(call_id))
             case "retry":
-                await self._logged(call_id, action, lambda: self._operations.retry(call_id, even_once=even_once))
+                await self._logged(call_id, action, lambda: self.operations.retry(call_id, even_once=even_once))
             case "expire":
-                await self._logged(call_id, action, lambda: self._operations.expire(call_id))
+                await self._logged(call_id, action, lambda: self.operations.expire(call_id))
             case "remind":
-                await self._logged(call_id, action, lambda: self._operations.remind(call_id))
+                await self._logged(call_id, action, lambda: self.operations.remind(call_id))
 
     async def answer(self, call_id: str, key: str, response: Mapping[str, Any]) -> None:
         """Store the answer of a test user to an open question; see `TaskOperations.answer`.
@@ -66,10 +66,10 @@ class AuditedOperations:
             AuditUnwritable: The audit log cannot be written.
             LedgerDown: The store cannot be used.
         """
-        await self._logged(call_id, "answer", lambda: self._operations.answer(call_id, key, response))
+        await self._logged(call_id, "answer", lambda: self.operations.answer(call_id, key, response))
 
     async def _logged(self, call_id: str, action: OperatorAction, work: Callable[[], Awaitable[str | None]]) -> None:
-        tool = await self._operations.tool_of(call_id)
+        tool = await self.operations.tool_of(call_id)
         with self._log.open(call_id, tool, action) as line:
             try:
                 why = await work()

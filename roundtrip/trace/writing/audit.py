@@ -22,7 +22,7 @@ OperatorProgram = Literal["command", "ui"]
 """The program of an operator, as the `instance` of a line."""
 
 _NAME: Final = "audit.jsonl"
-_MAX_NAME_CHARS: Final = 200
+_MAX_NAME_CHARS: Final = 256
 
 
 class AuditUnwritable(RoundtripError):
@@ -93,7 +93,8 @@ class AuditLog:
                     f"the audit log {str(self.path)!r} must be writable, got: {_reason(error)}; nothing was done; name "
                     f"another file with --audit or {AUDIT_VARIABLE}"
                 ) from error
-        head = {"instance": self._program, "call": call, "tool": None if tool is None else _plain(tool)}
+        head = {"instance": self._program, "call": _plain(call)[:_MAX_NAME_CHARS]}
+        head |= {} if tool is None else {"tool": _plain(tool)}
         return OpenAudit(file, {**head, "action": action, "by": self._by}, self._system)
 
 
