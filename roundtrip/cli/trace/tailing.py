@@ -102,7 +102,8 @@ def _run(arguments: Namespace) -> int:
     pause = _pause_for(sys.stdout)
 
     def poll() -> list[Line]:
-        return sorted((line for line in follower.poll() if filter.passes(line)), key=lambda line: line.at)
+        # In order of time, as the filter learns tools from the lines before, which other files may have.
+        return [line for line in sorted(follower.poll(), key=lambda line: line.at) if filter.passes(line)]
 
     past = poll()
     print_lines(islice(past, max(0, len(past) - arguments.lines), None))
