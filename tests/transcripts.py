@@ -9,6 +9,7 @@ from roundtrip.machine.facts import Reason
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.writing.lines import (
     LINE,
+    ActedLine,
     AnsweredLine,
     AskedLine,
     BeganLine,
@@ -22,6 +23,7 @@ from roundtrip.trace.writing.lines import (
 
 __all__ = [
     "AT",
+    "acted",
     "answer",
     "answered",
     "asked",
@@ -94,6 +96,12 @@ def handed(at: float = 3.0, **fields: Any) -> HandedLine:
 
 def rejected(at: float = 4.0, reason: RejectionReason = RejectionReason.EXPIRED, **fields: Any) -> RejectedLine:
     return _line("rejected", at, {"reason": reason, "method": "tools/call", "tool": "order", **fields})
+
+
+def acted(at: float = 5.0, action: str = "cancel", **fields: Any) -> ActedLine:
+    head = {"v": 1, "event": "acted", "at": AT + at, "instance": "command", "call": "call-1", "tool": "order"}
+    line: Any = LINE.validate_python({**head, "action": action, "by": "ana", "outcome": "done", **fields})
+    return line
 
 
 def call_of(*lines: Line) -> TracedCall:

@@ -18,6 +18,7 @@ __all__ = ["main", "make_parser"]
 _COMMANDS: Final = {
     "audit": "attack a server that asks, and report clause by clause",
     "call": "call a tool from the terminal, and answer what it asks",
+    "calls": "list and show calls, and cancel, retry, expire, remind or answer stored ones",
     "check": "compare recorded calls with the present code",
     "completion": "print what completes commands and options in bash, zsh or fish",
     "demo": "watch one call hop between instances that share only a key",

@@ -42,7 +42,7 @@ class TaskEvent(TableName):
     LOSE = named("lose", "The worker died inside a body that must not run twice, or too many died: no other continues.")
     RETRY = named("retry", "An operator lets a worker continue behind the stored steps.")
     CANCEL = named("cancel", "The client cancels it. A worker that runs it is stopped at its next write.")
-    EXPIRE = named("expire", "Its time to live is over.")
+    EXPIRE = named("expire", "Its time to live is over, or an operator ends it.")
 
 
 _task_arrows: Final = partial(arrows_of, TaskState)

@@ -35,6 +35,7 @@ __all__ = [
     "Record",
     "decide",
     "decision_of",
+    "expire_open",
     "is_open",
     "listed_groups",
     "look_at",
@@ -43,8 +44,10 @@ __all__ = [
     "next_look",
     "open_groups",
     "park_approvals",
+    "pending_approvals",
     "read_approvals",
     "relabel",
+    "remind_now",
     "shown_decisions",
     "withdraw",
 ]
@@ -244,23 +247,58 @@ class ApprovalLook(NamedTuple):
 def look_at(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> ApprovalLook:
     """Expire the approvals of a call that is due, and note that their groups are notified."""
     expired = [record for record in content.approvals if is_open(record) and now >= record["until"]]
-    for record in expired:
-        record["decision"] = {"outcome": "expired", "when": now, "who": None, "reason": None}
+    _expire(expired, now)
     due = [
         record
         for record in content.approvals
         if is_open(record) and record["notify"] is not None and now >= record["notify"]
     ]
-    for record in due:
-        record["notified"] += 1
-        record["notify"] = None if record["remind"] is None else now + record["remind"]
+    _note_notified(due, now)
     if expired:
         relabel(entry, content)
     is_idle = bool(due) and not _must_run(content, entry, now)
     if is_idle and entry.claim(holder, now, lease=0.0):
-        following = [at for at in (content.wakes, next_look(content)) if at is not None]
-        entry.park(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now, due=min(following, default=None))
+        entry.park(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now, due=_next_due(content))
     return ApprovalLook([dict(record) for record in due], [dict(record) for record in expired], is_idle)
+
+
+def pending_approvals(content: TaskContent, now: float) -> list[Record]:
+    """Return the approvals that can still be decided."""
+    return [record for record in content.approvals if is_open(record) and now < record["until"]]
+
+
+def remind_now(content: TaskContent, entry: TaskEntry, now: float) -> list[Record]:
+    """Note that the groups of all pending approvals are notified now, and return these approvals."""
+    pending = pending_approvals(content, now)
+    _note_notified(pending, now)
+    if pending and entry.state in (TaskState.ASKING, TaskState.WAITING):
+        # Else a worker would look at the time of the notification that this one replaces.
+        due = _next_due(content)
+        entry.due = entry.expires if due is None else min(due, entry.expires)
+    return [dict(record) for record in pending]
+
+
+def expire_open(content: TaskContent, now: float) -> list[Record]:
+    """Expire all open approvals of a call whose life ends, and return them."""
+    pending = [record for record in content.approvals if is_open(record)]
+    _expire(pending, now)
+    return [dict(record) for record in pending]
+
+
+def _expire(records: Iterable[Record], now: float) -> None:
+    for record in records:
+        record["decision"] = {"outcome": "expired", "when": now, "who": None, "reason": None}
+
+
+def _note_notified(records: Iterable[Record], now: float) -> None:
+    for record in records:
+        record["notified"] += 1
+        record["notify"] = None if record["remind"] is None else now + record["remind"]
+
+
+def _next_due(content: TaskContent) -> float | None:
+    """Return the time at which a worker has to look at a parked call with approvals."""
+    return min((at for at in (content.wakes, next_look(content)) if at is not None), default=None)
 
 
 def _must_run(content: TaskContent, entry: TaskEntry, now: float) -> bool:

@@ -130,7 +130,7 @@ class Inbox:
         self._parts = parts
         self._book = book
         self._base = base_url.rstrip("/")
-        self._sending: dict[asyncio.Task[None], asyncio.AbstractEventLoop] = {}
+        self._sending: dict[asyncio.Task[bool], asyncio.AbstractEventLoop] = {}
 
     grace_seconds: Final = GRACE_SECONDS
     """Time that a call lives longer if it waits for an approval."""
@@ -302,6 +302,23 @@ class Inbox:
                 self._send(self._settings.on_pending, self._pending(entry, content, record))
         self.tell_decided(entry, content, look.expired)
 
+    @property
+    def notifies(self) -> bool:
+        """Return True if the author has a function that notifies groups."""
+        return self._settings.on_pending is not None
+
+    async def notify(self, entry: TaskEntry, content: TaskContent, records: Iterable[Record]) -> int:
+        """Notify the groups of pending approvals, to the end, and return the number of notifications that failed."""
+        function = self._settings.on_pending
+        if function is None:
+            return 0
+        return [await _sent(function, self._pending(entry, content, record)) for record in records].count(False)
+
+    async def finish_telling(self) -> None:
+        """Wait until everything that was sent on this event loop has ended. Each function has a time limit."""
+        if own := self._own_sending():
+            await asyncio.wait(own)
+
     def tell_decided(self, entry: TaskEntry, content: TaskContent, records: Iterable[Record]) -> None:
         """Tell the author of decisions."""
         for record in records:
@@ -330,21 +347,23 @@ class Inbox:
 
     async def stop(self) -> None:
         """Wait for the notifications of this event loop for a moment, and cancel the others."""
-        loop = asyncio.get_running_loop()
-        own = [task for task, its_loop in self._sending.items() if its_loop is loop]
-        if own:
+        if own := self._own_sending():
             _, late = await asyncio.wait(own, timeout=_STOP_SECONDS)
             for task in late:
                 task.cancel()
 
+    def _own_sending(self) -> list[asyncio.Task[bool]]:
+        loop = asyncio.get_running_loop()
+        return [task for task, its_loop in self._sending.items() if its_loop is loop]
 
-async def _sent(function: Callable[..., object], *arguments: object) -> None:
-    """Call an author's function, and log its error."""
+
+async def _sent(function: Callable[..., object], *arguments: object) -> bool:
+    """Call an author's function, and log its error. Return True if it had none."""
     try:
         if inspect.iscoroutinefunction(function):
             with anyio.fail_after(_NOTIFY_SECONDS):
                 await function(*arguments)
-            return
+            return True
         # Its time begins when it gets a thread.
         async with _threads():
             with anyio.fail_after(_NOTIFY_SECONDS):
@@ -355,6 +374,8 @@ async def _sent(function: Callable[..., object], *arguments: object) -> None:
                     await cast("Awaitable[object]", done)
     except Exception:
         logging.getLogger("roundtrip").exception("a function of Approvals(...) failed")
+        return False
+    return True
 
 
 def _threads() -> anyio.CapacityLimiter:

@@ -12,7 +12,7 @@ from roundtrip.questions.fields import FieldInvalid, FormField, fields_of
 from roundtrip.safe_text import quoted
 from roundtrip.server.tasks.content import TaskContent
 
-__all__ = ["AnswersInvalid", "AnswersRefused", "answer_schema", "read_answers"]
+__all__ = ["AnswersInvalid", "AnswersRefused", "answer_schema", "read_answer", "read_answers"]
 
 _VALUE: Final = "value"
 """The field of a form for a single value."""
@@ -48,14 +48,24 @@ def read_answers(content: TaskContent, answers: Mapping[str, Any]) -> dict[str, 
     """
     if not answers or any(key not in content.for_model or key not in content.questions for key in answers):
         raise AnswersRefused
-    return {key: _result_of(key, content.questions[key]["params"], answer) for key, answer in answers.items()}
+    return {key: read_answer(key, content.questions[key]["params"], answer) for key, answer in answers.items()}
 
 
 def _is_single(schema: Mapping[str, Any]) -> bool:
     return list(schema.get("properties", ())) == [_VALUE]
 
 
-def _result_of(key: str, params: Mapping[str, Any], answer: Any) -> dict[str, Any]:
+def read_answer(key: str, params: Mapping[str, Any], answer: Any) -> dict[str, Any]:
+    """Return an answer to a form as a result of `elicitation/create`; see `read_answers`.
+
+    Args:
+        key: The key of the question.
+        params: The parameters of its request.
+        answer: The answer.
+
+    Raises:
+        AnswersInvalid: It does not fit the form.
+    """
     if answer is None:
         return {"action": "decline"}
     schema = params["requestedSchema"]

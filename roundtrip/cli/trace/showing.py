@@ -13,6 +13,7 @@ from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_rejection, explain_replay
 from roundtrip.trace.explaining.stories import outcome_of, story
 from roundtrip.trace.explaining.wording import (
+    action_text,
     approvals_text,
     clock_text,
     count_text,
@@ -26,6 +27,7 @@ from roundtrip.trace.explaining.wording import (
 )
 from roundtrip.trace.reading.calls import HappenedLine, Mark, Serving, TracedCall
 from roundtrip.trace.writing.lines import (
+    ActedLine,
     AnsweredLine,
     AskedLine,
     EndedLine,
@@ -72,6 +74,7 @@ class _CallView:
             self._serving(serving)
         for line in self._call.rejections:
             self._rejection(line)
+        self._actions(self._call.actions)
         self._waiting()
         self._screen.flush()
 
@@ -268,6 +271,12 @@ class _CallView:
             (f" · {clock_text(line.at)}", _DIM),
         )
         self._screen.line(explain_rejection(line, self._call), indent=2)
+
+    def _actions(self, actions: Iterable[ActedLine]) -> None:
+        for place, line in enumerate(actions):
+            if not place:
+                self._screen.gap()
+            self._screen.line((f"{clock_text(line.at)[11:]} ", _DIM), (action_text(line), _WARN))
 
     def _waiting(self) -> None:
         call = self._call

@@ -19,10 +19,19 @@ from roundtrip.cli.trace.sources import json_text, named_files, view, warn, warn
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, size_text
+from roundtrip.trace.explaining.wording import action_text, clock_text, count_text, duration_text, size_text
 from roundtrip.trace.index.filters import fits
 from roundtrip.trace.reading.following import Follower
-from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, HandedLine, Line, RejectedLine
+from roundtrip.trace.writing.lines import (
+    ActedLine,
+    AnsweredLine,
+    AskedLine,
+    BeganLine,
+    EndedLine,
+    HandedLine,
+    Line,
+    RejectedLine,
+)
 
 __all__ = ["COMMANDS"]
 
@@ -43,7 +52,8 @@ class _Filter:
     def tool_of(self, line: Line) -> str | None:
         if isinstance(line, BeganLine | RejectedLine):
             return line.tool
-        return self._tool_by_call.get(line.call)
+        known = self._tool_by_call.get(line.call)
+        return line.tool if isinstance(line, ActedLine) and line.tool is not None else known
 
     def passes(self, line: Line) -> bool:
         if isinstance(line, BeganLine):
@@ -93,7 +103,8 @@ def _run(arguments: Namespace) -> int:
     pause = _pause_for(sys.stdout)
 
     def poll() -> list[Line]:
-        return sorted((line for line in follower.poll() if filter.passes(line)), key=lambda line: line.at)
+        # In order of time, as the filter learns tools from the lines before, which other files may have.
+        return [line for line in sorted(follower.poll(), key=lambda line: line.at) if filter.passes(line)]
 
     past = poll()
     print_lines(islice(past, max(0, len(past) - arguments.lines), None))
@@ -166,6 +177,8 @@ def _event(line: Line) -> list[Part]:
         return [(line.state, style), error, (rounds, "dim")]
     if isinstance(line, HandedLine):
         return ["became a task", (f" in leg {line.leg}", "dim")]
+    if isinstance(line, ActedLine):
+        return [(action_text(line), "yellow")]
     return [(f"rejected the token: {line.reason.value}", "bold red")]
 
 

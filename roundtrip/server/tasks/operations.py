@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from mcp_types import INTERNAL_ERROR
 
 from roundtrip.errors import RoundtripError
 from roundtrip.ledger.tasks import TaskEntry, change_task
-from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
+from roundtrip.safe_text import quoted
+from roundtrip.server.approval_rules import Record, expire_open, pending_approvals, remind_now
+from roundtrip.server.model_answers import AnswersInvalid, read_answer
 from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.content import ContentUnreadable, is_call_id, split_id
+from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id, split_id
+from roundtrip.trace.writing.lines import OperatorAction
 
-__all__ = ["Backlog", "TaskNotChanged", "TaskOperations"]
+__all__ = ["AnswerUnfit", "Backlog", "TaskNotChanged", "TaskOperations"]
+
+T = TypeVar("T")
 
 _PAGE: Final = 200
 _OVERDUE_SECONDS: Final = 60.0
 _NOT_OWN: Final = "it is another service's, or no key of this server opens it; name its own server, with its keys"
+_TIME_IS_OVER: Final = "The time of this call is over: an operator of the server has ended it."
+_EVENTS: Final[Mapping[OperatorAction, TaskEvent]] = {
+    "cancel": TaskEvent.CANCEL,
+    "retry": TaskEvent.RETRY,
+    "expire": TaskEvent.EXPIRE,
+}
 
 
 class TaskNotChanged(RoundtripError):
     """An operator cannot change a task so; the text says why, and what to do."""
+
+
+class AnswerUnfit(TaskNotChanged):
+    """An answer does not fit its question; the text names the field and the rule, and may have choices of the form."""
+
+
+class _Told(NamedTuple):
+    """Approvals of a call of which the author's functions are told."""
+
+    entry: TaskEntry
+    content: TaskContent
+    records: list[Record]
 
 
 class Backlog(NamedTuple):
@@ -55,6 +81,23 @@ class TaskOperations:
         fits = [entry.call_id for entry in following if entry.call_id.startswith(call_id)]
         return fits[0] if len(fits) == 1 else None
 
+    async def tool_of(self, call_id: str) -> str | None:
+        """Return the name of a stored call's tool; None if there is no such call."""
+        entry = (await self._book.store.load(call_id))[0] if is_call_id(call_id) else None
+        return None if entry is None else entry.tool
+
+    def possible(self, entry: TaskEntry, content: TaskContent, now: float) -> list[OperatorAction]:
+        """Return the actions that a call allows now."""
+        found: list[OperatorAction] = [
+            action for action, event in _EVENTS.items() if (entry.state, event) in TASK_MACHINE.targets
+        ]
+        inbox = self._book.inbox
+        if not entry.has_ended and inbox is not None and inbox.notifies and pending_approvals(content, now):
+            found.append("remind")
+        if not entry.has_ended and any(_is_form(asked) for asked in content.user_questions.values()):
+            found.append("answer")
+        return found
+
     async def cancel(self, call_id: str) -> None:
         """Cancel a task.
 
@@ -63,14 +106,12 @@ class TaskOperations:
             LedgerDown: The store cannot be used.
         """
 
-        def cancel(entry: TaskEntry, now: float) -> str:
-            if not self.is_readable(entry):
-                return _NOT_OWN
-            return "" if entry.apply(TaskEvent.CANCEL, now) else f"it has ended already, and is {entry.state.value}"
+        def cancel(entry: TaskEntry, content: TaskContent, now: float) -> None:
+            del content
+            if not entry.apply(TaskEvent.CANCEL, now):
+                raise _ended(entry)
 
-        why = await change_task(self._book.store, call_id, cancel)
-        if why is None or why:
-            raise TaskNotChanged(why or "there is no such task; `roundtrip tasks ls` lists them")
+        await self._change(call_id, cancel)
 
     async def retry(self, call_id: str, *, even_once: bool) -> None:
         """Let a worker continue a lost task behind its stored steps.
@@ -85,20 +126,127 @@ class TaskOperations:
             LedgerDown: The store cannot be used.
         """
 
-        def retry(entry: TaskEntry, now: float) -> str | None:
-            if not self.is_readable(entry):
-                return _NOT_OWN
+        def retry(entry: TaskEntry, content: TaskContent, now: float) -> None:
+            del content
             if entry.runs_once and entry.has_begun and not even_once:
-                return "its body must not begin twice, and may have done its work; look, and then use --even-once"
+                raise TaskNotChanged(
+                    "its body must not begin twice, and may have done its work; look, and then use --even-once"
+                )
             if not entry.retry(now):
-                return f"only lost tasks can be retried, and this one is {entry.state.value}"
-            return None
+                raise TaskNotChanged(f"only lost tasks can be retried, and this one is {entry.state.value}")
 
-        before, _ = await self._book.store.load(call_id)
-        if before is None:
+        await self._change(call_id, retry)
+
+    async def expire(self, call_id: str) -> None:
+        """End the life of a task now, with its pending approvals.
+
+        Its client gets what an expired task gives: the store forgets it. A task whose body must not begin twice stays
+        until its own time, as failed: its client may repeat the request that began it, which must find it.
+
+        Raises:
+            TaskNotChanged: There is no such task, it is another service's, or it has ended.
+            LedgerDown: The store cannot be used.
+        """
+
+        def expire(entry: TaskEntry, content: TaskContent, now: float) -> _Told:
+            if (entry.state, TaskEvent.EXPIRE) not in TASK_MACHINE.targets:
+                raise _ended(entry)
+            expired = expire_open(content, now)
+            if entry.runs_once:
+                content.error = {"code": INTERNAL_ERROR, "message": _TIME_IS_OVER}
+            else:
+                entry.expires = now
+            entry.content = self._book.seal.write(content, call_id)
+            entry.apply(TaskEvent.EXPIRE, now)
+            return _Told(entry, content, expired)
+
+        told = await self._change(call_id, expire)
+        if self._book.inbox is not None:
+            self._book.inbox.tell_decided(*told)
+            await self._book.inbox.finish_telling()
+
+    async def remind(self, call_id: str) -> None:
+        """Notify the groups of a call's pending approvals again, by the author's `on_pending`, in this process.
+
+        Raises:
+            TaskNotChanged: There is no such task, it is another service's, it waits for no approval, the server has no
+                `on_pending`, or that failed.
+            LedgerDown: The store cannot be used.
+        """
+        inbox = self._book.inbox
+        if inbox is None or not inbox.notifies:
+            raise TaskNotChanged("the server notifies no groups; give it approvals=Approvals(on_pending=...)")
+
+        def remind(entry: TaskEntry, content: TaskContent, now: float) -> _Told:
+            if entry.has_ended:
+                raise _ended(entry)
+            pending = remind_now(content, entry, now)
+            if not pending:
+                raise TaskNotChanged("it waits for no approval, so there is no group to remind")
+            entry.content = self._book.seal.write(content, call_id)
+            return _Told(entry, content, pending)
+
+        told = await self._change(call_id, remind)
+        if failed := await inbox.notify(*told):
+            raise TaskNotChanged(
+                f"on_pending failed for {failed} of {len(told.records)} approvals; the log of this process says why"
+            )
+
+    async def open_form(self, call_id: str, key: str) -> Mapping[str, Any]:
+        """Return the schema of the form of an open question.
+
+        Args:
+            call_id: The call.
+            key: The key or the name of the question.
+
+        Raises:
+            TaskNotChanged: There is no such task or question, it is another service's, or it has no form.
+            LedgerDown: The store cannot be used.
+        """
+
+        def find(entry: TaskEntry, content: TaskContent, now: float) -> Mapping[str, Any]:
+            del now
+            return content.questions[_open_question(entry, content, key)]["params"]["requestedSchema"]
+
+        return await self._change(call_id, find)
+
+    async def answer(self, call_id: str, key: str, response: Mapping[str, Any]) -> str:
+        """Store the answer of a test user to an open question, and return the name of the question.
+
+        Args:
+            call_id: The call.
+            key: The key or the name of the question.
+            response: The answer, as a result of `elicitation/create`.
+
+        Raises:
+            AnswerUnfit: The answer does not fit the form of the question.
+            TaskNotChanged: There is no such task or question, it is another service's, or it has no form.
+            LedgerDown: The store cannot be used.
+        """
+
+        def answer(entry: TaskEntry, content: TaskContent, now: float) -> str:
+            found = _open_question(entry, content, key)
+            name, given = content.names[found], _checked(found, content.questions[found]["params"], response)
+            self._book.take_answers(entry, content, {found: given}, now)
+            return name
+
+        return await self._change(call_id, answer)
+
+    async def _change(self, call_id: str, work: Callable[[TaskEntry, TaskContent, float], T]) -> T:
+        """Change a task that this server can read, by a function that may raise `TaskNotChanged`."""
+
+        def change(entry: TaskEntry, now: float) -> tuple[T]:
+            try:
+                content = self._book.seal.read(entry.content, call_id)
+            except ContentUnreadable:
+                raise TaskNotChanged(_NOT_OWN) from None
+            return (work(entry, content, now),)
+
+        # Some stores cannot even look for other texts.
+        changed = await change_task(self._book.store, call_id, change) if is_call_id(call_id) else None
+        if changed is None:
             raise TaskNotChanged("there is no such task; `roundtrip tasks ls` lists them")
-        if (why := await change_task(self._book.store, call_id, retry)) is not None:
-            raise TaskNotChanged(why)
+        return changed[0]
 
     async def scan(self) -> AsyncGenerator[TaskEntry]:
         """Yield all tasks, in the order of their calls."""
@@ -153,3 +301,47 @@ class TaskOperations:
 
     def _keys_of(self, entry: TaskEntry) -> set[str]:
         return {self._book.seal.hint_of(text) for text in (entry.content, *entry.notes)}
+
+
+def _ended(entry: TaskEntry) -> TaskNotChanged:
+    return TaskNotChanged(f"it has ended already, and is {entry.state.value}")
+
+
+def _is_form(asked: Mapping[str, Any]) -> bool:
+    return asked["params"].get("mode", "form") == "form"
+
+
+def _open_question(entry: TaskEntry, content: TaskContent, key: str) -> str:
+    """Return the key of an open question with a form, by its key or name.
+
+    Raises:
+        TaskNotChanged: There is none.
+    """
+    if entry.has_ended:
+        raise _ended(entry)
+    found = key if key in content.questions else next((one for one, name in content.names.items() if name == key), None)
+    if found is None:
+        listed = ", ".join(map(quoted, content.questions)) or "none"
+        raise TaskNotChanged(f"it has no such open question; its open questions: {listed}")
+    if found in content.client_questions:
+        raise TaskNotChanged("the software of its client answers this question, and no user; wait for the client")
+    if not _is_form(content.questions[found]):
+        raise TaskNotChanged("this question sends its user to a page; open the page to answer it")
+    return found
+
+
+def _checked(key: str, params: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer as a client sends it.
+
+    Raises:
+        AnswerUnfit: It does not fit the form.
+    """
+    action, content = response.get("action"), response.get("content")
+    if action in ("decline", "cancel"):
+        return {"action": action}
+    if action != "accept" or content is None:
+        raise AnswerUnfit("an answer must be declined, cancelled, or accepted with a content")
+    try:
+        return read_answer(key, params, content)
+    except AnswersInvalid as error:
+        raise AnswerUnfit(str(error)) from error

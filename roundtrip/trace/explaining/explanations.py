@@ -13,7 +13,7 @@ from roundtrip.errors import CallHasEnded, RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import UNNAMED
 from roundtrip.machine.table import State
-from roundtrip.safe_text import build_text
+from roundtrip.safe_text import build_text, printable
 from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
 from roundtrip.trace.explaining.wording import (
     approvals_text,
@@ -24,8 +24,8 @@ from roundtrip.trace.explaining.wording import (
     size_text,
     wait_text,
 )
-from roundtrip.trace.reading.calls import Round, Serving, TracedCall
-from roundtrip.trace.writing.lines import Line, Recorded, RejectedLine, Revealed, ShownQuestion
+from roundtrip.trace.reading.calls import HappenedLine, Round, Serving, TracedCall
+from roundtrip.trace.writing.lines import ActedLine, BeganLine, Recorded, RejectedLine, Revealed, ShownQuestion
 
 __all__ = [
     "QUESTIONS",
@@ -34,6 +34,7 @@ __all__ = [
     "ExplainedSubject",
     "Explanation",
     "explain",
+    "explain_action",
     "explain_failure",
     "explain_question",
     "explain_rejection",
@@ -49,6 +50,7 @@ class ExplainedSubject(StrEnum):
     REPLAY = "replay"
     FAILURE = "failure"
     WAIT = "wait"
+    ACTION = "action"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
         now: The current time, to report a call that waits although its token has expired.
     """
     found = [*_questions(call), *_waits(call), *_rejections(call), *_replays(call), *_failures(call, now)]
+    found += _actions(call)
     return sorted(found, key=lambda explanation: explanation.at)
 
 
@@ -270,6 +273,41 @@ def _said(serving: Serving) -> dict[str, object]:
     return {answer.key: (answer.action, answer.data) for answer in serving.brought}
 
 
+def explain_action(line: ActedLine) -> str:
+    """Explain what an operator did with a stored call."""
+    by = quoted(line.by)
+    where = "with a command" if line.instance == "command" else "on the pages of roundtrip ui"
+    if line.outcome == "rejected":
+        return f"{by} tried to {line.action} it {where}, and that was rejected: {printable(line.why)}."
+    match line.action:
+        case "cancel":
+            return f"The call ended because {by} cancelled it {where}; the client must begin it again if it should run."
+        case "expire":
+            return f"The call ended because {by} ended its life {where}; the client must begin it again."
+        case "retry":
+            return f"A worker continued the lost call behind its stored steps, because {by} retried it {where}."
+        case "remind":
+            return f"The groups whose approvals are pending were notified again, because {by} reminded them {where}."
+        case "answer":
+            return f"{by} answered question {quoted(line.why)} {where}, as a test user."
+
+
+def _actions(call: TracedCall) -> Iterator[Explanation]:
+    for line in call.actions:
+        is_plain = line.outcome == "rejected" or line.action == "remind"
+        yield Explanation(
+            ExplainedSubject.ACTION,
+            line.at,
+            line.instance,
+            None,
+            None,
+            line.why if line.action == "answer" and line.outcome == "done" else None,
+            None,
+            explain_action(line),
+            is_plain=is_plain,
+        )
+
+
 def _questions(call: TracedCall) -> Iterator[Explanation]:
     for round_ in call.rounds:
         for question in round_.asked.questions:
@@ -291,7 +329,11 @@ def _replays(call: TracedCall) -> Iterator[Explanation]:
 
 
 def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
+    by_operator = call.ended_by
     for serving, ended in failures_of(call):
+        if by_operator is not None and ended.at >= by_operator.at and ended.state == State.FAILED.value:
+            # The worker was stopped; the action explains that.
+            continue
         explanation = _about(ended, ExplainedSubject.FAILURE, explain_failure(serving, ended))
         error = ended.error.type if ended.error is not None else None
         yield replace(explanation, round=ended.round or None, error=error)
@@ -302,7 +344,10 @@ def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
 
 
 def _about(
-    line: Line, subject: ExplainedSubject, text: str, reason: Reason | RejectionReason | None = None
+    line: HappenedLine | BeganLine | RejectedLine,
+    subject: ExplainedSubject,
+    text: str,
+    reason: Reason | RejectionReason | None = None,
 ) -> Explanation:
     return Explanation(subject, line.at, line.instance, line.leg, line.round, None, reason, text)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from roundtrip.trace.explaining.wording import duration_text, listed_text, size_text
+from roundtrip.trace.explaining.wording import action_text, duration_text, listed_text, size_text
 from roundtrip.trace.reading.calls import HappenedLine, Serving, TracedCall
-from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, EndedLine, HandedLine, RejectedLine
+from roundtrip.trace.writing.lines import ActedLine, AnsweredLine, AskedLine, EndedLine, HandedLine, RejectedLine
 
 __all__ = ["CLIENT", "MessageKind", "MessageSequence", "SequenceMessage", "exchange_of", "mermaid"]
 
@@ -56,7 +56,11 @@ def exchange_of(call: TracedCall) -> MessageSequence:
     messages: list[SequenceMessage] = []
     step = 0
     before: AskedLine | None = None
-    for request in call.requests:
+    for request in call.occurrences:
+        if isinstance(request, ActedLine):
+            # An operator is no participant: the note is over the client, whose call it is.
+            messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, _short(action_text(request)), step))
+            continue
         place = places[request.instance]
         if isinstance(request, RejectedLine):
             messages += _rejected(request, place, step)

@@ -70,7 +70,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
 
 
 def story(call: TracedCall) -> dict[str, Any]:
-    """Return everything recorded of a call: its rounds, its servings and its rejections."""
+    """Return everything recorded of a call: its rounds, its servings, its rejections and the actions on it."""
     return {
         **summary(call),
         **_members(call.began, "version", "within", "replaces", "arguments"),
@@ -78,6 +78,7 @@ def story(call: TracedCall) -> dict[str, Any]:
         "marks": call.marks(),
         "servings": [_serving(serving) for serving in call.servings],
         "rejected": _dumped(call.rejections),
+        "actions": _dumped(call.actions),
         "path": [[event, state] for _, event, state in call.arrows],
         "ended": _members(call.ended, "at", "instance", "leg", "state", "is_error", "result", "decline", "error")
         if call.ended is not None

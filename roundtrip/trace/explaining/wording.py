@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from roundtrip.trace.writing.lines import AskedApproval, AskedLine, Digested, Recorded, ShownWait
+from roundtrip.trace.writing.lines import ActedLine, AskedApproval, AskedLine, Digested, Recorded, ShownWait
 
 __all__ = [
+    "action_text",
     "approvals_text",
     "clock_text",
     "count_text",
@@ -28,6 +29,13 @@ _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
 _MAX_QUOTED_CHARS: Final = 200
+_ACTED: Final = {
+    "cancel": "cancelled",
+    "retry": "retried",
+    "expire": "expired",
+    "remind": "reminded its approvers",
+    "answer": "answered",
+}
 _RUNGS: Final = {
     "url": " on a page that the client shows",
     "local": " on a page in the browser of the server's machine",
@@ -97,6 +105,14 @@ def wait_text(waits: Sequence[ShownWait]) -> str:
         until = f"until {clock_text(wait.until)}" if wait.until is not None else ""
         texts.append(f"for the signal {quoted(wait.signal)} {until}".rstrip() if wait.signal is not None else until)
     return " or ".join(texts)
+
+
+def action_text(line: ActedLine) -> str:
+    """Return an action in words: `cancelled by ana`, `cancel by ana rejected: it has ended already`."""
+    if line.outcome == "rejected":
+        return f"{line.action} by {line.by} rejected: {line.why}"
+    what = f" {quoted(line.why)}" if line.action == "answer" else ""
+    return f"{_ACTED[line.action]}{what} by {line.by}"
 
 
 def approvals_text(approvals: Sequence[AskedApproval]) -> str:

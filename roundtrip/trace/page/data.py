@@ -8,12 +8,19 @@ from typing import Any, Final
 
 from roundtrip.machine.table import Event, State
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.explanations import explain_failure, explain_question, explain_rejection, explain_replay
+from roundtrip.trace.explaining.explanations import (
+    explain_action,
+    explain_failure,
+    explain_question,
+    explain_rejection,
+    explain_replay,
+)
 from roundtrip.trace.explaining.sequence import exchange_of
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, listed_text, size_text
 from roundtrip.trace.page.forms import json_text, page_fields_of, value_text
 from roundtrip.trace.reading.calls import SYMBOLS, HappenedLine, Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import (
+    ActedLine,
     AnsweredLine,
     AskedLine,
     BeganLine,
@@ -87,6 +94,7 @@ def data_of(call: TracedCall) -> Data:
         "rows": _rows(call, len(steps)),
         "steps": [_step_data(call, step, replays, is_last=step is steps[-1]) for step in steps],
         "participants": exchange.participants,
+        "actions": [_action(line) for line in call.actions],
         "messages": [
             [message.kind, message.source, message.target, message.text, message.step] for message in exchange.messages
         ],
@@ -111,6 +119,8 @@ def summary_of(call: TracedCall) -> Data:
 
 def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
     """Return the explanation of a failed call, and its step."""
+    if call.ended_by is not None and (call.ended is None or call.ended.state == State.FAILED.value):
+        return {"step": steps[-1].place, "why": explain_action(call.ended_by)}
     ended = call.ended
     if ended is None or (ended.state == "completed" and not ended.is_error):
         return None
@@ -119,6 +129,16 @@ def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
             if serving.ended is ended and ended in step.happened:
                 return {"step": step.place, "why": explain_failure(serving, ended)}
     return None
+
+
+def _action(line: ActedLine) -> Data:
+    return {
+        "at": clock_text(line.at),
+        "by": line.by,
+        "action": line.action,
+        "outcome": line.outcome,
+        "why": line.why,
+    }
 
 
 def _facts_of_call(call: TracedCall) -> list[list[str]]:
@@ -168,8 +188,8 @@ def _steps(call: TracedCall) -> list[_Step]:
     steps = [step]
     rounds = iter(call.rounds)
     numbers: set[int] = set()
-    for request in call.requests:
-        if isinstance(request, RejectedLine):
+    for request in call.occurrences:
+        if isinstance(request, RejectedLine | ActedLine):
             step.lines.append((None, request))
             continue
         arrows = iter(request.arrows)
@@ -192,7 +212,7 @@ def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, Serving]
     return {
         "name": _name(call, step),
         "state": step.moves[-1][2] if step.moves and not is_last else call.state,
-        "column": str(round_.number) if round_ is not None else ("■" if call.ended is not None else "now"),
+        "column": str(round_.number) if round_ is not None else ("■" if _is_over(call) else "now"),
         "moves": [[source, event] for source, event, _ in step.moves],
         "facts": _facts(step),
         "arguments": next((_shown(line.arguments) for line in step.began if line.leg == 1), None),
@@ -209,8 +229,12 @@ def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, Serving]
 
 def _name(call: TracedCall, step: _Step) -> str:
     if step.round is None:
-        return f"End: {call.state}" if call.ended is not None else f"Now: {call.state}"
+        return f"End: {call.state}" if _is_over(call) else f"Now: {call.state}"
     return f"Round {step.round.number}{', asked again by another serving' if step.is_again else ''}"
+
+
+def _is_over(call: TracedCall) -> bool:
+    return call.ended is not None or call.ended_by is not None
 
 
 def _facts(step: _Step) -> list[list[str]]:
@@ -329,7 +353,8 @@ def _raw(line: Line) -> Data:
         data: Data = {"v": line.v, "event": line.event, **line.model_dump(exclude_unset=True)}
     except RecursionError:
         data = {"v": line.v, "event": line.event}
-    leg = f", leg {line.leg}" if line.leg is not None else ""
+    number = None if isinstance(line, ActedLine) else line.leg
+    leg = f", leg {number}" if number is not None else ""
     return {
         "title": f"{line.event} on {line.instance}{leg}, {clock_text(line.at, precise=True)}",
         "text": json_text(data),

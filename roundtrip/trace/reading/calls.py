@@ -9,6 +9,8 @@ from typing import Final
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import Event, State
 from roundtrip.trace.writing.lines import (
+    ENDING_ACTIONS,
+    ActedLine,
     AnsweredLine,
     AskedLine,
     BeganLine,
@@ -175,6 +177,8 @@ class TracedCall:
     rounds: list[Round]
     rejections: list[RejectedLine]
     """The rejected tokens of this call."""
+    actions: list[ActedLine] = field(default_factory=list[ActedLine])
+    """The actions of operators on this call, in order."""
 
     @cached_property
     def began(self) -> BeganLine | None:
@@ -187,15 +191,15 @@ class TracedCall:
         return self.began.tool if self.began is not None else "?"
 
     @property
-    def requests(self) -> list[Serving | RejectedLine]:
-        """Return all servings in order, each after the rejections that were earlier."""
-        rejections = sorted(self.rejections, key=lambda rejection: rejection.at)
-        requests: list[Serving | RejectedLine] = []
+    def occurrences(self) -> list[Serving | RejectedLine | ActedLine]:
+        """Return all servings in order, each after the rejections and the actions that were earlier."""
+        others = sorted([*self.rejections, *self.actions], key=lambda line: line.at, reverse=True)
+        found: list[Serving | RejectedLine | ActedLine] = []
         for serving in self.servings:
-            while rejections and rejections[0].at < serving.started_at:
-                requests.append(rejections.pop(0))
-            requests.append(serving)
-        return [*requests, *rejections]
+            while others and others[-1].at < serving.started_at:
+                found.append(others.pop())
+            found.append(serving)
+        return [*found, *reversed(others)]
 
     @cached_property
     def chain(self) -> list[Serving]:
@@ -225,11 +229,18 @@ class TracedCall:
         is_retried = ended is not None and ended.state in _RETRIABLE and not self.servings[-1].is_over
         return None if is_retried else ended
 
+    @property
+    def ended_by(self) -> ActedLine | None:
+        """Return the action with which an operator ended the call."""
+        return next((one for one in self.actions if one.outcome == "done" and one.action in ENDING_ACTIONS), None)
+
     @cached_property
     def state(self) -> State:
-        """Return the current state."""
+        """Return the current state. A call that an operator ended has failed."""
         if self.ended is not None:
             return State(self.ended.state)
+        if self.ended_by is not None:
+            return State.FAILED
         if not self.servings:
             return State.REJECTED
         latest = self.chain[-1] if self.servings[-1].is_over else self.servings[-1]
@@ -272,7 +283,7 @@ class TracedCall:
     def last_at(self) -> float:
         """Return the time of the last line in seconds since the epoch."""
         lines = [line.at for serving in self.servings for line in serving.lines]
-        return max([*lines, *(line.at for line in self.rejections)])
+        return max([*lines, *(line.at for line in self.rejections), *(line.at for line in self.actions)])
 
     @property
     def server_ms(self) -> float:
@@ -346,10 +357,13 @@ class TracedCall:
 
 @dataclass(slots=True)
 class Traced:
-    """Calls of some transcripts by the time of their first line, and rejections of tokens without a known call."""
+    """Calls of some transcripts by the time of their first line, and the lines beside them."""
 
     calls: dict[str, TracedCall]
     strays: list[RejectedLine]
+    """The rejections of tokens without a known call."""
+    actions: list[ActedLine] = field(default_factory=list[ActedLine])
+    """All actions of operators, in order, also on calls that no other line names."""
 
 
 def join(lines: Iterable[Line]) -> Traced:
@@ -359,7 +373,11 @@ def join(lines: Iterable[Line]) -> Traced:
     by_call: dict[str, list[Serving]] = {}
     rejections: dict[str, list[RejectedLine]] = {}
     strays: list[RejectedLine] = []
+    actions: list[ActedLine] = []
     for line in lines:
+        if isinstance(line, ActedLine):
+            actions.append(line)
+            continue
         if isinstance(line, RejectedLine):
             (strays if line.call is None else rejections.setdefault(line.call, [])).append(line)
             continue
@@ -375,7 +393,12 @@ def join(lines: Iterable[Line]) -> Traced:
         _call(call, sorted(found, key=lambda serving: (serving.leg, serving.started_at)), rejections.get(call, []))
         for call, found in by_call.items()
     ]
-    return Traced({call.id: call for call in sorted(calls, key=lambda call: call.started_at)}, strays)
+    joined = {call.id: call for call in sorted(calls, key=lambda call: call.started_at)}
+    actions.sort(key=lambda line: line.at)
+    for line in actions:
+        if line.call in joined:
+            joined[line.call].actions.append(line)
+    return Traced(joined, strays, actions)
 
 
 def _call(id: str, servings: list[Serving], rejections: list[RejectedLine]) -> TracedCall:

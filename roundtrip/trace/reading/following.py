@@ -159,17 +159,19 @@ class LiveCalls:
         self._follower.close()
 
     def find(self, id: str) -> tuple[TracedCall, int] | None:
-        """Return a call and its number of lines; None for an unknown id."""
+        """Return a call and its number of lines; None for an unknown id, or if only actions of operators have it."""
         growing = self._calls.get(id)
-        return None if growing is None else (_joined(id, growing), len(growing.lines))
+        call = None if growing is None else _joined(id, growing)
+        return None if growing is None or call is None else (call, len(growing.lines))
 
     def newest_first(self) -> list[TracedCall]:
         """Return all calls, the newest first."""
-        calls = [_joined(id, growing) for id, growing in self._calls.items()]
+        joined = [_joined(id, growing) for id, growing in self._calls.items()]
+        calls = [call for call in joined if call is not None]
         return sorted(calls, key=lambda call: call.started_at, reverse=True)
 
 
-def _joined(id: str, growing: _Growing) -> TracedCall:
+def _joined(id: str, growing: _Growing) -> TracedCall | None:
     if growing.joined is None:
-        growing.joined = join(growing.lines).calls[id]
+        growing.joined = join(growing.lines).calls.get(id)
     return growing.joined

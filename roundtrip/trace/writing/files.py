@@ -31,7 +31,7 @@ _OPEN_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLO
 
 
 class LineFile:
-    """File of lines. It never raises: the first failure to write logs a warning, and so does the recovery.
+    """File of lines. `append` never raises: the first failure to write logs a warning, and so does the recovery.
 
     The operating system appends one `write` as a whole, so lines of several processes do not mix. A full file becomes
     `NAME.1`, that one `NAME.2`, and so on. A process that still has the old file open moves on when it finds it full.
@@ -67,6 +67,27 @@ class LineFile:
                 if self._failing:
                     self._failing = False
                     logger.warning("the transcript %s can be written again; lines are missing", self.path)
+
+    def open(self) -> None:
+        """Open the file, unless it is open.
+
+        Raises:
+            OSError: It cannot be opened.
+            ValueError: Its name cannot be that of a file.
+        """
+        with self._lock:
+            if self._fd is None:
+                self._open()
+
+    def write(self, line: bytes) -> None:
+        """Write one line, which ends with its newline.
+
+        Raises:
+            OSError: It cannot be written.
+            ValueError: Its name cannot be that of a file.
+        """
+        with self._lock:
+            self._write(line)
 
     def close(self) -> None:
         """Close the file; the next line opens it again."""

@@ -2,7 +2,7 @@
 
 A *serving* is one request that reaches a function. It begins, may ask and be answered (in the live era several times),
 and ends or leaves its questions open. Each line reports everything since the line before, so a leg costs two lines.
-A rejected token never reaches a function, and is a line of its own.
+A rejected token never reaches a function, and is a line of its own. So is an action of an operator on a stored call.
 
 For speed the recorder formats lines by hand; tests validate every line it writes against the schema of these models.
 """
@@ -16,8 +16,10 @@ from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import Event, State
 
 __all__ = [
+    "ENDING_ACTIONS",
     "FORMAT",
     "LINE",
+    "ActedLine",
     "AnsweredLine",
     "AskedApproval",
     "AskedLine",
@@ -28,6 +30,7 @@ __all__ = [
     "Line",
     "Move",
     "NodeRun",
+    "OperatorAction",
     "ReadAnswer",
     "ReadDecision",
     "Recorded",
@@ -154,11 +157,16 @@ class TokenWritten(_LinePart):
 class _Head(_LinePart):
     v: Literal[1] = FORMAT
     at: float = Field(description="Seconds since the epoch.")
+
+
+class _RequestHead(_Head):
+    """Members of every line about a request."""
+
     instance: str
     serving: int = Field(ge=1, description="The number of the request on its instance, the same on all its lines.")
 
 
-class _ServingLine(_Head):
+class _ServingLine(_RequestHead):
     """Members of every line of a serving."""
 
     call: str
@@ -273,7 +281,7 @@ class HandedLine(_Happened):
     to: Literal["task"] = "task"
 
 
-class RejectedLine(_Head):
+class RejectedLine(_RequestHead):
     """The server rejected a token before it reached any function."""
 
     event: Literal["rejected"] = "rejected"
@@ -288,8 +296,30 @@ class RejectedLine(_Head):
     token_bytes: int | None = None
 
 
+OperatorAction = Literal["cancel", "retry", "expire", "remind", "answer"]
+
+ENDING_ACTIONS: Final[frozenset[OperatorAction]] = frozenset(("cancel", "expire"))
+"""The actions after which a call has ended."""
+
+
+class ActedLine(_Head):
+    """An operator acted on a stored call, or tried to."""
+
+    event: Literal["acted"] = "acted"
+    instance: Literal["command", "ui"]
+    """The program of the operator."""
+    call: str
+    tool: str | None = Field(default=None, description="The name of the tool, if the call could be loaded.")
+    action: OperatorAction
+    by: str = Field(description="The operator: of a command, the name of the user of the operating system.")
+    outcome: Literal["done", "rejected"]
+    why: str = Field(
+        default="", description="The reason for a rejection; for a stored answer, the name of its question."
+    )
+
+
 Line = Annotated[
-    BeganLine | AskedLine | AnsweredLine | HandedLine | EndedLine | RejectedLine,
+    BeganLine | AskedLine | AnsweredLine | HandedLine | EndedLine | RejectedLine | ActedLine,
     Field(discriminator="event"),
 ]
 

@@ -7,6 +7,7 @@ from typing import Final
 
 TRACE_VARIABLE: Final = "ROUNDTRIP_TRACE"
 REVEAL_VARIABLE: Final = "ROUNDTRIP_TRACE_REVEAL"
+AUDIT_VARIABLE: Final = "ROUNDTRIP_AUDIT"
 
 SCOPE: Final = "roundtrip"
 """The instrumentation scope."""

@@ -124,7 +124,7 @@ async def book(ctx: Context) -> str:
 """
 
 
-@pytest.mark.parametrize(
+either_class = pytest.mark.parametrize(
     ("import_class", "make_class"),
     [
         ("from fastmcp import FastMCP\nfrom roundtrip.fastmcp import install", "FastMCP"),
@@ -132,6 +132,9 @@ async def book(ctx: Context) -> str:
     ],
     ids=["fastmcp", "sdk"],
 )
+
+
+@either_class
 def test_tasks_lists_and_cancels_stored_calls(
     import_class: str,
     make_class: str,
@@ -152,6 +155,41 @@ def test_tasks_lists_and_cancels_stored_calls(
     assert main(["tasks", "cancel", target, listed["call_id"]]) == 0
     assert main(["tasks", "show", target, listed["call_id"]]) == 0
     assert "cancelled" in capsys.readouterr().out
+
+
+@either_class
+def test_calls_acts_on_stored_calls(
+    import_class: str,
+    make_class: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setenv("ROUNDTRIP_AUDIT", str(tmp_path / "audit.jsonl"))
+    path = tmp_path / "storing.py"
+    path.write_text(STORING.format(import_class=import_class, make_class=make_class))
+    target = f"{path}:server"
+    user = User(load_any_server(target), client="no-elicitation", page_headers={"x-user": "ann"})
+    with pytest.raises(Unanswered, match="How many"):
+        anyio.run(user.call, "book")
+    assert main(["tasks", "ls", target, "--json"]) == 0
+    call = json.loads(capsys.readouterr().out)[0]["call_id"]
+    assert main(["calls", "remind", call, "--server", target]) == 1
+    assert main(["calls", "answer", call, "seats", "many", "--server", target, "--test-user"]) == 1
+    assert main(["calls", "answer", call, "seats", "3", "--server", target, "--test-user"]) == 0
+    capsys.readouterr()
+    assert main(["tasks", "show", target, call, "--json", "--reveal"]) == 0
+    assert json.loads(capsys.readouterr().out)["answers"] == {"seats": {"action": "accept", "content": {"value": 3}}}
+    assert main(["calls", "expire", call, "--server", target]) == 0
+    assert main(["calls", "show", call, "--server", target]) == 2
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert [(line["action"], line["tool"], line["outcome"]) for line in lines] == [
+        ("remind", "book", "rejected"),
+        ("answer", "book", "rejected"),
+        ("answer", "book", "done"),
+        ("expire", "book", "done"),
+    ]
 
 
 MOUNTING = """

@@ -29,6 +29,7 @@ from roundtrip.trace.reading.transcripts import files_of
 from tests.forks import Piped, piped, start
 from tests.hosts import ROOT, WAIT
 from tests.interaction.trace.transcribed import calls_of
+from tests.transcripts import acted, asked, began, write
 
 pytestmark = pytest.mark.anyio
 
@@ -244,6 +245,14 @@ async def test_tail_shows_one_line_for_each_event_and_filters_them(tmp_path: Pat
     with tailing("--lines", "100", "--call", last[:6], str(path)) as tail:
         lines = tail.until(lambda line: "completed" in line)
         assert len(lines) == 8
+
+
+async def test_tail_shows_actions_of_operators_by_their_tools(tmp_path: Path) -> None:
+    write(tmp_path / "calls.jsonl", [began(), asked(1)])
+    write(tmp_path / "audit.jsonl", [acted(5, by="a\x1bna", tool=None), acted(6, call="other", tool="pay")])
+    with tailing("--lines", "100", "--tool", "order", str(tmp_path)) as tail:
+        lines = tail.until(lambda line: " by " in line)
+    assert lines[-1].split("  ")[1:] == ["command", "call-1", "order", "cancelled by a\\x1bna"]
 
 
 async def test_tail_ends_when_it_is_interrupted(tmp_path: Path) -> None:

@@ -1,0 +1,267 @@
+"""Load the stored calls of a server for commands: find them, show what is stored, and act on them with an audit log."""
+
+import asyncio
+import json
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.loading import load_attached
+from roundtrip.trace.writing.names import AUDIT_VARIABLE
+
+if TYPE_CHECKING:
+    from roundtrip.ledger.tasks import TaskEntry
+    from roundtrip.server.tasks.acting import AuditedOperations
+    from roundtrip.server.tasks.book import TaskBook
+    from roundtrip.server.tasks.operations import TaskOperations
+
+__all__ = [
+    "EXIT_CODES",
+    "Shelf",
+    "act_on_each",
+    "add_audit",
+    "add_even_once",
+    "add_reveal",
+    "audited",
+    "found_call",
+    "load_shelf",
+    "print_facts",
+    "stored_facts",
+    "using_store",
+]
+
+T = TypeVar("T")
+
+EXIT_CODES: Final = """\
+exit codes:
+  0  done        1  some of the tasks could not be found, changed or read        2  not done; standard error has the
+  reason"""
+_DONE: Final = {
+    "cancel": "cancelled",
+    "retry": "is due again",
+    "expire": "expired",
+    "remind": "its groups were notified",
+}
+
+
+class Shelf(NamedTuple):
+    """The stored calls of a server."""
+
+    book: "TaskBook"
+    operations: "TaskOperations"
+
+
+def load_shelf(target: str) -> Shelf:
+    """Load the stored calls of the server that a command line names.
+
+    Raises:
+        CommandFailed: There is no such server, or it stores no calls that another process can read.
+    """
+    from roundtrip.ledger.contract import Reach
+    from roundtrip.server.tasks.operations import TaskOperations
+
+    server = load_attached(target)
+    service = server.task_service
+    if service is None:
+        raise CommandFailed(
+            "the server stores no calls: it has no tool with task=True, no pages=, no ladder= and no approvals="
+        )
+    if server.ledger.reach is Reach.PROCESS:
+        raise CommandFailed(
+            "the tasks of a MemoryLedger are in the memory of the process that made them; give the server a "
+            "SqliteLedger, a RedisLedger or a PostgresLedger"
+        )
+    return Shelf(service.book, TaskOperations(service.book))
+
+
+def using_store(work: Callable[[], Awaitable[T]]) -> T:
+    """Run asynchronous work on a store.
+
+    Raises:
+        CommandFailed: The store cannot be used, or the audit log cannot be written.
+    """
+    from roundtrip.ledger.contract import LedgerDown
+    from roundtrip.trace.writing.audit import AuditUnwritable
+
+    async def run() -> T:
+        return await work()
+
+    try:
+        return asyncio.run(run())
+    except (LedgerDown, AuditUnwritable) as error:
+        raise CommandFailed(str(error)) from error
+
+
+async def found_call(shelf: Shelf, text: str) -> str:
+    """Return the stored call that a text names.
+
+    Raises:
+        CommandFailed: There is none, or several.
+    """
+    call_id = await shelf.operations.find(text)
+    if call_id is None:
+        raise CommandFailed(f"no task, or several, begin with {text!r}; `roundtrip tasks ls` lists them")
+    return call_id
+
+
+# Options.
+
+
+def add_audit(parser: ArgumentParser) -> None:
+    """Add `--audit`."""
+    parser.add_argument(
+        "--audit",
+        metavar="FILE",
+        help=f"the audit log, which gets a line of each action; by default ${AUDIT_VARIABLE}, else audit.jsonl beside "
+        "the transcripts",
+    )
+
+
+def add_reveal(parser: ArgumentParser) -> None:
+    """Add `--reveal`."""
+    parser.add_argument(
+        "--reveal", action="store_true", help="also print arguments, questions, answers, messages and results"
+    )
+
+
+def add_even_once(parser: ArgumentParser) -> None:
+    """Add `--even-once`."""
+    parser.add_argument(
+        "--even-once", action="store_true", help="also tasks whose body must not begin twice (exactly_once=True)"
+    )
+
+
+# Actions.
+
+
+def audited(shelf: Shelf, arguments: Namespace, transcripts: Sequence[str]) -> "AuditedOperations":
+    """Return the operations for the user of this process; without a place for the audit log, say so.
+
+    Args:
+        shelf: The stored calls.
+        arguments: The arguments of the command.
+        transcripts: The transcripts that it names.
+    """
+    from roundtrip.server.tasks.acting import AuditedOperations
+    from roundtrip.trace.writing.audit import AuditLog, audit_path, user_of_system
+
+    path = audit_path(arguments.audit, transcripts, os.environ)
+    if path is None:
+        note = f"this is in no audit log; name one with --audit, or set {AUDIT_VARIABLE}"
+        print(f"roundtrip {arguments.command}: {note}", file=sys.stderr)
+    return AuditedOperations(shelf.operations, AuditLog(path, program="command", by=user_of_system()))
+
+
+async def act_on_each(shelf: Shelf, arguments: Namespace, calls: Sequence[str], transcripts: Sequence[str]) -> int:
+    """Do the action of the arguments on each call, print the outcomes, and return the exit code.
+
+    Raises:
+        AuditUnwritable: The audit log cannot be written.
+        LedgerDown: The store cannot be used.
+    """
+    from roundtrip.safe_text import printable
+    from roundtrip.server.tasks.operations import TaskNotChanged
+
+    operations = audited(shelf, arguments, transcripts)
+    even_once: bool = getattr(arguments, "even_once", False)
+    failed = 0
+    for text in calls:
+        try:
+            call_id = await found_call(shelf, text)
+            await operations.act(call_id, arguments.action, even_once=even_once)
+        except (CommandFailed, TaskNotChanged) as error:
+            failed += 1
+            print(f"{printable(text)}: {error}")
+        else:
+            print(f"{call_id}: {_DONE[arguments.action]}")
+    return 1 if failed else 0
+
+
+# Facts.
+
+
+async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
+    """Return what is stored of a call, by names; None if the store has no such call.
+
+    Args:
+        shelf: The stored calls.
+        call_id: The call.
+        reveal: True for values as well, and not only names and times.
+    """
+    from roundtrip.server.tasks.content import ContentUnreadable
+
+    entry, now = await shelf.book.store.load(call_id)
+    if entry is None:
+        return None
+    entry.advance(now)
+    shown = _facts(entry, now)
+    try:
+        content = shelf.book.seal.read(entry.content, call_id)
+        steps = [shelf.book.seal.open(note, call_id, "note")[1] for note in entry.notes]
+    except ContentUnreadable:
+        return shown | {"readable": False}
+    journal = shelf.book.read_journal(content)
+    shown |= {
+        "asks": list(content.questions),
+        "waits for": content.waits,
+        "steps": [*(name for name in journal.computed if not name.startswith("~")), *steps],
+    }
+    if content.approvals:
+        shown["approvals"] = [_approval(record, reveal=reveal) for record in content.approvals]
+    if reveal:
+        shown |= {
+            "principal": content.principal,
+            "status message": content.message,
+            "arguments": content.arguments,
+            "questions": content.questions,
+            "answers": content.answers,
+            "signals": content.signals,
+            "result": content.result,
+            "error": content.error,
+        }
+    return shown
+
+
+def _approval(record: Mapping[str, Any], *, reveal: bool) -> dict[str, Any]:
+    """Return an approval for an audit. The wording, the person and the reason are values, and shown as such."""
+    made: Mapping[str, Any] = record["decision"] or {}
+    state = made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None else "pending")
+    shown: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state}
+    shown |= {"opened": record["opened"], "until": record["until"], "decided": made.get("when")}
+    if reveal:
+        shown |= {"message": record["message"], "who": made.get("who"), "reason": made.get("reason")}
+    return shown
+
+
+def _facts(entry: "TaskEntry", now: float) -> dict[str, Any]:
+    from roundtrip.machine.tasks import TaskState
+
+    shown: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
+    shown |= {"created": entry.created, "updated": entry.updated, "due": entry.due, "expires": entry.expires}
+    if entry.state is TaskState.RUNNING:
+        shown |= {"worker": entry.holder, "lease ends": entry.due}
+    return shown | {"epoch": entry.epoch, "runs once": entry.runs_once, "deaths of workers": max(0, entry.tries - 1)}
+
+
+def print_facts(shown: Mapping[str, Any]) -> None:
+    """Print facts for people, one a line."""
+    from roundtrip.cli.trace.terminal import Screen
+
+    screen, width = Screen(), max(map(len, shown))
+    for name, value in shown.items():
+        if value is not None and value != []:
+            screen.line((f"{name:{width}}  ", "bold"), _text(name, value))
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a fact in words; times are floats."""
+    from roundtrip.trace.explaining.wording import clock_text
+
+    if isinstance(value, float):
+        return clock_text(value)
+    if name == "approvals":
+        value = [{what: _text(what, one) for what, one in made.items() if one is not None} for made in value]
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,83 @@
+"""Act on stored calls for an operator, and write each action to the audit log, with its outcome.
+
+The commands and the pages of operators change stored calls only in this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+from roundtrip.server.tasks.operations import AnswerUnfit, TaskNotChanged, TaskOperations
+from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable
+from roundtrip.trace.writing.lines import OperatorAction
+
+__all__ = ["AuditedOperations"]
+
+_UNKNOWN: Final = "it was interrupted, or the store could not be used; look at the call to see if it was done"
+_UNFIT: Final = "the answer does not fit its question"
+"""Written in place of the rule, which may have values: the choices of a form may be known to its user only."""
+
+
+class AuditedOperations:
+    """Operations of one operator on the tasks of a server. An action that cannot be logged is not done.
+
+    Args:
+        operations: The operations.
+        log: The audit log.
+    """
+
+    def __init__(self, operations: TaskOperations, log: AuditLog) -> None:
+        self.operations = operations
+        self._log = log
+
+    async def act(
+        self, call_id: str, action: Literal["cancel", "retry", "expire", "remind"], *, even_once: bool = False
+    ) -> None:
+        """Act on a call.
+
+        Args:
+            call_id: The call.
+            action: The action.
+            even_once: For `retry`, True to let a body begin again that must not begin twice.
+
+        Raises:
+            TaskNotChanged: The call does not allow it.
+            AuditUnwritable: The audit log cannot be written.
+            LedgerDown: The store cannot be used.
+        """
+        match action:
+            case "cancel":
+                await self._logged(call_id, action, lambda: self.operations.cancel(call_id))
+            case "retry":
+                await self._logged(call_id, action, lambda: self.operations.retry(call_id, even_once=even_once))
+            case "expire":
+                await self._logged(call_id, action, lambda: self.operations.expire(call_id))
+            case "remind":
+                await self._logged(call_id, action, lambda: self.operations.remind(call_id))
+
+    async def answer(self, call_id: str, key: str, response: Mapping[str, Any]) -> None:
+        """Store the answer of a test user to an open question; see `TaskOperations.answer`.
+
+        Raises:
+            AnswerUnfit: The answer does not fit the form of the question.
+            TaskNotChanged: The call does not allow it.
+            AuditUnwritable: The audit log cannot be written.
+            LedgerDown: The store cannot be used.
+        """
+        await self._logged(call_id, "answer", lambda: self.operations.answer(call_id, key, response))
+
+    async def _logged(self, call_id: str, action: OperatorAction, work: Callable[[], Awaitable[str | None]]) -> None:
+        tool = await self.operations.tool_of(call_id)
+        with self._log.open(call_id, tool, action) as line:
+            try:
+                why = await work()
+            except TaskNotChanged as error:
+                line.write("rejected", _UNFIT if isinstance(error, AnswerUnfit) else str(error))
+                raise
+            except BaseException:
+                with suppress(AuditUnwritable):
+                    line.write("rejected", _UNKNOWN)
+                raise
+            line.write("done", why or "")

@@ -1,0 +1,235 @@
+"""Operators act on calls that wait for pages, models and approvals: what clients and people see then."""
+
+import os
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Approvals, Context, Pages, PendingApproval
+from roundtrip.cli import main
+from roundtrip.errors import Decision
+from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.server.tasks.operations import TaskNotChanged
+from roundtrip.system import System
+from roundtrip.testing import Clock
+from tests.hosts import ROOT, hosted
+from tests.interaction.pages.approving import GROUPS, Person, open_shop, shop
+from tests.interaction.pages.page_users import BASE, Browser, cinema, client_of, handle_in, link_in, reader, text_of
+from tests.interaction.tasks.operators import logged, operator_of
+from tests.interaction.tasks.stores import SHARED, Servers, ledger_of, servers
+
+pytestmark = pytest.mark.anyio
+modes = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+FOLDER = "ACTING_FOLDER"
+
+
+@pytest.fixture(scope="module")
+def started() -> Generator[Servers]:
+    with servers() as running:
+        yield running
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> Path:
+    return tmp_path / "audit.jsonl"
+
+
+def call_in(result: Any) -> str:
+    return handle_in(result).partition(".")[0]
+
+
+async def went_on(client: Any, result: Any) -> str:
+    return text_of(await client.call_tool("continue_call", {"handle": handle_in(result)}))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with anyio.fail_after(20):
+        while not holds():  # noqa: ASYNC110 - it looks at values of other tasks
+            await anyio.sleep(0.01)
+
+
+def paged_cinema(ledger: Any = None) -> Any:
+    pages = Pages(base_url=BASE, authenticate=reader, wait=2)
+    return cinema(pages=pages, ledger=ledger or MemoryLedger())
+
+
+@modes
+async def test_operator_answers_the_questions_of_a_page(mode: str, audit: Path) -> None:
+    server = paged_cinema()
+    operator = operator_of(server, audit)
+    async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("offer", {})
+        await operator.answer(call_in(asked), "seats", {"action": "decline"})
+        waiting = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        assert "Why not?" in (await Browser(url, "ann").open(link_in(waiting))).text
+        await operator.answer(call_in(asked), "why", {"action": "accept", "content": {"value": "late"}})
+        assert await went_on(client, asked) == "declined, as late"
+    assert [(line.action, line.outcome, line.why) for line in logged(audit)] == [
+        ("answer", "done", "seats"),
+        ("answer", "done", "why"),
+    ]
+
+
+@modes
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [("cancel", "This call was cancelled, or its time is over."), ("expire", "There is no such call")],
+)
+async def test_client_learns_that_its_call_was_ended(mode: str, action: Any, said: str, audit: Path) -> None:
+    server = paged_cinema()
+    async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("offer", {})
+        link = link_in(asked)
+        await operator_of(server, audit).act(call_in(asked), action)
+        assert (await went_on(client, asked)).startswith(said)
+        assert "<form" not in (await Browser(url, "ann").open(link)).text
+        # The same call begins from scratch.
+        assert call_in(await client.call_tool("offer", {})) != call_in(asked)
+    assert [(line.action, line.outcome) for line in logged(audit)] == [(action, "done")]
+
+
+@pytest.mark.parametrize("action", ["cancel", "expire"])
+async def test_ended_call_leaves_the_inbox(action: Any, audit: Path) -> None:
+    told: list[tuple[PendingApproval, Decision]] = []
+    server = shop(approvals=Approvals(groups=GROUPS, on_decided=lambda one, made: told.append((one, made))))
+    async with open_shop(server) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        approval = await Person(url, "fay").one()
+        page = (await Person(url, "fay").get(f"/approvals/{approval}")).text
+        await operator_of(server, audit).act(call_in(asked), action)
+        assert await Person(url, "fay").inbox() == []
+        assert (await Person(url, "fay").post(approval, "approve", page=page)).status_code in (404, 409)
+        assert not (await went_on(client, asked)).startswith("refunded")
+    # As time would, the end of a life expires its approvals.
+    assert [made.outcome for _, made in told] == (["expired"] if action == "expire" else [])
+
+
+@pytest.mark.parametrize("kind", SHARED)
+async def test_reminder_runs_in_the_process_of_the_operator(
+    kind: str, started: Servers, tmp_path: Path, audit: Path
+) -> None:
+    at_server, at_operator = list[PendingApproval](), list[PendingApproval]()
+    ledger = ledger_of(kind, started, tmp_path)
+
+    async def notify(one: PendingApproval) -> None:
+        await anyio.lowlevel.checkpoint()
+        at_operator.append(one)
+
+    server = shop(ledger=ledger, approvals=Approvals(groups=GROUPS, on_pending=at_server.append))
+    # It is never served: the process of the operator only loads it.
+    own = shop(ledger=ledger, approvals=Approvals(groups=GROUPS, on_pending=notify))
+    async with open_shop(server) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        await until(lambda: bool(at_server))
+        await operator_of(own, audit).act(call_in(asked), "remind")
+        (reminder,) = at_operator
+        assert (reminder.number, reminder.is_reminder, reminder.by, reminder.caller) == (2, True, "finance", "ann")
+        await Person(url, "fay").decide("approve")
+        assert await went_on(client, asked) == "refunded 5"
+        with pytest.raises(TaskNotChanged, match="ended already"):
+            await operator_of(own, audit).act(call_in(asked), "remind")
+    await ledger.aclose()
+    assert [line.outcome for line in logged(audit)] == ["done", "rejected"]
+
+
+async def test_next_reminder_counts_from_that_of_the_operator(audit: Path) -> None:
+    clock, told, ran = Clock(), list[PendingApproval](), list[int]()
+    settings = Approvals(groups=GROUPS, on_pending=told.append)
+    server = shop(ledger=MemoryLedger(system=System(time=clock)), system=System(time=clock), approvals=settings)
+
+    @server.tool()
+    async def close(ctx: Context) -> str:
+        ran.append(1)
+        return str(await ctx.approve("ok", "Close?", by="finance", remind=600))
+
+    async with open_shop(server, wait=0.1) as url, client_of(url) as client:
+        asked = await client.call_tool("close", {})
+        clock.advance(1)
+        await until(lambda: len(told) == 1)
+        began = len(ran)
+        clock.advance(500)
+        await operator_of(server, audit).act(call_in(asked), "remind")
+        clock.advance(200)
+        # The worker has looked at what was due by then if it has run a call that came later.
+        later = await client.call_tool("refund", {"amount": 1})
+        clock.advance(1)
+        await until(lambda: any(one.tool == "refund" for one in told))
+        closing = [one.number for one in told if one.message == "Close?"]
+        assert closing == [1, 2]
+        assert len(ran) == began
+        clock.advance(401)
+        await until(lambda: [one.number for one in told if one.message == "Close?"] == [1, 2, 3])
+        assert call_in(later) != call_in(asked)
+
+
+async def test_failed_notification_is_reported(audit: Path, caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[int] = []
+
+    def fail(one: PendingApproval) -> None:
+        calls.append(one.number)
+        raise ValueError("mail server")
+
+    server = shop(approvals=Approvals(groups=GROUPS, on_pending=fail))
+    async with open_shop(server) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        await until(lambda: bool(calls))
+        with pytest.raises(TaskNotChanged, match="on_pending failed for 1 of 1 approvals"):
+            await operator_of(server, audit).act(call_in(asked), "remind")
+    assert calls == [1, 2]
+    assert [line.outcome for line in logged(audit)] == ["rejected"]
+    assert "mail server" in caplog.text
+
+
+async def test_reminder_needs_a_function_and_an_approval(audit: Path) -> None:
+    server = shop()
+    async with open_shop(server) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        with pytest.raises(TaskNotChanged, match=r"give it approvals=Approvals\(on_pending=...\)"):
+            await operator_of(server, audit).act(call_in(asked), "remind")
+    server = shop(approvals=Approvals(groups=GROUPS, on_pending=lambda one: None))
+    async with open_shop(server) as url, client_of(url) as client:
+        asked = await client.call_tool("partly", {"order": "Emma"})
+        with pytest.raises(TaskNotChanged, match="waits for no approval"):
+            await operator_of(server, audit).act(call_in(asked), "remind")
+
+
+def stored_shop() -> Any:
+    """Return a shop on the ledger of a test, for the command."""
+    folder = Path(os.environ[FOLDER])
+
+    async def notify(one: PendingApproval) -> None:
+        with (folder / "mails").open("a") as file:
+            file.write(f"{one.by} {one.number}\n")
+
+    return shop(ledger=SqliteLedger(folder / "calls.db"), approvals=Approvals(groups=GROUPS, on_pending=notify))
+
+
+async def test_command_reminds_expires_and_logs(
+    tmp_path: Path, audit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    mails = tmp_path / "mails"
+    async with open_shop(stored_shop()) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        await until(mails.exists)
+
+        async def run(*words: str) -> int:
+            command = ["calls", *words, "--server", f"{__name__}:stored_shop", "--audit", str(audit)]
+            return await anyio.to_thread.run_sync(main, command)
+
+        assert await run("remind", call_in(asked)) == 0
+        assert mails.read_text().splitlines() == ["finance 1", "finance 2"]
+        assert await run("expire", call_in(asked), call_in(asked)) == 1
+        assert (await went_on(client, asked)).startswith("There is no such call")
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        f"{call_in(asked)}: its groups were notified",
+        f"{call_in(asked)}: expired",
+    ]
+    assert [(line.instance, line.action, line.outcome) for line in logged(audit)] == [
+        ("command", "remind", "done"),
+        ("command", "expire", "done"),
+    ]

@@ -1,0 +1,26 @@
+"""Operators of stored calls, who write an audit log."""
+
+from pathlib import Path
+from typing import Any
+
+from roundtrip.server.tasks.acting import AuditedOperations
+from roundtrip.server.tasks.operations import TaskOperations
+from roundtrip.trace.reading.transcripts import read_files
+from roundtrip.trace.writing.audit import AuditLog
+from roundtrip.trace.writing.lines import ActedLine
+
+__all__ = ["logged", "operator_of"]
+
+
+def operator_of(server: Any, path: Path | None = None, *, by: str = "ana") -> AuditedOperations:
+    """Return the operations of a person on the calls of a server."""
+    service = server.task_service
+    assert service is not None
+    return AuditedOperations(TaskOperations(service.book), AuditLog(path, program="ui", by=by))
+
+
+def logged(path: Path) -> list[ActedLine]:
+    """Return the lines of an audit log."""
+    lines = read_files([path]).lines
+    assert all(isinstance(line, ActedLine) for line in lines)
+    return [line for line in lines if isinstance(line, ActedLine)]

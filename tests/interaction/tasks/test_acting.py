@@ -1,0 +1,285 @@
+"""Operators act on tasks of every store: what the client sees then, and the line of the audit log."""
+
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Context, ElicitUrl, Sample, Server
+from roundtrip.server.tasks.operations import AnswerUnfit, TaskNotChanged
+from roundtrip.trace.writing.audit import AuditUnwritable
+from tests.interaction.tasks.operators import logged, operator_of
+from tests.interaction.tasks.peer import Peer, peers, text_of
+from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers
+
+pytestmark = pytest.mark.anyio
+ACTIONS = ("cancel", "retry", "expire", "remind")
+
+
+@pytest.fixture(scope="module")
+def started() -> Generator[Servers]:
+    with servers() as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+async def ledger(request: pytest.FixtureRequest, started: Servers, tmp_path: Path) -> AsyncGenerator[Any]:
+    made = ledger_of(request.param, started, tmp_path)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> Path:
+    return tmp_path / "audit.jsonl"
+
+
+def shop(ledger: Any, name: str = "shop", **options: Any) -> Server[Any]:
+    server = Server[Any](name, keys=[b"k" * 32], ledger=ledger, **options)
+
+    @server.tool(task=True)
+    async def order(ctx: Context) -> str:
+        return f"ordered {await ctx.ask('size', 'How large?', int)}"
+
+    @server.tool(task=True)
+    async def choose(ctx: Context) -> str:
+        outcome = await ctx.ask_outcome("color", "Which color?", str)
+        return f"{outcome.action}"
+
+    @server.tool(task=True)
+    async def hold(ctx: Context) -> str:
+        await ctx.step("began", lambda: 1)
+        await anyio.sleep(1000)
+        return "held"
+
+    @server.tool(task="required", exactly_once=True)
+    async def pay(ctx: Context) -> str:
+        return f"paid {await ctx.ask('sum', 'How much?', int)}"
+
+    @server.tool(task=True)
+    async def visit(ctx: Context) -> str:
+        await ctx.ask("page", ElicitUrl("Go there", "https://shop.example/pay"))
+        return "visited"
+
+    @server.tool(task=True)
+    async def think(ctx: Context) -> str:
+        await ctx.ask("idea", Sample("Think", max_tokens=10))
+        return "thought"
+
+    return server
+
+
+async def asking(peer: Peer, tool: str = "order", key: str = "size") -> tuple[str, str]:
+    """Return a task that asks, and its call."""
+    task = (await peer.call(tool))["taskId"]
+    await peer.asked(task, key)
+    return task, task.split(".")[0]
+
+
+async def test_cancelled_task_is_cancelled_for_its_client(ledger: Any, audit: Path) -> None:
+    server = shop(ledger)
+    async with peers(server) as (peer,):
+        task, call = await asking(peer)
+        await operator_of(server, audit).act(call, "cancel")
+        assert (await peer.get(task))["status"] == "cancelled"
+        with pytest.raises(TaskNotChanged, match="ended already, and is cancelled"):
+            await operator_of(server, audit, by="bob").act(call, "cancel")
+    assert [(line.by, line.action, line.tool, line.outcome, line.why) for line in logged(audit)] == [
+        ("ana", "cancel", "order", "done", ""),
+        ("bob", "cancel", "order", "rejected", "it has ended already, and is cancelled"),
+    ]
+    assert {line.call for line in logged(audit)} == {call}
+
+
+async def test_expired_task_is_unknown_to_its_client(ledger: Any, audit: Path) -> None:
+    server = shop(ledger)
+    async with peers(server) as (peer,):
+        task, call = await asking(peer)
+        await operator_of(server, audit).act(call, "expire")
+        for method in ("tasks/get", "tasks/cancel", "tasks/update"):
+            sent = await peer.send(method, taskId=task, inputResponses={})
+            assert sent["error"]["message"] == "Task not found"
+        with pytest.raises(TaskNotChanged, match="there is no such task"):
+            await operator_of(server, audit).act(call, "expire")
+    assert [(line.outcome, line.tool) for line in logged(audit)] == [("done", "order"), ("rejected", None)]
+
+
+@pytest.mark.parametrize("action", ["cancel", "expire"])
+async def test_running_body_is_stopped(ledger: Any, audit: Path, action: Any) -> None:
+    server = shop(ledger)
+    service = server.task_service
+    assert service is not None
+    async with peers(server) as (peer,):
+        task = (await peer.call("hold"))["taskId"]
+        call = task.split(".")[0]
+        with anyio.fail_after(20):
+            while not service._engines or not any(engine.is_busy for engine in service._engines.values()):  # noqa: ASYNC110  # pyright: ignore[reportPrivateUsage]
+                await anyio.sleep(0.01)
+        await operator_of(server, audit).act(call, action)
+        with anyio.fail_after(20):
+            while any(engine.is_busy for engine in service._engines.values()):  # noqa: ASYNC110  # pyright: ignore[reportPrivateUsage]
+                await anyio.sleep(0.01)
+    assert [line.outcome for line in logged(audit)] == ["done"]
+
+
+async def test_expired_task_that_runs_once_is_found_by_a_repeated_request(ledger: Any, audit: Path) -> None:
+    server = shop(ledger)
+    async with peers(server) as (peer,):
+        first = await peer.call("pay")
+        sent: dict[str, Any] = {"name": "pay", "arguments": {}, "requestState": first["requestState"]}
+        task = (await peer.ask("tools/call", **sent))["taskId"]
+        await peer.asked(task, "sum")
+        await operator_of(server, audit).act(task.split(".")[0], "expire")
+        shown = await peer.get(task)
+        assert (shown["status"], shown["error"]["message"]) == (
+            "failed",
+            "The time of this call is over: an operator of the server has ended it.",
+        )
+        again = await peer.ask("tools/call", **sent)
+        assert (again["taskId"], again["status"]) == (task, "failed")
+
+
+async def test_answer_of_a_test_user_continues_the_task(ledger: Any, audit: Path) -> None:
+    server = shop(ledger)
+    async with peers(server) as (peer,):
+        task, call = await asking(peer)
+        operator = operator_of(server, audit)
+        for content in ({"value": "large"}, {"value": 3, "other": 1}, {}, 3.5, None):
+            with pytest.raises(AnswerUnfit):
+                await operator.answer(call, "size", {"action": "accept", "content": content})
+        assert set(await peer.asked(task, "size")) == {"size"}
+        await operator.answer(call, "size", {"action": "accept", "content": {"value": 3}})
+        assert text_of(await peer.until(task)) == "ordered 3"
+    lines = logged(audit)
+    assert {line.why for line in lines[:-1]} == {"the answer does not fit its question"}
+    assert (lines[-1].outcome, lines[-1].why) == ("done", "size")
+    assert "large" not in str(lines)
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_test_user_may_decline(ledger: Any, action: str) -> None:
+    server = shop(ledger)
+    async with peers(server) as (peer,):
+        task, call = await asking(peer, "choose", "color")
+        await operator_of(server).answer(call, "color", {"action": action})
+        assert text_of(await peer.until(task)) == action
+
+
+@pytest.mark.parametrize(
+    ("tool", "key", "said"),
+    [
+        ("visit", "page", "sends its user to a page"),
+        ("think", "idea", "the software of its client answers"),
+        ("order", "color", 'no such open question; its open questions: "size"'),
+    ],
+)
+async def test_other_questions_are_not_answered(tool: str, key: str, said: str, audit: Path) -> None:
+    server = shop(None)
+    async with peers(server) as (peer,):
+        _, call = await asking(peer, tool, "size" if tool == "order" else key)
+        with pytest.raises(TaskNotChanged, match=said):
+            await operator_of(server, audit).answer(call, key, {"action": "accept", "content": {"value": 1}})
+    (line,) = logged(audit)
+    assert (line.action, line.outcome) == ("answer", "rejected")
+
+
+async def test_possible_actions_are_those_that_succeed() -> None:
+    server = shop(None)
+    assert server.task_service is not None
+    book = server.task_service.book
+    async with peers(server) as (peer,):
+        task, call = await asking(peer)
+        operations = operator_of(server).operations
+
+        async def possible() -> list[str]:
+            view = await book.view(call)
+            assert view is not None
+            return [*operations.possible(view.entry, view.content, book.clock())]
+
+        assert await possible() == ["cancel", "expire", "answer"]
+        await peer.answer(task, size=1)
+        await peer.until(task)
+        assert await possible() == []
+
+
+async def test_action_and_completion_race_with_one_winner(ledger: Any, audit: Path) -> None:
+    server = shop(ledger)
+    async with peers(server) as (peer,):
+        tasks = [(await asking(peer))[0] for _ in range(8)]
+        operator = operator_of(server, audit)
+
+        async def cancel(task: str, wait: int) -> None:
+            for _ in range(wait):
+                await anyio.lowlevel.checkpoint()
+            try:
+                await operator.act(task.split(".")[0], "cancel")
+            except TaskNotChanged as error:
+                assert "ended already, and is completed" in str(error)  # noqa: PT017 - either outcome is right
+
+        async with anyio.create_task_group() as group:
+            for place, task in enumerate(tasks):
+                group.start_soon(lambda task=task: peer.answer(task, size=1))
+                group.start_soon(cancel, task, 30 * place)
+        ends = {task.split(".")[0]: (await peer.until(task))["status"] for task in tasks}
+    outcomes = {line.call: line.outcome for line in logged(audit)}
+    assert {call: "done" if status == "cancelled" else "rejected" for call, status in ends.items()} == outcomes
+
+
+async def test_calls_of_another_service_are_not_touched(ledger: Any, audit: Path) -> None:
+    server, other = shop(ledger), shop(ledger, "wiki", run_tasks=False)
+    async with peers(server, other) as (peer, _):
+        task, call = await asking(peer)
+        operator = operator_of(other, audit)
+        for action in ("cancel", "retry", "expire"):
+            with pytest.raises(TaskNotChanged, match="another service's"):
+                await operator.act(call, action)
+        with pytest.raises(TaskNotChanged, match="another service's"):
+            await operator.answer(call, "size", {"action": "decline"})
+        assert (await peer.get(task))["status"] == "input_required"
+    assert [line.outcome for line in logged(audit)] == ["rejected"] * 4
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_nothing_is_done_without_a_writable_log(action: Any, tmp_path: Path) -> None:
+    server = shop(None)
+    (tmp_path / "audit.jsonl").mkdir()
+    async with peers(server) as (peer,):
+        task, call = await asking(peer)
+        operator = operator_of(server, tmp_path / "audit.jsonl")
+        with pytest.raises(AuditUnwritable, match="nothing was done"):
+            await operator.act(call, action)
+        with pytest.raises(AuditUnwritable, match="nothing was done"):
+            await operator.answer(call, "size", {"action": "decline"})
+        assert (await peer.get(task))["status"] == "input_required"
+
+
+@pytest.mark.parametrize("call", ["unknown", "", "\udcff", "a/../b", "x" * 5000, "a.b", "\x00"])
+async def test_hostile_ids_are_unknown_calls(call: str, ledger: Any, audit: Path) -> None:
+    server = shop(ledger)
+    async with peers(server):
+        for action in ("cancel", "retry", "expire"):
+            with pytest.raises(TaskNotChanged, match="there is no such task"):
+                await operator_of(server, audit).act(call, action)
+    assert [(line.outcome, line.tool) for line in logged(audit)] == [("rejected", None)] * 3
+
+
+async def test_interrupted_action_is_in_the_log(audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = shop(None)
+    operator = operator_of(server, audit)
+
+    async def never(call_id: str) -> None:
+        del call_id
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(operator.operations, "cancel", never)
+    async with anyio.create_task_group() as group:
+        group.start_soon(operator.act, "call-1", "cancel")
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    (line,) = logged(audit)
+    assert (line.outcome, line.why.partition(";")[0]) == (
+        "rejected",
+        "it was interrupted, or the store could not be used",
+    )

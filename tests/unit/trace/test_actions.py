@@ -1,0 +1,146 @@
+"""Actions of operators are joined into their calls, and every view shows them."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from roundtrip.cli.trace.showing import show
+from roundtrip.cli.trace.terminal import Screen
+from roundtrip.machine.table import State
+from roundtrip.trace.explaining.comparing import compare
+from roundtrip.trace.explaining.explanations import explain
+from roundtrip.trace.explaining.sequence import mermaid
+from roundtrip.trace.explaining.stories import story
+from roundtrip.trace.explaining.wording import action_text
+from roundtrip.trace.page.data import data_of
+from roundtrip.trace.page.document import html
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.following import LiveCalls
+from roundtrip.trace.reading.otlp import otlp
+from roundtrip.trace.reading.transcripts import read_files
+from roundtrip.trace.writing.lines import Line
+from tests.transcripts import AT, acted, asked, began, call_of, ended, handed, rejected, write
+from tests.unit.trace.tales import HOSTILE
+
+
+def waiting() -> list[Line]:
+    return [began(), asked(1)]
+
+
+def shown(call: TracedCall) -> str:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    show(call, Screen(out), now=AT + 100)
+    out.seek(0)
+    return out.read()
+
+
+def test_actions_are_joined_in_order_of_time() -> None:
+    other = acted(1, call="unknown")
+    traced = join([acted(9, "retry", outcome="rejected", why="no"), other, *waiting(), acted(5, "remind")])
+    assert list(traced.calls) == ["call-1"]
+    assert [line.action for line in traced.calls["call-1"].actions] == ["remind", "retry"]
+    assert [line.call for line in traced.actions] == ["unknown", "call-1", "call-1"]
+    assert traced.calls["call-1"].last_at == AT + 9
+
+
+@pytest.mark.parametrize("action", ["cancel", "expire"])
+def test_call_that_an_operator_ended_waits_for_nothing(action: str) -> None:
+    call = call_of(*waiting(), acted(5, action))
+    assert call.state is State.FAILED
+    assert call.pending == ()
+    assert call.ended_by is not None
+    assert "waits for" not in shown(call)
+
+
+@pytest.mark.parametrize("line", [acted(5, outcome="rejected", why="no"), acted(5, "remind"), acted(5, "answer")])
+def test_other_actions_leave_the_state_of_a_call(line: Line) -> None:
+    call = call_of(*waiting(), line)
+    assert call.state is State.AWAITING_INPUT
+    assert len(call.pending) == 1
+
+
+def test_recorded_end_of_a_call_counts_before_an_action() -> None:
+    assert call_of(*waiting(), began(2, leg=2, round=1), ended(3, leg=2, round=1), acted(5)).state is State.COMPLETED
+
+
+def test_action_of_an_operator_explains_the_end() -> None:
+    call = call_of(*waiting(), acted(5))
+    (question, action) = explain(call, now=AT + 1e6)
+    assert question.is_plain
+    assert action.text == (
+        "The call ended because 'ana' cancelled it with a command; the client must begin it again if it should run."
+    )
+    assert not action.is_plain
+
+
+def test_leg_that_an_action_stopped_is_not_explained_twice() -> None:
+    stopped = ended(6, state="failed", bodies=1, error={"type": "CancelledError", "text": {"value": ""}})
+    call = call_of(began(era="task"), acted(5), stopped)
+    (action,) = explain(call)
+    assert action.subject == "action"
+    assert data_of(call)["failure"]["why"] == action.text
+
+
+def test_rejected_action_is_plain_and_keeps_the_failure() -> None:
+    failed = ended(3, state="failed", error={"type": "ValueError", "text": {"value": "x"}})
+    call = call_of(began(), failed, acted(5, outcome="rejected", why="it has ended already"))
+    assert [one.is_plain for one in explain(call)] == [False, True]
+    assert "ValueError" in data_of(call)["failure"]["why"]
+
+
+def test_actions_are_written_in_words() -> None:
+    assert action_text(acted()) == "cancelled by ana"
+    assert action_text(acted(action="answer", why="seat")) == "answered 'seat' by ana"
+    assert action_text(acted(outcome="rejected", why="it has ended")) == "cancel by ana rejected: it has ended"
+    text = shown(call_of(*waiting(), acted(5), acted(6, "remind", outcome="rejected", why="nothing is pending")))
+    assert " cancelled by ana\n" in text
+    assert " remind by ana rejected: nothing is pending\n" in text
+
+
+def test_page_has_actions_beside_its_steps() -> None:
+    data = data_of(call_of(*waiting(), rejected(3, call="call-1", leg=2), acted(5, "remind"), acted(6)))
+    assert [(one["action"], one["by"], one["outcome"]) for one in data["actions"]] == [
+        ("remind", "ana", "done"),
+        ("cancel", "ana", "done"),
+    ]
+    *_, last = data["steps"]
+    assert last["name"] == "End: failed"
+    assert [line["title"].partition(" on ")[0] for line in last["lines"]] == ["rejected", "acted", "acted"]
+    assert data["failure"]["step"] == len(data["steps"]) - 1
+
+
+def test_hostile_names_do_not_leave_their_place() -> None:
+    call = call_of(
+        *waiting(), acted(5, by=HOSTILE, tool=HOSTILE, why=HOSTILE, outcome="rejected"), acted(6, by=HOSTILE)
+    )
+    text = shown(call)
+    assert not any(char in text for char in "\x1b\x00\u202e\u2028")
+    assert "<script>alert" not in html(call)
+    assert not any(char in mermaid(call) for char in "\x1b\x00\u202e<")
+    assert all(char not in one.text for one in explain(call) for char in "\x1b\x00\u202e\u2028")
+    assert HOSTILE[:20] not in otlp(call)
+    assert len(story(call)["actions"]) == 2
+
+
+def test_calls_with_and_without_actions_can_be_compared() -> None:
+    found = compare(call_of(*waiting()), call_of(*waiting(), acted(5)))
+    assert [one.what for one in found] == ["state"]
+
+
+def test_action_on_an_unknown_call_is_no_live_call(tmp_path: Path) -> None:
+    path = write(tmp_path / "calls.jsonl", [acted(call="unknown").model_dump_json(exclude_unset=True)])
+    live = LiveCalls([path])
+    live.refresh()
+    assert live.find("unknown") is None
+    assert live.newest_first() == []
+    write(path, [line.model_dump_json(exclude_unset=True) for line in [*waiting(), handed(2), acted(5)]])
+    live.refresh()
+    assert [call.id for call in live.newest_first()] == ["call-1"]
+    live.close()
+
+
+def test_line_survives_writing_and_reading(tmp_path: Path) -> None:
+    line = acted(by=HOSTILE.replace("\x00", ""), tool=None)
+    (read,) = read_files([write(tmp_path / "audit.jsonl", [line])]).lines
+    assert read == line

@@ -1,0 +1,140 @@
+"""The audit log of operators: its place, its lines, and files that cannot be written."""
+
+import getpass
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roundtrip.system import System
+from roundtrip.trace.reading.transcripts import read_files
+from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
+from roundtrip.trace.writing.lines import ActedLine
+from tests.hosts import ROOT
+from tests.unit.trace.tales import HOSTILE
+
+AT = 1_795_000_000.25
+SYSTEM = System(time=lambda: AT)
+
+
+def log_at(path: Path | None, by: str = "ana") -> AuditLog:
+    return AuditLog(path, program="command", by=by, system=SYSTEM)
+
+
+def test_line_of_an_action_is_read_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "audit.jsonl"
+    with log_at(path).open("call-1", "order", "cancel") as line:
+        line.write("rejected", "it has ended already")
+    (read,) = read_files([path]).lines
+    assert read == ActedLine(
+        at=AT,
+        instance="command",
+        call="call-1",
+        tool="order",
+        action="cancel",
+        by="ana",
+        outcome="rejected",
+        why="it has ended already",
+    )
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "line\nline", "\udcff", "é" * 1000])
+def test_hostile_names_stay_in_their_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "audit.jsonl"
+    with log_at(path, by=name).open("call-1", name, "answer") as line:
+        line.write("done", name)
+    assert path.read_bytes().isascii()
+    assert path.read_bytes().count(b"\n") == 1
+    reading = read_files([path])
+    assert (len(reading.lines), reading.lost) == (1, 0)
+
+
+def test_line_follows_half_a_line_of_a_killed_process(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text('{"v":1,"ev')
+    with log_at(path).open("call-1", None, "expire") as line:
+        line.write("done")
+    reading = read_files([path])
+    assert (len(reading.lines), reading.unreadable) == (1, 1)
+
+
+def test_file_is_opened_before_the_action(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "file" / "audit.jsonl", Path("nul\0")):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(AuditUnwritable, match=r"must be writable, got: .*; nothing was done; name another file"):
+            log_at(path).open("call-1", "order", "cancel")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize(("outcome", "said"), [("done", "was done"), ("rejected", "was rejected")])
+def test_full_disk_is_reported_with_the_outcome(outcome: Any, said: str) -> None:
+    with (
+        log_at(Path("/dev/full")).open("call-1", "order", "cancel") as line,
+        pytest.raises(AuditUnwritable, match=f"the action {said} all the same"),
+    ):
+        line.write(outcome)
+
+
+def test_log_without_a_file_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with log_at(None).open("call-1", "order", "cancel") as line:
+        line.write("done")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "transcripts", "variables", "expected"),
+    [
+        ("a.jsonl", ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "a.jsonl"),
+        (None, ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "b.jsonl"),
+        (None, ["x/calls.jsonl"], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "x/audit.jsonl"),
+        (None, ["folder", "other"], {}, "folder/audit.jsonl"),
+        (None, ["new/"], {}, "new/audit.jsonl"),
+        (None, [], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "y/audit.jsonl"),
+        (None, [], {"ROUNDTRIP_AUDIT": "", "ROUNDTRIP_TRACE": ""}, None),
+    ],
+)
+def test_place_of_the_log_is_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: str | None,
+    transcripts: list[str],
+    variables: dict[str, str],
+    expected: str | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    assert audit_path(given, transcripts, variables) == (None if expected is None else Path(expected))
+
+
+def test_operator_is_named_by_the_system_and_not_by_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = user_of_system()
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(variable, "another")
+    assert getpass.getuser() == "another"
+    assert user_of_system() == name
+
+
+_MANY = """
+import sys
+from pathlib import Path
+from roundtrip.trace.writing.audit import AuditLog
+log = AuditLog(Path(sys.argv[1]), program="ui", by=sys.argv[2])
+for number in range(100):
+    with log.open(f"call-{number}", "order", "remind") as line:
+        line.write("done")
+"""
+
+
+def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    writers = [subprocess.Popen([sys.executable, "-c", _MANY, str(path), name], cwd=ROOT) for name in ("ana", "bob")]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    # A writer that sees half of the other's line begins with a newline: blank lines are ignored.
+    lines = [json.loads(text) for text in path.read_text().splitlines() if text]
+    assert [sum(line["by"] == name for line in lines) for name in ("ana", "bob")] == [100, 100]
