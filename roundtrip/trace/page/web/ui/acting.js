@@ -1,0 +1,61 @@
+// Actions on stored calls: a button for each, a dialog that asks before it is done, and a line that says the result.
+
+const ACTIONS = new Map([
+  ["cancel", ["Cancel", "Cancel this call?", "The call ends as cancelled. It cannot go on after that.", "Cancel the call"]],
+  ["retry", ["Retry", "Retry this call?", "A worker runs the call again, from its last stored state.", "Retry the call"]],
+  ["expire", ["Expire", "Let this call expire?", "The call stops waiting for its answers, as if its time were over.", "Expire the call"]],
+  ["remind", ["Remind", "Send a reminder?", "Those who can decide get the notification of the approval again.", "Send the reminder"]],
+]);
+let asked = null;
+
+// Buttons for the actions that the server allows. `done` runs after each that was sent.
+function actionButtons(call, tool, actions, done) {
+  return actions
+    .filter((action) => ACTIONS.has(action))
+    .map((action) => {
+      const [name] = ACTIONS.get(action);
+      const button = make("button", "", name);
+      button.type = "button";
+      button.setAttribute("aria-haspopup", "dialog");
+      button.addEventListener("click", () => askFirst({ call, tool, action, done }));
+      return button;
+    });
+}
+
+function askFirst(wanted) {
+  asked = wanted;
+  const [, title, about, act] = ACTIONS.get(wanted.action);
+  write(byId("sure-title"), title);
+  redraw(byId("sure-call"), make("b", "", wanted.tool ?? ""), " ", make("code", "", wanted.call));
+  write(byId("sure-about"), about);
+  byId("sure-even-once").hidden = wanted.action !== "retry";
+  byId("even-once").checked = false;
+  write(byId("sure-act"), act);
+  byId("sure").showModal();
+}
+
+function sayActed(said) {
+  const line = byId("acted");
+  const wrong = said.error ?? (said.errors ? Object.values(said.errors).join(" ") : "");
+  line.className = wrong ? "remark failure" : "remark good";
+  write(line, wrong || said.done || "Done.");
+}
+
+async function act() {
+  const { call, action, done } = asked;
+  const isEvenOnce = byId("even-once").checked;
+  byId("sure").close();
+  sayActed({ done: "Working…" });
+  sayActed(await send("act", { call, action, even_once: action === "retry" && isEvenOnce }));
+  done();
+}
+
+byId("sure-back").addEventListener("click", () => byId("sure").close());
+byId("sure-act").addEventListener("click", act);
+byId("sure").addEventListener("close", () => {
+  // The button may have been drawn again while the dialog was open.
+  if (document.activeElement === document.body) {
+    byId("acted").tabIndex = -1;
+    byId("acted").focus({ preventScroll: true });
+  }
+});
