@@ -67,6 +67,16 @@ def _list_page(script: str) -> PageKind:
 
 UI_PAGES: Final[Mapping[str, PageKind]] = {
     "": _list_page("ui/calls.js"),
+    "call": PageKind(
+        "ui/call.html",
+        (
+            *STEP_SCRIPTS,
+            *("sending.js", "controls.js", "ui/pages.js", "ui/acting.js"),
+            *("ui/stored.js", "ui/fork_form.js", "ui/forked.js", "ui/call.js", "call.js"),
+        ),
+        _UI_STYLES,
+        _UPDATED,
+    ),
     "tasks": _list_page("ui/tasks.js"),
     "approvals": _list_page("ui/approvals.js"),
     "rejected": _list_page("ui/rejected.js"),

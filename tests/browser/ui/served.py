@@ -72,7 +72,8 @@ class Served:
         file = _FILES.get(place, f"{place}.json")
         url = f"{file}?id={query['id'][0]}" if place == "call" else file
         live = {"url": url, "version": self._version, "every": _REFRESH_MS}
-        return {"nav": nav, "user": "ana", "server": "shop.app:server", **data, "live": live}
+        # A call has a `server` of its own, a duration; the page's comes last.
+        return {**data, "nav": nav, "user": "ana", "server": "shop.app:server", "live": live}
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -48,6 +48,22 @@ function columnHeads(names) {
   });
 }
 
+// A table of its own, in a part that can be scrolled by keyboard where it is too wide.
+function tableOf(label, columns, rows) {
+  const head = make("thead", "", make("tr", "", ...columnHeads(columns)));
+  const body = make("tbody", "", ...rows.map((row) => make("tr", "", ...row.map((content, place) => cellOf(columns[place], content)))));
+  const table = make("table", "cards", head, body);
+  table.setAttribute("role", "table");
+  table.setAttribute("aria-label", label);
+  [head, body].forEach((group) => group.setAttribute("role", "rowgroup"));
+  table.querySelectorAll("tr").forEach((row) => row.setAttribute("role", "row"));
+  const pane = make("div", "scroll", table);
+  pane.tabIndex = 0;
+  pane.setAttribute("role", "group");
+  pane.setAttribute("aria-label", label);
+  return pane;
+}
+
 function stateBadge(state, symbol = "") {
   const badge = make("span", "badge", symbol ? `${symbol} ${state}` : state);
   badge.dataset.state = state;
@@ -76,14 +92,17 @@ function arrange(parent, children) {
   }
 }
 
-// Replace the content of an element. The focus goes to the control of the same name, or else to the element.
+// Replace the content of an element. The focus goes to the control of the same id or text, or else to the element.
 function redraw(element, ...content) {
   const focused = element.contains(document.activeElement) && document.activeElement !== element ? document.activeElement : null;
   element.replaceChildren();
   fill(element, content);
   if (focused) {
-    const again = [...element.querySelectorAll(focused.localName)].find((one) => one.textContent === focused.textContent);
-    element.tabIndex = -1;
+    const isSame = (one) => (focused.id ? one.id === focused.id : one.textContent === focused.textContent);
+    const again = [...element.querySelectorAll(focused.localName)].find(isSame);
+    if (!again) {
+      element.tabIndex = -1;
+    }
     (again ?? element).focus({ preventScroll: true });
   }
 }
