@@ -80,6 +80,7 @@ UI_PAGES: Final[Mapping[str, PageKind]] = {
     "tasks": _list_page("ui/tasks.js"),
     "approvals": _list_page("ui/approvals.js"),
     "rejected": _list_page("ui/rejected.js"),
+    "fleet": PageKind("ui/fleet.html", ("dom.js", "ui/pages.js", "ui/bars.js", "ui/fleet.js"), _UI_STYLES, _UPDATED),
     "actions": _list_page("ui/actions.js"),
 }
 """The pages of `roundtrip ui`, by their addresses."""

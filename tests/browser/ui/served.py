@@ -8,7 +8,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from roundtrip.trace.page.document import UI_PAGES, page_of
 from roundtrip.trace.page.loopback import HOST, Loopback, headers_for
@@ -40,6 +40,8 @@ class Served:
         self.posted: list[tuple[str, Data]] = []
         self.answers: dict[str, Data] = {}
         """The answers to POST requests, by their places."""
+        self.user = "ana"
+        self.server = "shop.app:server"
         self._sources: dict[str, Source] = {}
         self._version = 1
 
@@ -70,10 +72,10 @@ class Served:
         data: Data = source(query) if callable(source) else source
         nav = [{"name": name, "href": href or "./", "current": href == place} for href, name in NAV.items()]
         file = _FILES.get(place, f"{place}.json")
-        url = f"{file}?id={query['id'][0]}" if place == "call" else file
+        url = f"{file}?id={quote(query['id'][0], safe='')}" if place == "call" else file
         live = {"url": url, "version": self._version, "every": _REFRESH_MS}
         # A call has a `server` of its own, a duration; the page's comes last.
-        return {**data, "nav": nav, "user": "ana", "server": "shop.app:server", "live": live}
+        return {**data, "nav": nav, "user": self.user, "server": self.server, "live": live}
 
 
 class _Handler(BaseHTTPRequestHandler):

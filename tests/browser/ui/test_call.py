@@ -105,12 +105,12 @@ def test_action_asks_first_and_says_its_outcome(tab: Tab, ui: Served, page: Call
     dialog = tab.page.get_by_role("dialog", name="Retry this call?")
     assert "Ledger" in tab.text("#stored-facts")
     assert tab.page.locator("#log").is_hidden()
-    button(tab, "Retry").click()
+    button(tab, "Retry c1").click()
     expect(button(tab, "Go back")).to_be_focused()
     expect(dialog).to_contain_text("order c1")
     tab.press("Escape")
     expect(dialog).to_be_hidden()
-    expect(button(tab, "Retry")).to_be_focused()
+    expect(button(tab, "Retry c1")).to_be_focused()
     assert ui.posted == []
 
     ui.answers["act"] = {"error": "the call must be failed, got asking; cancel it first"}
@@ -122,7 +122,7 @@ def test_action_asks_first_and_says_its_outcome(tab: Tab, ui: Served, page: Call
 
     # By keyboard; the other actions send no permission.
     ui.answers["act"] = {"done": "The call is canceled."}
-    button(tab, "Cancel").first.focus()
+    button(tab, "Cancel c1").focus()
     tab.press("Enter", "Tab", "Enter")
     expect(tab.page.locator("#acted")).to_have_text("The call is canceled.")
     assert ui.posted == [("act", {"call": "c1", "action": "cancel", "even_once": False})]
@@ -221,6 +221,6 @@ def test_call_has_no_barriers_and_fits_a_phone(
         tab.page.set_viewport_size({"width": width, "height": 5000})
         axe(exclude=DRAWINGS)
         assert scroll_width(tab.page) == width
-    button(tab, "Retry").click()
+    button(tab, "Retry c1").click()
     # axe cannot tell the contrast of a dialog above other texts.
     axe("color-contrast", exclude=["body > :not(main)", "main > :not(#acting)"])

@@ -16,6 +16,7 @@ function actionButtons(call, tool, actions, done) {
       const [name] = ACTIONS.get(action);
       const button = make("button", "", name);
       button.type = "button";
+      button.setAttribute("aria-label", readable(`${name} ${call}`));
       button.setAttribute("aria-haspopup", "dialog");
       button.addEventListener("click", () => askFirst({ call, tool, action, done }));
       return button;

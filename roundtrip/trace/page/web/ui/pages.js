@@ -48,15 +48,23 @@ function columnHeads(names) {
   });
 }
 
+function rowsFor(columns, rows) {
+  return rows.map((contents) => {
+    const row = make("tr", "", ...contents.map((content, place) => cellOf(columns[place], content)));
+    row.setAttribute("role", "row");
+    return row;
+  });
+}
+
 // A table of its own, in a part that can be scrolled by keyboard where it is too wide.
 function tableOf(label, columns, rows) {
   const head = make("thead", "", make("tr", "", ...columnHeads(columns)));
-  const body = make("tbody", "", ...rows.map((row) => make("tr", "", ...row.map((content, place) => cellOf(columns[place], content)))));
+  const body = make("tbody", "", ...rowsFor(columns, rows));
   const table = make("table", "cards", head, body);
   table.setAttribute("role", "table");
   table.setAttribute("aria-label", label);
   [head, body].forEach((group) => group.setAttribute("role", "rowgroup"));
-  table.querySelectorAll("tr").forEach((row) => row.setAttribute("role", "row"));
+  head.firstElementChild.setAttribute("role", "row");
   const pane = make("div", "scroll", table);
   pane.tabIndex = 0;
   pane.setAttribute("role", "group");
