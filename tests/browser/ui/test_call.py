@@ -43,7 +43,7 @@ FORK: Final[dict[str, Any]] = {
             "questions": [{"key": "seats", "kind": "form", "message": "How many seats?"}],
             "answers": {"seats": {"action": "accept", "data": 5}},
             "own": ["seats"],
-            "recorded": {"seats": {"action": "accept", "data": {"seats": 2}}},
+            "recorded": {"seats": {"action": "accept", "data": {"seats": 2**53 + 1}}},
         },
         {
             "round": 3,
@@ -161,13 +161,16 @@ def test_question_is_answered_with_its_form(tab: Tab, ui: Served, page: Callable
     expect(tab.page.locator("#acted")).to_have_text("Answered seats.")
     assert ui.posted.pop()[1]["fields"][field] == ["3"]
 
-    card = tab.page.get_by_role("form", name="Answer to login")
-    card.get_by_role("button", name="Decline").click()
-    expect(tab.page.locator("#acted")).to_have_text("Answered seats.")
+    assert "on a page, not here" in tab.page.locator("#stored-questions article").last.inner_text()
+    decline = tab.page.get_by_role("form", name="Answer to seats").get_by_role("button", name="Decline")
+    ui.answers["answer"] = {"error": "it has ended already"}
+    decline.click()
+    expect(tab.page.locator("#stored-questions [role=alert]")).to_have_text("it has ended already")
+    expect(decline).to_be_focused()
+    assert ui.posted == [("answer", {"call": "c1", "key": "seats", "action": "decline", "fields": {}})]
     ui.give("call", data(stored={"state": "working", "facts": [], "actions": [], "questions": []}))
     expect(tab.page.locator("#stored-questions article")).to_have_count(0)
     expect(tab.page.locator("#stored-questions")).to_be_focused()
-    assert ui.posted == [("answer", {"call": "c1", "key": "login", "action": "decline", "fields": {}})]
 
 
 def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Callable[..., None]) -> None:
@@ -185,7 +188,7 @@ def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Calla
     rows = tab.page.locator("#forked tbody tr")
     cells = [row.locator("td").all_inner_texts() for row in rows.all()]
     assert cells == [
-        ["2", "seats\n\nHow many seats?", '{"seats":2}', "5 (yours)"],
+        ["2", "seats\n\nHow many seats?", '{"seats":9007199254740993}', "5 (yours)"],
         ["3", "snack\n\nAny snacks?", "no answer", "not asked"],
         ["3", "sure\n\n5 seats. Sure?", "not asked", "open"],
         ["End", "", "completed: row A", "It waits for the answers of the last round."],

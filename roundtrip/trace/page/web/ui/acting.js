@@ -1,10 +1,10 @@
 // Actions on stored calls: a button for each, a dialog that asks before it is done, and a line that says the result.
 
 const ACTIONS = new Map([
-  ["cancel", ["Cancel", "Cancel this call?", "The call ends as cancelled. It cannot go on after that.", "Cancel the call"]],
-  ["retry", ["Retry", "Retry this call?", "A worker runs the call again, from its last stored state.", "Retry the call"]],
-  ["expire", ["Expire", "Let this call expire?", "The call stops waiting for its answers, as if its time were over.", "Expire the call"]],
-  ["remind", ["Remind", "Send a reminder?", "Those who can decide get the notification of the approval again.", "Send the reminder"]],
+  ["cancel", ["Cancel", "Cancel this call?", "The call ends now, as cancelled.", "Cancel the call"]],
+  ["retry", ["Retry", "Retry this call?", "A worker continues the lost call after its stored steps.", "Retry the call"]],
+  ["expire", ["Expire", "Expire this call?", "The life of the call ends now, with its pending approvals, as if its time were over.", "Expire the call"]],
+  ["remind", ["Remind", "Send a reminder?", "The groups of its pending approvals are notified again.", "Send the reminder"]],
 ]);
 let asked = null;
 

@@ -9,11 +9,11 @@ function recordedQuestions(round) {
 
 function drawFork() {
   const { fork } = call;
-  byId("fork-form").hidden = !fork;
-  const why = byId("fork-why");
-  why.hidden = Boolean(fork);
-  write(why, fork ? "" : `This call cannot go another way: ${call.fork_why}`);
-  if (!fork) {
+  const isPossible = fork !== null && fork.rounds.length > 0;
+  byId("fork-form").hidden = !isPossible;
+  byId("fork-why").hidden = isPossible;
+  write(byId("fork-why"), `This call cannot go another way: ${call.fork_why || "it has no rounds"}.`);
+  if (!isPossible) {
     return;
   }
   byId("fork-run-box").hidden = !fork.run;

@@ -47,7 +47,7 @@ function drawStoredQuestions(questions) {
 
 function drawCard(question, content, errors = {}) {
   const drawn = drawnCards.get(question.key);
-  const form = answerForm(question, content, errors);
+  const form = question.fields === null ? elsewhere(question) : answerForm(question, content, errors);
   const card = drawn?.card ?? make("article", "open");
   if (drawn) {
     typeInto(form, typedIn(card));
@@ -60,38 +60,27 @@ function answerForm(question, content, errors) {
   const form = make("form", "");
   form.noValidate = true;
   form.setAttribute("aria-label", readable(`Answer to ${question.key}`));
-  const buttons = [["decline", "Decline"], ["cancel", "Cancel"]];
-  if (question.fields !== null) {
-    form.append(...controlsOf(question.fields, errors));
-    buttons.unshift(["accept", question.fields.length ? "Answer" : "Accept"]);
-  } else if (question.url) {
-    form.append(make("p", "quiet", "The user answers on a page, which is not linked here."));
-    buttons.unshift(["accept", "The user was there"]);
-  } else {
-    form.append(make("p", "quiet", "The form of this question is not known here."));
-  }
   const wrong = make("p", "wrong", errors[""] ?? "");
   wrong.setAttribute("role", "alert");
-  const answer = (action) => sendAnswer(question, content, action, form);
-  form.append(wrong, make("div", "actions", ...buttons.map(([action, name]) => answerButton(action, name, answer))));
+  const buttons = [["accept", question.fields.length ? "Answer" : "Accept"], ["decline", "Decline"], ["cancel", "Cancel"]].map(([action, name]) => {
+    const button = make("button", action === "accept" ? "first" : "", name);
+    button.type = action === "accept" ? "submit" : "button";
+    if (action !== "accept") {
+      button.addEventListener("click", () => sendAnswer(question, content, action, form));
+    }
+    return button;
+  });
+  form.append(...controlsOf(question.fields, errors), wrong, make("div", "actions", ...buttons));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (question.fields !== null) {
-      answer("accept");
-    }
+    sendAnswer(question, content, "accept", form);
   });
   return form;
 }
 
-function answerButton(action, name, answer) {
-  const button = make("button", action === "accept" ? "first" : "", name);
-  button.type = "button";
-  if (action === "accept" && name !== "The user was there") {
-    button.type = "submit";
-  } else {
-    button.addEventListener("click", () => answer(action));
-  }
-  return button;
+// Only forms are answered here.
+function elsewhere(question) {
+  return make("p", "quiet", question.url ? "The user answers this question on a page, not here." : "This question has no form that can be answered here.");
 }
 
 async function sendAnswer(question, content, action, form) {

@@ -27,5 +27,5 @@ startList({
   ],
   menus: [["state", "State"]],
   choices: (tasks) => ({ state: tasks.states }),
-  count: (tasks) => `${tasks.more ? "the newest " : ""}${countText(tasks.tasks.length, "task")}`,
+  count: (tasks) => `${countText(tasks.tasks.length, "task")}${tasks.more ? ", and more that are not listed" : ""}`,
 });
