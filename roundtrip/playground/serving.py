@@ -39,8 +39,8 @@ __all__ = ["PLAYGROUND_PAGE", "PlaygroundApp"]
 
 PLAYGROUND_PAGE: Final = PageKind(
     "playground.html",
-    (*STEP_SCRIPTS, "controls.js", "tabs.js", "playground.js"),
-    ("page.css", "playground.css"),
+    (*STEP_SCRIPTS, "sending.js", "controls.js", "tabs.js", "playground.js"),
+    ("page.css", "controls.css", "playground.css"),
     "connect-src 'self'; img-src data:; media-src data:; ",
 )
 _REFRESH_MS: Final = 1000

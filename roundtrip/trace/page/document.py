@@ -15,12 +15,22 @@ from roundtrip.trace.drawings.svg import STYLE, clean
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import TracedCall
 
-__all__ = ["STEP_SCRIPTS", "Page", "PageKind", "call_page", "calls_page", "html", "json_for_html", "page_of"]
+__all__ = [
+    "STEP_SCRIPTS",
+    "UI_PAGES",
+    "Page",
+    "PageKind",
+    "call_page",
+    "calls_page",
+    "html",
+    "json_for_html",
+    "page_of",
+]
 
 STEP_SCRIPTS: Final = ("dom.js", "timeline.js", "exchange.js", "machine.js", "inspector.js", "steps.js")
 """The scripts that draw the steps of a call."""
-_PARTS: Final = ("nav", "timeline", "exchange", "machine", "inspector")
-"""The parts of a page that shows the steps of a call."""
+_PARTS: Final = ("call", "nav", "timeline", "exchange", "machine", "inspector", "pages", "acting")
+"""The parts that several pages have: of a call, of its steps, and of the pages that operate a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,33 @@ _UPDATED: Final = "connect-src 'self'; "
 _CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"))
 _LIVE_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"), policy=_UPDATED)
 _CALLS: Final = PageKind("calls.html", ("dom.js", "calls.js"), policy=_UPDATED)
+_UI_STYLES: Final = ("page.css", "controls.css", "ui/ui.css")
+
+
+def _list_page(script: str) -> PageKind:
+    scripts = ("dom.js", "sending.js", "ui/pages.js", "ui/acting.js", "ui/filters.js", "ui/list.js", script)
+    return PageKind("ui/list.html", scripts, _UI_STYLES, _UPDATED)
+
+
+UI_PAGES: Final[Mapping[str, PageKind]] = {
+    "": _list_page("ui/calls.js"),
+    "call": PageKind(
+        "ui/call.html",
+        (
+            *STEP_SCRIPTS,
+            *("sending.js", "controls.js", "ui/pages.js", "ui/acting.js"),
+            *("ui/stored.js", "ui/fork_form.js", "ui/forked.js", "ui/call.js", "call.js"),
+        ),
+        _UI_STYLES,
+        _UPDATED,
+    ),
+    "tasks": _list_page("ui/tasks.js"),
+    "approvals": _list_page("ui/approvals.js"),
+    "rejected": _list_page("ui/rejected.js"),
+    "fleet": PageKind("ui/fleet.html", ("dom.js", "ui/pages.js", "ui/bars.js", "ui/fleet.js"), _UI_STYLES, _UPDATED),
+    "actions": _list_page("ui/actions.js"),
+}
+"""The pages of `roundtrip ui`, by their addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +136,13 @@ def _source(kind: PageKind) -> _Source:
 
     style = "".join([f"\n{STYLE}", *map(read, kind.styles)])
     script = "\n".join(["", "(() => {", '"use strict";', *map(read, kind.scripts), "})();", ""])
+    template = Template(read("document.html")).safe_substitute(page=read(kind.template))
     parts = {name: Template(read(f"parts/{name}.html")).safe_substitute(drawing=machine_svg()) for name in _PARTS}
     policy = (
         f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; "
         f"{kind.policy}base-uri 'none'; form-action 'none'"
     )
-    return _Source(Template(read(kind.template)), parts, style, script, policy)
+    return _Source(Template(template), parts, style, script, policy)
 
 
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})

@@ -7,12 +7,17 @@ from importlib.resources import files
 import pytest
 
 from roundtrip.playground.serving import PLAYGROUND_PAGE
-from roundtrip.trace.page.document import STEP_SCRIPTS
+from roundtrip.trace.page.document import STEP_SCRIPTS, UI_PAGES
 
 NAMES = re.compile(r"^(?:async )?(?:function|let|const) (\w+)", re.MULTILINE)
 
 
-@pytest.mark.parametrize("scripts", [PLAYGROUND_PAGE.scripts, (*STEP_SCRIPTS, "call.js"), ("dom.js", "calls.js")])
+PAGES = [page.scripts for page in (PLAYGROUND_PAGE, *UI_PAGES.values())]
+
+
+@pytest.mark.parametrize(
+    "scripts", [*PAGES, (*STEP_SCRIPTS, "call.js"), ("dom.js", "calls.js")], ids=lambda one: one[-1]
+)
 def test_names_are_used_once_in_a_page(scripts: tuple[str, ...]) -> None:
     folder = files("roundtrip.trace.page").joinpath("web")
     names = Counter(name for script in scripts for name in NAMES.findall(folder.joinpath(script).read_text("utf-8")))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roundtrip.trace.page.data import Data, data_of
-from roundtrip.trace.page.document import call_page, html, json_for_html
+from roundtrip.trace.page.document import UI_PAGES, call_page, html, json_for_html, page_of
 from roundtrip.trace.page.forms import page_fields_of
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
@@ -52,6 +52,25 @@ def test_only_a_live_page_may_ask_its_server() -> None:
     live = call_page(ordinary().call(), live={"url": "call.json", "version": 1, "every": 1000})
     assert policy_of(live.text)["connect-src"] == "'self'"
     assert "connect-src" not in html(ordinary().call())
+
+
+@pytest.mark.parametrize("place", UI_PAGES)
+def test_pages_that_operate_a_server_send_to_it_alone(place: str) -> None:
+    page = page_of(UI_PAGES[place], "Calls", {"server": HOSTILE}).text
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert policy_of(page) == {
+        "default-src": "'none'",
+        "script-src": hash_of(script),
+        "style-src": hash_of(style),
+        "connect-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|\.style\b|document\.write", script)
+    markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
+    assert not re.search(r"""\s(on\w+|style|src)=""", markup)
+    assert embedded(page) == {"server": HOSTILE}
 
 
 def test_page_refers_to_no_other_place_or_inline_code() -> None:

@@ -1,4 +1,4 @@
-// The page of one call: its header, its place in the address, and its updates.
+// The page of one call: its header, its place in the address, and its updates. Other scripts hear of each by an event.
 
 function placeInAddress() {
   const found = /^#step-(\d+)$/.exec(location.hash);
@@ -24,9 +24,24 @@ function drawCall() {
   failure.hidden = !call.failure;
   write(failure, call.failure ? call.failure.why : "");
   drawSteps();
+  document.dispatchEvent(new CustomEvent("drawn"));
 }
 
-document.addEventListener("keydown", stepByKey);
+function updated(fresh) {
+  const more = fresh.steps.length - call.steps.length;
+  call = fresh;
+  drawCall();
+  go(position, { announced: false });
+  if (more > 0) {
+    write(byId("announced"), `${more} more to step to. The call is ${call.state}.`);
+  }
+}
+
+document.addEventListener("keydown", (event) => {
+  if (!event.target.closest("input, select, textarea, dialog")) {
+    stepByKey(event);
+  }
+});
 window.addEventListener("hashchange", () => {
   const place = placeInAddress();
   if (place !== null && place !== position) {
@@ -39,16 +54,6 @@ drawCall();
 watchPanes();
 // What failed is what the reader came for.
 go(placeInAddress() ?? (call.failure ? call.failure.step : 0), { announced: false });
-if (call.live) {
-  byId("home").hidden = false;
-  follow(call.live, (fresh) => {
-    const more = fresh.steps.length - call.steps.length;
-    call = fresh;
-    drawCall();
-    go(position, { announced: false });
-    if (more > 0) {
-      write(byId("announced"), `${more} more to step to. The call is ${call.state}.`);
-    }
-  });
-}
+byId("home").hidden = !call.live || Boolean(call.nav);
+const askAgain = call.live ? follow(call.live, updated) : () => {};
 document.documentElement.dataset.ready = "true";

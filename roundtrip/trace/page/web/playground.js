@@ -11,22 +11,6 @@ function look() {
   live.url = `state.json?${new URLSearchParams({ call: chosenCall })}`;
 }
 
-async function send(action, body) {
-  try {
-    const response = await fetch(action, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(body),
-    });
-    if (response.status === 200) {
-      return await response.json();
-    }
-    return { error: `The playground answered: ${await response.text()}` };
-  } catch {
-    return { error: "The playground does not answer. Is its command still running?" };
-  }
-}
-
 // The server and its tools.
 
 function drawServer() {

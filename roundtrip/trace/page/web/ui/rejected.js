@@ -1,0 +1,18 @@
+// Rejected tokens, newest first, with the reason of each.
+
+startList({
+  words: "rejected tokens",
+  none: "No rejected token fits.",
+  rows: (rejected) => rejected.rejected,
+  columns: [
+    ["Reason", (one) => make("b", "", one.reason)],
+    ["At", (one) => one.at],
+    ["Tool", (one) => one.tool],
+    ["Instance", (one) => one.instance],
+    ["Call", (one) => (one.call === null ? make("span", "quiet", "unknown") : linkToCall(one.call, one.known))],
+    ["Why", (one) => one.text],
+  ],
+  menus: [["reason", "Reason"]],
+  choices: (rejected) => ({ reason: rejected.reasons }),
+  count: (rejected) => `${countText(rejected.rejected.length, "rejected token")} on this page`,
+});

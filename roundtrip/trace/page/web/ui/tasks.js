@@ -1,0 +1,31 @@
+// Stored tasks and calls that wait, with the actions that their states allow.
+
+function taskActions(task) {
+  const buttons = actionButtons(task.call, task.tool, task.actions, refresh);
+  if (task.traced && task.actions.includes("answer")) {
+    const link = make("a", "", "Answer");
+    link.href = callAddress(task.call);
+    buttons.push(link);
+  }
+  return buttons.length ? make("div", "actions", ...buttons) : "";
+}
+
+startList({
+  words: "tasks",
+  none: "No stored task or call fits.",
+  rows: (tasks) => tasks.tasks,
+  keyOf: (task) => task.call,
+  columns: [
+    ["State", (task) => stateBadge(task.state)],
+    ["Tool", (task) => make("b", "", task.tool)],
+    ["Call", (task) => linkToCall(task.call, task.traced)],
+    ["Created", (task) => task.created],
+    ["Changed", (task) => task.changed],
+    ["Next", (task) => task.next],
+    ["Approvals", (task) => task.approvals.join(", ")],
+    ["Actions", taskActions],
+  ],
+  menus: [["state", "State"]],
+  choices: (tasks) => ({ state: tasks.states }),
+  count: (tasks) => `${countText(tasks.tasks.length, "task")}${tasks.more ? ", and more that are not listed" : ""}`,
+});
