@@ -29,7 +29,7 @@ from typing import IO, Any, Final
 
 __all__ = ["FORKS", "Piped", "Program", "Started", "command_of", "commands_with", "is_readable", "piped", "start"]
 
-_COMMANDS: Final = ["roundtrip.client.call", "roundtrip.cli", "roundtrip.demo.tour", "roundtrip.trace.page.serving"]
+_COMMANDS: Final = ["roundtrip.client.call", "roundtrip.cli", "roundtrip.demo.tour", "roundtrip.ui.app"]
 """Modules of the `roundtrip` command that take long to import."""
 
 FORKS: Final = multiprocessing.get_context("forkserver")

@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "serve": "serve over HTTP, with one process or several",
     "tasks": "list, show, cancel and retry stored tasks, and renew their keys",
     "trace": "look at recorded calls, and explain them",
+    "ui": "see the calls of a fleet in the browser, and act on them",
     "worker": "run the tasks of a server, and serve no requests",
 }
 

@@ -24,7 +24,8 @@ from roundtrip.cli.stored_calls import (
     stored_facts,
     using_store,
 )
-from roundtrip.cli.trace.sources import find_call, load, named_files, present
+from roundtrip.cli.trace.calls import find_call
+from roundtrip.cli.trace.sources import named_files, present
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
@@ -164,9 +165,8 @@ async def _look(shelf: Shelf, arguments: Namespace) -> "tuple[TracedCall | None,
     call: TracedCall | None = None
     if arguments.files or os.environ.get(TRACE_VARIABLE):
         arguments.files = _with_audit_log(named_files(arguments))
-        traced = load(arguments)
         try:
-            call = find_call(traced, arguments.call)
+            call = find_call(arguments)
         except CommandFailed:
             # Calls are stored for longer than transcripts are kept.
             if await shelf.operations.find(arguments.call) is None:

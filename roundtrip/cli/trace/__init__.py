@@ -22,7 +22,6 @@ _VIEWS: Final = {
     "export": ("export", "write one call as a page, a diagram or spans"),
     "index": ("keeping", "find calls quickly among millions"),
     "prune": ("keeping", "delete old transcripts"),
-    "serve": ("export", "show calls in a browser, while they happen"),
 }
 """The module of each view, which is imported when the view is chosen, and its summary."""
 

@@ -1,22 +1,20 @@
-"""Provide `roundtrip trace export`, `to-test` and `serve`: write calls as files and tests, and show them as pages.
+"""Provide `roundtrip trace export` and `to-test`: write calls as files and tests.
 
 To add a format, write a module with a function from a `TracedCall` to a text, and list it in `_FORMATS`.
 """
 
-import signal
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Final
 
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.trace.calls import ReadCalls, call_named, find_call
-from roundtrip.cli.trace.sources import load, named_files, view, write_out
+from roundtrip.cli.trace.sources import load, view, write_out
 from roundtrip.safe_text import printable
 from roundtrip.trace.explaining.sequence import mermaid
 from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.otlp import otlp
-from roundtrip.trace.reading.transcripts import NoTranscript
 
 __all__ = ["COMMANDS"]
 
@@ -26,8 +24,6 @@ _FORMATS: Final[dict[str, tuple[Callable[[TracedCall], str], str]]] = {
     "--otlp": (otlp, "spans for OpenTelemetry, in OTLP's JSON: names and times, and no answers or texts"),
 }
 """The functions that write a call as text, without a newline at its end."""
-
-_MAX_PORT: Final = 65535
 
 
 def _export_options(parser: ArgumentParser) -> None:
@@ -75,31 +71,6 @@ def _to_test(arguments: Namespace) -> int:
     return 0
 
 
-def _serve_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, default=0, help="by default a free one")
-
-
-def _serve(arguments: Namespace) -> int:
-    # Imported here, as the other commands need no HTTP server.
-    from roundtrip.trace.page.serving import HOST, TraceServer
-
-    port: int = arguments.port
-    if not 0 <= port <= _MAX_PORT:
-        raise CommandFailed(f"--port must be from 1 to {_MAX_PORT}, or 0 for a free one, got {port}")
-    try:
-        server = TraceServer(named_files(arguments), port=port)
-    except NoTranscript as error:
-        raise CommandFailed(str(error)) from error
-    except OSError as error:
-        raise CommandFailed(f"cannot serve on {HOST}:{port}: {error.strerror}; try another --port") from error
-    # A shell starts background jobs with SIGINT ignored; this server must still end on it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    with server:
-        print(f"{server.url}\n(the calls are shown there until Ctrl-C; the address is a secret)", flush=True)
-        server.serve_forever()
-    return 0
-
-
 COMMANDS: Final = {
     "export": view(
         "Write one call to standard output, or to the file that --output names. It has what the transcript has: "
@@ -118,12 +89,5 @@ COMMANDS: Final = {
         call=True,
         options=_test_options,
         output=True,
-    ),
-    "serve": view(
-        "Serve the list of calls, and a page for each, on this machine only, until Ctrl-C (exit code 130). The pages "
-        "follow the files and directories as they are written. The printed address holds a secret, as otherwise "
-        "every user of this machine could open it.",
-        _serve,
-        options=_serve_options,
     ),
 }

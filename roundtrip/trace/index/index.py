@@ -58,15 +58,17 @@ class CallIndex:
     Args:
         names: Files, which must exist, and directories, which may be empty.
         path: The file of the index; None for a temporary one.
+        later: Further files, which may appear later.
 
     Raises:
         NoTranscript: One of the files does not exist.
         IndexUnusable: The index cannot be opened.
     """
 
-    def __init__(self, names: Sequence[str | Path], path: Path | None = None) -> None:
+    def __init__(self, names: Sequence[str | Path], path: Path | None = None, *, later: Sequence[Path] = ()) -> None:
         paths = [Path(name) for name in names]
         check_names(paths)
+        paths += later
         self._folder: TemporaryDirectory[str] | None = None
         if path is None:
             self._folder = TemporaryDirectory(prefix="roundtrip-index-")

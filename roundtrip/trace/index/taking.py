@@ -13,7 +13,7 @@ from roundtrip.trace.index.places import HEAD_BYTES, FoundFile, LinePlace, OpenF
 from roundtrip.trace.index.rows import Facet, facets_of, row_of
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import Reading, parse_line, without_collection
-from roundtrip.trace.writing.lines import Line, RejectedLine
+from roundtrip.trace.writing.lines import ActedLine, Line, RejectedLine
 
 __all__ = ["STRAY", "Taker"]
 
@@ -147,7 +147,9 @@ class Taker:
             line = one.line
             if line.call is not None:
                 calls.setdefault(line.call, []).append(one)
-            if isinstance(line, RejectedLine):
+            if isinstance(line, ActedLine):
+                notices.append((line.event, line.at, *one.place, line.action))
+            elif isinstance(line, RejectedLine):
                 notices.append((line.event, line.at, *one.place, line.reason.value))
                 if line.call is None:
                     notices.append((STRAY, line.at, *one.place, line.reason.value))

@@ -34,12 +34,12 @@ from roundtrip.trace.writing.lines import (
     ShownQuestion,
 )
 
-__all__ = ["Data", "data_of", "summary_of"]
+__all__ = ["STATE_SYMBOLS", "Data", "data_of"]
 
 Data = dict[str, Any]
 """Object with a JSON form."""
 
-_STATES: Final[Mapping[State, str]] = {
+STATE_SYMBOLS: Final[Mapping[State, str]] = {
     State.COMPLETED: "✓",
     State.FAILED: "✗",
     State.DECLINED: "⊘",
@@ -86,7 +86,7 @@ def data_of(call: TracedCall) -> Data:
     exchange = exchange_of(call)
     replays = dict(call.replays)
     return {
-        **summary_of(call),
+        **_summary(call),
         "failure": _failure(call, steps),
         "facts": _facts_of_call(call),
         "share": _share(call),
@@ -101,13 +101,13 @@ def data_of(call: TracedCall) -> Data:
     }
 
 
-def summary_of(call: TracedCall) -> Data:
-    """Return the line of a call in the list of calls."""
+def _summary(call: TracedCall) -> Data:
+    """Return what the head of the page shows."""
     return {
         "call": call.id,
         "tool": call.tool,
         "state": call.state,
-        "symbol": _STATES.get(call.state, "▸"),
+        "symbol": STATE_SYMBOLS.get(call.state, "▸"),
         "rounds": call.round_count,
         "reasons": sorted(call.reasons),
         "instances": call.instances,

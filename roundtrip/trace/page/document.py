@@ -1,7 +1,7 @@
 """Build pages as HTML documents: one file each, whose policy allows its own script and style only."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -21,7 +21,6 @@ __all__ = [
     "Page",
     "PageKind",
     "call_page",
-    "calls_page",
     "html",
     "json_for_html",
     "page_of",
@@ -56,7 +55,6 @@ _UPDATED: Final = "connect-src 'self'; "
 """The policy of a page that sends requests to its own server."""
 _CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"))
 _LIVE_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"), policy=_UPDATED)
-_CALLS: Final = PageKind("calls.html", ("dom.js", "calls.js"), policy=_UPDATED)
 _UI_STYLES: Final = ("page.css", "controls.css", "ui/ui.css")
 
 
@@ -106,11 +104,6 @@ def call_page(call: TracedCall, *, live: Mapping[str, Any] | None = None) -> Pag
     """Return the page of a call; `live` has the address of its updates, and the version that it shows."""
     kind = _CALL if live is None else _LIVE_CALL
     return page_of(kind, f"{call.tool} {call.id}", {**data_of(call), "live": live})
-
-
-def calls_page(calls: Sequence[Mapping[str, Any]], *, live: Mapping[str, Any]) -> Page:
-    """Return the page with the list of calls."""
-    return page_of(_CALLS, "Calls", {"calls": calls, "live": live})
 
 
 def page_of(kind: PageKind, title: str, data: Mapping[str, Any]) -> Page:

@@ -83,7 +83,7 @@ FLEET: Final[Data] = {
         },
         {"name": "birch", "calls": 30, "build": "b2", "builds": 1, "last": "9s ago", "clock": ""},
     ],
-    "builds": [{"name": "b1", "calls": 12, "first": "9:00", "last": "10:00"}],
+    "builds": [{"name": "b1", "build": "b1", "calls": 12, "first": "9:00", "last": "10:00"}],
     "keys": [{"name": "k1", "tasks": 3}],
     "tools": [
         {
@@ -92,7 +92,7 @@ FLEET: Final[Data] = {
             **{"rounds": [[1, 90], [2, 30]], "again": "12%"},
         }
     ],
-    "reasons": [{"reason": "reworded", "questions": 31, "share": "1.2%"}],
+    "reasons": [{"reason": "reworded", "calls": 31, "share": "1.2%"}],
     "left": [{"tool": "book", "question": "seat", "declined": 4, "cancelled": 1, "expired": 2, "waiting": 3}],
     "minutes": [["10:13", 12, 1], ["10:14", 0, 0], ["10:15", 6, 0]],
 }

@@ -15,9 +15,7 @@ NAMES = re.compile(r"^(?:async )?(?:function|let|const) (\w+)", re.MULTILINE)
 PAGES = [page.scripts for page in (PLAYGROUND_PAGE, *UI_PAGES.values())]
 
 
-@pytest.mark.parametrize(
-    "scripts", [*PAGES, (*STEP_SCRIPTS, "call.js"), ("dom.js", "calls.js")], ids=lambda one: one[-1]
-)
+@pytest.mark.parametrize("scripts", [*PAGES, (*STEP_SCRIPTS, "call.js")], ids=lambda one: one[-1])
 def test_names_are_used_once_in_a_page(scripts: tuple[str, ...]) -> None:
     folder = files("roundtrip.trace.page").joinpath("web")
     names = Counter(name for script in scripts for name in NAMES.findall(folder.joinpath(script).read_text("utf-8")))

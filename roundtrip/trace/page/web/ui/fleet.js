@@ -22,10 +22,10 @@ const parts = [
     rows: leftRows,
   },
   {
-    title: "Reasons of questions",
+    title: "Reasons of questions and rejections",
     of: (fleet) => fleet.reasons,
-    columns: ["Reason", "Questions", "Share"],
-    rows: (reasons) => withBars(reasons, "questions", (one, bar) => [filtered("reason", one.reason), [String(one.questions), " ", bar], one.share]),
+    columns: ["Reason", "Calls", "Share"],
+    rows: (reasons) => withBars(reasons, "calls", (one, bar) => [filtered("reason", one.reason), [String(one.calls), " ", bar], one.share]),
   },
   {
     title: "Instances",
@@ -38,7 +38,7 @@ const parts = [
     title: "Builds",
     of: (fleet) => fleet.builds,
     columns: ["Build", "Calls", "First", "Last"],
-    rows: (builds) => withBars(builds, "calls", (one, bar) => [filtered("build", one.name), [String(one.calls), " ", bar], one.first, one.last]),
+    rows: (builds) => withBars(builds, "calls", (one, bar) => [filtered("build", one.build, one.name), [String(one.calls), " ", bar], one.first, one.last]),
   },
   {
     title: "Keys",
@@ -49,8 +49,8 @@ const parts = [
 ];
 
 // A link to the calls that a figure is about.
-function filtered(name, value) {
-  const link = make("a", "", value);
+function filtered(name, value, text = value) {
+  const link = make("a", "", text);
   link.href = `./?${new URLSearchParams({ [name]: value })}`;
   return link;
 }

@@ -1,39 +1,14 @@
-"""`roundtrip trace serve` in a real process: pages that update, for this machine and its user alone."""
+"""`roundtrip ui` in a real process: pages that stay current, for this machine and its user alone."""
 
 import os
-import signal
-import socket
-import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from roundtrip.cli import main
 from tests.browser.conftest import Tab, expect
-from tests.forks import Piped, piped
-from tests.hosts import ROOT, WAIT
+from tests.operated import Operated, operating
 from tests.unit.trace.tales import HOSTILE, Tale, question
-
-
-class Served:
-    """The command, and the address that it printed."""
-
-    def __init__(self, running: Piped) -> None:
-        self._process = running.process
-        # It ends with the process, so this cannot wait for ever.
-        self.url = running.stdout.readline().strip()
-
-    def end(self) -> int:
-        self._process.send_signal(signal.SIGINT)
-        return self._process.wait(WAIT)
-
-
-@contextmanager
-def serving(*arguments: str) -> Generator[Served]:
-    with piped(main, "trace", "serve", *arguments, cwd=ROOT) as running:
-        yield Served(running)
 
 
 @pytest.fixture
@@ -44,8 +19,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(folder: Path) -> Generator[Served]:
-    with serving(str(folder)) as served:
+def served(folder: Path) -> Generator[Operated]:
+    with operating(str(folder)) as served:
         yield served
 
 
@@ -55,7 +30,7 @@ def write(path: Path, tale: Tale, *, since: int = 0) -> None:
         opened.write(text)
 
 
-def test_list_and_page_stay_current(tab: Tab, served: Served, folder: Path) -> None:
+def test_list_and_page_stay_current(tab: Tab, served: Operated, folder: Path) -> None:
     tab.page.goto(served.url)
     tab.page.wait_for_selector("html[data-ready]")
     assert tab.text("#count") == "0 of 0 calls"
@@ -67,9 +42,10 @@ def test_list_and_page_stay_current(tab: Tab, served: Served, folder: Path) -> N
     assert [part in row for part in ("awaiting_input", "order", "2", "new")] == [True] * 4
     assert tab.text("#count") == "2 of 2 calls"
 
-    tab.page.locator("#filter").fill("other completed")
+    tab.page.goto(f"{served.url}?tool=other&state=completed")
+    tab.page.wait_for_selector("html[data-ready]")
     assert tab.page.locator("#rows a").all_inner_texts() == ["zzz"]
-    tab.page.locator("#filter").fill("")
+    tab.page.goto(served.url)
 
     tab.page.get_by_text("abcdefghijkl").click()
     tab.page.wait_for_selector("html[data-ready]")
@@ -83,11 +59,11 @@ def test_list_and_page_stay_current(tab: Tab, served: Served, folder: Path) -> N
     assert tab.page.url.endswith("#step-1")
     assert all(request.startswith(served.url) for request in tab.requests)
 
-    tab.page.locator("#home").click()
+    tab.page.get_by_role("link", name="Calls").click()
     tab.page.wait_for_selector("#rows tr:nth-child(2)")
 
 
-def test_hostile_names_become_rows_and_pages(tab: Tab, served: Served, folder: Path) -> None:
+def test_hostile_names_become_rows_and_pages(tab: Tab, served: Operated, folder: Path) -> None:
     name = f"../?id=x&seen=1#{HOSTILE}"
     write(folder / "one.jsonl", Tale(name, tool=HOSTILE).began(1, HOSTILE).asked(question("a")))
     tab.page.goto(served.url)
@@ -98,7 +74,7 @@ def test_hostile_names_become_rows_and_pages(tab: Tab, served: Served, folder: P
     assert tab.page.url.startswith(f"{served.url}call?id=")
 
 
-def test_a_page_says_when_its_server_is_gone(tab: Tab, served: Served, folder: Path) -> None:
+def test_a_page_says_when_its_server_is_gone(tab: Tab, served: Operated, folder: Path) -> None:
     write(folder / "one.jsonl", Tale("abc").began(1))
     tab.page.goto(f"{served.url}call?id=abc")
     assert served.end() == 130
@@ -107,29 +83,9 @@ def test_a_page_says_when_its_server_is_gone(tab: Tab, served: Served, folder: P
     tab.complaints.clear()
 
 
-def test_ctrl_c_ends_it(served: Served) -> None:
-    assert served.url.startswith("http://127.0.0.1:")
-    assert served.end() == 130
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "serve", str(tmp_path / "nothing.jsonl")]) == 2
-    assert "nothing.jsonl" in capsys.readouterr().err
-
-
-def test_taken_or_missing_port_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert main(["trace", "serve", "--port", str(port), str(tmp_path)]) == 2
-    assert f"cannot serve on 127.0.0.1:{port}" in capsys.readouterr().err
-    assert main(["trace", "serve", "--port", "65536", str(tmp_path)]) == 2
-    assert "65536" in capsys.readouterr().err
-
-
 def test_the_transcripts_may_be_named_by_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder / "one.jsonl", Tale("abc").began(1))
     monkeypatch.setitem(os.environ, "ROUNDTRIP_TRACE", str(folder))
-    with serving("--port", "0") as served:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{served.url}calls.json") as answer:
-            assert b'"abc"' in answer.read()
+    with operating("--port", "0") as served:
+        assert served.request("fleet.json").status == 200
         assert served.end() == 130

@@ -1,0 +1,176 @@
+"""Decide who may open the pages: the user of this machine, by a secret address, or named users, by their tokens."""
+
+import base64
+import binascii
+import getpass
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from hashlib import sha256
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from roundtrip.trace.page.loopback import Loopback
+from roundtrip.trace.page.requests import PageRejected, local_place
+
+__all__ = ["Access", "Entered", "LocalAccess", "NamedUsers", "UsersUnusable", "add_user", "read_users"]
+
+_USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
+_LINE: Final = re.compile(rf"({_USER.pattern}) sha256:([0-9a-f]{{64}})", re.ASCII)
+_TOKEN_BYTES: Final = 24
+_FILE_MODE: Final = 0o600
+_OTHERS: Final = 0o077
+_COMMAND: Final = "roundtrip ui"
+
+
+class UsersUnusable(Exception):
+    """A file of users cannot be used; the message says why, and what to do."""
+
+
+class Entered:
+    """Request of a user who may see the pages.
+
+    Args:
+        user: The name of the user.
+        place: The path below the address of the pages.
+        is_from_here: True if a page of the same origin sent it.
+    """
+
+    __slots__ = ("is_from_here", "place", "user")
+
+    def __init__(self, user: str, place: str, *, is_from_here: bool) -> None:
+        self.user = user
+        self.place = place
+        self.is_from_here = is_from_here
+
+
+class Access(Protocol):
+    """Rule by which requests may enter."""
+
+    def enter(self, request: Request) -> Entered:
+        """Return the user and the place of a request.
+
+        Raises:
+            PageRejected: It may not enter.
+        """
+        ...
+
+
+class LocalAccess:
+    """Access of the user who started the command, on this machine, by an address that is a secret."""
+
+    def __init__(self, loopback: Loopback) -> None:
+        self._loopback = loopback
+        self._user = getpass.getuser()
+
+    def enter(self, request: Request) -> Entered:
+        """Implement `Access.enter`."""
+        place = local_place(request, self._loopback, _COMMAND)
+        is_from_here = self._loopback.sent_from_here(request.headers.getlist("origin"), request.headers["host"])
+        return Entered(self._user, place, is_from_here=is_from_here)
+
+
+class NamedUsers:
+    """Access of named users from other machines, through a proxy that ends TLS.
+
+    Args:
+        users: The digests of their tokens, by their names.
+        base_url: The address of the pages in browsers.
+    """
+
+    def __init__(self, users: Mapping[str, str], base_url: str) -> None:
+        self._users = dict(users)
+        parts = urlsplit(base_url)
+        self._host = parts.netloc.lower()
+        self._origin = f"{parts.scheme}://{self._host}"
+        self._path = f"{parts.path.rstrip('/')}/"
+
+    def enter(self, request: Request) -> Entered:
+        """Implement `Access.enter`."""
+        if [host.lower() for host in request.headers.getlist("host")] != [self._host]:
+            raise PageRejected(HTTPStatus.FORBIDDEN, "this server answers to its --base-url only")
+        user = self._user_of(request.headers.getlist("authorization"))
+        if user is None:
+            raise PageRejected(
+                HTTPStatus.UNAUTHORIZED,
+                "a name and its token are needed",
+                **{"WWW-Authenticate": 'Basic realm="roundtrip ui", charset="UTF-8"'},
+            )
+        path: str = request.scope["path"]
+        if not path.startswith(self._path):
+            raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page")
+        is_from_here = [one.lower() for one in request.headers.getlist("origin")] == [self._origin]
+        return Entered(user, path.removeprefix(self._path), is_from_here=is_from_here)
+
+    def _user_of(self, credentials: list[str]) -> str | None:
+        scheme, _, encoded = (credentials[0] if len(credentials) == 1 else "").partition(" ")
+        if scheme.lower() != "basic":
+            return None
+        try:
+            name, _, token = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            return None
+        # An unknown name takes as long as a wrong token.
+        is_right = hmac.compare_digest(_digest(token), self._users.get(name, "0" * 64))
+        return name if is_right and name in self._users else None
+
+
+def read_users(path: Path) -> dict[str, str]:
+    """Return the digests of the tokens in a file of users.
+
+    Raises:
+        UsersUnusable: The file cannot be read, has no users, or has a line that is none.
+    """
+    try:
+        mode = path.stat().st_mode
+        lines = path.read_text(encoding="ascii").splitlines()
+    except OSError as error:
+        raise UsersUnusable(f"cannot read {str(path)!r}: {error.strerror}; add a user with --add-user NAME") from error
+    except UnicodeDecodeError as error:
+        raise UsersUnusable(f"{str(path)!r} is no file of users; add one with --add-user NAME") from error
+    if mode & _OTHERS:
+        raise UsersUnusable(f"{str(path)!r} must be readable by its owner alone; run chmod 600")
+    users: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        found = _LINE.fullmatch(line.strip())
+        if found is not None:
+            users[found[1]] = found[2]
+        elif line.strip():
+            raise UsersUnusable(f"line {number} of {str(path)!r} is no user; add users with --add-user NAME")
+    if not users:
+        raise UsersUnusable(f"{str(path)!r} has no users; add one with --add-user NAME")
+    return users
+
+
+def add_user(path: Path, name: str) -> str:
+    """Add a user to a file, or give the user a new token; return the token, which the file does not have.
+
+    Raises:
+        UsersUnusable: The name is invalid, or the file cannot be used.
+    """
+    if _USER.fullmatch(name) is None:
+        raise UsersUnusable(f"a name must be 1 to 64 letters, digits and . _ @ -, got {name!r}")
+    users = read_users(path) if path.exists() and path.stat().st_size else {}
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    users[name] = _digest(token)
+    text = "".join(f"{one} sha256:{digest}\n" for one, digest in users.items())
+    # A reader must see all users or those before.
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        with open(fresh, "w", encoding="ascii", opener=lambda name, flags: os.open(name, flags, _FILE_MODE)) as file:
+            file.write(text)
+        fresh.replace(path)
+    except OSError as error:
+        raise UsersUnusable(f"cannot write {str(path)!r}: {error.strerror}") from error
+    return token
+
+
+def _digest(token: str) -> str:
+    # Tokens are random, so a fast digest is enough.
+    return sha256(token.encode()).hexdigest()

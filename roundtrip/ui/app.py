@@ -1,0 +1,236 @@
+"""Provide the application of `roundtrip ui`: its pages, the data with which they stay current, and its actions."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, cast, get_args
+from urllib.parse import parse_qs, urlencode
+
+import anyio
+import anyio.to_thread
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from roundtrip.ledger.contract import LedgerDown
+from roundtrip.playground.forms import FormInvalid
+from roundtrip.server.tasks.operations import TaskNotChanged
+from roundtrip.trace.index.index import CallIndex
+from roundtrip.trace.page.data import Data, data_of
+from roundtrip.trace.page.document import UI_PAGES, page_of
+from roundtrip.trace.page.requests import (
+    PageRejected,
+    check_change,
+    json_answer,
+    page_answer,
+    read_object,
+    text_answer,
+    text_of,
+)
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable
+from roundtrip.ui.access import Access, Entered
+from roundtrip.ui.fleet import fleet_data
+from roundtrip.ui.forks import Forks
+from roundtrip.ui.lists import Lists, Query
+from roundtrip.ui.stored import StoredAction, OperatedCalls
+
+__all__ = ["UiApp"]
+
+_REFRESH_MS: Final = 1000
+_TAKE_SECONDS: Final = 0.5
+_FLEET_SECONDS: Final = 5.0
+_FLEET_REFRESH_MS: Final = 5000
+_DONE: Final = {
+    "cancel": "The call is cancelled.",
+    "retry": "The call is due again.",
+    "expire": "The call has expired.",
+    "remind": "Its groups were notified.",
+}
+_NAV: Final = {
+    "": "Calls",
+    "tasks": "Tasks",
+    "approvals": "Approvals",
+    "rejected": "Rejected tokens",
+    "fleet": "Fleet",
+    "actions": "Actions",
+}
+
+
+class UiApp:
+    """ASGI application of the pages.
+
+    Args:
+        access: The rule by which requests may enter.
+        index: The recorded calls.
+        stored: The stored calls of a server.
+        forks: The forks of recorded calls.
+        audit: The log of actions; None to allow none.
+        server: The server as the command line names it.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        index: CallIndex,
+        stored: OperatedCalls,
+        forks: Forks,
+        audit: Path | None,
+        server: str | None,
+    ) -> None:
+        self._access = access
+        self._index = index
+        self._lists = Lists(index)
+        self._stored = stored
+        self._forks = forks
+        self._audit = audit
+        self._server = server
+        self._fleet: tuple[float, Data] | None = None
+        self._data: Mapping[str, Callable[[Query], Awaitable[Data]]] = {
+            "": lambda query: anyio.to_thread.run_sync(self._lists.calls, query),
+            "rejected": lambda query: anyio.to_thread.run_sync(self._lists.rejected, query),
+            "actions": lambda query: anyio.to_thread.run_sync(self._lists.actions, query),
+            "tasks": lambda query: self._stored.tasks(query.get("state", ())),
+            "approvals": lambda query: self._stored.approvals(),
+            "fleet": lambda query: self._fleet_data(),
+            "call": self._call,
+        }
+        self._changes: Mapping[str, Callable[[str, Mapping[str, Any]], Awaitable[Data]]] = {
+            "act": self._act,
+            "answer": self._answer,
+            "fork": self._fork,
+        }
+
+    async def take_lines(self) -> None:
+        """Take the lines that recorders append, until it is cancelled."""
+        while True:
+            taken = await anyio.to_thread.run_sync(self._index.take)
+            if not taken:
+                await asyncio.sleep(_TAKE_SECONDS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        try:
+            response = await self._respond(Request(scope, receive))
+        except PageRejected as rejected:
+            response = text_answer(rejected)
+        except ClientDisconnect:
+            return
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        entered = self._access.enter(request)
+        if request.method == "POST":
+            return await self._post(entered, request)
+        if request.method != "GET":
+            raise PageRejected(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST are allowed", Allow="GET, POST")
+        return await self._get(entered, parse_qs(request.url.query, keep_blank_values=True))
+
+    # Pages.
+
+    async def _get(self, entered: Entered, query: Query) -> Response:
+        name = entered.place.removesuffix(".json")
+        is_data = name != entered.place
+        # The first page has no name, and its data have one.
+        name = "" if is_data and name == "calls" else name
+        if name not in self._data or (is_data and entered.place == ".json"):
+            raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page")
+        found = await self._data[name](query)
+        data = {**found, "nav": self._nav(name), "user": entered.user, "server": self._server}
+        version = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+        if is_data and _last(query, "seen") == version:
+            return json_answer(None)
+        # Lists add the query of the page's own address.
+        url = f"{name or 'calls'}.json"
+        if name == "call":
+            url += f"?{urlencode({'id': _last(query, 'id')}, errors='replace')}"
+        every = _FLEET_REFRESH_MS if name == "fleet" else _REFRESH_MS
+        data["live"] = {"url": url, "version": version, "every": every}
+        if is_data:
+            return json_answer(data)
+        title = f"{found['tool']} {found['call']}" if name == "call" else _NAV[name]
+        return page_answer(page_of(UI_PAGES[name], title, data))
+
+    def _nav(self, name: str) -> list[Data]:
+        return [{"name": title, "href": place or "./", "current": place == name} for place, title in _NAV.items()]
+
+    async def _fleet_data(self) -> Data:
+        now = time.monotonic()
+        if self._fleet is None or now - self._fleet[0] > _FLEET_SECONDS:
+            self._fleet = (now, await anyio.to_thread.run_sync(fleet_data, self._index))
+        return {**self._fleet[1], "keys": await self._stored.keys()}
+
+    async def _call(self, query: Query) -> Data:
+        id = _last(query, "id")
+        call = await anyio.to_thread.run_sync(self._find, id)
+        stored = await self._stored.call(id)
+        if call is None:
+            raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such call")
+        fork, why = self._forks.of(call)
+        shown = await anyio.to_thread.run_sync(data_of, call)
+        return {**shown, "stored": stored, "fork": fork, "fork_why": why}
+
+    def _find(self, id: str) -> TracedCall | None:
+        found = self._index.find(id)
+        if found is None:
+            # Its first line may be there since the last look.
+            self._index.take()
+            found = self._index.find(id)
+        return found
+
+    # Changes.
+
+    async def _post(self, entered: Entered, request: Request) -> Response:
+        check_change(request, is_from_here=entered.is_from_here)
+        change = self._changes.get(entered.place)
+        if change is None:
+            raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such action")
+        try:
+            return json_answer(await change(entered.user, await read_object(request)))
+        except FormInvalid as invalid:
+            return json_answer({"errors": invalid.errors})
+        except (ValueError, TaskNotChanged, AuditUnwritable, LedgerDown) as error:
+            return json_answer({"error": str(error)})
+
+    async def _act(self, user: str, asked: Mapping[str, Any]) -> Data:
+        action = text_of(asked, "action")
+        if action not in get_args(StoredAction):
+            raise ValueError(f"action must be one of {', '.join(get_args(StoredAction))}")
+        even_once = asked.get("even_once") is True
+        call_id = text_of(asked, "call")
+        await self._stored.act(self._log(user), call_id, cast("StoredAction", action), even_once=even_once)
+        return {"done": _DONE[action]}
+
+    async def _answer(self, user: str, asked: Mapping[str, Any]) -> Data:
+        action = text_of(asked, "action")
+        if action not in ("accept", "decline", "cancel"):
+            raise ValueError("action must be accept, decline or cancel")
+        call_id, key = text_of(asked, "call"), text_of(asked, "key")
+        await self._stored.answer(self._log(user), call_id, key, action, asked.get("fields", {}))
+        return {"done": "The answer is stored."}
+
+    def _log(self, user: str) -> AuditLog:
+        if self._audit is None:
+            raise ValueError("actions need an audit log; start roundtrip ui with --audit FILE")
+        return AuditLog(self._audit, program="ui", by=user)
+
+    async def _fork(self, user: str, asked: Mapping[str, Any]) -> Data:
+        del user
+        at, answers = asked.get("at"), asked.get("answers", [])
+        if not isinstance(at, int) or isinstance(at, bool):
+            raise ValueError("at must be the number of a round")
+        if not isinstance(answers, list) or not all(isinstance(one, str) for one in cast("list[object]", answers)):
+            raise ValueError("answers must be a list of texts")
+        own = cast("list[str]", answers)
+        found = await self._forks.fork(text_of(asked, "call"), at, own, run=asked.get("run") is True)
+        return {"fork": found}
+
+
+def _last(query: Query, name: str) -> str:
+    return query.get(name, [""])[-1]

@@ -1,0 +1,191 @@
+"""Collect the lists of the pages from an index: calls, rejected tokens, and actions of operators."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from roundtrip.safe_text import build_text
+from roundtrip.trace.explaining.explanations import explain_failure, explain_rejection
+from roundtrip.trace.explaining.wording import clock_text, duration_text, listed_text
+from roundtrip.trace.index.filters import CallFilter, time_of
+from roundtrip.trace.index.index import CallIndex, Noticed, Place
+from roundtrip.trace.index.rows import FACETS, Row
+from roundtrip.trace.page.data import STATE_SYMBOLS, Data
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.writing.lines import ActedLine, RejectedLine
+
+__all__ = ["Lists", "Query", "chosen_in"]
+
+Query = Mapping[str, Sequence[str]]
+"""The query of an address: some values for each name."""
+
+_PAGE: Final = 100
+_MAX_CHOICES: Final = 100
+_MAX_NAMES: Final = 12
+_MAX_REMEMBERED: Final = 1000
+_MENUS: Final = ("tool", "state", "reason", "build", "principal", "instance", "failure")
+_NAMES: Final = (*FACETS, "since", "before", "q", "after")
+
+
+def chosen_in(query: Query) -> dict[str, list[str]]:
+    """Return the part of a query that filters, without empty values."""
+    found = {name: [value for value in query.get(name, ()) if value] for name in _NAMES}
+    return {name: values for name, values in found.items() if values}
+
+
+class Lists:
+    """Lists of the calls in an index. Any thread may use it."""
+
+    def __init__(self, index: CallIndex) -> None:
+        self._index = index
+        self._explained: OrderedDict[tuple[str, float], str] = OrderedDict()
+
+    def calls(self, query: Query) -> Data:
+        """Return the page of a list of calls, the newest first."""
+        chosen = chosen_in(query)
+        found: list[Row] = []
+        number, following, error = 0, None, ""
+        try:
+            filter, after = _filter_of(chosen)
+        except ValueError as wrong:
+            error = str(wrong)
+        else:
+            found, following = self._index.page(filter, limit=_PAGE, after=after)
+            counted = self._index.number_of(filter)
+            number = len(found) if counted is None else counted
+        return {
+            "calls": [self._row(row) for row in found],
+            "chosen": {name: values for name, values in chosen.items() if name != "after"},
+            "choices": {kind: self._index.choices(kind, _MAX_CHOICES) for kind in _MENUS},
+            "found": number,
+            "found_more": following is not None and number == len(found),
+            "total": self._index.count(),
+            "next": None if following is None else f"{following[0]!r}:{following[1]}",
+            "error": error,
+        }
+
+    def rejected(self, query: Query) -> Data:
+        """Return the page of the list of rejected tokens."""
+        reasons = query.get("reason", ())
+        found, following = self._noticed("rejected", query, reasons)
+        return {
+            "rejected": [self._rejection(one.line) for one in found if isinstance(one.line, RejectedLine)],
+            "reasons": self._index.reasons_of("rejected"),
+            "chosen": list(reasons),
+            "next": following,
+        }
+
+    def actions(self, query: Query) -> Data:
+        """Return the page of the list of what operators have done."""
+        found, following = self._noticed("acted", query, ())
+        shown = [
+            {
+                "at": clock_text(line.at),
+                "by": line.by,
+                "action": line.action,
+                "outcome": line.outcome,
+                "why": line.why,
+                "call": line.call,
+                "tool": line.tool or "",
+                "known": self._index.has(line.call),
+            }
+            for one in found
+            if isinstance(line := one.line, ActedLine)
+        ]
+        return {"actions": shown, "next": following}
+
+    def _noticed(self, event: str, query: Query, reasons: Sequence[str]) -> tuple[list[Noticed], str | None]:
+        after = _noticed_place(query.get("after", [""])[-1])
+        found = self._index.noticed(event, reasons=reasons, limit=_PAGE + 1, after=after)
+        shown = found[:_PAGE]
+        at, file, offset = shown[-1].place if shown else (0.0, 0, 0)
+        return shown, f"{at!r}:{file}:{offset}" if len(found) > _PAGE else None
+
+    def _row(self, row: Row) -> Data:
+        until: float | None = row["until"]
+        waits = listed_text(row["pending"], _MAX_NAMES)
+        if waits and until is not None:
+            waits += f" ({'until' if until > time.time() else 'expired'} {clock_text(until)})"
+        return {
+            "call": row["call"],
+            "tool": row["tool"],
+            "state": row["state"],
+            "symbol": STATE_SYMBOLS.get(row["state"], "▸"),
+            "rounds": row["rounds"],
+            "reasons": row["reasons"],
+            "instances": row["instances"],
+            "build": build_text(row["build"]),
+            "started": clock_text(row["started_at"]),
+            "server": duration_text(row["server_ms"]),
+            "waiting": duration_text(row["waited_ms"]),
+            "why": self._why(row) if row["failure"] is not None or row["state"] in ("failed", "declined") else "",
+            "waits": waits,
+        }
+
+    def _why(self, row: Row) -> str:
+        """Return the sentence that explains a call without its result."""
+        key = (row["call"], row["last_at"])
+        if key not in self._explained:
+            call = self._index.find(row["call"])
+            self._explained[key] = failure_text(call) if call is not None else ""
+            if len(self._explained) > _MAX_REMEMBERED:
+                self._explained.popitem(last=False)
+        return self._explained[key]
+
+    def _rejection(self, line: RejectedLine) -> Data:
+        call = self._index.find(line.call) if line.call is not None else None
+        return {
+            "at": clock_text(line.at),
+            "reason": line.reason.value,
+            "tool": line.tool or "",
+            "instance": line.instance,
+            "call": line.call,
+            "known": call is not None,
+            "text": explain_rejection(line, call),
+        }
+
+
+def failure_text(call: TracedCall) -> str:
+    """Return the sentence that explains why a call ended without its result; empty if it did not."""
+    ended = call.ended
+    for serving in call.servings:
+        if ended is not None and serving.ended is ended:
+            return explain_failure(serving, ended)
+    return ""
+
+
+def _filter_of(chosen: Query) -> tuple[CallFilter, Place | None]:
+    """Return the filter of a query, and the place behind which the list begins.
+
+    Raises:
+        ValueError: A time or the place is invalid.
+    """
+    since, before = _time(chosen, "since"), _time(chosen, "before")
+    after = chosen.get("after")
+    start = chosen.get("q", [""])[-1].strip()
+    facets = {kind: chosen[kind] for kind in FACETS if kind in chosen}
+    return CallFilter(facets, since=since, before=before, start=start), None if after is None else _place(after[-1])
+
+
+def _time(chosen: Query, name: str) -> float | None:
+    try:
+        return time_of(chosen[name][-1]) if name in chosen else None
+    except ValueError as error:
+        raise ValueError(f"{name} must be an age, such as 10m or 2h, or a date") from error
+
+
+def _place(text: str) -> Place:
+    started, _, number = text.partition(":")
+    try:
+        return float(started), int(number)
+    except ValueError:
+        raise ValueError("after must be the `next` of a list") from None
+
+
+def _noticed_place(text: str) -> tuple[float, int, int] | None:
+    try:
+        at, file, offset = text.split(":")
+        return float(at), int(file), int(offset)
+    except ValueError:
+        return None

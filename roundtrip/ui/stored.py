@@ -1,0 +1,272 @@
+"""Show what a server's ledger has stored, and act on it: tasks, waiting calls and approvals.
+
+What a store has of a call's values is shown to test users alone: no recorder was asked to reveal it.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.machine.tasks import TaskState
+from roundtrip.playground.forms import ShownForm, posted_of
+from roundtrip.server.tasks.acting import AuditedOperations
+from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id
+from roundtrip.server.tasks.operations import Backlog, TaskNotChanged, TaskOperations
+from roundtrip.trace.explaining.wording import clock_text, duration_text
+from roundtrip.trace.index.index import CallIndex
+from roundtrip.trace.page.data import Data
+from roundtrip.trace.writing.audit import AuditLog
+
+if TYPE_CHECKING:
+    from roundtrip.server.adapters.installation import Installation
+    from roundtrip.server.server import Server
+
+__all__ = ["StoredAction", "OperatedCalls"]
+
+_MAX_LISTED: Final = 100
+_MAX_COUNTED: Final = 1000
+_COUNT_SECONDS: Final = 5.0
+_NO_SERVER: Final = "Name the server to see what it has stored: roundtrip ui --server MODULE:SERVER"
+_NO_STORE: Final = "The server stores no calls: it has no tool with task=True, no pages=, no ladder= and no approvals="
+_IN_MEMORY: Final = (
+    "The server's calls are in the memory of its processes; give it a SqliteLedger, a RedisLedger or a PostgresLedger"
+)
+_UNREADABLE: Final = "No key of this server opens it, or it is another service's"
+_ENDS: Final = (TaskState.COMPLETED, TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED)
+
+StoredAction = Literal["cancel", "retry", "expire", "remind"]
+"""Action on a stored call, besides the answer of a test user."""
+
+
+class OperatedCalls:
+    """Stored calls of one server.
+
+    Args:
+        server: The server; None if the user named none.
+        index: The recorded calls.
+        answers: True if users of the page may answer questions, as they may on a development server.
+    """
+
+    def __init__(self, server: "Server[Any] | Installation[Any] | None", index: CallIndex, *, answers: bool) -> None:
+        self._index = index
+        self._answers = answers
+        service = server.task_service if server is not None else None
+        self.problem = ""
+        """The reason why no stored calls are shown, in words."""
+        if server is None:
+            self.problem = _NO_SERVER
+        elif service is None:
+            self.problem = _NO_STORE
+        elif server.ledger.reach is Reach.PROCESS:
+            self.problem = _IN_MEMORY
+        self._book = service.book if service is not None and not self.problem else None
+        self._operations = TaskOperations(self._book) if self._book is not None else None
+        self._backlog: Backlog | None = None
+        self._counted_at = 0.0
+
+    # Lists.
+
+    async def tasks(self, states: Sequence[str]) -> Data:
+        """Return the stored calls, the last changed first."""
+        known = {state.value: state for state in TaskState}
+        shown: Data = {"tasks": [], "states": [], "chosen": list(states), "more": False, "error": self.problem}
+        if self._book is None:
+            return shown
+        try:
+            wanted = [known[state] for state in states if state in known]
+            found = await self._book.store.list(limit=_MAX_LISTED + 1, states=wanted)
+            shown["tasks"] = [await self._task(one.call_id) for one in found[:_MAX_LISTED]]
+            shown["more"] = len(found) > _MAX_LISTED
+            backlog = await self._count()
+            shown["states"] = sorted(backlog.states.items())
+        except LedgerDown as error:
+            shown["error"] = str(error)
+        shown["tasks"] = [one for one in shown["tasks"] if one is not None]
+        return shown
+
+    async def approvals(self) -> Data:
+        """Return the approvals of the stored calls that changed last."""
+        found: list[Data] = []
+        shown: Data = {"approvals": found, "error": self.problem}
+        if self._book is None:
+            return shown
+        if self._book.inbox is None and not self.problem:
+            return {**shown, "error": "The server has no approvals="}
+        try:
+            for one in await self._book.store.list(limit=_MAX_LISTED):
+                entry, content, _ = await self._load(one.call_id)
+                records = content.approvals if entry is not None and content is not None else ()
+                found += [self._approval(one.call_id, one.tool, record) for record in records]
+        except LedgerDown as error:
+            shown["error"] = str(error)
+        found.sort(key=_is_decided)
+        return shown
+
+    async def keys(self) -> list[Data] | None:
+        """Return the public names of the keys under which calls are sealed; None without a store."""
+        if self._book is None:
+            return None
+        try:
+            backlog = await self._count()
+        except LedgerDown:
+            return None
+        return [{"name": name, "tasks": number} for name, number in sorted(backlog.keys.items())]
+
+    async def _count(self) -> Backlog:
+        """Return what the store has, as it was some seconds ago."""
+        now = time.monotonic()
+        if self._operations is not None and (self._backlog is None or now - self._counted_at > _COUNT_SECONDS):
+            self._backlog, self._counted_at = await self._operations.backlog(limit=_MAX_COUNTED), now
+        return self._backlog or Backlog({}, {}, 0, is_whole=True)
+
+    async def _task(self, call_id: str) -> Data | None:
+        entry, content, now = await self._load(call_id)
+        if entry is None:
+            return None
+        following = "-" if entry.state in (TaskState.ASKING, *_ENDS) else _distance(entry.due - now)
+        return {
+            "call": call_id,
+            "tool": entry.tool,
+            "state": entry.state.value,
+            "created": _distance(entry.created - now),
+            "changed": _distance(entry.updated - now),
+            "next": following,
+            "approvals": [f"{one['by']}: {_state_of(one)}" for one in content.approvals] if content is not None else [],
+            "traced": self._index.has(call_id),
+            "actions": self._possible(entry, content, now),
+        }
+
+    def _approval(self, call_id: str, tool: str, record: Mapping[str, Any]) -> Data:
+        made: Mapping[str, Any] = record["decision"] or {}
+        decided: float | None = made.get("when")
+        state = _state_of(record)
+        return {
+            "call": call_id,
+            "tool": tool,
+            "known": self._index.has(call_id),
+            "name": record["name"],
+            "by": record["by"],
+            "state": state,
+            "opened": clock_text(record["opened"]),
+            "until": clock_text(record["until"]),
+            "decided": clock_text(decided) if decided is not None else "",
+            "who": made.get("who") or "" if self._answers else "",
+            "message": record["message"] if self._answers else "",
+            "actions": ["remind"] if state == "pending" else [],
+        }
+
+    # One call.
+
+    async def call(self, call_id: str) -> Data | None:
+        """Return what is stored of a call; None if nothing is."""
+        try:
+            entry, content, now = await self._load(call_id)
+        except LedgerDown as error:
+            return {"state": "?", "facts": [["Store", str(error)]], "actions": [], "questions": []}
+        if entry is None:
+            return None
+        facts = [["Created", clock_text(entry.created)], ["Changed", clock_text(entry.updated)]]
+        facts.append(["Kept until", clock_text(entry.expires)])
+        if entry.state is TaskState.RUNNING:
+            facts.append(["Worker", entry.holder])
+        elif entry.state not in _ENDS:
+            facts.append(["Looked at", _distance(entry.due - now)])
+        if entry.tries > 1:
+            facts.append(["Workers that died with it", str(entry.tries - 1)])
+        if content is None:
+            facts.append(["Content", _UNREADABLE])
+        else:
+            facts += [["Approval", f"{one['name']} by {one['by']}: {_state_of(one)}"] for one in content.approvals]
+        questions = content.user_questions if content is not None and not entry.has_ended and self._answers else {}
+        return {
+            "state": entry.state.value,
+            "facts": facts,
+            "actions": self._possible(entry, content, now),
+            "questions": [self._question(call_id, key, one) for key, one in questions.items()],
+        }
+
+    def _question(self, call_id: str, key: str, asked: Mapping[str, Any]) -> Data:
+        parameters = cast("Mapping[str, Any]", asked["params"])
+        schema = parameters.get("requestedSchema")
+        return {
+            "key": key,
+            "message": parameters.get("message"),
+            "fields": _form(call_id, key, schema).data() if schema is not None else None,
+            "url": schema is None,
+        }
+
+    # Actions.
+
+    async def act(self, log: AuditLog, call_id: str, action: StoredAction, *, even_once: bool) -> None:
+        """Act on a stored call.
+
+        Raises:
+            TaskNotChanged: It cannot be done; the text says why.
+            AuditUnwritable: The audit log cannot be written.
+            LedgerDown: The store cannot be used.
+        """
+        await self._acting(log).act(call_id, action, even_once=even_once)
+
+    async def answer(self, log: AuditLog, call_id: str, key: str, action: str, fields: object) -> None:
+        """Answer an open question as a test user.
+
+        Raises:
+            FormInvalid: The texts do not fit the form.
+            TaskNotChanged: It cannot be done; the text says why.
+            AuditUnwritable: The audit log cannot be written.
+            LedgerDown: The store cannot be used.
+        """
+        acting = self._acting(log)
+        if not self._answers:
+            raise TaskNotChanged(
+                "questions are answered here on development servers only; give roundtrip ui --test-user"
+            )
+        response: dict[str, Any] = {"action": action}
+        if action == "accept":
+            schema = await acting.operations.open_form(call_id, key)
+            response["content"] = _form(call_id, key, schema).read(posted_of(fields))
+        await acting.answer(call_id, key, response)
+
+    def _acting(self, log: AuditLog) -> AuditedOperations:
+        if self._operations is None:
+            raise TaskNotChanged(self.problem)
+        return AuditedOperations(self._operations, log)
+
+    def _possible(self, entry: TaskEntry, content: TaskContent | None, now: float) -> list[str]:
+        """Return the actions that are possible now. Calls that no key opens belong to another service."""
+        if content is None or self._operations is None:
+            return []
+        found = self._operations.possible(entry, content, now)
+        return [action for action in found if action != "answer" or self._answers]
+
+    async def _load(self, call_id: str) -> tuple[TaskEntry | None, TaskContent | None, float]:
+        if self._book is None or not is_call_id(call_id):
+            return None, None, 0.0
+        entry, now = await self._book.store.load(call_id)
+        if entry is None:
+            return None, None, now
+        entry.advance(now)
+        try:
+            return entry, self._book.seal.read(entry.content, call_id), now
+        except ContentUnreadable:
+            return entry, None, now
+
+
+def _form(call_id: str, key: str, schema: Mapping[str, Any]) -> ShownForm:
+    return ShownForm(f"{call_id} {key}", schema)
+
+
+def _is_decided(approval: Data) -> bool:
+    return approval["state"] != "pending"
+
+
+def _state_of(record: Mapping[str, Any]) -> str:
+    made: Mapping[str, Any] = record["decision"] or {}
+    return made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None else "pending")
+
+
+def _distance(seconds: float) -> str:
+    text = duration_text(abs(seconds) * 1000)
+    return f"in {text}" if seconds > 0 else f"{text} ago"

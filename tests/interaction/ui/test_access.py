@@ -1,0 +1,249 @@
+"""The pages of `roundtrip ui` answer their own users only, and say nothing to others."""
+
+import json
+import re
+import socket
+import stat
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from roundtrip.cli import main
+from tests.hosts import WAIT
+from tests.operated import Operated, basic, operating
+from tests.unit.trace.tales import Tale
+
+PLACES = ["", "calls.json", "call?id=abc", "call.json?id=abc", "fleet", "tasks.json"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Operated]:
+    folder = tmp_path_factory.mktemp("transcripts")
+    (folder / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
+    with operating(str(folder)) as served:
+        until = time.monotonic() + WAIT
+        while served.request("calls.json").data["total"] == 0:
+            assert time.monotonic() < until
+        yield served
+        assert served.end() == 130
+
+
+def raw(served: Operated, *lines: str) -> bytes:
+    """Return the first line of the response to some bytes."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=WAIT) as connection:
+        connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
+        received = b""
+        while part := connection.recv(65536):
+            received += part
+    return received.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1",
+        "localhost",
+        "127.0.0.1:1",
+        "127.0.0.1.evil.example:{port}",
+        "[::1]:{port}",
+        "x@127.0.0.1:{port}",
+    ],
+)
+def test_request_for_another_host_is_rejected(served: Operated, host: str) -> None:
+    for place in [*PLACES, "/"]:
+        answer = served.request(place, headers={"Host": host.format(port=served.port)})
+        assert answer.status == 403
+        assert b"abc" not in answer.body
+
+
+def test_request_with_two_hosts_is_rejected(served: Operated) -> None:
+    line, host = f"GET /{served.secret}/ HTTP/1.1", f"Host: 127.0.0.1:{served.port}"
+    assert b" 200 " not in raw(served, line.replace("1.1", "1.0"))
+    assert b" 200 " not in raw(served, line, host, "Host: evil.example")
+    assert b" 200 " in raw(served, line, host)
+    for name in ("localhost", "LOCALHOST"):
+        assert served.request("", headers={"Host": f"{name}:{served.port}"}).status == 200
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "HEAD", "NONSENSE"])
+def test_other_methods_are_not_allowed(served: Operated, method: str) -> None:
+    answer = served.request("", method=method)
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
+
+
+def test_nothing_is_shown_without_the_secret(served: Operated) -> None:
+    assert re.fullmatch(r"[\w-]{22}", served.secret)
+    assert "the address is a secret" in served.note
+    for place in ("/", "/calls.json", f"/{'x' * 22}/calls.json", f"/{served.secret[:-1]}/", "/%2e%2e/", "//"):
+        answer = served.request(place)
+        assert answer.status == 404
+        assert b"printed" in answer.body
+
+
+@pytest.mark.parametrize(
+    "place", ["call", "call?id=", "call?id=nobody", "call.json?id=nobody", "other", "../etc/passwd", ".json", "act"]
+)
+def test_missing_page_is_not_found(served: Operated, place: str) -> None:
+    assert served.request(place).status == 404
+
+
+@pytest.mark.parametrize("place", [*PLACES, "nothing"])
+def test_responses_forbid_caching_framing_and_sniffing(served: Operated, place: str) -> None:
+    headers = served.request(place).headers
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert headers["Content-Security-Policy"].endswith("frame-ancestors 'none'")
+    assert not [name for name in headers if name.lower().startswith("access-control")]
+
+
+def test_unchanged_data_are_not_sent_again(served: Operated) -> None:
+    for place, mark in (("calls.json", "?"), ("call.json?id=abc", "&"), ("rejected.json", "?"), ("tasks.json", "?")):
+        data = served.request(place).data
+        assert served.request(f"{place}{mark}seen=0").status == 200
+        assert served.request(f"{place}{mark}seen={data['live']['version']}").status == 204
+
+
+def test_changes_come_from_the_pages_only(served: Operated) -> None:
+    asked = {"call": "abc", "action": "cancel"}
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": f"http://localhost:{served.port}"},
+        {"Origin": f"https://127.0.0.1:{served.port}"},
+        {"Host": "evil.example"},
+    ):
+        assert served.post("act", asked, **headers).status == 403
+    assert served.request("act", method="POST", body=b"{}").status == 403
+    assert served.post("act", asked, **{"Content-Type": "text/plain"}).status == 415
+    assert served.post("other", asked).status == 404
+    answer = served.post("act", asked)
+    assert (answer.status, answer.data["error"].startswith("Name the server")) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("place", "asked", "part"),
+    [
+        ("act", {"call": "abc", "action": "drop"}, "action must be one of"),
+        ("act", {"call": 1, "action": "cancel"}, "call must be a text"),
+        ("act", [], "it must be an object"),
+        ("answer", {"call": "abc", "key": "k", "action": "no"}, "action must be"),
+        ("fork", {"call": "abc", "at": "1"}, "at must be the number of a round"),
+        ("fork", {"call": "abc", "at": True}, "at must be the number of a round"),
+        ("fork", {"call": "abc", "at": 1, "answers": [1]}, "answers must be a list of texts"),
+        ("fork", {"call": "abc", "at": 1}, "name the server"),
+    ],
+)
+def test_invalid_changes_get_a_sentence(served: Operated, place: str, asked: object, part: str) -> None:
+    answer = served.post(place, asked)
+    assert answer.status == 200
+    assert part in answer.data["error"]
+
+
+@pytest.mark.parametrize(
+    ("query", "part"),
+    [("since=ever", "since must be an age"), ("before=x", "before must be"), ("after=x", "after must be")],
+)
+def test_invalid_filters_get_a_sentence(served: Operated, query: str, part: str) -> None:
+    data = served.request(f"calls.json?{query}").data
+    assert (data["calls"], part in data["error"]) == ([], True)
+
+
+# Named users.
+
+
+def test_named_users_enter_by_their_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    users = tmp_path / "users"
+    tokens: dict[str, str] = {}
+    for name in ("ana", "ben", "ana"):
+        assert main(["ui", "--users", str(users), "--add-user", name]) == 0
+        before, tokens[name] = tokens.get(name), capsys.readouterr().out.strip()
+        assert tokens[name] != before
+    assert stat.S_IMODE(users.stat().st_mode) == 0o600
+    assert not any(token in users.read_text() for token in tokens.values())
+    (tmp_path / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
+    arguments = ["--users", str(users), "--base-url", "https://calls.example/ops", "--host", "0.0.0.0", str(tmp_path)]
+    with operating(*arguments) as served:
+        assert served.url == "https://calls.example/ops/"
+        port = int(re.search(r"port (\d+)", served.note)[1])  # type: ignore[index]
+        served.url = f"http://127.0.0.1:{port}/ops/"
+        host = {"Host": "calls.example"}
+        right = {**host, **basic("ana", tokens["ana"])}
+        assert served.request("/ops/fleet.json", headers=right).data["user"] == "ana"
+        assert served.request("/ops/", headers={**right, "Host": "CALLS.example"}).status == 200
+        for wrong in (
+            host,
+            {**host, **basic("ana", tokens["ben"])},
+            {**host, **basic("eve", tokens["ben"])},
+            {**host, **basic("ana", "")},
+            {**host, "Authorization": f"Bearer {tokens['ana']}"},
+            {**host, "Authorization": "Basic ???"},
+        ):
+            answer = served.request("/ops/fleet.json", headers=wrong)
+            assert (answer.status, answer.headers["WWW-Authenticate"].startswith("Basic ")) == (401, True)
+            assert b"abc" not in answer.body
+        assert served.request("/ops/", headers=basic("ana", tokens["ana"])).status == 403
+        assert served.request("/other/", headers=right).status == 404
+        asked = json.dumps({"call": "abc", "action": "cancel"}).encode()
+        post = {**right, "Content-Type": "application/json"}
+        for origin, status in (("https://calls.example", 200), ("http://calls.example", 403), ("https://evil", 403)):
+            sent = served.request("/ops/act", method="POST", body=asked, headers={**post, "Origin": origin})
+            assert sent.status == status
+        assert served.end() == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--host", "0.0.0.0"], "needs --users FILE and --base-url"),
+        (["--users", "{users}"], "--users needs --base-url"),
+        (["--users", "{users}", "--base-url", "http://calls.example"], "must begin with https://"),
+        (["--users", "{users}", "--base-url", "calls.example"], "must be an address"),
+        (["--users", "{users}", "--base-url", "https://u@calls.example"], "must be an address"),
+        (["--users", "{users}", "--base-url", "https://[x"], "must be an address"),
+        (["--users", "missing", "--base-url", "https://calls.example"], "add a user with --add-user NAME"),
+        (["--users", "{open}", "--base-url", "https://calls.example"], "must be readable by its owner alone"),
+        (["--users", "{wrong}", "--base-url", "https://calls.example"], "line 1 of"),
+        (["--users", "{users}", "--add-user", "a b"], "a name must be"),
+        (["--add-user", "ana"], "give --users FILE"),
+        (["--port", "65536"], "65536"),
+        (["--port", "-1"], "--port must be"),
+    ],
+)
+def test_mistakes_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], part: str
+) -> None:
+    names = {name: tmp_path / name for name in ("users", "open", "wrong")}
+    names["users"].write_text(f"ana sha256:{'0' * 64}\n")
+    names["open"].write_text(f"ana sha256:{'0' * 64}\n")
+    names["wrong"].write_text("ana secret\n")
+    for name, path in names.items():
+        path.chmod(0o644 if name == "open" else 0o600)
+    assert main(["ui", *(one.format(**names) for one in arguments), str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert part in said
+    assert "secret" not in said
+
+
+def test_missing_file_and_taken_port_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", str(tmp_path / "nothing.jsonl")]) == 2
+    assert "nothing.jsonl" in capsys.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["ui", "--port", str(port), str(tmp_path)]) == 2
+    assert f"cannot serve on 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_folder_that_cannot_be_written_gets_a_temporary_index(tmp_path: Path) -> None:
+    (tmp_path / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
+    # A directory in its place is no index, for every user.
+    (tmp_path / "index.sqlite3").mkdir()
+    with operating(str(tmp_path)) as served:
+        until = time.monotonic() + WAIT
+        while served.request("calls.json").data["total"] == 0:
+            assert time.monotonic() < until
+        assert served.end() == 130
