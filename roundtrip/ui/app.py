@@ -37,7 +37,7 @@ from roundtrip.ui.access import Access, Entered
 from roundtrip.ui.fleet import fleet_data
 from roundtrip.ui.forks import Forks
 from roundtrip.ui.lists import Lists, Query
-from roundtrip.ui.stored import StoredAction, OperatedCalls
+from roundtrip.ui.stored import OperatedCalls, StoredAction
 
 __all__ = ["UiApp"]
 

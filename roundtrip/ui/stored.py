@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation
     from roundtrip.server.server import Server
 
-__all__ = ["StoredAction", "OperatedCalls"]
+__all__ = ["OperatedCalls", "StoredAction"]
 
 _MAX_LISTED: Final = 100
 _MAX_COUNTED: Final = 1000
