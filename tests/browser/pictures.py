@@ -6,10 +6,12 @@ import pty
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import anyio
 from playwright.sync_api import sync_playwright
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
@@ -23,6 +25,9 @@ from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.browser.orders import record_order
 from tests.browser.pages.desk import running
 from tests.browser.pages.shop import DELIVERY, page_shop
+from tests.browser.ui.test_operating import begin
+from tests.interaction.tasks import workshops
+from tests.operated import operating
 from tests.page_calls import confirmation
 
 __all__ = ["main"]
@@ -48,6 +53,7 @@ def main() -> None:
     _photograph_questions()
     _photograph_inbox()
     _photograph_playground()
+    _photograph_operating()
 
 
 def _photograph(call: TracedCall, page: Path, to: Path) -> None:
@@ -127,6 +133,38 @@ def _photograph_playground() -> None:
             finally:
                 running.terminate()
                 running.wait()
+
+
+def _photograph_operating() -> None:
+    """Draw the pages of operators: the calls of a fleet, a call that waits, and a fork, on a phone."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ |= {workshops.FOLDER: name, "ROUNDTRIP_TRACE_REVEAL": "all", "ROUNDTRIP_TRACE": f"{name}/traces/"}
+        with ThreadPoolExecutor(1) as pool:
+            asks, _ = pool.submit(anyio.run, begin).result()
+        for rounds in (1, 2, 3):
+            record_order(folder / "traces" / f"{rounds}.jsonl", rounds=rounds)
+        record_order(folder / "traces" / "all.jsonl", pause=_PAUSE)
+        options = ["--server", "tests.interaction.tasks.workshops:shop", "--test-user", str(folder / "traces")]
+        with operating(*options) as served, sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+            tab = browser.new_page(viewport={"width": 1280, "height": 520}, color_scheme="light")
+            tab.goto(f"{served.url}?state=awaiting_input")
+            tab.locator("#rows tr").nth(4).wait_for()
+            tab.screenshot(path=IMAGES / "ui-calls.png")
+            tab.goto(f"{served.url}call?id={asks.partition('.')[0]}")
+            tab.locator("#stored-questions input").fill("3")
+            tab.screenshot(path=IMAGES / "ui-call.png")
+            tab.get_by_role("textbox", name="a", exact=True).last.fill("5")
+            tab.get_by_role("button", name="Go this way").click()
+            tab.get_by_text("5 (yours)").wait_for()
+            tab.set_viewport_size({"width": 720, "height": 900})
+            tab.locator("#fork").screenshot(path=IMAGES / "ui-fork.png")
+            phone = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
+            phone.goto(f"{served.url}fleet")
+            phone.screenshot(path=IMAGES / "ui-phone.png")
+            browser.close()
+            served.end()
 
 
 def _draw_terminal(call: TracedCall, transcript: Path, to: Path) -> None:

@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,6 +96,10 @@ class CallIndex:
         """Take some thousands of appended lines, and return their number."""
         with self._taking_lock:
             return self._taker.take()
+
+    def watch(self, step: Callable[[], None] | None, every: int) -> None:
+        """Call a function while it searches, after each of some steps of SQLite's machine; None to end that."""
+        self._database.set_progress_handler(step, every)
 
     # Facts of the whole.
 
@@ -228,8 +232,10 @@ class CallIndex:
             facets = [self._facets(kind, values) for kind, values in filter.facets.items()]
             facets.sort(key=lambda one: sum(calls for _, calls in one))
             before = min(after or _AFTER_ALL, _AFTER_ALL if filter.before is None else (filter.before, 0))
-            if filter.since is not None and not self._is_rarer(facets, filter.since):
-                places: Iterator[Place] = iter(self._active(filter.since, before))
+            if filter.start:
+                places: Iterator[Place] = iter(self._beginning_with(filter.start, before))
+            elif filter.since is not None and not self._is_rarer(facets, filter.since):
+                places = iter(self._active(filter.since, before))
             elif facets:
                 leading = [self._marked(number, before) for number, _ in facets.pop(0)]
                 for one in leading:
@@ -254,6 +260,13 @@ class CallIndex:
             "SELECT 1 FROM calls INDEXED BY calls_last WHERE row IS NOT NULL AND last >= ? LIMIT ?", (since, rarest + 1)
         ).fetchall()
         return rarest < len(active)
+
+    def _beginning_with(self, start: str, before: Place) -> list[Place]:
+        return self._database.execute(
+            "SELECT started, number FROM calls WHERE id >= ? AND id < ? AND row IS NOT NULL "
+            "AND (+started, number) < (?, ?) ORDER BY started DESC, number DESC",
+            (start, f"{start}\U0010ffff", *before),
+        ).fetchall()
 
     def _active(self, since: float, before: Place) -> list[Place]:
         return self._database.execute(
