@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -25,13 +25,13 @@ from roundtrip.trace.page.document import STEP_SCRIPTS, PageKind, call_page, pag
 from roundtrip.trace.page.loopback import Loopback
 from roundtrip.trace.page.requests import (
     PageRejected,
+    answer_request,
     check_change,
     json_answer,
     json_object,
     local_place,
     page_answer,
     read_object,
-    text_answer,
     text_of,
 )
 
@@ -68,15 +68,7 @@ class PlaygroundApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            return
-        try:
-            response = await self._respond(Request(scope, receive))
-        except PageRejected as rejected:
-            response = text_answer(rejected)
-        except ClientDisconnect:
-            return
-        await response(scope, receive, send)
+        await answer_request(self._respond, scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
         place = local_place(request, self._loopback, "roundtrip dev")

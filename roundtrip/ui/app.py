@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode
 
 import anyio
 import anyio.to_thread
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -24,11 +24,11 @@ from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.document import UI_PAGES, page_of
 from roundtrip.trace.page.requests import (
     PageRejected,
+    answer_request,
     check_change,
     json_answer,
     page_answer,
     read_object,
-    text_answer,
     text_of,
 )
 from roundtrip.trace.reading.calls import TracedCall
@@ -114,15 +114,7 @@ class UiApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            return
-        try:
-            response = await self._respond(Request(scope, receive))
-        except PageRejected as rejected:
-            response = text_answer(rejected)
-        except ClientDisconnect:
-            return
-        await response(scope, receive, send)
+        await answer_request(self._respond, scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
         entered = self._access.enter(request)

@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from roundtrip.server.loopback_peers import is_of_another_user
 from roundtrip.trace.page.data import Data
@@ -17,13 +17,13 @@ from roundtrip.trace.page.loopback import HOST, Loopback, headers_for
 
 __all__ = [
     "PageRejected",
+    "answer_request",
     "check_change",
     "json_answer",
     "json_object",
     "local_place",
     "page_answer",
     "read_object",
-    "text_answer",
     "text_of",
 ]
 
@@ -39,6 +39,21 @@ class PageRejected(Exception):
         super().__init__(text)
         self.status = status
         self.headers = headers
+
+
+async def answer_request(
+    respond: Callable[[Request], Awaitable[Response]], scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Answer one request of an ASGI server by a function that may reject it."""
+    if scope["type"] != "http":
+        return
+    try:
+        response = await respond(Request(scope, receive))
+    except PageRejected as rejected:
+        response = _response(rejected.status, f"{rejected}\n", headers=rejected.headers)
+    except ClientDisconnect:
+        return
+    await response(scope, receive, send)
 
 
 def local_place(request: Request, loopback: Loopback, command: str) -> str:
@@ -139,11 +154,6 @@ def json_answer(data: Data | None) -> Response:
     if data is None:
         return _response(HTTPStatus.NO_CONTENT, "")
     return _response(HTTPStatus.OK, json.dumps(data, allow_nan=False), kind=_JSON)
-
-
-def text_answer(rejected: PageRejected) -> Response:
-    """Return the response to a rejected request."""
-    return _response(rejected.status, f"{rejected}\n", headers=rejected.headers)
 
 
 def _response(
