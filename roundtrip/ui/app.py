@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
@@ -19,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.playground.forms import FormInvalid
 from roundtrip.server.tasks.operations import TaskNotChanged
+from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.document import UI_PAGES, page_of
@@ -32,6 +34,7 @@ from roundtrip.trace.page.requests import (
     text_of,
 )
 from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.transcripts import NoTranscript
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable
 from roundtrip.ui.access import Access, Entered
 from roundtrip.ui.fleet import fleet_data
@@ -40,6 +43,8 @@ from roundtrip.ui.lists import Lists, Query
 from roundtrip.ui.stored import OperatedCalls, StoredAction
 
 __all__ = ["UiApp"]
+
+logger = logging.getLogger("roundtrip")
 
 _REFRESH_MS: Final = 1000
 _TAKE_SECONDS: Final = 0.5
@@ -107,8 +112,16 @@ class UiApp:
 
     async def take_lines(self) -> None:
         """Take the lines that recorders append, until it is cancelled."""
+        is_failing = False
         while True:
-            taken = await anyio.to_thread.run_sync(self._index.take)
+            try:
+                taken = await anyio.to_thread.run_sync(self._index.take)
+            except (IndexUnusable, NoTranscript) as error:
+                if not is_failing:
+                    logger.warning("no new lines are shown: %s", error)
+                is_failing, taken = True, 0
+            else:
+                is_failing = False
             if not taken:
                 await asyncio.sleep(_TAKE_SECONDS)
 
@@ -133,7 +146,12 @@ class UiApp:
         name = "" if is_data and name == "calls" else name
         if name not in self._data or (is_data and entered.place == ".json"):
             raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page")
-        found = await self._data[name](query)
+        try:
+            found = await self._data[name](query)
+        except (IndexUnusable, NoTranscript) as error:
+            logger.warning("a page cannot be shown: %s", error)
+            why = "the transcripts cannot be read now; the output of the command says why"
+            raise PageRejected(HTTPStatus.SERVICE_UNAVAILABLE, why) from error
         data = {**found, "nav": self._nav(name), "user": entered.user, "server": self._server}
         version = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
         if is_data and _last(query, "seen") == version:

@@ -130,7 +130,8 @@ class TaskOperations:
             del content
             if entry.runs_once and entry.has_begun and not even_once:
                 raise TaskNotChanged(
-                    "its body must not begin twice, and may have done its work; look, and then use --even-once"
+                    "its body must not begin twice, and may have done its work; look, and then allow it: "
+                    "--even-once, or the box on the page"
                 )
             if not entry.retry(now):
                 raise TaskNotChanged(f"only lost tasks can be retried, and this one is {entry.state.value}")

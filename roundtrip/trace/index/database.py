@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["IndexUnusable", "open_database", "writing"]
+__all__ = ["IndexUnusable", "open_database", "translated_errors", "writing"]
 
 _APPLICATION: Final = 0x72745478
 """The mark of SQLite files that are ours."""
@@ -86,34 +86,52 @@ def open_database(path: Path) -> sqlite3.Connection:
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
+    except OSError as error:
+        raise IndexUnusable(f"cannot use the index {str(path)!r}: {error.strerror}") from error
+    with translated_errors(path):
         database = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
         database.isolation_level = None
         _prepare(database, path)
-    except (OSError, sqlite3.Error) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise IndexUnusable(f"cannot use the index {str(path)!r}: {why}") from error
     return database
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    for pragma in ("journal_mode = WAL", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}", "temp_store = FILE"):
+    if not _is_ours(database):
+        raise IndexUnusable(f"{str(path)!r} is not an index of transcripts; move it away")
+    for pragma in ("journal_mode = WAL", "synchronous = NORMAL", f"cache_size = -{_CACHE_KIB}", "temp_store = FILE"):
         database.execute(f"PRAGMA {pragma}")
     with writing(database):
-        application: int = database.execute("PRAGMA application_id").fetchone()[0]
-        version: int = database.execute("PRAGMA user_version").fetchone()[0]
-        tables: list[str] = [
-            name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        ]
-        if application == _APPLICATION and version == _VERSION:
+        if _number(database, "user_version") == _VERSION:
             return
-        if application != _APPLICATION and tables:
-            raise IndexUnusable(f"{str(path)!r} is not an index of transcripts; move it away")
-        for table in tables:
+        for table in _tables(database):
             database.execute(f'DROP TABLE "{table}"')
         for statement in _SCHEMA.split(";\n")[:-1]:
             database.execute(statement)
         database.execute(f"PRAGMA application_id = {_APPLICATION}")
         database.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _is_ours(database: sqlite3.Connection) -> bool:
+    """Return True for an index, and for a file that has nothing yet."""
+    return _number(database, "application_id") == _APPLICATION or not _tables(database)
+
+
+def _number(database: sqlite3.Connection, pragma: str) -> int:
+    (number,) = database.execute(f"PRAGMA {pragma}").fetchone()
+    return number
+
+
+def _tables(database: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+
+@contextmanager
+def translated_errors(path: Path) -> Generator[None]:
+    """Raise `IndexUnusable` for errors of SQLite inside a `with` block."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise IndexUnusable(f"cannot use the index {str(path)!r}: {error}; delete it if that goes on") from error
 
 
 @contextmanager
@@ -123,6 +141,8 @@ def writing(database: sqlite3.Connection) -> Generator[None]:
     try:
         yield
     except BaseException:
-        database.execute("ROLLBACK")
+        # A full disk has ended the transaction already.
+        if database.in_transaction:
+            database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")

@@ -3,13 +3,13 @@
 import heapq
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import Final, NamedTuple
 
-from roundtrip.trace.index.database import open_database
+from roundtrip.trace.index.database import open_database, translated_errors
 from roundtrip.trace.index.filters import CallFilter, fits
 from roundtrip.trace.index.places import LinePlace, OpenFiles, check_names
 from roundtrip.trace.index.rows import Row
@@ -73,6 +73,7 @@ class CallIndex:
         if path is None:
             self._folder = TemporaryDirectory(prefix="roundtrip-index-")
             path = Path(self._folder.name) / _DIRECTORY_INDEX
+        self._path = path
         # Taking lines for the first time may take minutes, while others search.
         self._taking = open_database(path)
         self._database = open_database(path)
@@ -93,32 +94,42 @@ class CallIndex:
             pass
 
     def take(self) -> int:
-        """Take some thousands of appended lines, and return their number."""
-        with self._taking_lock:
+        """Take some thousands of appended lines, and return their number.
+
+        Raises:
+            NoTranscript: A transcript cannot be read.
+            IndexUnusable: The index cannot be written.
+        """
+        with self._taking_lock, translated_errors(self._path):
             return self._taker.take()
 
     def watch(self, step: Callable[[], None] | None, every: int) -> None:
         """Call a function while it searches, after each of some steps of SQLite's machine; None to end that."""
         self._database.set_progress_handler(step, every)
 
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        with self._lock, translated_errors(self._path):
+            yield
+
     # Facts of the whole.
 
     @property
     def version(self) -> int:
         """Return a number that changes with every line."""
-        with self._lock:
+        with self._reading():
             (read,) = self._database.execute("SELECT coalesce(sum(read), 0) FROM files").fetchone()
             return read
 
     def has(self, id: str) -> bool:
         """Return True if a call has an id."""
-        with self._lock:
+        with self._reading():
             query = "SELECT 1 FROM calls WHERE id = ? AND row IS NOT NULL"
             return self._database.execute(query, (id,)).fetchone() is not None
 
     def unreadable(self) -> tuple[int, int]:
         """Return the number of lines that could not be read, and of those of a later format."""
-        with self._lock:
+        with self._reading():
             found: tuple[int, int] = self._database.execute(
                 "SELECT coalesce(sum(unreadable), 0), coalesce(sum(newer), 0) FROM files"
             ).fetchone()
@@ -126,7 +137,7 @@ class CallIndex:
 
     def count(self) -> int:
         """Return the number of calls."""
-        with self._lock:
+        with self._reading():
             (number,) = self._database.execute(
                 # Each call has one state.
                 "SELECT coalesce(sum(calls), 0) FROM facets WHERE kind = 'state'"
@@ -135,7 +146,7 @@ class CallIndex:
 
     def choices(self, kind: str, limit: int) -> list[tuple[str, int]]:
         """Return the values of a kind of facet that most calls have, and the number of these calls."""
-        with self._lock:
+        with self._reading():
             return self._database.execute(
                 "SELECT value, calls FROM facets WHERE kind = ? AND calls > 0 ORDER BY calls DESC, value LIMIT ?",
                 (kind, limit),
@@ -145,7 +156,7 @@ class CallIndex:
 
     def find(self, id: str) -> TracedCall | None:
         """Return a call with all of its lines; None for an unknown id."""
-        with self._lock, OpenFiles(self._taker.files) as opened:
+        with self._reading(), OpenFiles(self._taker.files) as opened:
             places = self._database.execute(
                 "SELECT file, offset, length FROM lines WHERE call = (SELECT number FROM calls WHERE id = ?)", (id,)
             ).fetchall()
@@ -153,7 +164,7 @@ class CallIndex:
 
     def beginning_with(self, start: str, limit: int) -> list[Row]:
         """Return the rows of calls whose ids begin with a text."""
-        with self._lock:
+        with self._reading():
             rows = self._database.execute(
                 "SELECT row FROM calls WHERE id >= ? AND id < ? AND row IS NOT NULL ORDER BY id LIMIT ?",
                 (start, f"{start}\U0010ffff", limit),
@@ -183,7 +194,7 @@ class CallIndex:
         only = filter.only_facet
         if only is None:
             return self.count() if filter.is_open else None
-        with self._lock:
+        with self._reading():
             return sum(calls for _, calls in self._facets(*only))
 
     # Lines that are listed by themselves.
@@ -198,7 +209,7 @@ class CallIndex:
             f"WHERE event = ? AND (at, file, offset) < (?, ?, ?) {f'AND reason IN ({marks})' if reasons else ''} "
             "ORDER BY at DESC, file DESC, offset DESC LIMIT ?"
         )
-        with self._lock, OpenFiles(self._taker.files) as opened:
+        with self._reading(), OpenFiles(self._taker.files) as opened:
             found = self._database.execute(query, (event, *(after or (float("inf"), 0, 0)), *reasons, limit)).fetchall()
             return [
                 Noticed(at, line, (at, file, offset))
@@ -208,7 +219,7 @@ class CallIndex:
 
     def reasons_of(self, event: str) -> list[tuple[str, int]]:
         """Return the reasons of the lines of an event, and how many have each."""
-        with self._lock:
+        with self._reading():
             return self._database.execute(
                 "SELECT reason, count(*) FROM notices WHERE event = ? GROUP BY reason ORDER BY count(*) DESC", (event,)
             ).fetchall()
@@ -228,7 +239,7 @@ class CallIndex:
 
         The facet that the fewest calls have leads the search, and the other ones are looked up for each of its calls.
         """
-        with self._lock, ExitStack() as stack:
+        with self._reading(), ExitStack() as stack:
             facets = [self._facets(kind, values) for kind, values in filter.facets.items()]
             facets.sort(key=lambda one: sum(calls for _, calls in one))
             before = min(after or _AFTER_ALL, _AFTER_ALL if filter.before is None else (filter.before, 0))

@@ -247,3 +247,17 @@ def test_folder_that_cannot_be_written_gets_a_temporary_index(tmp_path: Path) ->
         while served.request("calls.json").data["total"] == 0:
             assert time.monotonic() < until
         assert served.end() == 130
+
+
+def test_index_that_breaks_is_a_sentence_and_a_log_line(tmp_path: Path) -> None:
+    (tmp_path / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
+    with operating(str(tmp_path)) as served:
+        until = time.monotonic() + WAIT
+        while served.request("calls.json").data["total"] == 0:
+            assert time.monotonic() < until
+        for path in tmp_path.glob("index.sqlite3*"):
+            path.write_bytes(b"broken " * 5000)
+        while (answer := served.request("calls.json?q=a")).status == 200:
+            assert time.monotonic() < until
+        assert (answer.status, b"the output of the command says why" in answer.body) == (503, True)
+        assert served.end() == 130
