@@ -2,12 +2,12 @@
 
 import base64
 import binascii
-import getpass
 import hmac
 import os
 import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
@@ -18,6 +18,7 @@ from starlette.requests import Request
 
 from roundtrip.trace.page.loopback import Loopback
 from roundtrip.trace.page.requests import PageRejected, local_place
+from roundtrip.trace.writing.audit import user_of_system
 
 __all__ = ["Access", "Entered", "LocalAccess", "NamedUsers", "UsersUnusable", "add_user", "read_users"]
 
@@ -33,21 +34,15 @@ class UsersUnusable(Exception):
     """A file of users cannot be used; the message says why, and what to do."""
 
 
+@dataclass(frozen=True, slots=True)
 class Entered:
-    """Request of a user who may see the pages.
+    """Request of a user who may see the pages."""
 
-    Args:
-        user: The name of the user.
-        place: The path below the address of the pages.
-        is_from_here: True if a page of the same origin sent it.
-    """
-
-    __slots__ = ("is_from_here", "place", "user")
-
-    def __init__(self, user: str, place: str, *, is_from_here: bool) -> None:
-        self.user = user
-        self.place = place
-        self.is_from_here = is_from_here
+    user: str
+    place: str
+    """The path below the address of the pages."""
+    is_from_here: bool
+    """True if a page of the same origin sent it."""
 
 
 class Access(Protocol):
@@ -67,13 +62,13 @@ class LocalAccess:
 
     def __init__(self, loopback: Loopback) -> None:
         self._loopback = loopback
-        self._user = getpass.getuser()
+        self._user = user_of_system()
 
     def enter(self, request: Request) -> Entered:
         """Implement `Access.enter`."""
         place = local_place(request, self._loopback, _COMMAND)
         is_from_here = self._loopback.sent_from_here(request.headers.getlist("origin"), request.headers["host"])
-        return Entered(self._user, place, is_from_here=is_from_here)
+        return Entered(self._user, place, is_from_here)
 
 
 class NamedUsers:
@@ -106,7 +101,7 @@ class NamedUsers:
         if not path.startswith(self._path):
             raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page")
         is_from_here = [one.lower() for one in request.headers.getlist("origin")] == [self._origin]
-        return Entered(user, path.removeprefix(self._path), is_from_here=is_from_here)
+        return Entered(user, path.removeprefix(self._path), is_from_here)
 
     def _user_of(self, credentials: list[str]) -> str | None:
         scheme, _, encoded = (credentials[0] if len(credentials) == 1 else "").partition(" ")

@@ -49,7 +49,8 @@ logger = logging.getLogger("roundtrip")
 _REFRESH_MS: Final = 1000
 _TAKE_SECONDS: Final = 0.5
 _FLEET_SECONDS: Final = 5.0
-_FLEET_REFRESH_MS: Final = 5000
+_REFRESH_MS_OF: Final = {"fleet": 5000, "tasks": 2000, "approvals": 2000}
+"""The intervals of pages that cost more: they read many calls, or a store."""
 _DONE: Final = {
     "cancel": "The call is cancelled.",
     "retry": "The call is due again.",
@@ -160,7 +161,7 @@ class UiApp:
         url = f"{name or 'calls'}.json"
         if name == "call":
             url += f"?{urlencode({'id': _last(query, 'id')}, errors='replace')}"
-        every = _FLEET_REFRESH_MS if name == "fleet" else _REFRESH_MS
+        every = _REFRESH_MS_OF.get(name, _REFRESH_MS)
         data["live"] = {"url": url, "version": version, "every": every}
         if is_data:
             return json_answer(data)
