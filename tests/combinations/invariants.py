@@ -50,7 +50,7 @@ def effects_are_as_often_as_promised(played: Played) -> None:
         assert max(booked.values(), default=0) <= 1, booked
     if played.row.over == "stdio":
         return
-    assert booked.total() >= 1
+    assert booked.total() >= 1, f"{played.call.error} {played.call.result}"
     if played.row.is_honest:
         assert booked.total() == 1
         assert played.environment.agency.counted["reservations"] == ("step" in played.row.features)
@@ -67,7 +67,7 @@ def what_is_entered_is_left(played: Played) -> None:
 def arguments_that_do_not_fit_are_rejected(played: Played) -> None:
     """Require that invalid arguments are rejected before anything runs or asks."""
     if played.rejected is not None:
-        assert played.rejected.error is not None or played.rejected.is_error
+        assert played.rejected.error is not None or played.rejected.is_error, played.rejected.result
         assert not played.rejected.questions
 
 

@@ -34,7 +34,8 @@ class Markers:
 
     def __call__(self, kind: str) -> str:
         """Return a new word of a kind."""
-        word = secrets.token_hex(8)
+        # One word in two thousand would have digits alone, and be a number where none may be.
+        word = f"w{secrets.token_hex(8)}"
         self._words[word] = kind
         return word
 
