@@ -172,5 +172,9 @@ def _minutes(starts: Sequence[float], rows: Sequence[Row]) -> list[list[Any]]:
 
 
 def _bucket_text(at: float, width: int) -> str:
-    when = datetime.fromtimestamp(at, UTC).astimezone()
+    try:
+        when = datetime.fromtimestamp(at, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        # A line may have any time.
+        return "?"
     return when.strftime(next(format for least, format in _BUCKET_FORMATS if width >= least))

@@ -53,6 +53,9 @@ class Forks:
         """
         if self._target is None:
             raise ValueError("name the server whose code it should run on: roundtrip ui --server MODULE:SERVER")
+        if call_id.startswith("-"):
+            # The command line would take it for an option.
+            raise ValueError("a call whose id begins with a dash cannot be forked")
         own = [f"--answer={answer}" for answer in answers]
         command = [sys.executable, "-m", "roundtrip", "trace", "fork", "--json", "--server", self._target, f"--at={at}"]
         command += [*own, *(["--run"] if run else []), "--", call_id, *self._files]
