@@ -13,7 +13,7 @@ from tests.hosts import hosted
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 ENDED: Final = frozenset(("completed", "failed", "cancelled"))
-WAIT_SECONDS: Final = 20.0
+WAIT_SECONDS: Final = 60.0
 
 
 class Peer:
