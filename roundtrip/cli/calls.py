@@ -24,8 +24,8 @@ from roundtrip.cli.stored_calls import (
     stored_facts,
     using_store,
 )
-from roundtrip.cli.trace.calls import find_call
-from roundtrip.cli.trace.sources import named_files, present
+from roundtrip.cli.trace.calls import find_call, open_calls
+from roundtrip.cli.trace.sources import LAST, named_files, present
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
@@ -102,6 +102,13 @@ def _run(arguments: Namespace) -> int:
     if arguments.action == "answer":
         return _answer(arguments)
     calls, files = _without_files(arguments.calls)
+    if wrong := [word for word in calls if "/" in word or word.endswith(".jsonl")]:
+        # Nothing is done before all words are understood: the directory says where the audit log is.
+        raise CommandFailed(f"there is no file {wrong[0]!r}, and it is no id of a call")
+    if LAST in calls and (files or os.environ.get(TRACE_VARIABLE)):
+        # As the views of the same transcripts understand it.
+        newest = open_calls(arguments, files or [os.environ[TRACE_VARIABLE]]).newest(1)
+        calls = [newest[0].id if word == LAST and newest else word for word in calls]
     target: str = arguments.server
     shelf = load_shelf(target)
     return using_store(lambda: act_on_each(shelf, arguments, calls, files))

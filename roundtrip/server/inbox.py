@@ -243,6 +243,13 @@ class Inbox:
         last = ordered[_PAGE_SIZE - 1] if len(ordered) > _PAGE_SIZE else None
         return InboxPage(shown, None if last is None else _mark_of(last))
 
+    async def waiting(self, *, limit: int) -> list[TaskSummary]:
+        """Return calls that wait for groups which the author listed, those that have waited longest first."""
+        calls: dict[str, TaskSummary] = {}
+        for label in {_label(group, key) for group in self._listed or () for key in self._book.page_keys}:
+            calls |= {one.call_id: one for one in await self._book.store.labelled(label, limit=limit)}
+        return sorted(calls.values(), key=lambda one: one.created)[:limit]
+
     async def find(self, reader: Reader, approval_id: str) -> ShownApproval | None:
         """Implement `InboxApprovals.find`."""
         call_id, _ = split_id(approval_id)

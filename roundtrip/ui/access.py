@@ -82,7 +82,8 @@ class NamedUsers:
     def __init__(self, users: Mapping[str, str], base_url: str) -> None:
         self._users = dict(users)
         parts = urlsplit(base_url)
-        self._host = parts.netloc.lower()
+        # Browsers leave out the port of https.
+        self._host = parts.netloc.lower().removesuffix(":443" if parts.scheme == "https" else ":80")
         self._origin = f"{parts.scheme}://{self._host}"
         self._path = f"{parts.path.rstrip('/')}/"
 
@@ -156,9 +157,9 @@ def add_user(path: Path, name: str) -> str:
     users[name] = _digest(token)
     text = "".join(f"{one} sha256:{digest}\n" for one, digest in users.items())
     # A reader must see all users or those before.
-    fresh = path.with_name(f"{path.name}.new")
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     try:
-        with open(fresh, "w", encoding="ascii", opener=lambda name, flags: os.open(name, flags, _FILE_MODE)) as file:
+        with open(fresh, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, _FILE_MODE)) as file:
             file.write(text)
         fresh.replace(path)
     except OSError as error:

@@ -117,7 +117,7 @@ class UiApp:
         while True:
             try:
                 taken = await anyio.to_thread.run_sync(self._index.take)
-            except (IndexUnusable, NoTranscript) as error:
+            except (IndexUnusable, NoTranscript, OSError) as error:
                 if not is_failing:
                     logger.warning("no new lines are shown: %s", error)
                 is_failing, taken = True, 0
@@ -149,7 +149,7 @@ class UiApp:
             raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page")
         try:
             found = await self._data[name](query)
-        except (IndexUnusable, NoTranscript) as error:
+        except (IndexUnusable, NoTranscript, OSError) as error:
             logger.warning("a page cannot be shown: %s", error)
             why = "the transcripts cannot be read now; the output of the command says why"
             raise PageRejected(HTTPStatus.SERVICE_UNAVAILABLE, why) from error

@@ -155,6 +155,9 @@ def _left(rows: Iterable[Row], now: float) -> list[Data]:
 
 def _minutes(starts: Sequence[float], rows: Sequence[Row]) -> list[list[Any]]:
     """Return buckets of time, each with the calls begun in it and those of them that failed."""
+    # A line may have any time.
+    rows = [row for row in rows if math.isfinite(row["started_at"])]
+    starts = [start for start in starts if math.isfinite(start)]
     if not starts:
         return []
     last, span = max(starts), max(starts) - min(starts)

@@ -25,6 +25,8 @@ _MAX_CHOICES: Final = 100
 _MAX_NAMES: Final = 12
 _MAX_REMEMBERED: Final = 1000
 _MENUS: Final = ("tool", "state", "reason", "build", "principal", "instance", "failure")
+_MAX_NUMBER: Final = 2**63
+"""The numbers that an index can have are below it."""
 _NAMES: Final = (*FACETS, "since", "before", "q", "after")
 
 
@@ -175,10 +177,17 @@ def _time(chosen: Query, name: str) -> float | None:
         raise ValueError(f"{name} must be an age, such as 10m or 2h, or a date") from error
 
 
+def _whole(text: str) -> int:
+    number = int(text)
+    if number not in range(_MAX_NUMBER):
+        raise ValueError
+    return number
+
+
 def _place(text: str) -> Place:
     started, _, number = text.partition(":")
     try:
-        return float(started), int(number)
+        return float(started), _whole(number)
     except ValueError:
         raise ValueError("after must be the `next` of a list") from None
 
@@ -186,6 +195,6 @@ def _place(text: str) -> Place:
 def _noticed_place(text: str) -> tuple[float, int, int] | None:
     try:
         at, file, offset = text.split(":")
-        return float(at), int(file), int(offset)
+        return float(at), _whole(file), _whole(offset)
     except ValueError:
         return None

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
-from roundtrip.playground.forms import ShownForm, posted_of
+from roundtrip.playground.forms import FormInvalid, ShownForm, posted_of
 from roundtrip.server.tasks.acting import AuditedOperations
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id
-from roundtrip.server.tasks.operations import Backlog, TaskNotChanged, TaskOperations
+from roundtrip.server.tasks.operations import AnswerUnfit, Backlog, TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.wording import clock_text, duration_text
 from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.page.data import Data
@@ -87,18 +87,21 @@ class OperatedCalls:
         return shown
 
     async def approvals(self) -> Data:
-        """Return the approvals of the stored calls that changed last."""
+        """Return the approvals that have waited longest, and those of the stored calls that changed last."""
         found: list[Data] = []
         shown: Data = {"approvals": found, "error": self.problem}
         if self._book is None:
             return shown
-        if self._book.inbox is None and not self.problem:
+        if self._book.inbox is None:
             return {**shown, "error": "The server has no approvals="}
         try:
-            for one in await self._book.store.list(limit=_MAX_LISTED):
-                entry, content, _ = await self._load(one.call_id)
-                records = content.approvals if entry is not None and content is not None else ()
-                found += [self._approval(one.call_id, one.tool, record) for record in records]
+            waiting = await self._book.inbox.waiting(limit=_MAX_LISTED)
+            changed = await self._book.store.list(limit=_MAX_LISTED)
+            for call_id, tool in {one.call_id: one.tool for one in [*waiting, *changed]}.items():
+                entry, content, now = await self._load(call_id)
+                if entry is not None and content is not None:
+                    is_over = entry.has_ended or entry.is_over(now)
+                    found += [self._approval(call_id, tool, record, is_over) for record in content.approvals]
         except LedgerDown as error:
             shown["error"] = str(error)
         found.sort(key=_is_decided)
@@ -133,15 +136,18 @@ class OperatedCalls:
             "created": _distance(entry.created - now),
             "changed": _distance(entry.updated - now),
             "next": following,
-            "approvals": [f"{one['by']}: {_state_of(one)}" for one in content.approvals] if content is not None else [],
+            "approvals": [
+                f"{one['by']}: {_state_of(one, is_over=entry.has_ended)}"
+                for one in (content.approvals if content is not None else ())
+            ],
             "traced": self._index.has(call_id),
             "actions": self._possible(entry, content, now),
         }
 
-    def _approval(self, call_id: str, tool: str, record: Mapping[str, Any]) -> Data:
+    def _approval(self, call_id: str, tool: str, record: Mapping[str, Any], is_over: bool) -> Data:
         made: Mapping[str, Any] = record["decision"] or {}
         decided: float | None = made.get("when")
-        state = _state_of(record)
+        state = _state_of(record, is_over=is_over)
         return {
             "call": call_id,
             "tool": tool,
@@ -178,7 +184,11 @@ class OperatedCalls:
         if content is None:
             facts.append(["Content", _UNREADABLE])
         else:
-            facts += [["Approval", f"{one['name']} by {one['by']}: {_state_of(one)}"] for one in content.approvals]
+            is_over = entry.has_ended
+            facts += [
+                ["Approval", f"{one['name']} by {one['by']}: {_state_of(one, is_over=is_over)}"]
+                for one in content.approvals
+            ]
         questions = content.user_questions if content is not None and not entry.has_ended and self._answers else {}
         return {
             "state": entry.state.value,
@@ -223,11 +233,20 @@ class OperatedCalls:
             raise TaskNotChanged(
                 "questions are answered here on development servers only; give roundtrip ui --test-user"
             )
-        response: dict[str, Any] = {"action": action}
-        if action == "accept":
+
+        async def response() -> dict[str, Any]:
+            if action != "accept":
+                return {"action": action}
             schema = await acting.operations.open_form(call_id, key)
-            response["content"] = _form(call_id, key, schema).read(posted_of(fields))
-        await acting.answer(call_id, key, response)
+            try:
+                return {"action": action, "content": _form(call_id, key, schema).read(posted_of(fields))}
+            except FormInvalid as error:
+                raise AnswerUnfit("the answer does not fit its question") from error
+
+        try:
+            await acting.answer_made(call_id, key, response)
+        except AnswerUnfit as error:
+            raise error.__cause__ or error from None
 
     def _acting(self, log: AuditLog) -> AuditedOperations:
         if self._operations is None:
@@ -262,9 +281,10 @@ def _is_decided(approval: Data) -> bool:
     return approval["state"] != "pending"
 
 
-def _state_of(record: Mapping[str, Any]) -> str:
+def _state_of(record: Mapping[str, Any], *, is_over: bool) -> str:
+    """Return the state of an approval; one that was open when its call ended cannot be decided."""
     made: Mapping[str, Any] = record["decision"] or {}
-    return made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None else "pending")
+    return made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None or is_over else "pending")
 
 
 def _distance(seconds: float) -> str:

@@ -1,8 +1,10 @@
 """Provide `roundtrip trace fork`: let a recorded call go another way, on the code as it is now."""
 
 import json
+import sys
 import time
 from argparse import ArgumentParser, Namespace
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import CommandFailed
@@ -15,6 +17,7 @@ from roundtrip.safe_text import printable
 
 if TYPE_CHECKING:
     from roundtrip.checking.forking import Fork, OwnAnswer
+    from roundtrip.trace.reading.calls import TracedCall
 
 __all__ = ["COMMANDS"]
 
@@ -46,11 +49,20 @@ def _options(parser: ArgumentParser) -> None:
 
 def _fork(arguments: Namespace) -> int:
     from roundtrip.checking.fork_reports import fork_data, fork_text
-    from roundtrip.checking.forking import fork_call
-    from roundtrip.checking.recorded import NotReplayable
 
     replies = dict(_reply(text) for text in arguments.answer)
     found = find_call(arguments)
+    # What the server prints is no part of the result.
+    with redirect_stdout(sys.stderr):
+        made = _forked(arguments, found, replies)
+    print(json_text(fork_data(made)) if arguments.json else fork_text(made))
+    return 1 if made.differs or made.unused else 0
+
+
+def _forked(arguments: Namespace, found: "TracedCall", replies: "dict[str, OwnAnswer]") -> "Fork":
+    from roundtrip.checking.forking import fork_call
+    from roundtrip.checking.recorded import NotReplayable
+
     server = load_for_rehearsal(arguments.server)
 
     async def fork() -> "Fork":
@@ -65,11 +77,9 @@ def _fork(arguments: Namespace) -> int:
         )
 
     try:
-        made = rehearse(fork)
+        return rehearse(fork)
     except NotReplayable as error:
         raise CommandFailed(f"cannot fork the call {printable(found.id)}: {printable(str(error))}") from error
-    print(json_text(fork_data(made)) if arguments.json else fork_text(made))
-    return 1 if made.differs or made.unused else 0
 
 
 def _reply(text: str) -> "tuple[str, OwnAnswer]":

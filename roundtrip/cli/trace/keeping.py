@@ -1,5 +1,6 @@
 """Provide `roundtrip trace index` and `prune`: find calls quickly among many, and delete old transcripts."""
 
+import os
 import re
 import sys
 import time
@@ -14,6 +15,7 @@ from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.reading.pruning import IDLE_SECONDS, prune
 from roundtrip.trace.reading.transcripts import NoTranscript, Reading
+from roundtrip.trace.writing.audit import audit_path
 
 __all__ = ["COMMANDS"]
 
@@ -66,11 +68,13 @@ def _prune(arguments: Namespace) -> int:
         raise CommandFailed("name what to delete: --older-than 30d, --max-size 20G, or both")
     names = named_files(arguments)
     try:
-        chosen = prune(names, before=arguments.older_than, max_bytes=arguments.max_size, now=time.time())
+        audit = audit_path(None, names, os.environ)
+        chosen = prune(names, before=arguments.older_than, max_bytes=arguments.max_size, now=time.time(), audit=audit)
         for file in chosen.files:
-            print(file)
-            if not arguments.dry_run:
+            # A server may have written to it since it was chosen.
+            if not arguments.dry_run and file.exists() and time.time() - file.stat().st_mtime > IDLE_SECONDS:
                 file.unlink(missing_ok=True)
+        print(*chosen.files, sep="\n", end="\n" if chosen.files else "")
         path = index_path(names)
         if chosen.files and not arguments.dry_run and path is not None and path.exists():
             index = CallIndex(names, path)
@@ -83,7 +87,8 @@ def _prune(arguments: Namespace) -> int:
     verb = "would be deleted" if arguments.dry_run else "deleted"
     print(f"{count_text(len(chosen.files), 'file')} of {size_text(chosen.freed)} {verb}; {size_text(chosen.kept)} kept")
     if arguments.max_size is not None and chosen.kept > arguments.max_size:
-        print(f"more than {size_text(arguments.max_size)}: files written in the last hour are kept", file=sys.stderr)
+        kept = "the audit log, files written in the last hour, and what is no transcript are kept"
+        print(f"more than {size_text(arguments.max_size)}: {kept}", file=sys.stderr)
         return 1
     return 0
 

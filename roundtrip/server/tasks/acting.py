@@ -58,7 +58,15 @@ class AuditedOperations:
                 await self._logged(call_id, action, lambda: self.operations.remind(call_id))
 
     async def answer(self, call_id: str, key: str, response: Mapping[str, Any]) -> None:
-        """Store the answer of a test user to an open question; see `TaskOperations.answer`.
+        """Store the answer of a test user to an open question; see `TaskOperations.answer`, and `answer_made`."""
+
+        async def make() -> Mapping[str, Any]:
+            return response
+
+        await self.answer_made(call_id, key, make)
+
+    async def answer_made(self, call_id: str, key: str, make: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
+        """Make and store the answer of a test user; the log has an answer that cannot be made, too.
 
         Raises:
             AnswerUnfit: The answer does not fit the form of the question.
@@ -66,7 +74,11 @@ class AuditedOperations:
             AuditUnwritable: The audit log cannot be written.
             LedgerDown: The store cannot be used.
         """
-        await self._logged(call_id, "answer", lambda: self.operations.answer(call_id, key, response))
+
+        async def work() -> str | None:
+            return await self.operations.answer(call_id, key, await make())
+
+        await self._logged(call_id, "answer", work)
 
     async def _logged(self, call_id: str, action: OperatorAction, work: Callable[[], Awaitable[str | None]]) -> None:
         tool = await self.operations.tool_of(call_id)

@@ -85,7 +85,10 @@ def open_database(path: Path) -> sqlite3.Connection:
         IndexUnusable: The file cannot be opened, or is not an index.
     """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
+        # A file that exists is left alone: closing it would drop the locks by which SQLite, in this process, uses it.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE))
+    except FileExistsError:
+        pass
     except OSError as error:
         raise IndexUnusable(f"cannot use the index {str(path)!r}: {error.strerror}") from error
     with translated_errors(path):
@@ -130,7 +133,7 @@ def translated_errors(path: Path) -> Generator[None]:
     """Raise `IndexUnusable` for errors of SQLite inside a `with` block."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
         raise IndexUnusable(f"cannot use the index {str(path)!r}: {error}; delete it if that goes on") from error
 
 

@@ -1,8 +1,8 @@
 """Read lines of transcripts by their places, and the lines that were appended since a place."""
 
 import os
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, Self
@@ -14,6 +14,8 @@ __all__ = ["HEAD_BYTES", "FoundFile", "LinePlace", "OpenFiles", "PlacedLine", "c
 
 _CHUNK_BYTES: Final = 256 * 1024
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+_MAX_OPEN: Final = 64
+"""Files that are open at once; a process may have few descriptors."""
 HEAD_BYTES: Final = 256
 """The beginning of a file, by which another one with its inode is recognized."""
 
@@ -80,14 +82,16 @@ class OpenFiles:
 
     def __init__(self, found: dict[int, FoundFile]) -> None:
         self._found = found
-        self._opened: dict[int, BinaryIO | None] = {}
-        self._stack = ExitStack()
+        self._opened: OrderedDict[int, BinaryIO | None] = OrderedDict()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._stack.close()
+        for file in self._opened.values():
+            if file is not None:
+                file.close()
+        self._opened.clear()
 
     def head(self, number: int, size: int) -> tuple[int, bytes]:
         """Return the size and the digest of a file's beginning."""
@@ -128,8 +132,14 @@ class OpenFiles:
                     yield line
 
     def _open(self, number: int) -> BinaryIO | None:
-        if number not in self._opened:
-            self._opened[number] = self._opened_now(number)
+        if number in self._opened:
+            self._opened.move_to_end(number)
+            return self._opened[number]
+        if len(self._opened) >= _MAX_OPEN:
+            _, oldest = self._opened.popitem(last=False)
+            if oldest is not None:
+                oldest.close()
+        self._opened[number] = self._opened_now(number)
         return self._opened[number]
 
     def _opened_now(self, number: int) -> BinaryIO | None:
@@ -137,11 +147,14 @@ class OpenFiles:
         if found is None:
             return None
         try:
-            file = self._stack.enter_context(found.path.open("rb"))
+            file = found.path.open("rb")
         except OSError as error:
             if isinstance(error, FileNotFoundError):
                 return None
             raise NoTranscript(f"cannot read {str(found.path)!r}: {error.strerror}") from error
         about = os.fstat(file.fileno())
-        # Another file may have got the path meanwhile.
-        return file if (about.st_dev, about.st_ino) == (found.device, found.inode) else None
+        if (about.st_dev, about.st_ino) == (found.device, found.inode):
+            return file
+        # Another file has got the path meanwhile.
+        file.close()
+        return None

@@ -16,6 +16,7 @@ Facet = tuple[str, str]
 """A fact by which calls are found: its kind, and its value as text."""
 
 _SINGLE: Final = ("tool", "state", "failure", "build", "principal", "rounds")
+_LEFT: Final = {"decline": "declined", "cancel": "cancelled"}
 _SEVERAL: Final = {"reason": "reasons", "outcome": "outcomes", "instance": "instances"}
 FACETS: Final = (*_SINGLE, *_SEVERAL)
 """The kinds of facets."""
@@ -36,10 +37,10 @@ def _left(call: TracedCall) -> Iterator[tuple[str, str]]:
     """Yield the questions at which the user has left the call, or for which it waits, and how."""
     for question in call.pending:
         yield question.key, "waiting"
-    key = call.ended.decline if call.ended is not None else None
-    if key is not None:
-        answers = [answer for round_ in call.rounds for answer in round_.answers if answer.key == key]
-        yield key, "cancelled" if answers and answers[-1].action == "cancel" else "declined"
+    if call.ended is not None and call.ended.decline is not None:
+        # Its text names the parameter of the tool, which may be that of another resolver.
+        answers = [answer for round_ in call.rounds for answer in round_.answers if answer.action in _LEFT]
+        yield from [(answer.key, _LEFT[answer.action or ""]) for answer in answers[-1:]]
 
 
 def _lags(call: TracedCall) -> Iterator[tuple[str, str, float]]:

@@ -169,10 +169,13 @@ class Taker:
             }
         lines: list[Line] = []
         for id, placed in new.items():
+            own = list(placed)
             if id in known:
                 places = self._database.execute("SELECT file, offset, length FROM lines WHERE call = ?", known[id][:1])
-                lines += opened.read([LinePlace(*place) for place in places])
-            lines += [one.line for one in placed]
+                for place in map(LinePlace._make, places.fetchall()):
+                    own += [PlacedLine(place, line) for line in opened.read([place])]
+            # A file may be rotated before its last lines are taken, and be read after the one that replaced it.
+            lines += [one.line for one in sorted(own, key=lambda one: one.place)]
         joined = join(lines).calls
         (following,) = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM calls").fetchone()
         numbers = {id: known[id][0] for id in known}

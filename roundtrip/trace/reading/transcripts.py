@@ -151,8 +151,16 @@ def _read_slowly(text: str, into: Reading) -> Line | None:
     if isinstance(version, int) and version > FORMAT:
         into.newer += 1
         return None
+    if isinstance(data, dict):
+        # Names are looked up, and shown; values stay as they are.
+        members = cast("dict[str, object]", data).items()
+        data = {name: _without_surrogates(member) if isinstance(member, str) else member for name, member in members}
     try:
         return LINE.validate_python(data)
     except (ValidationError, RecursionError):
         into.unreadable += 1
         return None
+
+
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

@@ -47,7 +47,7 @@ class LineFile:
         self._unchecked = self._room = 0
         self._torn = False
         self._failing = False
-        self._written_at = -math.inf
+        self._checked_at = -math.inf
         self._lock = threading.Lock()
 
     def append(self, lines: Sequence[bytes]) -> None:
@@ -57,10 +57,10 @@ class LineFile:
         with self._lock:
             now = SYSTEM.monotonic()
             try:
-                if now - self._written_at > _IDLE_SECONDS:
+                if now - self._checked_at > _IDLE_SECONDS:
                     self._leave_deleted()
+                    self._checked_at = now
                 self._write_all(lines)
-                self._written_at = now
             except (OSError, ValueError) as error:
                 self._give_up(error)
             else:

@@ -166,7 +166,7 @@ def test_old_files_are_pruned_and_forgotten(folder: Path, capsys: pytest.Capture
     index.close()
     code, _, err = printed(capsys, "prune", "--max-size", "10", str(folder))
     assert code == 1
-    assert "files written in the last hour are kept" in err
+    assert "files written in the last hour, and what is no transcript are kept" in err
     assert sorted(path.name for path in folder.glob("*.jsonl*")) == ["ash.jsonl", "audit.jsonl"]
 
 
