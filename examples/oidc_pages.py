@@ -2,7 +2,7 @@
 
 Register this program at the provider as a web application with the redirect address `BASE_URL/login`. Then:
 
-    pip install 'roundtrip[pages]' authlib httpx 'pyjwt[crypto]'
+    pip install 'mcp-roundtrip[pages]' authlib httpx 'pyjwt[crypto]'
     OIDC_ISSUER=https://login.example OIDC_CLIENT_ID=pages OIDC_CLIENT_SECRET=… BASE_URL=https://cinema.example \\
         python examples/oidc_pages.py --port 8000
 

@@ -48,7 +48,7 @@ class PostgresConnections:
         try:
             self._asyncpg: Any = importlib.import_module("asyncpg")
         except ImportError as error:
-            raise ImportError("this needs asyncpg: pip install 'roundtrip[postgres]'") from error
+            raise ImportError("this needs asyncpg: pip install 'mcp-roundtrip[postgres]'") from error
         if not _SCHEMA_NAME.fullmatch(schema):
             raise ValueError(
                 f"schema= must be at most 63 small letters, digits and underscores, got {schema!r}; give one as 'calls'"

@@ -160,7 +160,7 @@ def _snapshot(request: pytest.FixtureRequest, kind: str) -> "CallSnapshot":
     try:
         from syrupy.assertion import SnapshotAssertion
     except ModuleNotFoundError:
-        pytest.fail(f"{request.fixturename} needs syrupy: pip install 'roundtrip[testing]'", pytrace=False)
+        pytest.fail(f"{request.fixturename} needs syrupy: pip install 'mcp-roundtrip[testing]'", pytrace=False)
     try:
         snapshot = request.getfixturevalue("snapshot")
     except pytest.FixtureLookupError:

@@ -57,7 +57,7 @@ class RedisConnections:
             self._redis: Any = importlib.import_module("redis.asyncio")
             self._errors: Any = importlib.import_module("redis.exceptions")
         except ImportError as error:
-            raise ImportError("this needs redis-py: pip install 'roundtrip[redis]'") from error
+            raise ImportError("this needs redis-py: pip install 'mcp-roundtrip[redis]'") from error
         self._timeout = timeout
         # Scripts' replies are parsed as RESP2. The pool chooses its parser by this option; the URL would override it.
         given = {"socket_connect_timeout": timeout, **options, "protocol": 2}

@@ -28,7 +28,7 @@ __all__ = [
     "reaction_to",
 ]
 
-_VERSION: Final = version("roundtrip")
+_VERSION: Final = version("mcp-roundtrip")
 _NOT_OF_THE_REQUEST: Final = (401, 403, 429)
 """HTTP statuses that say nothing about the state and the answers of a request."""
 

@@ -83,5 +83,5 @@ class _Version(Action):
         from importlib.metadata import version
 
         del namespace, values, option_string
-        print(f"roundtrip {version('roundtrip')}")
+        print(f"roundtrip {version('mcp-roundtrip')}")
         parser.exit()

@@ -106,8 +106,8 @@ def _requirement(extra: str = "") -> str:
     """Return the requirement that installs this package from where it came: an index, a repository, or a folder."""
     from importlib.metadata import distribution
 
-    installed = distribution("roundtrip")
-    named = f"roundtrip[{extra}]" if extra else "roundtrip"
+    installed = distribution("mcp-roundtrip")
+    named = f"mcp-roundtrip[{extra}]" if extra else "mcp-roundtrip"
     text = installed.read_text("direct_url.json")
     if text is None:
         return f"{named}>={installed.version}"

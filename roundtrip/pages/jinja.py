@@ -15,7 +15,7 @@ try:
         nodes,
     )
 except ImportError as missing:
-    raise ImportError("question pages need jinja2: pip install 'roundtrip[pages]'", name="jinja2") from missing
+    raise ImportError("question pages need jinja2: pip install 'mcp-roundtrip[pages]'", name="jinja2") from missing
 
 __all__ = [
     "BaseLoader",

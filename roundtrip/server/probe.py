@@ -169,7 +169,7 @@ class Probe:
         identity = self._identity()
         facts: dict[str, Any] = {
             "instance": self.instance,
-            "roundtrip": _version("roundtrip"),
+            "roundtrip": _version("mcp-roundtrip"),
             "mcp": _version("mcp"),
             "python": ".".join(map(str, sys.version_info[:3])),
             "name": identity.name,

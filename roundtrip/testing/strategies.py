@@ -15,7 +15,7 @@ try:
     from hypothesis import strategies as st
 except ImportError as missing:
     raise ImportError(
-        "roundtrip.testing.strategies needs hypothesis: pip install 'roundtrip[testing]'", name="hypothesis"
+        "roundtrip.testing.strategies needs hypothesis: pip install 'mcp-roundtrip[testing]'", name="hypothesis"
     ) from missing
 
 __all__ = ["answers", "outcomes"]

@@ -11,18 +11,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
 
 import pytest
-from packaging.requirements import Requirement
 
 from roundtrip.cli import main
 from roundtrip.serving.application import READY_PATH
 from tests.docs.pages import ROOT, Block, blocks, pages
 from tests.forks import commands_with
 from tests.hosts import free_port
+from tests.package.installed import installed_by
 
 README: Final = ROOT / "README.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
@@ -40,29 +40,8 @@ sys.meta_path.insert(0, Hiding())
 """
 
 
-def installed_by(name: str, found: set[str]) -> set[str]:
-    """Return the distributions that a plain install of one brings."""
-    if name in found:
-        return found
-    found.add(name)
-    try:
-        needed = [Requirement(one) for one in requires(name) or ()]
-    except PackageNotFoundError:
-        return found
-    for one in needed:
-        wanted = [{"extra": extra} for extra in one.extras] or [{"extra": ""}]
-        if one.marker is None or any(one.marker.evaluate(each) for each in wanted):
-            installed_by(one.name.lower().replace("_", "-"), found)
-            for extra in one.extras:
-                for more in requires(one.name) or ():
-                    marked = Requirement(more)
-                    if marked.marker is not None and marked.marker.evaluate({"extra": extra}):
-                        installed_by(marked.name.lower().replace("_", "-"), found)
-    return found
-
-
 def hidden_modules() -> list[str]:
-    plain = installed_by("roundtrip", set())
+    plain = installed_by("mcp-roundtrip", set())
     return sorted(
         module
         for module, distributions in packages_distributions().items()

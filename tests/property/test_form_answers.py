@@ -238,7 +238,7 @@ def test_non_form_has_no_strategy(schema: Any) -> None:
 def test_without_hypothesis_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     monkeypatch.delitem(sys.modules, "roundtrip.testing.strategies")
-    with pytest.raises(ImportError, match=r"pip install 'roundtrip\[testing\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'mcp-roundtrip\[testing\]'"):
         importlib.import_module("roundtrip.testing.strategies")
 
 

@@ -29,7 +29,7 @@ try:
     from docket.dependencies import Dependency
     from docket.execution import Disposition
 except ImportError as error:
-    raise ImportError("DocketEngine needs Docket: pip install 'roundtrip[docket]'") from error
+    raise ImportError("DocketEngine needs Docket: pip install 'mcp-roundtrip[docket]'") from error
 
 __all__ = ["DocketEngine"]
 

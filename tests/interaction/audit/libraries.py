@@ -173,7 +173,7 @@ def _asking(key: str, message: str, model: type[BaseModel], *, state: str) -> In
 
 
 LIBRARIES: Final[dict[str, Callable[[], ASGIApp]]] = {
-    f"roundtrip {version('roundtrip')}": of_roundtrip,
+    f"roundtrip {version('mcp-roundtrip')}": of_roundtrip,
     f"mcp {version('mcp')} with `Resolve`": of_sdk,
     f"FastMCP {version('fastmcp')} with guards": of_fastmcp,
 }

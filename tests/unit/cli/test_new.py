@@ -109,7 +109,7 @@ def test_files_of_a_project_are_what_their_readers_read(folder: Path, capsys: py
     assert settings["tool"]["setuptools"]["py-modules"] == ["late_show"]
     (needed,) = map(Requirement, settings["project"]["dependencies"])
     (tests,) = map(Requirement, settings["project"]["optional-dependencies"]["test"])
-    assert (needed.name, tests.name, tests.extras) == ("roundtrip", "roundtrip", {"testing"})
+    assert (needed.name, tests.name, tests.extras) == ("mcp-roundtrip", "mcp-roundtrip", {"testing"})
     workflow: Mapping[str, Any] = yaml.safe_load((project / ".github" / "workflows" / "tests.yml").read_text())
     assert any(step.get("run") == "pytest" for step in workflow["jobs"]["tests"]["steps"])
 
@@ -195,11 +195,11 @@ def test_file_in_place_of_the_folder_is_said(folder: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("origin", "requirement"),
     [
-        (None, f"roundtrip>={version('roundtrip')}"),
-        ({"url": "file:///home/ada/roundtrip", "dir_info": {}}, "roundtrip @ file:///home/ada/roundtrip"),
+        (None, f"mcp-roundtrip>={version('mcp-roundtrip')}"),
+        ({"url": "file:///home/ada/roundtrip", "dir_info": {}}, "mcp-roundtrip @ file:///home/ada/roundtrip"),
         (
             {"url": "https://example.com/r.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}, "subdirectory": "py"},
-            "roundtrip @ git+https://example.com/r.git@abc#subdirectory=py",
+            "mcp-roundtrip @ git+https://example.com/r.git@abc#subdirectory=py",
         ),
     ],
 )

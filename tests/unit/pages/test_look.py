@@ -227,7 +227,7 @@ def test_without_jinja2_the_import_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "jinja2", None)
     for name in ("jinja", "rendering", "template_checks"):
         monkeypatch.delitem(sys.modules, f"roundtrip.pages.{name}")
-    with pytest.raises(ImportError, match=r"pip install 'roundtrip\[pages\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'mcp-roundtrip\[pages\]'"):
         importlib.import_module("roundtrip.pages.rendering")
 
 

@@ -169,7 +169,7 @@ async def test_that_the_rest_works():
     # In a process of its own, as in this one all that could miss it is imported already.
     result = pytester.runpytest_subprocess(*QUIET, "-p", "no:syrupy")
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*call_snapshot needs syrupy: pip install 'roundtrip[[]testing[]]'*"])
+    result.stdout.fnmatch_lines(["*call_snapshot needs syrupy: pip install 'mcp-roundtrip[[]testing[]]'*"])
 
 
 def test_without_syrupys_plugin_the_fixture_says_so(pytester: pytest.Pytester) -> None:
