@@ -134,7 +134,7 @@ def _access(arguments: Namespace, port: int) -> "tuple[Access, str]":
 
     if arguments.users is None:
         if not _is_loopback(arguments.host):
-            raise CommandFailed("--host of another machine's reach needs --users FILE and --base-url https://…")
+            raise CommandFailed("a --host that other machines reach needs --users FILE and --base-url https://…")
         loopback = Loopback(port)
         note = "(the calls are shown there until Ctrl-C; the address is a secret)"
         return LocalAccess(loopback), f"{loopback.url}\n{note}"

@@ -104,7 +104,7 @@ class OpenFiles:
         file = self._open(number)
         if file is None:
             return [], since
-        data = b""
+        data = bytearray()
         while b"\n" not in data[-_CHUNK_BYTES:]:
             more = os.pread(file.fileno(), _CHUNK_BYTES, since + len(data))
             if not more:
@@ -112,10 +112,10 @@ class OpenFiles:
             data += more
             if len(data) > _MAX_LINE_BYTES:
                 # It is no line of a transcript; its rest is unreadable, too.
-                return [(since, data)], since + len(data)
+                return [(since, bytes(data))], since + len(data)
         lines: list[tuple[int, bytes]] = []
         at = since
-        for text in data[: data.rindex(b"\n")].split(b"\n"):
+        for text in bytes(data[: data.rindex(b"\n")]).split(b"\n"):
             lines.append((at, text))
             at += len(text) + 1
         return lines, at

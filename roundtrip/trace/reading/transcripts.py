@@ -59,7 +59,7 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
     Raises:
         NoTranscript: One of them does not exist, or is a directory without transcripts.
     """
-    found: dict[Path, None] = {}
+    found: list[Path] = []
     for name in names:
         path = Path(name)
         if path.is_dir():
@@ -67,12 +67,18 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
             if not inside:
                 raise NoTranscript(f"the directory {str(path)!r} holds no transcript ({TRANSCRIPTS})")
             for file in inside:
-                found.update(dict.fromkeys([*rotated_out_of(file), file]))
+                found += [*rotated_out_of(file), file]
         elif path.exists():
-            found.update(dict.fromkeys([*rotated_out_of(path), path]))
+            found += [*rotated_out_of(path), path]
         else:
             raise NoTranscript(f"there is no file {str(path)!r}; record with Server(trace=...) or ROUNDTRIP_TRACE")
-    return list(found)
+    files: dict[Path, Path] = {}
+    for path in found:
+        # A link to one of them is no other file.
+        other = files.setdefault(path.resolve(), path)
+        if other.is_symlink() and not path.is_symlink():
+            files[path.resolve()] = path
+    return list(files.values())
 
 
 def rotated_out_of(path: Path) -> list[Path]:

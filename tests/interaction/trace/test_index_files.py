@@ -117,3 +117,10 @@ def test_prune_keeps_each_audit_log_and_other_files(
     assert main(["trace", "prune", "--older-than", "30d", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[0] == str(torn)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "empty.jsonl", "operators.jsonl"]
+
+
+def test_link_to_a_transcript_counts_once(tmp_path: Path) -> None:
+    write(tmp_path / "b.jsonl", Tale("aaa1").began(1, "ash").ended())
+    (tmp_path / "a.jsonl").symlink_to(tmp_path / "b.jsonl")
+    assert len(files_of([tmp_path, tmp_path / "b.jsonl"])) == 1
+    assert rows_of(tmp_path) == read(tmp_path)
