@@ -96,7 +96,7 @@ async def _serve(arguments: Namespace) -> int:
         access, address = _access(arguments, listening.getsockname()[1])
         path = audit_path(arguments.audit, names, os.environ)
         index = _open_index(names, [] if path is None else [path])
-        stored = OperatedCalls(server, index, answers=arguments.test_user)
+        stored = OperatedCalls(server, answers=arguments.test_user)
         app = UiApp(access, index, stored, Forks(arguments.server, names), path, arguments.server)
         host = PageHost(app)
         ended: list[int] = []

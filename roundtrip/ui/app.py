@@ -51,6 +51,7 @@ _TAKE_SECONDS: Final = 0.5
 _FLEET_SECONDS: Final = 5.0
 _REFRESH_MS_OF: Final = {"fleet": 5000, "tasks": 2000, "approvals": 2000}
 """The intervals of pages that cost more: they read many calls, or a store."""
+_UNSERVED: Final = "no request of this call is in the transcripts: they were pruned, or are not among the named files"
 _DONE: Final = {
     "cancel": "The call is cancelled.",
     "retry": "The call is due again.",
@@ -182,7 +183,13 @@ class UiApp:
         call = await anyio.to_thread.run_sync(self._find, id)
         stored = await self._stored.call(id)
         if call is None:
-            raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such call")
+            if stored is None:
+                raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such call")
+            # Its transcript was pruned, or is elsewhere; the store has it.
+            unserved = await anyio.to_thread.run_sync(self._index.find_unserved, id)
+            shown = {**data_of(unserved), "facts": [["Recorded", _UNSERVED]]}
+            shown |= {"tool": stored["tool"], "state": stored["state"], "symbol": "▸", "fork": None}
+            return {**shown, "stored": stored, "fork_why": _UNSERVED}
         fork, why = self._forks.of(call)
         shown = await anyio.to_thread.run_sync(data_of, call)
         return {**shown, "stored": stored, "fork": fork, "fork_why": why}

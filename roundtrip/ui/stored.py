@@ -15,7 +15,6 @@ from roundtrip.server.tasks.acting import AuditedOperations
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id
 from roundtrip.server.tasks.operations import AnswerUnfit, Backlog, TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.wording import clock_text, duration_text
-from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.writing.audit import AuditLog
 
@@ -45,12 +44,10 @@ class OperatedCalls:
 
     Args:
         server: The server; None if the user named none.
-        index: The recorded calls.
         answers: True if users of the page may answer questions, as they may on a development server.
     """
 
-    def __init__(self, server: "Server[Any] | Installation[Any] | None", index: CallIndex, *, answers: bool) -> None:
-        self._index = index
+    def __init__(self, server: "Server[Any] | Installation[Any] | None", *, answers: bool) -> None:
         self._answers = answers
         service = server.task_service if server is not None else None
         self.problem = ""
@@ -140,7 +137,6 @@ class OperatedCalls:
                 f"{one['by']}: {_state_of(one, is_over=entry.has_ended)}"
                 for one in (content.approvals if content is not None else ())
             ],
-            "traced": self._index.has(call_id),
             "actions": self._possible(entry, content, now),
         }
 
@@ -151,7 +147,6 @@ class OperatedCalls:
         return {
             "call": call_id,
             "tool": tool,
-            "known": self._index.has(call_id),
             "name": record["name"],
             "by": record["by"],
             "state": state,
@@ -170,7 +165,7 @@ class OperatedCalls:
         try:
             entry, content, now = await self._load(call_id)
         except LedgerDown as error:
-            return {"state": "?", "facts": [["Store", str(error)]], "actions": [], "questions": []}
+            return {"tool": "?", "state": "?", "facts": [["Store", str(error)]], "actions": [], "questions": []}
         if entry is None:
             return None
         facts = [["Created", clock_text(entry.created)], ["Changed", clock_text(entry.updated)]]
@@ -191,6 +186,7 @@ class OperatedCalls:
             ]
         questions = content.user_questions if content is not None and not entry.has_ended and self._answers else {}
         return {
+            "tool": entry.tool,
             "state": entry.state.value,
             "facts": facts,
             "actions": self._possible(entry, content, now),

@@ -14,7 +14,7 @@ from roundtrip.trace.index.filters import CallFilter, fits
 from roundtrip.trace.index.places import LinePlace, OpenFiles, check_names
 from roundtrip.trace.index.rows import Row
 from roundtrip.trace.index.taking import Taker
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import Traced, TracedCall, join
 from roundtrip.trace.writing.lines import Line
 
 __all__ = ["CallIndex", "Noticed", "Place", "RowPage", "index_path"]
@@ -156,11 +156,18 @@ class CallIndex:
 
     def find(self, id: str) -> TracedCall | None:
         """Return a call with all of its lines; None for an unknown id."""
+        return self._joined(id).calls.get(id)
+
+    def find_unserved(self, id: str) -> TracedCall:
+        """Return a call of which no request is recorded, with the actions on it."""
+        return TracedCall(id, [], [], [], self._joined(id).actions)
+
+    def _joined(self, id: str) -> Traced:
         with self._reading(), OpenFiles(self._taker.files) as opened:
             places = self._database.execute(
                 "SELECT file, offset, length FROM lines WHERE call = (SELECT number FROM calls WHERE id = ?)", (id,)
             ).fetchall()
-            return join(opened.read([LinePlace(*place) for place in places])).calls.get(id)
+            return join(opened.read([LinePlace(*place) for place in places]))
 
     def beginning_with(self, start: str, limit: int) -> list[Row]:
         """Return the rows of calls whose ids begin with a text."""

@@ -10,11 +10,11 @@ TASKS: Final[Data] = {
     "tasks": [
         {
             **{"call": "t1", "tool": "book", "state": "asking", "created": "3m ago", "changed": "1m ago"},
-            **{"next": "in 4m", "approvals": ["managers: pending"], "traced": True, "actions": ["cancel", "answer"]},
+            **{"next": "in 4m", "approvals": ["managers: pending"], "actions": ["cancel", "answer"]},
         },
         {
             **{"call": "t2", "tool": "pay", "state": "failed", "created": "9m ago", "changed": "8m ago"},
-            **{"next": "-", "approvals": [], "traced": False, "actions": ["retry"]},
+            **{"next": "-", "approvals": [], "actions": ["retry"]},
         },
     ],
     "states": [["asking", 1], ["failed", 1]],

@@ -124,6 +124,38 @@ def test_operator_cancels_answers_and_forks(tab: Tab, ui: Operated, folder: Path
     page.goto("about:blank")
 
 
+def test_call_whose_transcript_is_gone_is_answered_on_its_page(tab: Tab, ui: Operated, folder: Path) -> None:
+    kept, cancelled = run(begin)
+    for path in folder.glob("*.jsonl"):
+        path.unlink()
+    open_page(tab, f"{ui.url}tasks")
+    call = kept.partition(".")[0]
+    tab.page.get_by_role("link", name=call).click()
+    tab.page.wait_for_selector("html[data-ready]")
+    expect(tab.page.locator("#tool")).to_have_text("ask_twice")
+    expect(tab.page.locator("#state")).to_contain_text("asking")
+    expect(tab.page.locator("#facts")).to_contain_text("they were pruned")
+    card = tab.page.locator("#stored-questions")
+    for key, number in (("A?", "3"), ("B?", "4")):
+        expect(card).to_contain_text(key)
+        card.get_by_role("textbox").fill(number)
+        card.get_by_role("button", name="Answer").click()
+        expect(tab.page.locator("#acted")).to_have_text("The answer is stored.")
+        if key == "A?":
+            run(lambda: asked(kept, "b"))
+    (end,) = run(lambda: finish(kept))
+    assert end["result"]["content"][0]["text"] == "3 4 7"
+    # A worker's lines are recorded again, from where the transcript begins now.
+    expect(tab.page.locator("#state")).to_contain_text("completed")
+    tab.page.goto(f"{ui.url}call?id={cancelled.partition('.')[0]}")
+    tab.page.wait_for_selector("html[data-ready]")
+    tab.page.get_by_role("button", name="Cancel").first.click()
+    tab.page.get_by_role("button", name="Cancel the call").click()
+    expect(tab.page.locator("#state")).to_contain_text("cancelled")
+    expect(tab.page.locator("#log-lines")).to_contain_text(user_of_system())
+    tab.page.goto("about:blank")
+
+
 def test_list_is_live_while_a_fleet_works_and_is_killed(tab: Tab, folder: Path) -> None:
     async def order(first: HttpProcess, rounds: list[Any]) -> None:
         await User(first.url, rounds).call("order", {"title": "Dune"})

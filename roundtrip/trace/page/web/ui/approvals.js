@@ -10,7 +10,7 @@ startList({
     ["Approval", (approval) => [make("b", "", approval.name), approval.message ? make("p", "quiet", approval.message) : null]],
     ["By", (approval) => approval.by],
     ["Tool", (approval) => approval.tool],
-    ["Call", (approval) => linkToCall(approval.call, approval.known ?? true)],
+    ["Call", (approval) => linkToCall(approval.call)],
     ["Opened", (approval) => approval.opened],
     ["Until", (approval) => approval.until],
     ["Decided", (approval) => [approval.decided, approval.who ? make("p", "quiet", `by ${approval.who}`) : null]],

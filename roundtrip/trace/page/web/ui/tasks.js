@@ -2,7 +2,7 @@
 
 function taskActions(task) {
   const buttons = actionButtons(task.call, task.tool, task.actions, refresh);
-  if (task.traced && task.actions.includes("answer")) {
+  if (task.actions.includes("answer")) {
     const link = make("a", "", "Answer");
     link.href = callAddress(task.call);
     buttons.push(link);
@@ -18,7 +18,7 @@ startList({
   columns: [
     ["State", (task) => stateBadge(task.state)],
     ["Tool", (task) => make("b", "", task.tool)],
-    ["Call", (task) => linkToCall(task.call, task.traced)],
+    ["Call", (task) => linkToCall(task.call)],
     ["Created", (task) => task.created],
     ["Changed", (task) => task.changed],
     ["Next", (task) => task.next],
