@@ -1,7 +1,8 @@
 """Define the protocol of tracers, and the facts that only a server knows.
 
-A tracer makes a watch for each request that reaches a function, and receives each token that the server rejects. The
-watch is called with every fact in order: those of the runtime (`roundtrip.machine.facts`) and those below.
+A tracer makes a watch for each request that reaches a function, and receives each token that the server rejects. It may
+receive the ends of stored calls outside of requests, too. The watch is called with every fact in order: those of the
+runtime (`roundtrip.machine.facts`) and those below.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ __all__ = [
     "Raised",
     "Returned",
     "ServedFunction",
+    "StoppedCall",
+    "StoredCallTracer",
     "TokenRejection",
     "Tracer",
     "Unfailing",
@@ -78,6 +81,16 @@ class TokenRejection(NamedTuple):
     principal: str | None
     journal: Journal | None
     token_bytes: int | None
+
+
+class StoppedCall(NamedTuple):
+    """A stored call ended otherwise than by its own leg."""
+
+    call_id: str
+    tool: str
+    how: Literal["cancelled", "lost", "expired"]
+    ends_leg: bool
+    """True if a worker ran a leg of it, and reports the end of that leg itself."""
 
 
 class Wrote(NamedTuple):
@@ -147,6 +160,15 @@ class FlushedTracer(Protocol):
 
     def flush(self) -> None:
         """Save or send all facts now; any thread may call it."""
+        ...
+
+
+@runtime_checkable
+class StoredCallTracer(Protocol):
+    """Tracer that records how stored calls end without a leg."""
+
+    def stop(self, stopped: StoppedCall) -> None:
+        """Record the end of a stored call."""
         ...
 
 

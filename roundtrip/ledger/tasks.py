@@ -297,6 +297,7 @@ async def change_task(
     *,
     seen: SeenTask | None = None,
     writer: tuple[str, int] | None = None,
+    ended: Callable[[TaskState, TaskEntry, float], None] | None = None,
 ) -> T | None:
     """Change a task, and return what `work` returns; None if there is no such task.
 
@@ -307,6 +308,7 @@ async def change_task(
             faster, and may raise.
         seen: The task as the caller has last seen it, which is tried first, and brought up to date.
         writer: The holder and the epoch of the worker that changes it; see `TaskEntry.advance`.
+        ended: Called if the task has ended by that, with its state before, the task, and the time.
 
     Raises:
         LedgerDown: The store cannot be used, or too many processes change the task.
@@ -328,5 +330,7 @@ async def change_task(
             entry.stored_notes, entry.rewrites_notes = len(entry.notes), False
             if seen is not None:
                 seen.wrote(entry)
+            if ended is not None and entry.has_ended and before.state not in ENDED:
+                ended(before.state, entry, now)
             return result
     raise LedgerDown(f"task of call {call_id} changes too often")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, get_args
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook
@@ -100,18 +100,18 @@ class EqualCalls:
             chosen = await self.chosen(labels)
             if chosen is not None:
                 if chosen != call_id:
-                    await change_task(self._book.store, call_id, self._drop)
+                    await self._book.change(call_id, self._drop)
                 return chosen
             equal = await self._equal(labels)
             if not equal:
                 # It has ended already.
                 return call_id
             first, *others = equal
-            dropped = [await change_task(self._book.store, other, self._drop) is not False for other in others]
-            if not all(dropped) or not await change_task(self._book.store, first, self._mark):
+            dropped = [await self._book.change(other, self._drop) is not False for other in others]
+            if not all(dropped) or not await self._book.change(first, self._mark):
                 continue
             if first != call_id and call_id not in others:
-                await change_task(self._book.store, call_id, self._drop)
+                await self._book.change(call_id, self._drop)
             return first
         raise LedgerDown("equal calls are stored too often")
 

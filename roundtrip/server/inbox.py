@@ -27,7 +27,7 @@ from mcp.server.request_state import compact_json
 from starlette.responses import Response
 
 from roundtrip.errors import CallerUnknown, InvalidSignature
-from roundtrip.ledger.tasks import TaskEntry, TaskSummary, change_task
+from roundtrip.ledger.tasks import TaskEntry, TaskSummary
 from roundtrip.pages.inbox_calls import Choice, InboxPage, Reader, ShownApproval
 from roundtrip.questions.approvals import ApprovalQuestion, ApprovalState, LegApprovals
 from roundtrip.server.approval_rules import (
@@ -278,7 +278,7 @@ class Inbox:
             entry.content = self._book.seal.write(content, call_id)
             return entry, content, record
 
-        decided = await change_task(self._book.store, call_id, change)
+        decided = await self._book.change(call_id, change)
         if not isinstance(decided, tuple):
             return False
         entry, content, record = decided

@@ -12,7 +12,7 @@ from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
 from mcp.shared.exceptions import MCPError
 
-from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.calls import AskingPage, AwaitingPage, ClosedPage, EndedPage, PageState, ShownDecision, WorkingPage
 from roundtrip.pages.handler import QuestionPages
@@ -137,7 +137,7 @@ class CallsOfSite:
             content.refuse(action, entry, now)
             entry.content = self._book.seal.write(content, entry.call_id)
 
-        await change_task(self._book.store, view.entry.call_id, refuse)
+        await self._book.change(view.entry.call_id, refuse)
 
     async def _give(self, view: TaskView, round_id: str, answers: Mapping[str, Mapping[str, Any]]) -> bool:
         """Give a round its answers, unless it has other ones."""
@@ -148,7 +148,7 @@ class CallsOfSite:
                 return False
             return self._book.take_answers(entry, content, answers, now)
 
-        return await change_task(self._book.store, view.entry.call_id, answer) or False
+        return await self._book.change(view.entry.call_id, answer) or False
 
     async def _own(self, ticket: str, subject: str | None) -> TaskView | None:
         """Return the call of a page for its reader; None if there is none, or if it is another user's or site's."""

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersRefused, read_answers
@@ -111,7 +111,7 @@ class WaitingCalls:
                 self._book.take_answers(entry, content, known, now)
 
         try:
-            await change_task(self._book.store, view.entry.call_id, take)
+            await self._book.change(view.entry.call_id, take)
         except (LedgerDown, ContentUnreadable) as error:
             raise out_of_reach(error) from error
 
@@ -131,7 +131,7 @@ class WaitingCalls:
             return self._book.take_answers(entry, content, read_answers(content, answers), now, by_model=True)
 
         try:
-            if not await change_task(self._book.store, call_id, take):
+            if not await self._book.change(call_id, take):
                 raise AnswersRefused
         except (LedgerDown, ContentUnreadable) as error:
             raise out_of_reach(error) from error

@@ -7,6 +7,7 @@ from typing import Final
 
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_failure, explain_rejection
+from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_outside
 from roundtrip.trace.explaining.wording import clock_text, duration_text, listed_text
 from roundtrip.trace.index.filters import CallFilter, time_of
 from roundtrip.trace.index.index import CallIndex, Noticed, Place
@@ -150,6 +151,9 @@ class Lists:
 
 def failure_text(call: TracedCall) -> str:
     """Return the sentence that explains why a call ended without its result; empty if it did not."""
+    outside = end_of_stored(call)
+    if outside is not None:
+        return explain_outside(call, outside)
     ended = call.ended
     for serving in call.servings:
         if ended is not None and serving.ended is ended:

@@ -22,6 +22,7 @@ from roundtrip.trace.explaining.wording import (
     recorded_text,
     rung_text,
     size_text,
+    stop_text,
     times_text,
     wait_text,
 )
@@ -38,6 +39,7 @@ from roundtrip.trace.writing.lines import (
     Revealed,
     ShownQuestion,
     StepRun,
+    StoppedLine,
     TokenWritten,
 )
 
@@ -74,7 +76,7 @@ class _CallView:
             self._serving(serving)
         for line in self._call.rejections:
             self._rejection(line)
-        self._actions(self._call.actions)
+        self._outside([*self._call.actions, *self._call.stops])
         self._waiting()
         self._screen.flush()
 
@@ -113,8 +115,7 @@ class _CallView:
         if times:
             return f"the body ran {times_text(times)}"
         # A process that was killed has recorded no end, and may have begun the body.
-        is_complete = all(serving.is_over for serving in self._call.servings)
-        return "the body has not run" if is_complete else "no end of the body is recorded"
+        return "no end of the body is recorded" if self._call.may_have_run else "the body has not run"
 
     def _serving(self, serving: Serving) -> None:
         """Show one leg on one instance: a part for each round that it asked, and one for the rest."""
@@ -272,11 +273,12 @@ class _CallView:
         )
         self._screen.line(explain_rejection(line, self._call), indent=2)
 
-    def _actions(self, actions: Iterable[ActedLine]) -> None:
-        for place, line in enumerate(actions):
-            if not place:
-                self._screen.gap()
-            self._screen.line((f"{clock_text(line.at)[11:]} ", _DIM), (action_text(line), _WARN))
+    def _outside(self, lines: Sequence[ActedLine | StoppedLine]) -> None:
+        if lines:
+            self._screen.gap()
+        for line in sorted(lines, key=lambda line: line.at):
+            text = action_text(line) if isinstance(line, ActedLine) else stop_text(line)
+            self._screen.line((f"{clock_text(line.at)[11:]} ", _DIM), (text, _WARN))
 
     def _waiting(self) -> None:
         call = self._call

@@ -19,7 +19,7 @@ from roundtrip.cli.trace.sources import json_text, named_files, view, warn, warn
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.wording import action_text, clock_text, count_text, duration_text, size_text
+from roundtrip.trace.explaining.wording import action_text, clock_text, count_text, duration_text, size_text, stop_text
 from roundtrip.trace.index.filters import fits
 from roundtrip.trace.reading.following import Follower
 from roundtrip.trace.writing.lines import (
@@ -31,6 +31,7 @@ from roundtrip.trace.writing.lines import (
     HandedLine,
     Line,
     RejectedLine,
+    StoppedLine,
 )
 
 __all__ = ["COMMANDS"]
@@ -50,7 +51,7 @@ class _Filter:
         self._tool_by_call: OrderedDict[str, str] = OrderedDict()
 
     def tool_of(self, line: Line) -> str | None:
-        if isinstance(line, BeganLine | RejectedLine):
+        if isinstance(line, BeganLine | RejectedLine | StoppedLine):
             return line.tool
         known = self._tool_by_call.get(line.call)
         return line.tool if isinstance(line, ActedLine) and line.tool is not None else known
@@ -179,6 +180,8 @@ def _event(line: Line) -> list[Part]:
         return ["became a task", (f" in leg {line.leg}", "dim")]
     if isinstance(line, ActedLine):
         return [(action_text(line), "yellow")]
+    if isinstance(line, StoppedLine):
+        return [(stop_text(line), "yellow")]
     return [(f"rejected the token: {line.reason.value}", "bold red")]
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from roundtrip.engine.leg import Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
-from roundtrip.ledger.tasks import HasTasks, TaskEntry, TaskStore, change_task
+from roundtrip.ledger.tasks import HasTasks, SeenTask, TaskEntry, TaskStore, change_task
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from roundtrip.server.parts import Parts
 
 __all__ = ["POLL_SECONDS", "TaskBook", "TaskView"]
+
+logger = logging.getLogger("roundtrip")
+
+T = TypeVar("T")
 
 POLL_SECONDS: Final = 1.0
 """Time between two looks at a task that clients are asked to keep."""
@@ -149,6 +155,34 @@ class TaskBook:
         entry.advance(now)
         return None if now >= entry.expires else TaskView(entry, self.seal.read(entry.content, call_id))
 
+    async def change(
+        self,
+        call_id: str,
+        work: Callable[[TaskEntry, float], T],
+        *,
+        seen: SeenTask | None = None,
+        writer: tuple[str, int] | None = None,
+    ) -> T | None:
+        """Change a task as `change_task` does, and report to tracers if that ends it otherwise than by its leg."""
+        ended = partial(self._stopped, writer) if self._parts.effects.tracers else None
+        return await change_task(self.store, call_id, work, seen=seen, writer=writer, ended=ended)
+
+    def _stopped(self, writer: tuple[str, int] | None, before: TaskState, entry: TaskEntry, now: float) -> None:
+        how = _how_stopped(entry, now)
+        if how is None:
+            return
+        from roundtrip.tracing import StoppedCall, StoredCallTracer  # only traced servers need it
+
+        # A lease that has lapsed was that of a worker that is silent.
+        ends_leg = before is TaskState.RUNNING and (how != "lost" or writer is not None)
+        stopped = StoppedCall(entry.call_id, entry.tool, how, ends_leg)
+        for tracer in self._parts.effects.tracers.tracers:
+            if isinstance(tracer, StoredCallTracer):
+                try:
+                    tracer.stop(stopped)
+                except Exception:
+                    logger.exception("a tracer failed on the end of a stored call")
+
     def with_approvals(self, pause: Pause, end: Suspended | Authored, content: TaskContent, call_id: str) -> Pause:
         """Return a pause with the approvals that a leg needs.
 
@@ -204,7 +238,7 @@ class TaskBook:
                 return
             self.take_answers(entry, self.seal.read(entry.content, call_id), responses, now)
 
-        await change_task(self.store, call_id, answer)
+        await self.change(call_id, answer)
 
     def take_answers(
         self,
@@ -253,7 +287,7 @@ class TaskBook:
             return True
 
         # The id may come from outside.
-        return (is_call_id(call_id) and await change_task(self.store, call_id, signal)) or False
+        return (is_call_id(call_id) and await self.change(call_id, signal)) or False
 
     async def cancel(self, call_id: str) -> bool:
         """Cancel a task, unless it has ended. Return False if there is no such task."""
@@ -262,7 +296,7 @@ class TaskBook:
             entry.apply(TaskEvent.CANCEL, now)
             return True
 
-        return await change_task(self.store, call_id, cancel) or False
+        return await self.change(call_id, cancel) or False
 
     def describe(self, view: TaskView) -> dict[str, Any]:
         """Return a task as `tasks/get` shows it, without the type of the result."""
@@ -297,6 +331,15 @@ class TaskBook:
         if message is not None:
             shown["statusMessage"] = message
         return shown
+
+
+def _how_stopped(entry: TaskEntry, now: float) -> Literal["cancelled", "lost", "expired"] | None:
+    """Return how an ended task was stopped; None if its leg has ended it."""
+    if entry.state is TaskState.CANCELLED:
+        return "cancelled"
+    if entry.state is TaskState.LOST:
+        return "lost"
+    return "expired" if entry.state is TaskState.FAILED and now >= entry.expires else None
 
 
 def _iso(at: float) -> str:

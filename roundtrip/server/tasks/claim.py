@@ -15,7 +15,7 @@ from roundtrip.engine.claim import Recalled
 from roundtrip.engine.computed import NotedValue
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import SeenTask, TaskEntry, change_task
+from roundtrip.ledger.tasks import SeenTask, TaskEntry
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
@@ -237,7 +237,7 @@ class TaskClaim:
 
     async def _change_once(self, work: Callable[[TaskEntry, float], bool]) -> bool:
         writer = self._holder, self._epoch
-        return await change_task(self._book.store, self.call_id, work, seen=self._seen, writer=writer) or False
+        return await self._book.change(self.call_id, work, seen=self._seen, writer=writer) or False
 
     def look_soon(self) -> None:
         """Look soon if the lease is still held, in an asyncio task of its own, and end the leg otherwise.

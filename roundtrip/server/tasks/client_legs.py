@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.context import ServerRequestContext
 
-from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.tasks.book import TaskBook
@@ -62,7 +62,7 @@ async def run_with_client(
         entry.claim(engine.holder, now, lease=lease_seconds())
         return entry, now, content, journal
 
-    claimed = await change_task(book.store, call_id, claim_it) if engine.has_room_apart else None
+    claimed = await book.change(call_id, claim_it) if engine.has_room_apart else None
     if claimed is None:
         return
     entry, now, content, journal = claimed

@@ -18,8 +18,9 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 from roundtrip.errors import InvalidSignature, RoundtripError
-from roundtrip.ledger.tasks import TaskEntry, TaskStore, change_task
+from roundtrip.ledger.tasks import TaskEntry, TaskStore
 from roundtrip.machine.tasks import TaskState
+from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.engine import TaskDelivery, TaskEngine
 from roundtrip.server.tasks.sweep import Sweep
 from roundtrip.system import System
@@ -94,7 +95,7 @@ class DocketEngine:
         self._redelivery = timedelta(seconds=redelivery)
         # Nothing reads Docket's own records of legs that have ended.
         self._options: dict[str, Any] = {"execution_ttl": timedelta(0), **options}
-        self._binding: tuple[WorkedBy, TaskStore, System] | None = None
+        self._binding: tuple[WorkedBy, TaskBook, System] | None = None
         self._senders: dict[asyncio.AbstractEventLoop, _Sender] = {}
 
     @property
@@ -106,19 +107,19 @@ class DocketEngine:
         """Return Docket's connection, to be entered on an event loop."""
         return Docket(name=self.name, url=self.url, **self._options)
 
-    def bind(self, worked_by: WorkedBy, store: TaskStore, system: System) -> TaskStore:
+    def bind(self, worked_by: WorkedBy, book: TaskBook, system: System) -> None:
         """Implement `DistributedEngine.bind`."""
         if self._binding is not None:
             raise InvalidSignature("a DocketEngine belongs to one server; give each server one of its own")
-        self._binding = worked_by, _SendingTasks(store, self._wrote), system
-        return self._binding[1]
+        self._binding = worked_by, book, system
+        book.store = _SendingTasks(book.store, self._wrote)
 
     def start(self) -> None:
         """Implement `DistributedEngine.start`."""
         loop = asyncio.get_running_loop()
         if loop not in self._senders and self._binding is not None:
-            _, store, system = self._binding
-            self._senders[loop] = _Sender(self, store, system)
+            _, book, system = self._binding
+            self._senders[loop] = _Sender(self, book, system)
 
     async def stop(self) -> None:
         """Implement `DistributedEngine.stop`."""
@@ -244,16 +245,16 @@ class _Outages:
 class _Sender:
     """Sends the tasks that are due to Docket, and those again that stay due; one for each event loop."""
 
-    def __init__(self, engine: DocketEngine, store: TaskStore, system: System) -> None:
+    def __init__(self, engine: DocketEngine, book: TaskBook, system: System) -> None:
         self._engine = engine
-        self._store = store
+        self._book = book
         self._system = system
         self._due: dict[str, int] = {}
         """The epochs of the tasks to send, by their calls."""
         self._bell = asyncio.Event()
         self._is_stopping = False
         self._outages = _Outages("be sent tasks")
-        self._sweep = Sweep(store, self._look_at, system, room=lambda: _BATCH, spread=_SPREAD_SECONDS)
+        self._sweep = Sweep(book.store, self._look_at, system, room=lambda: _BATCH, spread=_SPREAD_SECONDS)
         self._work = asyncio.get_running_loop().create_task(
             self._send_forever(), name="roundtrip: send due tasks to Docket", context=Context()
         )
@@ -282,12 +283,12 @@ class _Sender:
         # From a random place, as other processes look at the same tasks.
         start = int.from_bytes(self._system.entropy(2)) % max(1, len(calls))
         for call_id in [*calls[start:], *calls[:start]]:
-            entry, now = await self._store.load(call_id)
+            entry, now = await self._book.store.load(call_id)
             if entry is None:
                 continue
             if entry.state is not TaskState.DUE:
                 # By the write that makes it due, it is sent: one process succeeds.
-                await change_task(self._store, call_id, lambda entry, now: None)
+                await self._book.change(call_id, lambda entry, now: None)
                 is_more = True
             elif now - entry.due >= _LOST_SECONDS:
                 self.wrote(entry)

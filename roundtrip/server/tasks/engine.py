@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry, TaskStore, change_task
+from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server.limited_logs import LimitedLog
@@ -74,13 +74,13 @@ class TaskDelivery(Protocol):
 class DistributedEngine(Protocol):
     """Engine that delivers the tasks of a server to workers anywhere, in place of each worker's sweep."""
 
-    def bind(self, worked_by: Callable[[], Any], store: TaskStore, system: System) -> TaskStore:
-        """Bind it to a server, and return the store through which the server must change its tasks.
+    def bind(self, worked_by: Callable[[], Any], book: TaskBook, system: System) -> None:
+        """Bind it to a server; it may replace the store through which the book changes tasks.
 
         Args:
             worked_by: Returns a context manager that runs the server in a worker of the engine's own, and yields the
                 server's `TaskEngine`.
-            store: The tasks.
+            book: The tasks.
             system: The clocks and randomness.
 
         Raises:
@@ -255,7 +255,7 @@ class TaskEngine:
             return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else False
 
         try:
-            claimed = await change_task(self._book.store, call_id, claim_it)
+            claimed = await self._book.change(call_id, claim_it)
         except _NotHere:
             self._delivery.skip(call_id, _SKIP_SECONDS)
         except (ContentUnreadable, TokenRejected):

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from mcp_types import INTERNAL_ERROR
 
 from roundtrip.errors import RoundtripError
-from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.safe_text import quoted
 from roundtrip.server.approval_rules import Record, expire_open, pending_approvals, remind_now
@@ -244,7 +244,7 @@ class TaskOperations:
             return (work(entry, content, now),)
 
         # Some stores cannot even look for other texts.
-        changed = await change_task(self._book.store, call_id, change) if is_call_id(call_id) else None
+        changed = await self._book.change(call_id, change) if is_call_id(call_id) else None
         if changed is None:
             raise TaskNotChanged("there is no such task; `roundtrip tasks ls` lists them")
         return changed[0]
@@ -274,7 +274,7 @@ class TaskOperations:
 
         if self._keys_of(entry) <= {seal.hint}:
             return False
-        return await change_task(self._book.store, entry.call_id, renew) or False
+        return await self._book.change(entry.call_id, renew) or False
 
     async def backlog(self, *, limit: int) -> Backlog:
         """Return what the store has, from at most `limit` tasks."""

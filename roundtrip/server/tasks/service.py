@@ -84,7 +84,7 @@ class TaskService:
                 f"task_engine={type(distributed).__name__}(...) needs a ledger that its workers reach, got "
                 f"{type(effects.ledger).__name__}; give the server a RedisLedger or a PostgresLedger"
             )
-        self.book.store = distributed.bind(self._worked_by_others, self.book.store, self._legs.parts.system)
+        distributed.bind(self._worked_by_others, self.book, self._legs.parts.system)
 
     @asynccontextmanager
     async def _worked_by_others(self) -> AsyncGenerator[TaskEngine]:

@@ -13,8 +13,9 @@ from roundtrip.errors import CallHasEnded, RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import UNNAMED
 from roundtrip.machine.table import State
-from roundtrip.safe_text import build_text, printable
+from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
+from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_action, explain_stop
 from roundtrip.trace.explaining.wording import (
     approvals_text,
     count_text,
@@ -25,7 +26,7 @@ from roundtrip.trace.explaining.wording import (
     wait_text,
 )
 from roundtrip.trace.reading.calls import HappenedLine, Round, Serving, TracedCall
-from roundtrip.trace.writing.lines import ActedLine, BeganLine, Recorded, RejectedLine, Revealed, ShownQuestion
+from roundtrip.trace.writing.lines import BeganLine, Recorded, RejectedLine, Revealed, ShownQuestion, StoppedLine
 
 __all__ = [
     "QUESTIONS",
@@ -34,7 +35,6 @@ __all__ = [
     "ExplainedSubject",
     "Explanation",
     "explain",
-    "explain_action",
     "explain_failure",
     "explain_question",
     "explain_rejection",
@@ -273,25 +273,6 @@ def _said(serving: Serving) -> dict[str, object]:
     return {answer.key: (answer.action, answer.data) for answer in serving.brought}
 
 
-def explain_action(line: ActedLine) -> str:
-    """Explain what an operator did with a stored call."""
-    by = quoted(line.by)
-    where = "with a command" if line.instance == "command" else "on the pages of roundtrip ui"
-    if line.outcome == "rejected":
-        return f"{by} tried to {line.action} it {where}, and that was rejected: {printable(line.why)}."
-    match line.action:
-        case "cancel":
-            return f"The call ended because {by} cancelled it {where}; the client must begin it again if it should run."
-        case "expire":
-            return f"The call ended because {by} ended its life {where}; the client must begin it again."
-        case "retry":
-            return f"A worker continued the lost call behind its stored steps, because {by} retried it {where}."
-        case "remind":
-            return f"The groups whose approvals are pending were notified again, because {by} reminded them {where}."
-        case "answer":
-            return f"{by} answered question {quoted(line.why)} {where}, as a test user."
-
-
 def _actions(call: TracedCall) -> Iterator[Explanation]:
     for line in call.actions:
         is_plain = line.outcome == "rejected" or line.action == "remind"
@@ -329,14 +310,19 @@ def _replays(call: TracedCall) -> Iterator[Explanation]:
 
 
 def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
-    by_operator = call.ended_by
+    outside = end_of_stored(call)
     for serving, ended in failures_of(call):
-        if by_operator is not None and ended.at >= by_operator.at and ended.state == State.FAILED.value:
-            # The worker was stopped; the action explains that.
+        if outside is not None and ended.state == State.FAILED.value and serving is call.servings[-1]:
+            # The worker was stopped; the end of the call explains that.
             continue
         explanation = _about(ended, ExplainedSubject.FAILURE, explain_failure(serving, ended))
         error = ended.error.type if ended.error is not None else None
         yield replace(explanation, round=ended.round or None, error=error)
+    if isinstance(outside, StoppedLine):
+        text = explain_stop(call, outside)
+        yield Explanation(
+            ExplainedSubject.FAILURE, outside.at, outside.instance, None, None, None, None, text, error=outside.how
+        )
     text = explain_lateness(call, now) if now is not None else None
     if text is not None:
         asked = call.rounds[-1].asked

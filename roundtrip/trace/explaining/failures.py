@@ -227,6 +227,12 @@ def explain_lateness(call: TracedCall, now: float) -> str | None:
         return None
     keys = ", ".join(quoted(question.key) for question in call.pending)
     late = duration_text((now - asked.until) * 1000)
+    if call.is_stored:
+        return (
+            f"Round {call.rounds[-1].number} was never answered, and the call cannot go on, because its time was over "
+            f"{late} ago, at {clock_text(asked.until)}, while it asked {keys}; raise max_age= (of a task, task_ttl=) "
+            "if people need longer, and the client must begin the call again."
+        )
     return (
         f"Round {call.rounds[-1].number} was never answered, and the call cannot go on, because the token that asked "
         f"{keys} expired {late} ago, at {clock_text(asked.until)}; raise ttl= (for the answers to one leg) or max_age= "

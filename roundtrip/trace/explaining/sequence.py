@@ -6,9 +6,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from roundtrip.trace.explaining.wording import action_text, duration_text, listed_text, size_text
+from roundtrip.trace.explaining.wording import action_text, duration_text, listed_text, size_text, stop_text
 from roundtrip.trace.reading.calls import HappenedLine, Serving, TracedCall
-from roundtrip.trace.writing.lines import ActedLine, AnsweredLine, AskedLine, EndedLine, HandedLine, RejectedLine
+from roundtrip.trace.writing.lines import (
+    ActedLine,
+    AnsweredLine,
+    AskedLine,
+    EndedLine,
+    HandedLine,
+    RejectedLine,
+    StoppedLine,
+)
 
 __all__ = ["CLIENT", "MessageKind", "MessageSequence", "SequenceMessage", "exchange_of", "mermaid"]
 
@@ -60,6 +68,9 @@ def exchange_of(call: TracedCall) -> MessageSequence:
         if isinstance(request, ActedLine):
             # An operator is no participant: the note is over the client, whose call it is.
             messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, _short(action_text(request)), step))
+            continue
+        if isinstance(request, StoppedLine):
+            messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, stop_text(request), step))
             continue
         place = places[request.instance]
         if isinstance(request, RejectedLine):

@@ -1,16 +1,19 @@
 """Return a call as data for programs: a summary for lists, and a story with everything that was recorded."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from pydantic import BaseModel
 
 from roundtrip.machine.journal import OUTCOMES
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
-from roundtrip.trace.writing.lines import ReadAnswer
+from roundtrip.trace.writing.lines import OperatorAction, ReadAnswer
 from roundtrip.trace.writing.names import TOOL_ERROR
 
 __all__ = ["failure_of", "outcomes_of", "story", "summary", "until"]
+
+
+_ENDED_BY: Final[Mapping[OperatorAction, str]] = {"cancel": "cancelled", "expire": "expired"}
 
 
 def outcomes_of(call: TracedCall) -> frozenset[str]:
@@ -32,10 +35,15 @@ def until(call: TracedCall) -> float | None:
 
 
 def failure_of(call: TracedCall) -> str | None:
-    """Return the type of the error that ended a call; for a result with `isError` it is `tool_error`."""
+    """Return the type of the error that ended a call; for a result with `isError` it is `tool_error`.
+
+    Of a stored call that ended outside of its servings it is `cancelled`, `lost` or `expired`.
+    """
+    if call.stopped is not None:
+        return call.stopped.how
     ended = call.ended
     if ended is None:
-        return None
+        return _ENDED_BY[call.ended_by.action] if call.ended_by is not None else None
     return ended.error.type if ended.error is not None else TOOL_ERROR if ended.is_error else None
 
 
@@ -79,6 +87,7 @@ def story(call: TracedCall) -> dict[str, Any]:
         "servings": [_serving(serving) for serving in call.servings],
         "rejected": _dumped(call.rejections),
         "actions": _dumped(call.actions),
+        "stops": _dumped(call.stops),
         "path": [[event, state] for _, event, state in call.arrows],
         "ended": _members(call.ended, "at", "instance", "leg", "state", "is_error", "result", "decline", "error")
         if call.ended is not None

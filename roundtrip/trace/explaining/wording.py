@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from roundtrip.trace.writing.lines import ActedLine, AskedApproval, AskedLine, Digested, Recorded, ShownWait
+from roundtrip.trace.writing.lines import (
+    ActedLine,
+    AskedApproval,
+    AskedLine,
+    Digested,
+    Recorded,
+    ShownWait,
+    StoppedLine,
+)
 
 __all__ = [
     "action_text",
@@ -19,6 +27,7 @@ __all__ = [
     "recorded_text",
     "rung_text",
     "size_text",
+    "stop_text",
     "times_text",
     "wait_text",
 ]
@@ -36,6 +45,7 @@ _ACTED: Final = {
     "remind": "reminded its approvers",
     "answer": "answered",
 }
+_STOPPED: Final = {"cancelled": "was cancelled", "lost": "was lost with its worker", "expired": "expired"}
 _RUNGS: Final = {
     "url": " on a page that the client shows",
     "local": " on a page in the browser of the server's machine",
@@ -113,6 +123,11 @@ def action_text(line: ActedLine) -> str:
         return f"{line.action} by {line.by} rejected: {line.why}"
     what = f" {quoted(line.why)}" if line.action == "answer" else ""
     return f"{_ACTED[line.action]}{what} by {line.by}"
+
+
+def stop_text(line: StoppedLine) -> str:
+    """Return the end of a stored call in words: `the call was cancelled`."""
+    return f"the call {_STOPPED[line.how]}"
 
 
 def approvals_text(approvals: Sequence[AskedApproval]) -> str:

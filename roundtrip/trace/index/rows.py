@@ -35,8 +35,9 @@ def facets_of(row: Mapping[str, Any]) -> list[Facet]:
 
 def _left(call: TracedCall) -> Iterator[tuple[str, str]]:
     """Yield the questions at which the user has left the call, or for which it waits, and how."""
-    for question in call.pending:
-        yield question.key, "waiting"
+    status = call.stopped.how if call.stopped is not None else "waiting" if call.pending else None
+    if status is not None:
+        yield from [(question.key, status) for question in call.unanswered]
     if call.ended is not None and call.ended.decline is not None:
         # Its text names the parameter of the tool, which may be that of another resolver.
         answers = [answer for round_ in call.rounds for answer in round_.answers if answer.action in _LEFT]

@@ -9,14 +9,14 @@ from typing import Any, Final
 from roundtrip.machine.table import Event, State
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import (
-    explain_action,
     explain_failure,
     explain_question,
     explain_rejection,
     explain_replay,
 )
 from roundtrip.trace.explaining.sequence import exchange_of
-from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, listed_text, size_text
+from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_outside
+from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, listed_text, size_text, times_text
 from roundtrip.trace.page.forms import json_text, page_fields_of, value_text
 from roundtrip.trace.reading.calls import SYMBOLS, HappenedLine, Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import (
@@ -32,6 +32,7 @@ from roundtrip.trace.writing.lines import (
     RejectedLine,
     Revealed,
     ShownQuestion,
+    StoppedLine,
 )
 
 __all__ = ["STATE_SYMBOLS", "Data", "data_of"]
@@ -119,8 +120,9 @@ def _summary(call: TracedCall) -> Data:
 
 def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
     """Return the explanation of a failed call, and its step."""
-    if call.ended_by is not None and (call.ended is None or call.ended.state == State.FAILED.value):
-        return {"step": steps[-1].place, "why": explain_action(call.ended_by)}
+    outside = end_of_stored(call)
+    if outside is not None:
+        return {"step": steps[-1].place, "why": explain_outside(call, outside)}
     ended = call.ended
     if ended is None or (ended.state == "completed" and not ended.is_error):
         return None
@@ -147,7 +149,7 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
         ["Waiting", duration_text(call.waited_ms)],
         ["Rounds", str(call.round_count)],
         ["Legs", f"{call.legs} on {count_text(len(call.instances), 'instance')}"],
-        ["Body began", {0: "never", 1: "once"}.get(call.bodies, f"{call.bodies} times")],
+        ["Body began", _bodies(call)],
         ["Started", clock_text(call.started_at)],
     ]
     if call.pending:
@@ -163,6 +165,12 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
         if began.replaces is not None:
             facts.append(["In the place of", f"{began.replaces}, which expired"])
     return facts
+
+
+def _bodies(call: TracedCall) -> str:
+    if call.bodies:
+        return times_text(call.bodies)
+    return "not known: the end of a leg is not recorded" if call.may_have_run else "never"
 
 
 def _share(call: TracedCall) -> float:
@@ -189,7 +197,7 @@ def _steps(call: TracedCall) -> list[_Step]:
     rounds = iter(call.rounds)
     numbers: set[int] = set()
     for request in call.occurrences:
-        if isinstance(request, RejectedLine | ActedLine):
+        if not isinstance(request, Serving):
             step.lines.append((None, request))
             continue
         arrows = iter(request.arrows)
@@ -212,7 +220,7 @@ def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, Serving]
     return {
         "name": _name(call, step),
         "state": step.moves[-1][2] if step.moves and not is_last else call.state,
-        "column": str(round_.number) if round_ is not None else ("■" if _is_over(call) else "now"),
+        "column": str(round_.number) if round_ is not None else ("■" if call.is_over else "now"),
         "moves": [[source, event] for source, event, _ in step.moves],
         "facts": _facts(step),
         "arguments": next((_shown(line.arguments) for line in step.began if line.leg == 1), None),
@@ -228,13 +236,11 @@ def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, Serving]
 
 
 def _name(call: TracedCall, step: _Step) -> str:
+    if not call.servings and not call.rejections:
+        return "No request of this call is recorded"
     if step.round is None:
-        return f"End: {call.state}" if _is_over(call) else f"Now: {call.state}"
+        return f"End: {call.state}" if call.is_over else f"Now: {call.state}"
     return f"Round {step.round.number}{', asked again by another serving' if step.is_again else ''}"
-
-
-def _is_over(call: TracedCall) -> bool:
-    return call.ended is not None or call.ended_by is not None
 
 
 def _facts(step: _Step) -> list[list[str]]:
@@ -353,7 +359,7 @@ def _raw(line: Line) -> Data:
         data: Data = {"v": line.v, "event": line.event, **line.model_dump(exclude_unset=True)}
     except RecursionError:
         data = {"v": line.v, "event": line.event}
-    number = None if isinstance(line, ActedLine) else line.leg
+    number = None if isinstance(line, ActedLine | StoppedLine) else line.leg
     leg = f", leg {number}" if number is not None else ""
     return {
         "title": f"{line.event} on {line.instance}{leg}, {clock_text(line.at, precise=True)}",

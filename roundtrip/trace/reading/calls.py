@@ -21,6 +21,7 @@ from roundtrip.trace.writing.lines import (
     ReadAnswer,
     RejectedLine,
     ShownQuestion,
+    StoppedLine,
 )
 
 __all__ = ["SYMBOLS", "HappenedLine", "Mark", "Round", "Serving", "Traced", "TracedCall", "join"]
@@ -179,6 +180,8 @@ class TracedCall:
     """The rejected tokens of this call."""
     actions: list[ActedLine] = field(default_factory=list[ActedLine])
     """The actions of operators on this call, in order."""
+    stops: list[StoppedLine] = field(default_factory=list[StoppedLine])
+    """The ends of this call outside of its servings, in order."""
 
     @cached_property
     def began(self) -> BeganLine | None:
@@ -191,10 +194,10 @@ class TracedCall:
         return self.began.tool if self.began is not None else "?"
 
     @property
-    def occurrences(self) -> list[Serving | RejectedLine | ActedLine]:
-        """Return all servings in order, each after the rejections and the actions that were earlier."""
-        others = sorted([*self.rejections, *self.actions], key=lambda line: line.at, reverse=True)
-        found: list[Serving | RejectedLine | ActedLine] = []
+    def occurrences(self) -> list[Serving | RejectedLine | ActedLine | StoppedLine]:
+        """Return all servings in order, each after the lines of other kinds that were earlier."""
+        others = sorted([*self.rejections, *self.actions, *self.stops], key=lambda line: line.at, reverse=True)
+        found: list[Serving | RejectedLine | ActedLine | StoppedLine] = []
         for serving in self.servings:
             while others and others[-1].at < serving.started_at:
                 found.append(others.pop())
@@ -235,14 +238,39 @@ class TracedCall:
         return next((one for one in self.actions if one.outcome == "done" and one.action in ENDING_ACTIONS), None)
 
     @cached_property
+    def stopped(self) -> StoppedLine | None:
+        """Return the end of the stored call outside of its servings, unless the call went on after it.
+
+        It counts more than a serving's own end, which the store did not take.
+        """
+        last = self.stops[-1] if self.stops else None
+        if last is None or (self.servings and self.servings[-1].started_at > last.at):
+            return None
+        is_retried = any(one.action == "retry" and one.outcome == "done" and one.at > last.at for one in self.actions)
+        return None if is_retried else last
+
+    @property
+    def is_stored(self) -> bool:
+        """Return True if the store of the server has it, as far as it was recorded: a task, or asked otherwise."""
+        by_client = not self.rounds or self.rounds[-1].asked.rung is None
+        return not by_client or any(one.is_handed or (one.began and one.began.era == "task") for one in self.servings)
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if it has ended."""
+        return self.ended is not None or self.ended_by is not None or self.stopped is not None
+
+    @cached_property
     def state(self) -> State:
-        """Return the current state. A call that an operator ended has failed."""
+        """Return the current state. A call that ended outside of its servings has failed."""
+        if self.stopped is not None:
+            return State.FAILED
         if self.ended is not None:
             return State(self.ended.state)
         if self.ended_by is not None:
             return State.FAILED
         if not self.servings:
-            return State.REJECTED
+            return State.REJECTED if self.rejections else State.RECEIVED
         latest = self.chain[-1] if self.servings[-1].is_over else self.servings[-1]
         if latest.has_asked:
             return State.AWAITING_INPUT
@@ -250,12 +278,17 @@ class TracedCall:
             return latest.moves[-1][1]
         return State.RECEIVED if latest.leg == 1 else State.AWAITING_INPUT
 
+    @property
+    def unanswered(self) -> tuple[ShownQuestion, ...]:
+        """Return the questions of the last round, if it was not answered."""
+        if not self.rounds or self.rounds[-1].answered_at is not None:
+            return ()
+        return self.rounds[-1].asked.questions
+
     @cached_property
     def pending(self) -> tuple[ShownQuestion, ...]:
         """Return the open questions."""
-        if self.state is not State.AWAITING_INPUT or not self.rounds or self.rounds[-1].answered_at is not None:
-            return ()
-        return self.rounds[-1].asked.questions
+        return self.unanswered if self.state is State.AWAITING_INPUT else ()
 
     @property
     def legs(self) -> int:
@@ -277,13 +310,16 @@ class TracedCall:
     @property
     def started_at(self) -> float:
         """Return the time of the first line in seconds since the epoch."""
-        return self.servings[0].started_at if self.servings else self.rejections[0].at
+        if self.servings:
+            return self.servings[0].started_at
+        return min((line.at for line in (*self.rejections, *self.actions, *self.stops)), default=0.0)
 
     @property
     def last_at(self) -> float:
         """Return the time of the last line in seconds since the epoch."""
         lines = [line.at for serving in self.servings for line in serving.lines]
-        return max([*lines, *(line.at for line in self.rejections), *(line.at for line in self.actions)])
+        others = [line.at for line in (*self.rejections, *self.actions, *self.stops)]
+        return max([*lines, *others], default=0.0)
 
     @property
     def server_ms(self) -> float:
@@ -297,8 +333,14 @@ class TracedCall:
 
     @property
     def bodies(self) -> int:
-        """Return how often its body began."""
+        """Return how often its body began, as far as recorded."""
         return sum(serving.bodies for serving in self.servings)
+
+    @property
+    def may_have_run(self) -> bool:
+        """Return True if its body may have begun without a record: a leg has no end here, or its worker died."""
+        is_lost = self.stopped is not None and self.stopped.how == "lost"
+        return is_lost or any(not serving.is_over for serving in self.servings)
 
     @property
     def instances(self) -> list[str]:
@@ -374,9 +416,13 @@ def join(lines: Iterable[Line]) -> Traced:
     rejections: dict[str, list[RejectedLine]] = {}
     strays: list[RejectedLine] = []
     actions: list[ActedLine] = []
+    stops: dict[str, list[StoppedLine]] = {}
     for line in lines:
         if isinstance(line, ActedLine):
             actions.append(line)
+            continue
+        if isinstance(line, StoppedLine):
+            stops.setdefault(line.call, []).append(line)
             continue
         if isinstance(line, RejectedLine):
             (strays if line.call is None else rejections.setdefault(line.call, [])).append(line)
@@ -398,6 +444,9 @@ def join(lines: Iterable[Line]) -> Traced:
     for line in actions:
         if line.call in joined:
             joined[line.call].actions.append(line)
+    for call, found in stops.items():
+        if call in joined:
+            joined[call].stops.extend(sorted(found, key=lambda line: line.at))
     return Traced(joined, strays, actions)
 
 

@@ -2,7 +2,8 @@
 
 A *serving* is one request that reaches a function. It begins, may ask and be answered (in the live era several times),
 and ends or leaves its questions open. Each line reports everything since the line before, so a leg costs two lines.
-A rejected token never reaches a function, and is a line of its own. So is an action of an operator on a stored call.
+A rejected token never reaches a function, and is a line of its own. So are an action of an operator on a stored call,
+and the end of a stored call outside of a serving.
 
 For speed the recorder formats lines by hand; tests validate every line it writes against the schema of these models.
 """
@@ -39,6 +40,7 @@ __all__ = [
     "ShownQuestion",
     "ShownWait",
     "StepRun",
+    "StoppedLine",
     "TokenWritten",
 ]
 
@@ -296,6 +298,17 @@ class RejectedLine(_RequestHead):
     token_bytes: int | None = None
 
 
+class StoppedLine(_Head):
+    """A stored call ended outside of its servings. A serving that still ran can have a line of its end as well."""
+
+    event: Literal["stopped"] = "stopped"
+    instance: str
+    call: str
+    tool: str
+    how: Literal["cancelled", "lost", "expired"]
+    """`cancelled`: by its client or an operator. `lost`: its worker died. `expired`: its time was over."""
+
+
 OperatorAction = Literal["cancel", "retry", "expire", "remind", "answer"]
 
 ENDING_ACTIONS: Final[frozenset[OperatorAction]] = frozenset(("cancel", "expire"))
@@ -319,7 +332,7 @@ class ActedLine(_Head):
 
 
 Line = Annotated[
-    BeganLine | AskedLine | AnsweredLine | HandedLine | EndedLine | RejectedLine | ActedLine,
+    BeganLine | AskedLine | AnsweredLine | HandedLine | EndedLine | RejectedLine | StoppedLine | ActedLine,
     Field(discriminator="event"),
 ]
 

@@ -18,7 +18,7 @@ from roundtrip.trace.writing.redaction import Redaction, Reveal, dumps, read_rev
 from roundtrip.trace.writing.servings import RecordedServing, ServingOutput
 from roundtrip.trace.writing.unwritten import UNWRITTEN
 from roundtrip.trace.writing.writer import subject_members
-from roundtrip.tracing import Beginning, Era, ServedFunction, TokenRejection, Unfailing
+from roundtrip.tracing import Beginning, Era, ServedFunction, StoppedCall, TokenRejection, Unfailing
 
 __all__ = ["Recorder"]
 
@@ -132,6 +132,14 @@ class Recorder(Unfailing):
         self._kept.append(text)
         self._write_soon()
 
+    def stop(self, stopped: StoppedCall) -> None:
+        """Write the line of a stored call that ended."""
+        self._begin_after_fork()
+        line = dumps({"call": stopped.call_id, "tool": stopped.tool, "how": stopped.how})
+        text = f'{{"v":1,"event":"stopped","at":{self._system.time():.6f},"instance":{self._name},{line[1:]}'
+        self._kept.append(text)
+        self._write_soon()
+
     def flush(self) -> None:
         """Write all lines now. Any thread may call it."""
         # A forked process leaves the lines of its parent to it.
@@ -141,10 +149,13 @@ class Recorder(Unfailing):
     def _set_key(self, key: bytes) -> None:
         self._output = ServingOutput(Redaction(key, self._revealed), self._queue, self._system)
 
-    def _head(self) -> str:
+    def _begin_after_fork(self) -> None:
+        """Begin again in a forked process: it counts its own servings, and may have a file of its own."""
         if self._forks != _forks:
-            # A forked process counts its own servings, and may have a file of its own.
             self._file = self._start()
+
+    def _head(self) -> str:
+        self._begin_after_fork()
         return f'"instance":{self._name},"serving":{next(self._servings)}'
 
     def _start(self) -> LineFile:

@@ -40,6 +40,7 @@ from roundtrip.tracing import (
     LinkedWatch,
     Raised,
     Returned,
+    StoppedCall,
     TokenRejection,
     Wrote,
 )
@@ -148,6 +149,12 @@ class Telemetry:
         span.set_status(StatusCode.ERROR)
         span.end()
         self._meters.rejections.add(1, counted)
+
+    def stop(self, stopped: StoppedCall) -> None:
+        """Count a stored call that ended, unless the end of its leg counts."""
+        if not stopped.ends_leg:
+            ended = {names.STATE: State.FAILED.value, names.ERROR_TYPE: stopped.how}
+            self._meters.calls.add(1, {names.TOOL: stopped.tool, **ended})
 
 
 class _Meters:

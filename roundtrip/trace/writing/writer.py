@@ -246,7 +246,10 @@ class LineWriter:
         if self._journal is not None:
             journal, fixed = self._journal
             token = f'"bytes":{token_bytes or 0}{_difference(self._beginning.journal, journal, redaction.name)}{fixed}'
-            line += f',"until":{journal.deadline:.3f},"token":{{{token}}}'
+            # The store keeps a call that its client does not ask, or that others decide, for its whole life.
+            is_stored = "rung" in detail or ("approvals" in detail and not detail["questions"])
+            until = journal.end if is_stored else journal.deadline
+            line += f',"until":{until:.3f},"token":{{{token}}}'
         return self._line("asked", line, ms)
 
     def _ended_line(self, ms: float) -> str:

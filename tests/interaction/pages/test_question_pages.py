@@ -19,6 +19,7 @@ from mcp_types import (
 from roundtrip import Approvals, Context, Pages, Recorder
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
+from roundtrip.trace.reading.calls import Round
 from tests.hosts import hosted
 from tests.interaction.pages.page_users import (
     BASE,
@@ -426,9 +427,18 @@ async def test_trace_tells_how_each_round_was_asked(tmp_path: Path) -> None:
     linked, late = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
     assert [round_.asked.rung for round_ in linked.rounds] == ["link", "page"]
     assert [round_.asked.rung for round_ in late.rounds] == [*[None] * 6, "url", "page"]
+    # A token lives for ten minutes, and a stored call for an hour.
+    assert [_minutes_of(round_) for round_ in linked.rounds] == [60, 60]
+    assert [_minutes_of(round_) for round_ in late.rounds] == [*[10] * 6, 60, 60]
     first, second = [explanation.text for explanation in explain(linked)]
     assert first.startswith("Question 'q0' was asked by a link in the result in round 1, ")
     assert second.startswith("Question 'q1' was asked on its page in round 2, ")
+
+
+def _minutes_of(round_: Round) -> int:
+    """Return the minutes from a round's questions to the deadline for their answers."""
+    assert round_.asked.until is not None
+    return round((round_.asked.until - round_.asked.at) / 60)
 
 
 async def test_trace_of_an_old_client_has_each_round_once(tmp_path: Path) -> None:

@@ -9,6 +9,12 @@ import anyio
 import httpx
 import pytest
 
+from roundtrip.machine.table import State
+from roundtrip.trace.explaining.stories import failure_of
+from roundtrip.trace.page.data import data_of
+from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.transcripts import files_of, read_files
+from roundtrip.trace.writing.names import TRACE_VARIABLE
 from tests.hosts import HttpProcess
 from tests.interaction.tasks import shops
 from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, text_of
@@ -74,7 +80,10 @@ async def test_killed_worker_is_followed_behind_its_stored_steps(instances: Any,
     assert effects(tmp_path) == ["began", "first step", "stopped", "began", "stopped", "second step"]
 
 
-async def test_killed_worker_leaves_a_body_that_runs_once_unknown(instances: Any, tmp_path: Path) -> None:
+async def test_killed_worker_leaves_a_body_that_runs_once_unknown(
+    instances: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TRACE_VARIABLE, f"{tmp_path / 'traces'}/")
     one, two = instances
     one.start(shops.shop)
     async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
@@ -88,9 +97,15 @@ async def test_killed_worker_leaves_a_body_that_runs_once_unknown(instances: Any
         (tmp_path / "go on").touch()
         two.start(shops.shop)
         ended = await Peer(http, two.url).until(task)
+    two.stop()
     assert ended["status"] == "failed"
     assert "unknown" in ended["error"]["message"]
     assert effects(tmp_path) == ["began", "stopped"]
+    call = join(read_files(files_of([tmp_path / "traces"])).lines).calls[task.split(".")[0]]
+    assert (call.state, failure_of(call)) == (State.FAILED, "lost")
+    shown = data_of(call)
+    assert ["Body began", "not known: the end of a leg is not recorded"] in shown["facts"]
+    assert shown["failure"]["why"].startswith("The call is lost: the worker that ran it died")
 
 
 async def test_nothing_of_a_task_is_readable_at_rest(

@@ -4,11 +4,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from opentelemetry.sdk.metrics.export import NumberDataPoint
 
 from roundtrip import Context, Recorder, Server
 from roundtrip.cli import main
-from roundtrip.testing import Era, TaskUnfinished, User
+from roundtrip.ledger import MemoryLedger
+from roundtrip.system import SYSTEM, System
+from roundtrip.testing import Clock, Era, TaskUnfinished, User
+from roundtrip.trace.explaining.explanations import explain
+from roundtrip.trace.index.rows import row_of
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.transcripts import files_of, read_files
+from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers
+from tests.interaction.trace.test_telemetry import Collected
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -63,3 +73,104 @@ async def test_task_that_slept_shows_until_when(tmp_path: Path, trace_of: Callab
 async def test_confirmed_task_ends_as_completed(tmp_path: Path, trace_of: Callable[..., str]) -> None:
     await User(shop(tmp_path / "calls.jsonl"), {"confirm:ship": {}}, era=Era.TASK).call("ship")
     assert trace_of("show").splitlines()[0].endswith("ship  completed")
+
+
+# Tasks that end without a leg.
+
+
+def office(transcript: Path, began: anyio.Event, *traces: Any, system: System = SYSTEM) -> Server[Any]:
+    ledger, traced = MemoryLedger(system=system), [Recorder(transcript), *traces]
+    server = Server[Any]("office", keys=[KEY], trace=traced, ledger=ledger, system=system)
+
+    @server.tool(task="required", task_ttl=100)
+    async def ask(ctx: Context) -> str:
+        return str(await ctx.ask("sure", "Sure?", bool))
+
+    @server.tool(task="required", exactly_once=True)
+    async def pay() -> str:
+        began.set()
+        await anyio.sleep_forever()
+        return ""
+
+    return server
+
+
+async def task_of(peer: Peer, tool: str) -> str:
+    reply = await peer.call(tool)
+    if "requestState" in reply:
+        reply = await peer.ask("tools/call", name=tool, arguments={}, requestState=reply["requestState"])
+    return reply["taskId"]
+
+
+def call_in(path: Path) -> TracedCall:
+    (call,) = join(read_files(files_of([path])).lines).calls.values()
+    return call
+
+
+def ended_as(path: Path) -> tuple[str, str | None, list[list[str]], list[str]]:
+    """Return the state and the failure of the only call, as lists show them, and its questions and explanations."""
+    call = call_in(path)
+    row = row_of(call)
+    return row["state"], row["failure"], [list(left) for left in row["left"]], [one.text for one in explain(call)]
+
+
+async def test_cancelled_task_that_asks_has_ended(tmp_path: Path, trace_of: Callable[..., str]) -> None:
+    async with peers(office(tmp_path / "calls.jsonl", anyio.Event())) as (peer,):
+        task = await task_of(peer, "ask")
+        await peer.asked(task, "sure")
+        await peer.ask("tasks/cancel", taskId=task)
+        await peer.ask("tasks/cancel", taskId=task)
+    state, failure, left, texts = ended_as(tmp_path / "calls.jsonl")
+    assert (state, failure, left) == ("failed", "cancelled", [["sure", "cancelled"]])
+    assert "its client cancelled its task" in texts[-1]
+    assert "the call was cancelled" in trace_of("show")
+    assert "waits for" not in trace_of("show")
+
+
+async def test_cancelled_tasks_are_counted_once(tmp_path: Path) -> None:
+    began, collected = anyio.Event(), Collected()
+    async with peers(office(tmp_path / "calls.jsonl", began, collected.telemetry)) as (peer,):
+        asking, running = await task_of(peer, "ask"), await task_of(peer, "pay")
+        await peer.asked(asking, "sure")
+        with anyio.fail_after(WAIT_SECONDS):
+            await began.wait()
+        for task in (asking, running):
+            await peer.ask("tasks/cancel", taskId=task)
+    points = [point for point in collected.points["roundtrip.calls"] if isinstance(point, NumberDataPoint)]
+    counted = [(dict(point.attributes or {}), point.value) for point in points]
+    failed = {"roundtrip.state": "failed"}
+    assert sorted(counted, key=str) == [
+        ({"roundtrip.tool": "ask", **failed, "error.type": "cancelled"}, 1),
+        ({"roundtrip.tool": "pay", **failed, "error.type": "CallTakenOver"}, 1),
+    ]
+
+
+async def test_cancelled_running_task_is_explained_by_its_cancellation(tmp_path: Path) -> None:
+    began = anyio.Event()
+    async with peers(office(tmp_path / "calls.jsonl", began)) as (peer,):
+        task = await task_of(peer, "pay")
+        with anyio.fail_after(WAIT_SECONDS):
+            await began.wait()
+        await peer.ask("tasks/cancel", taskId=task)
+    state, failure, _, texts = ended_as(tmp_path / "calls.jsonl")
+    assert (state, failure) == ("failed", "cancelled")
+    assert [text for text in texts if "ended" in text or "failed" in text] == [
+        "The call ended because its client cancelled its task; nothing needs to be fixed if that was intended."
+    ]
+
+
+async def test_expired_task_has_ended(tmp_path: Path) -> None:
+    clock = Clock()
+    async with peers(office(tmp_path / "calls.jsonl", anyio.Event(), system=System(time=clock))) as (peer,):
+        task = await task_of(peer, "ask")
+        await peer.asked(task, "sure")
+        clock.advance(101)
+        await peer.send("tasks/cancel", taskId=task)
+        call = call_in(tmp_path / "calls.jsonl")
+        with anyio.fail_after(WAIT_SECONDS):
+            while call.stopped is None:
+                await anyio.sleep(0.05)
+                call = call_in(tmp_path / "calls.jsonl")
+    state, failure, left, texts = ended_as(tmp_path / "calls.jsonl")
+    assert (state, failure, left) == ("failed", "expired", [["sure", "expired"]])
+    assert "because its time was over while it waited for an answer to 'sure'; raise task_ttl=" in texts[-1]

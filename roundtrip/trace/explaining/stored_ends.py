@@ -1,0 +1,61 @@
+"""Explain what happened to a stored call outside of its servings: the actions of operators, and ends without a leg."""
+
+from roundtrip.machine.table import State
+from roundtrip.safe_text import printable
+from roundtrip.trace.explaining.wording import quoted
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.writing.lines import ActedLine, StoppedLine
+
+__all__ = ["end_of_stored", "explain_action", "explain_outside", "explain_stop"]
+
+
+def end_of_stored(call: TracedCall) -> ActedLine | StoppedLine | None:
+    """Return the line that says why a call ended outside of its servings; None if it did not.
+
+    The action of an operator says more than the end that it caused.
+    """
+    if call.ended_by is not None and (call.stopped is not None or call.state is State.FAILED):
+        return call.ended_by
+    return call.stopped
+
+
+def explain_outside(call: TracedCall, line: ActedLine | StoppedLine) -> str:
+    """Explain an end outside of a call's servings."""
+    return explain_action(line) if isinstance(line, ActedLine) else explain_stop(call, line)
+
+
+def explain_stop(call: TracedCall, line: StoppedLine) -> str:
+    """Explain why a stored call ended without a leg."""
+    if line.how == "lost":
+        return (
+            "The call is lost: the worker that ran it died, and no other one continues, as its outcome is unknown or "
+            "too many workers died with it. Look at what it has done; `roundtrip calls retry` lets a worker continue "
+            "behind its stored steps."
+        )
+    is_task = any(serving.is_handed for serving in call.servings)
+    if line.how == "expired":
+        waited = ", ".join(quoted(question.key) for question in call.unanswered)
+        where = f" while it waited for an answer to {waited}" if waited else ""
+        option = "task_ttl=" if is_task else "max_age="
+        return f"The call ended because its time was over{where}; raise {option} if it needs longer."
+    by = "its client cancelled its task" if is_task else "its client left it, or an equal call goes on in its place"
+    return f"The call ended because {by}; nothing needs to be fixed if that was intended."
+
+
+def explain_action(line: ActedLine) -> str:
+    """Explain what an operator did with a stored call."""
+    by = quoted(line.by)
+    where = "with a command" if line.instance == "command" else "on the pages of roundtrip ui"
+    if line.outcome == "rejected":
+        return f"{by} tried to {line.action} it {where}, and that was rejected: {printable(line.why)}."
+    match line.action:
+        case "cancel":
+            return f"The call ended because {by} cancelled it {where}; the client must begin it again if it should run."
+        case "expire":
+            return f"The call ended because {by} ended its life {where}; the client must begin it again."
+        case "retry":
+            return f"A worker continued the lost call behind its stored steps, because {by} retried it {where}."
+        case "remind":
+            return f"The groups whose approvals are pending were notified again, because {by} reminded them {where}."
+        case "answer":
+            return f"{by} answered question {quoted(line.why)} {where}, as a test user."
