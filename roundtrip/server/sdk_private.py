@@ -1,42 +1,10 @@
-"""Use the private names of the SDK that roundtrip needs, all in this module; a test fails when the SDK moves one.
-
-`MCPServer._tool_input_schema` is how the SDK finds a tool's schema to check `Mcp-Param-*` headers against, before any
-middleware runs. roundtrip keeps its own registry of tools, and without this hook a mismatched header would pass.
-
-`MCPServer._prompt_manager` and `._resource_manager` are where the SDK looks prompts, resources and templates up, and
-`PromptManager._prompts`, `ResourceManager._resources` and `._templates` are the registered ones. A hidden one has to be
-missing exactly there: if the SDK finds none, it answers as for an unknown name, and tries the next matching template.
-
-`MCPServer._handle_read_resource` logs the URI of a resource that could not be read, and the variables of a template's
-URI are the client's values. `._handle_call_tool` and `._handle_get_prompt` cause unknown names to be logged. The hooks
-mark lookups that serve the client, so that `read_resource`, `call_tool` and `get_prompt` log the failure themselves.
-
-`MCPServer._lowlevel_server` is the server that `install` attaches to. It knows the handler of `tools/call`, which an
-extension or its author may have changed from `MCPServer._handle_call_tool`, and the stamp of results.
-
-`MCPServer._custom_starlette_routes` are the author's pages. The testing kit opens them; the app of the SDK would do, if
-making another one did not replace the session manager of the first.
-
-`mcp.server._otel` has the middleware that the SDK says may be dropped, and no public name for it.
-
-`FuncMetadata._output_adapter` reads the TypedDicts that pydantic refuses before Python 3.12.
-
-`ServerSession._connection` knows the session of a request, and lives as long as what its client keeps open. The header
-that names a session is checked on one transport only, and on the others it is whatever a client says.
-
-`StreamableHTTPSessionManager._lifespan_state` and `._task_group` are the state of a lifespan that the manager runs, and
-the sign that it does. `mcp.server._streamable_http_modern` has the seconds between pings, and logs dropped
-notifications. The fast lane replaces these parts. `._has_started` keeps a manager from
-running again.
-
-`Request._body` of Starlette is a body that was read: the author's code reads it again from there.
-"""
+"""Use the private names of the SDK that roundtrip needs, all in this module; it rejects an SDK that has moved one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from mcp.server import MCPServer, _streamable_http_modern
 from mcp.server._otel import OpenTelemetryMiddleware as SdkSpans
@@ -76,10 +44,28 @@ __all__ = [
     "lifespan_state_of",
     "output_adapter",
     "request_with_body",
+    "require_names",
     "seconds_between_pings",
     "session_id_of",
     "transport_log",
 ]
+
+_NEEDED: Final[Mapping[type, str]] = {
+    # The SDK finds schemas there for `Mcp-Param-*` headers, before any middleware. It looks prompts and resources up in
+    # the managers, where hidden ones must be missing. Its handlers log the client's values, and the hooks do not.
+    MCPServer: "_tool_input_schema() _prompt_manager _resource_manager _handle_read_resource() _handle_call_tool() "
+    "_handle_get_prompt() _lowlevel_server _custom_starlette_routes",
+    PromptManager: "_prompts",
+    ResourceManager: "_resources _templates",
+    # It reads the TypedDicts that pydantic refuses before Python 3.12.
+    FuncMetadata: "_output_adapter()",
+    # It knows the session of a request; in other transports than one, the header is whatever a client says.
+    ServerSession: "_connection",
+    # The state of a running lifespan, the sign that it runs, and what keeps a manager from running again.
+    StreamableHTTPSessionManager: "_lifespan_state _task_group _has_started",
+}
+"""Private methods of the SDK's classes, and attributes of their instances."""
+_FITTING: Final = "install mcp 2.3, or a later version of mcp-roundtrip"
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
@@ -89,6 +75,18 @@ Shelf = Literal["prompt", "resource"]
 
 Sees = Callable[[Shelf, str], bool]
 """Returns True if clients may see a prompt of a name, or a resource or a template of a URI."""
+
+
+def require_names(needed: Mapping[type, str]) -> None:
+    """Raise ImportError if a class of the installed SDK lacks a method, or its constructor does not use a name."""
+    for owner, names in needed.items():
+        made: Any = owner.__init__
+        for name in names.split():
+            if not (hasattr(owner, name[:-2]) if name.endswith("()") else name in made.__code__.co_names):
+                raise ImportError(f"the installed mcp has no {owner.__name__}.{name}, which roundtrip uses; {_FITTING}")
+
+
+require_names(_NEEDED)
 
 
 class HookedServer(MCPServer[LifespanResultT]):
@@ -273,6 +271,7 @@ def lifespan_state_of(manager: StreamableHTTPSessionManager) -> Any:
     return manager._lifespan_state  # pyright: ignore[reportPrivateUsage]
 
 
+# The fast lane replaces this module's transport: its pings, and its log of dropped notifications.
 def seconds_between_pings() -> float:
     """Return the seconds after which a quiet response becomes a stream of events, and between its pings."""
     return _streamable_http_modern._SSE_PING_INTERVAL  # pyright: ignore[reportPrivateUsage]
@@ -285,6 +284,7 @@ transport_log = _streamable_http_modern.logger
 def request_with_body(scope: Scope, receive: Receive, body: bytes) -> Request:
     """Return a request whose body was read, and can be read again."""
     request = Request(scope, receive)
+    # The author's code reads it again from there.
     request._body = body  # pyright: ignore[reportPrivateUsage]
     return request
 

@@ -1,4 +1,4 @@
-"""Use the private names of the SDK that only adapters need, all in this module; a test fails when the SDK moves one.
+"""Use the private names of the SDK that only adapters need, all in this module; it rejects an SDK that has moved one.
 
 `MCPServer._tool_manager`, `._prompt_manager` and `._resource_manager` have what was registered. `ToolManager._tools` is
 where a tool goes that is not made of a function by the SDK.
@@ -12,15 +12,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from mcp.server import MCPServer
+from mcp.server.mcpserver.tools import ToolManager
 from mcp.server.mcpserver.utilities.logging import get_logger
 
+from roundtrip.server.sdk_private import require_names
+
 if TYPE_CHECKING:
-    from mcp.server import MCPServer
     from mcp.server.lowlevel import Server as LowLevelServer
     from mcp.server.mcpserver.tools.base import Tool
     from mcp.server.subscriptions import SubscriptionBus
 
 __all__ = ["bus_of", "functions_of", "low_level_of", "put_tool", "routes_of", "takes_tool"]
+
+require_names(
+    {
+        MCPServer: "_lowlevel_server _tool_manager _prompt_manager _resource_manager _subscriptions "
+        "_custom_starlette_routes",
+        ToolManager: "_tools",
+    }
+)
 
 # The SDK's logger, with the SDK's message for the same case.
 logger = get_logger("mcp.server.mcpserver.tools.tool_manager")

@@ -1,0 +1,93 @@
+"""The package declares what it imports, and imports what it declares; an SDK that has moved a name is rejected."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections import defaultdict
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from roundtrip.server.sdk_private import require_names
+from tests.hosts import WAIT
+from tests.package.building import ROOT
+
+PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+NAME: Final = re.compile(r"[a-z0-9._-]+", re.IGNORECASE)
+FRAMEWORKS: Final = {"fastmcp-slim", "uncalled-for"}
+"""FastMCP, which the users of `roundtrip.fastmcp` have."""
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared(requirements: list[str]) -> set[str]:
+    found = (NAME.match(one) for one in requirements)
+    return {normal(one[0]) for one in found if one is not None}
+
+
+def imported() -> dict[str, set[str]]:
+    """Return the distributions that the package imports, each with the modules of the package that do."""
+    known = packages_distributions()
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in sorted((ROOT / "roundtrip").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level and node.module is not None:
+                names = [node.module]
+            for top in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"roundtrip"}:
+                # Several distributions share the namespace of OpenTelemetry.
+                owner = "opentelemetry-api" if top == "opentelemetry" else known[top][0]
+                found[normal(owner)].add(path.relative_to(ROOT).as_posix())
+    return found
+
+
+def test_every_import_is_of_a_declared_dependency() -> None:
+    extras = {one for extra in ("docket", "pages", "testing") for one in PROJECT["optional-dependencies"][extra]}
+    undeclared = imported().keys() - declared(PROJECT["dependencies"]) - declared([*extras]) - FRAMEWORKS
+    assert not undeclared
+
+
+def test_every_dependency_is_imported() -> None:
+    assert not declared(PROJECT["dependencies"]) - imported().keys()
+
+
+def test_the_sdk_is_capped_at_the_tested_minor_version() -> None:
+    assert [one for one in PROJECT["dependencies"] if one.startswith("mcp")] == ["mcp>=2.3,<2.4", "mcp-types>=2.3,<2.4"]
+
+
+class Moved:
+    """Class of an SDK that has renamed what its instances had."""
+
+    def __init__(self) -> None:
+        self._session = 1
+
+    def _kept(self) -> None: ...
+
+
+def test_moved_private_name_of_the_sdk_is_named() -> None:
+    require_names({Moved: "_kept() _session"})
+    for name in ("_connection", "_session()", "_kept"):
+        with pytest.raises(ImportError, match=re.escape(f"no Moved.{name}, which roundtrip uses; install mcp 2.3")):
+            require_names({Moved: f"_kept() _session {name}"})
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        ("mcp.server.mcpserver.utilities.func_metadata.FuncMetadata", "_output_adapter"),
+        ("mcp.server.mcpserver.MCPServer", "_handle_read_resource"),
+    ],
+)
+def test_import_fails_loudly_with_an_sdk_that_lacks_a_name(owner: str, name: str, tmp_path: Path) -> None:
+    place, _, kind = owner.rpartition(".")
+    moved = f"import {place} as place\ndel place.{kind}.{name}\nimport roundtrip\nroundtrip.Server('x')"
+    command = [sys.executable, "-c", moved]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False, cwd=tmp_path)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith(f"ImportError: the installed mcp has no {kind}.{name}(), which")
