@@ -69,14 +69,17 @@ def _prune(arguments: Namespace) -> int:
     names = named_files(arguments)
     try:
         audit = audit_path(None, names, os.environ)
-        chosen = prune(names, before=arguments.older_than, max_bytes=arguments.max_size, now=time.time(), audit=audit)
-        for file in chosen.files:
-            # A server may have written to it since it was chosen.
-            if not arguments.dry_run and file.exists() and time.time() - file.stat().st_mtime > IDLE_SECONDS:
-                file.unlink(missing_ok=True)
-        print(*chosen.files, sep="\n", end="\n" if chosen.files else "")
+        pruned = prune(
+            names,
+            before=arguments.older_than,
+            max_bytes=arguments.max_size,
+            clock=time.time,
+            audit=audit,
+            is_rehearsal=arguments.dry_run,
+        )
+        print(*pruned.files, sep="\n", end="\n" if pruned.files else "")
         path = index_path(names)
-        if chosen.files and not arguments.dry_run and path is not None and path.exists():
+        if pruned.files and not arguments.dry_run and path is not None and path.exists():
             index = CallIndex(names, path)
             index.refresh()
             index.close()
@@ -85,8 +88,8 @@ def _prune(arguments: Namespace) -> int:
     except (NoTranscript, IndexUnusable) as error:
         raise CommandFailed(str(error)) from error
     verb = "would be deleted" if arguments.dry_run else "deleted"
-    print(f"{count_text(len(chosen.files), 'file')} of {size_text(chosen.freed)} {verb}; {size_text(chosen.kept)} kept")
-    if arguments.max_size is not None and chosen.kept > arguments.max_size:
+    print(f"{count_text(len(pruned.files), 'file')} of {size_text(pruned.freed)} {verb}; {size_text(pruned.kept)} kept")
+    if arguments.max_size is not None and pruned.kept > arguments.max_size:
         kept = "the audit log, files written in the last hour, and what is no transcript are kept"
         print(f"more than {size_text(arguments.max_size)}: {kept}", file=sys.stderr)
         return 1

@@ -1,59 +1,75 @@
-"""Choose transcripts to delete, by age and by size. Files are deleted as a whole, the oldest first."""
+"""Delete transcripts by age and by size: whole files, the oldest first."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line
 
-__all__ = ["IDLE_SECONDS", "KEPT_NAME", "Pruned", "prune"]
+__all__ = ["IDLE_SECONDS", "Pruned", "prune"]
 
 IDLE_SECONDS: Final = 3600.0
 """A file is deleted only if it was not written for this time: a recorder that has it open finds out by then."""
-KEPT_NAME: Final = "audit.jsonl"
+_KEPT_NAME: Final = "audit.jsonl"
 """The log of operators' actions, which is kept."""
-
-
 _LOOKED_AT: Final = 20
 _MAX_LINE_CHARS: Final = 1024 * 1024
 
 
 class Pruned(NamedTuple):
-    """Files to delete, and what remains."""
+    """Deleted files, and what remains."""
 
     files: list[Path]
     freed: int
-    """The bytes that they have."""
+    """The bytes that they had."""
     kept: int
     """The bytes of all other files."""
 
 
 def prune(
-    names: Sequence[str | Path], *, before: float | None, max_bytes: int | None, now: float, audit: Path | None = None
+    names: Sequence[str | Path],
+    *,
+    before: float | None,
+    max_bytes: int | None,
+    clock: Callable[[], float],
+    audit: Path | None = None,
+    is_rehearsal: bool = False,
 ) -> Pruned:
-    """Choose the files that were last written before a time, and further old ones until the rest is small enough.
+    """Delete the files that were last written before a time, and further old ones until the rest is small enough.
 
     Args:
         names: Transcripts, and directories of them.
         before: The time.
         max_bytes: The size of the rest.
-        now: The time now.
+        clock: Returns the time now.
         audit: The audit log, if it has another name or place.
+        is_rehearsal: True to delete nothing, and return the same.
 
     Raises:
         NoTranscript: A name means no file.
+        OSError: A file cannot be read or deleted.
     """
     audit = None if audit is None else audit.resolve()
     found = [(about.st_mtime, path, about.st_size) for path in files_of(names) for about in [path.stat()]]
-    kept = sum(size for _, _, size in found)
-    chosen = Pruned([], 0, kept)
+    pruned = Pruned([], 0, sum(size for _, _, size in found))
     for written, path, size in sorted(found):
         is_old = before is not None and written < before
-        is_too_much = max_bytes is not None and chosen.kept > max_bytes
-        is_kept = path.name == KEPT_NAME or path.resolve() == audit or not _is_transcript(path)
-        if not is_kept and now - written > IDLE_SECONDS and (is_old or is_too_much):
-            chosen = Pruned([*chosen.files, path], chosen.freed + size, chosen.kept - size)
-    return chosen
+        is_too_much = max_bytes is not None and pruned.kept > max_bytes
+        is_kept = path.name == _KEPT_NAME or path.resolve() == audit
+        if is_kept or not (is_old or is_too_much) or not _is_transcript(path) or not _is_idle(path, clock()):
+            continue
+        if not is_rehearsal:
+            path.unlink(missing_ok=True)
+        pruned = Pruned([*pruned.files, path], pruned.freed + size, pruned.kept - size)
+    return pruned
+
+
+def _is_idle(path: Path, now: float) -> bool:
+    """Return True if no server has written to a file for a while; asked last, as one may have done so meanwhile."""
+    try:
+        return now - path.stat().st_mtime > IDLE_SECONDS
+    except FileNotFoundError:
+        return False
 
 
 def _is_transcript(path: Path) -> bool:

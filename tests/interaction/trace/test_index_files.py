@@ -16,6 +16,7 @@ from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
 from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.pruning import prune
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.unit.trace.tales import Tale, question
 
@@ -117,6 +118,21 @@ def test_prune_keeps_each_audit_log_and_other_files(
     assert main(["trace", "prune", "--older-than", "30d", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[0] == str(torn)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "empty.jsonl", "operators.jsonl"]
+
+
+def test_prune_counts_no_file_that_a_server_writes_meanwhile(tmp_path: Path) -> None:
+    old = time.time() - 90 * 86_400
+    for name in ("a.jsonl", "b.jsonl"):
+        write(tmp_path / name, Tale(f"{name[0] * 3}1").began(1, "ash").ended())
+        os.utime(tmp_path / name, (old, old))
+
+    def clock() -> float:
+        os.utime(tmp_path / "a.jsonl")
+        return time.time()
+
+    pruned = prune([tmp_path], before=old + 1, max_bytes=None, clock=clock)
+    assert (pruned.files, pruned.kept) == ([tmp_path / "b.jsonl"], (tmp_path / "a.jsonl").stat().st_size)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 def test_link_to_a_transcript_counts_once(tmp_path: Path) -> None:
