@@ -15,6 +15,8 @@ _VERSION: Final = 2
 _BUSY_SECONDS: Final = 60.0
 _CACHE_KIB: Final = 32 * 1024
 _FILE_MODE: Final = 0o600
+_COMPANIONS: Final = ("-wal", "-shm", "-journal")
+"""The ends of the names of the files that SQLite has beside its own."""
 
 _SCHEMA: Final = """
 CREATE TABLE files (
@@ -28,6 +30,7 @@ CREATE TABLE files (
     unreadable INTEGER NOT NULL DEFAULT 0,
     newer INTEGER NOT NULL DEFAULT 0
 );
+CREATE TABLE others (path TEXT PRIMARY KEY);
 CREATE TABLE calls (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -71,7 +74,8 @@ CREATE TABLE notices (
 CREATE INDEX notices_reason ON notices (event, reason, at, file, offset);
 """
 """`digest` is of the first `head` bytes of a file, which may be values. The start of a call is copied into `marks`, so
-that the calls of a facet are in the order of lists. `row` is null for a call that only lines of operators name."""
+that the calls of a facet are in the order of lists. `row` is null for a call that only lines of operators name.
+`others` are files beside the named ones, such as an audit log: a program that does not name them keeps their lines."""
 
 
 class IndexUnusable(Exception):
@@ -87,6 +91,9 @@ def open_database(path: Path) -> sqlite3.Connection:
     try:
         # A file that exists is left alone: closing it would drop the locks by which SQLite, in this process, uses it.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE))
+        # Those of an index that was deleted while a program used it; that program still has them open.
+        for suffix in _COMPANIONS:
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
     except FileExistsError:
         pass
     except OSError as error:
@@ -107,7 +114,9 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         if _number(database, "user_version") == _VERSION:
             return
         for table in _tables(database):
-            database.execute(f'DROP TABLE "{table}"')
+            # SQLite keeps its own.
+            if not table.startswith("sqlite_"):
+                database.execute(f'DROP TABLE "{table}"')
         for statement in _SCHEMA.split(";\n")[:-1]:
             database.execute(statement)
         database.execute(f"PRAGMA application_id = {_APPLICATION}")

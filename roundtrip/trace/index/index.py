@@ -58,7 +58,7 @@ class CallIndex:
     Args:
         names: Files, which must exist, and directories, which may be empty.
         path: The file of the index; None for a temporary one.
-        later: Further files, which may appear later.
+        later: Further files, which may appear later. Other programs that use the index read them, too.
 
     Raises:
         NoTranscript: One of the files does not exist.
@@ -68,17 +68,22 @@ class CallIndex:
     def __init__(self, names: Sequence[str | Path], path: Path | None = None, *, later: Sequence[Path] = ()) -> None:
         paths = [Path(name) for name in names]
         check_names(paths)
-        paths += later
         self._folder: TemporaryDirectory[str] | None = None
         if path is None:
             self._folder = TemporaryDirectory(prefix="roundtrip-index-")
             path = Path(self._folder.name) / _DIRECTORY_INDEX
         self._path = path
-        # Taking lines for the first time may take minutes, while others search.
-        self._taking = open_database(path)
-        self._database = open_database(path)
-        self._taker = Taker(self._taking, paths)
+        self._names, self._later = paths, later
         self._lock, self._taking_lock = RLock(), RLock()
+        self._open()
+
+    def _open(self) -> None:
+        # Taking lines for the first time may take minutes, while others search.
+        self._taking = open_database(self._path)
+        self._database = open_database(self._path)
+        with translated_errors(self._path):
+            self._taker = Taker(self._taking, self._names, self._later)
+            self._identity = _identity_of(self._path)
 
     def close(self) -> None:
         """Close the index, and delete a temporary one."""
@@ -87,6 +92,13 @@ class CallIndex:
             self._database.close()
             if self._folder is not None:
                 self._folder.cleanup()
+
+    def _open_again(self) -> None:
+        """Make the index again: its file was deleted, or is another one."""
+        with self._lock:
+            self._taking.close()
+            self._database.close()
+            self._open()
 
     def refresh(self) -> None:
         """Take the lines that were appended to the transcripts, and forget those whose files have gone."""
@@ -101,6 +113,8 @@ class CallIndex:
             IndexUnusable: The index cannot be written.
         """
         with self._taking_lock, translated_errors(self._path):
+            if _identity_of(self._path) != self._identity:
+                self._open_again()
             return self._taker.take()
 
     def watch(self, step: Callable[[], None] | None, every: int) -> None:
@@ -316,6 +330,14 @@ class CallIndex:
             is not None
             for facet in facets
         )
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    try:
+        about = path.stat()
+    except FileNotFoundError:
+        return None
+    return about.st_dev, about.st_ino
 
 
 def _distinct(places: Iterator[Place]) -> Iterator[Place]:

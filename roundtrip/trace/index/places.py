@@ -7,10 +7,27 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, Self
 
-from roundtrip.trace.reading.transcripts import TRANSCRIPTS, NoTranscript, Reading, files_of, parse_line, rotated_out_of
+from roundtrip.trace.reading.transcripts import (
+    TRANSCRIPTS,
+    NoTranscript,
+    Reading,
+    files_of,
+    is_whole,
+    parse_line,
+    rotated_out_of,
+)
 from roundtrip.trace.writing.lines import Line
 
-__all__ = ["HEAD_BYTES", "FoundFile", "LinePlace", "OpenFiles", "PlacedLine", "check_names", "files_now"]
+__all__ = [
+    "HEAD_BYTES",
+    "AppendedLines",
+    "FoundFile",
+    "LinePlace",
+    "OpenFiles",
+    "PlacedLine",
+    "check_names",
+    "files_now",
+]
 
 _CHUNK_BYTES: Final = 256 * 1024
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
@@ -73,6 +90,17 @@ def check_names(names: Sequence[Path]) -> None:
             files_of([name])
 
 
+class AppendedLines(NamedTuple):
+    """Lines that were appended to a file."""
+
+    lines: list[tuple[int, bytes]]
+    """Each with its offset."""
+    read: int
+    """The offset behind them."""
+    searched: int
+    """The offset before which no further line ends."""
+
+
 class OpenFiles:
     """Transcripts of an index, opened as they are needed.
 
@@ -99,26 +127,40 @@ class OpenFiles:
         head = os.pread(file.fileno(), size, 0) if file is not None else b""
         return len(head), sha256(head).digest()
 
-    def appended(self, number: int, since: int) -> tuple[list[tuple[int, bytes]], int]:
-        """Return whole lines of a file from an offset on, each with its offset, and the offset behind them."""
+    def appended(self, number: int, since: int, *, searched: int = 0) -> AppendedLines:
+        """Return the next lines of a file from an offset on.
+
+        Args:
+            number: The file.
+            since: The offset.
+            searched: An offset before which no further line ends, as an earlier look has found.
+        """
         file = self._open(number)
         if file is None:
-            return [], since
-        data = bytearray()
-        while b"\n" not in data[-_CHUNK_BYTES:]:
-            more = os.pread(file.fileno(), _CHUNK_BYTES, since + len(data))
-            if not more:
-                return [], since
-            data += more
-            if len(data) > _MAX_LINE_BYTES:
+            return AppendedLines([], since, since)
+        at = max(since, searched)
+        while b"\n" not in (more := os.pread(file.fileno(), _CHUNK_BYTES, at)):
+            at += len(more)
+            if at - since > _MAX_LINE_BYTES:
                 # It is no line of a transcript; its rest is unreadable, too.
-                return [(since, bytes(data))], since + len(data)
+                return AppendedLines([(since, b"?")], at, at)
+            if not more:
+                tail = self._whole_tail(file, since, at)
+                return AppendedLines(tail, at if tail else since, at)
+        data = os.pread(file.fileno(), at - since, since) + more
         lines: list[tuple[int, bytes]] = []
         at = since
-        for text in bytes(data[: data.rindex(b"\n")]).split(b"\n"):
+        for text in data[: data.rindex(b"\n")].split(b"\n"):
             lines.append((at, text))
             at += len(text) + 1
-        return lines, at
+        return AppendedLines(lines, at, at)
+
+    def _whole_tail(self, file: BinaryIO, since: int, end: int) -> list[tuple[int, bytes]]:
+        """Return the text behind the last newline if it is a whole line."""
+        if end == since or os.pread(file.fileno(), 1, end - 1) != b"}":
+            return []
+        tail = os.pread(file.fileno(), end - since, since)
+        return [(since, tail)] if is_whole(tail.decode("utf-8", "replace")) else []
 
     def read(self, places: Sequence[LinePlace]) -> Iterator[Line]:
         """Yield the lines of some places; those of a file that has gone are left out."""

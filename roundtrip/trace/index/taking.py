@@ -30,18 +30,23 @@ class Taker:
     Args:
         database: The index.
         names: Files, and directories of them.
+        later: Further files, which the index remembers for all programs that use it.
     """
 
-    def __init__(self, database: sqlite3.Connection, names: Sequence[Path]) -> None:
+    def __init__(self, database: sqlite3.Connection, names: Sequence[Path], later: Sequence[Path]) -> None:
         self._database = database
         self._names = names
+        database.executemany("INSERT OR IGNORE INTO others VALUES (?)", [(str(path.resolve()),) for path in later])
         self._checked = False
         self.files: dict[int, FoundFile] = {}
         """The files by their numbers in the index."""
+        self._searched: dict[int, int] = {}
+        """The offsets of files before which no further line ends: a long line that is being written is read once."""
 
     def take(self) -> int:
         """Take lines that were appended since the last time, at most some thousands; return their number."""
-        found = files_now(self._names)
+        others = [Path(path) for (path,) in self._database.execute("SELECT path FROM others")]
+        found = files_now([*self._names, *others])
         if self._is_current(found):
             return 0
         with without_collection(), writing(self._database):
@@ -61,7 +66,9 @@ class Taker:
             return False
         # The names change when files are rotated.
         self.files = {number: places[identity] for identity, (number, _) in known.items()}
-        return all(places[identity].size == read for identity, (_, read) in known.items())
+        return all(
+            places[identity].size in (read, self._searched.get(number)) for identity, (number, read) in known.items()
+        )
 
     def _match(self, found: Sequence[FoundFile]) -> None:
         """Find the files again, by their inodes; forget those that have gone, and number the new ones."""
@@ -120,7 +127,7 @@ class Taker:
             reached, number, since = heapq.heappop(waiting)
             if number not in self.files or since >= self.files[number].size:
                 continue
-            texts, read = opened.appended(number, since)
+            texts, read, self._searched[number] = opened.appended(number, since, searched=self._searched.get(number, 0))
             if not texts:
                 continue
             taken += len(texts)

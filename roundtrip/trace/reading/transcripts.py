@@ -19,6 +19,7 @@ __all__ = [
     "NoTranscript",
     "Reading",
     "files_of",
+    "is_whole",
     "parse_line",
     "read_files",
     "rotated_out_of",
@@ -108,7 +109,9 @@ def read_files(files: Iterable[Path]) -> Reading:
             try:
                 with file.open(encoding="utf-8", errors="replace", newline="\n") as opened:
                     for text in _lines(opened):
-                        parse_line(text, reading)
+                        is_tail = not text.endswith("\n") and len(text) < _MAX_LINE_CHARS
+                        if not is_tail or is_whole(text):
+                            parse_line(text, reading)
             except OSError as error:
                 raise NoTranscript(f"cannot read {str(file)!r}: {error.strerror}") from error
     return reading
@@ -144,6 +147,11 @@ def parse_line(text: str, into: Reading) -> Line | None:
         line = found
     into.lines.append(line)
     return line
+
+
+def is_whole(text: str) -> bool:
+    """Return True if the text behind the last newline is a line; otherwise it is still being written, or torn."""
+    return text.endswith("}") and parse_line(text, Reading()) is not None
 
 
 def _read_slowly(text: str, into: Reading) -> Line | None:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -139,4 +141,106 @@ def test_link_to_a_transcript_counts_once(tmp_path: Path) -> None:
     write(tmp_path / "b.jsonl", Tale("aaa1").began(1, "ash").ended())
     (tmp_path / "a.jsonl").symlink_to(tmp_path / "b.jsonl")
     assert len(files_of([tmp_path, tmp_path / "b.jsonl"])) == 1
+    assert rows_of(tmp_path) == read(tmp_path)
+
+
+# Several programs, and files that end early.
+
+
+def names_of(found: CallIndex) -> list[str]:
+    return [row["call"] for row in found.rows(CallFilter())]
+
+
+def acted(call: str) -> str:
+    line = {"v": 1, "event": "acted", "at": 5.0, "instance": "ui", "call": call, "tool": "book"}
+    return json.dumps({**line, "action": "cancel", "by": "ana", "outcome": "done", "why": ""}) + "\n"
+
+
+def test_programs_with_other_audit_logs_see_each_others_actions(tmp_path: Path) -> None:
+    folder, audit = tmp_path / "traces", tmp_path / "elsewhere.jsonl"
+    folder.mkdir()
+    write(folder / "a.jsonl", Tale("aaa1").began(1, "ash").asked(question("seat")))
+    audit.write_text(acted("aaa1"))
+    with closing(CallIndex([folder], index_path([folder]), later=[audit])) as ui:
+        ui.refresh()
+        # Another program, which names no audit log.
+        assert [row["state"] for row in rows_of(folder)] == ["failed"]
+        (row,) = ui.rows(CallFilter())
+        assert row["state"] == "failed"
+        audit.unlink()
+        ui.refresh()
+        assert [row["state"] for row in ui.rows(CallFilter())] == ["awaiting_input"]
+
+
+@pytest.mark.parametrize("tail", ["", "{", '{"v":1,"event":"be', "}"])
+def test_torn_last_line_is_left_out_with_and_without_an_index(tmp_path: Path, tail: str) -> None:
+    whole = Tale("aaa1").began(1, "ash").ended().write().rstrip("\n")
+    (tmp_path / "a.jsonl").write_text(f"{whole}\n{tail}" if tail else whole)
+    reading = read_files([tmp_path / "a.jsonl"])
+    with closing(CallIndex([tmp_path], index_path([tmp_path]))) as index:
+        index.refresh()
+        assert names_of(index) == list(join(reading.lines).calls) == ["aaa1"]
+        assert index.unreadable() == (reading.unreadable, reading.newer) == (0, 0)
+        (row,) = index.rows(CallFilter())
+        assert row["state"] == "completed"
+        with (tmp_path / "a.jsonl").open("a") as file:
+            file.write("\n" + Tale("bbb1").began(2, "ash").ended().write())
+        index.refresh()
+        assert sorted(names_of(index)) == ["aaa1", "bbb1"]
+        assert index.unreadable()[0] == read_files([tmp_path / "a.jsonl"]).unreadable == (1 if tail else 0)
+
+
+def test_long_line_that_is_being_written_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    pread = os.pread
+
+    def counted(descriptor: int, size: int, offset: int) -> bytes:
+        read.append(len(found := pread(descriptor, size, offset)))
+        return found
+
+    monkeypatch.setattr(os, "pread", counted)
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"v":1,"event":"began","x":"' + "x" * 3_000_000)
+    with closing(CallIndex([tmp_path], index_path([tmp_path]))) as index:
+        index.refresh()
+        assert sum(read) > 3_000_000
+        read.clear()
+        for _ in range(3):
+            index.refresh()
+        assert not read
+        with path.open("a") as file:
+            file.write("y" * 1000)
+        index.refresh()
+        assert sum(read) < 10_000
+
+
+def test_index_that_is_deleted_while_it_is_used_is_made_again(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", Tale("aaa1").began(1, "ash").ended())
+    path = index_path([tmp_path])
+    assert path is not None
+    with closing(CallIndex([tmp_path], path)) as ui:
+        ui.refresh()
+        path.unlink()
+        command = [sys.executable, "-m", "roundtrip", "trace", "ls", str(tmp_path)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert "aaa1" in ran.stdout
+        assert names_of(ui) == ["aaa1"]
+        write(tmp_path / "b.jsonl", Tale("bbb1").began(2, "ash").ended())
+        ui.refresh()
+        assert sorted(names_of(ui)) == ["aaa1", "bbb1"]
+        assert path.exists()
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert "bbb1" in ran.stdout
+
+
+def test_index_of_another_version_is_made_again(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", Tale("aaa1").began(1, "ash").ended())
+    rows_of(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "index.sqlite3")) as database:
+        database.execute("CREATE TABLE later (number INTEGER PRIMARY KEY AUTOINCREMENT)")
+        database.execute("INSERT INTO later VALUES (NULL)")
+        database.execute("PRAGMA user_version = 999")
+        database.commit()
     assert rows_of(tmp_path) == read(tmp_path)
