@@ -176,7 +176,7 @@ class UiApp:
         now = time.monotonic()
         if self._fleet is None or now - self._fleet[0] > _FLEET_SECONDS:
             self._fleet = (now, await anyio.to_thread.run_sync(fleet_data, self._index))
-        return {**self._fleet[1], "keys": await self._stored.keys()}
+        return {**self._fleet[1], **await self._stored.keys()}
 
     async def _call(self, query: Query) -> Data:
         id = _last(query, "id")

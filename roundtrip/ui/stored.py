@@ -68,7 +68,8 @@ class OperatedCalls:
     async def tasks(self, states: Sequence[str]) -> Data:
         """Return the stored calls, the last changed first."""
         known = {state.value: state for state in TaskState}
-        shown: Data = {"tasks": [], "states": [], "chosen": list(states), "more": False, "error": self.problem}
+        shown: Data = {"tasks": [], "states": [], "chosen": list(states), "more": False}
+        shown |= {"counted": None, "error": self.problem}
         if self._book is None:
             return shown
         try:
@@ -77,7 +78,7 @@ class OperatedCalls:
             shown["tasks"] = [await self._task(one.call_id) for one in found[:_MAX_LISTED]]
             shown["more"] = len(found) > _MAX_LISTED
             backlog = await self._count()
-            shown["states"] = sorted(backlog.states.items())
+            shown |= {"states": sorted(backlog.states.items()), "counted": _counted(backlog)}
         except LedgerDown as error:
             shown["error"] = str(error)
         shown["tasks"] = [one for one in shown["tasks"] if one is not None]
@@ -104,15 +105,16 @@ class OperatedCalls:
         found.sort(key=_is_decided)
         return shown
 
-    async def keys(self) -> list[Data] | None:
-        """Return the public names of the keys under which calls are sealed; None without a store."""
+    async def keys(self) -> Data:
+        """Return the public names of the keys under which calls are sealed; `keys` is None without a store."""
         if self._book is None:
-            return None
+            return {"keys": None, "counted": None}
         try:
             backlog = await self._count()
         except LedgerDown:
-            return None
-        return [{"name": name, "tasks": number} for name, number in sorted(backlog.keys.items())]
+            return {"keys": None, "counted": None}
+        keys = [{"name": name, "tasks": number} for name, number in sorted(backlog.keys.items())]
+        return {"keys": keys, "counted": _counted(backlog)}
 
     async def _count(self) -> Backlog:
         """Return what the store has, as it was some seconds ago."""
@@ -271,6 +273,11 @@ class OperatedCalls:
 
 def _form(call_id: str, key: str, schema: Mapping[str, Any]) -> ShownForm:
     return ShownForm(f"{call_id} {key}", schema)
+
+
+def _counted(backlog: Backlog) -> int | None:
+    """Return how many stored calls were counted; None for all of them."""
+    return None if backlog.is_whole else _MAX_COUNTED
 
 
 def _is_decided(approval: Data) -> bool:

@@ -20,6 +20,7 @@ TASKS: Final[Data] = {
     "states": [["asking", 1], ["failed", 1]],
     "chosen": [],
     "more": False,
+    "counted": 1000,
     "error": "",
 }
 APPROVALS: Final[Data] = {
@@ -85,6 +86,7 @@ FLEET: Final[Data] = {
     ],
     "builds": [{"name": "b1", "build": "b1", "calls": 12, "first": "9:00", "last": "10:00"}],
     "keys": [{"name": "k1", "tasks": 3}],
+    "counted": 1000,
     "tools": [
         {
             **{"tool": "book", "calls": 120, "per_minute": "2.1", "failed": "1.2%", "declined": "0%"},

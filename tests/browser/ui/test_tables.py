@@ -31,6 +31,7 @@ def test_task_is_acted_on_by_keyboard_while_the_list_follows(tab: Tab, ui: Serve
     ui.give("tasks", lambda query: {**TASKS, "chosen": query.get("state", [])})
     show("tasks?state=failed")
     assert tab.text("#menu-state summary") == "State: failed"
+    assert tab.text("#count") == "2 tasks. The filter counts 1000 of the stored calls"
     # One that asks is answered on its page.
     assert hrefs(tab, "#rows a") == ["call?id=t1", "call?id=t1", "call?id=t2"]
     retry = tab.page.get_by_role("button", name="Retry t2")
@@ -85,6 +86,7 @@ def test_figures_of_the_fleet_follow_and_lead_to_calls(tab: Tab, ui: Served, sho
     ]
     assert hrefs(tab, "main a") == links
     assert "at most 12 begun at a time, 1 failed" in tab.text("main")
+    assert "Counted among 1000 of the stored calls." in tab.text("main")
     assert tab.page.locator("svg.minutes rect.calls").count() == 3
     assert "at least 2s behind birch" in tab.text("main")
     tab.page.get_by_role("link", name="ash").focus()

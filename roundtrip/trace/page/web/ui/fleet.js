@@ -43,6 +43,7 @@ const parts = [
   {
     title: "Keys",
     of: (fleet) => fleet.keys ?? [],
+    remark: (fleet) => (fleet.counted ? `Counted among ${fleet.counted} of the stored calls.` : ""),
     columns: ["Key", "Stored calls"],
     rows: (keys) => withBars(keys, "tasks", (one, bar) => [make("code", "", one.name), [String(one.tasks), " ", bar]]),
   },
@@ -118,7 +119,8 @@ function drawFleet(fleet) {
     if (content !== part.drawn) {
       part.drawn = content;
       redraw(part.body, ...rowsFor(part.columns, part.rows(figures)));
-      redraw(part.above, ...(part.chart?.(figures) ?? []));
+      const remark = part.remark?.(fleet);
+      redraw(part.above, ...(part.chart?.(figures) ?? []), ...(remark ? [make("p", "quiet", remark)] : []));
     }
   }
 }

@@ -27,5 +27,8 @@ startList({
   ],
   menus: [["state", "State"]],
   choices: (tasks) => ({ state: tasks.states }),
-  count: (tasks) => `${countText(tasks.tasks.length, "task")}${tasks.more ? ", and more that are not listed" : ""}`,
+  count: (tasks) => {
+    const listed = `${countText(tasks.tasks.length, "task")}${tasks.more ? ", and more that are not listed" : ""}`;
+    return tasks.counted ? `${listed}. The filter counts ${tasks.counted} of the stored calls` : listed;
+  },
 });

@@ -1,0 +1,26 @@
+"""Lists of stored calls say which part of the store they show."""
+
+from pathlib import Path
+
+import pytest
+
+from roundtrip.ui.stored import OperatedCalls
+from tests.interaction.tasks import workshops
+from tests.interaction.tasks.peer import peers
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(("most", "counted"), [(2, 2), (3, 3), (4, None)])
+async def test_counts_of_a_large_store_say_how_much_they_count(
+    most: int, counted: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
+    monkeypatch.setattr("roundtrip.ui.stored._MAX_COUNTED", most)
+    async with peers(workshops.shop()) as (peer,):
+        for _ in range(3):
+            await peer.asked((await peer.call("ask_twice"))["taskId"], "a")
+    stored = OperatedCalls(workshops.shop(), answers=False)
+    tasks, fleet = await stored.tasks(()), await stored.keys()
+    assert (tasks["states"], tasks["counted"]) == ([("asking", min(most, 3))], counted)
+    assert (sum(key["tasks"] for key in fleet["keys"]), fleet["counted"]) == (min(most, 3), counted)
