@@ -7,7 +7,7 @@ from typing import Any
 from mcp_types import CallToolResult, TextContent
 from pydantic import JsonValue
 
-from roundtrip.checking.forking import Fork, ForkedRound, OwnAnswer
+from roundtrip.checking.forking import Fork, ForkedRound
 from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, revealed
 from roundtrip.checking.reports import question_data, quoted, words
 from roundtrip.machine.journal import Action
@@ -38,12 +38,10 @@ def fork_data(fork: Fork) -> dict[str, Any]:
         {
             "round": round_.number,
             "questions": [question_data(question) for question in round_.questions],
-            "answers": {key: _reply_data(reply) for key, reply in round_.replies.items()},
+            "answers": {key: _reply_data(round_, key) for key in round_.replies},
             "own": sorted(round_.own),
-            "recorded": {
-                key: _answer_data(answer)
-                for key, answer in (recorded[round_.number].answers if round_.number in recorded else {}).items()
-            },
+            "complaints": round_.complaints,
+            "recorded": _recorded_data(recorded.get(round_.number)),
         }
         for round_ in fork.rounds
     ]
@@ -65,20 +63,28 @@ def fork_data(fork: Fork) -> dict[str, Any]:
     }
 
 
+def _recorded_data(round_: RecordedRound | None) -> dict[str, Any]:
+    if round_ is None:
+        return {}
+    answers = {key: _answer_data(answer) for key, answer in round_.answers.items()}
+    return answers | {key: _decision_data(made.outcome, made.reason) for key, made in round_.decisions.items()}
+
+
 def _round_lines(round_: ForkedRound, recorded: RecordedRound | None) -> Iterator[str]:
     for question in round_.questions:
         yield f"  {printable(question.key)!r} {quoted(words(question))}"
         before = recorded.answers.get(question.key) if recorded is not None else None
         decided = recorded.decisions.get(question.key) if recorded is not None else None
-        reply = round_.replies.get(question.key)
         if before is not None:
             yield f"    recorded: {_shown(_answer_data(before))}"
         elif decided is not None:
-            yield f"    recorded: {decided.outcome}"
-        if reply is None:
+            yield f"    recorded: {_shown(_decision_data(decided.outcome, decided.reason))}"
+        if question.key in round_.complaints:
+            yield f"    fork:     asked again: {printable(round_.complaints[question.key])}"
+        if question.key not in round_.replies:
             yield "    fork:     open"
         elif question.key in round_.own:
-            yield f"    fork:     {_shown(_reply_data(reply))}"
+            yield f"    fork:     {_shown(_reply_data(round_, question.key))}"
 
 
 def _recorded_end(call: RecordedCall) -> str:
@@ -120,11 +126,22 @@ def _answer_data(answer: Answer) -> dict[str, Any]:
     return {"action": action} | ({"data": answer.data} if answer.data is not None else {})
 
 
-def _reply_data(reply: OwnAnswer) -> dict[str, Any]:
+def _reply_data(round_: ForkedRound, key: str) -> dict[str, Any]:
+    reply = round_.replies[key]
+    if any(question.key == key and question.kind == "approval" for question in round_.questions):
+        if reply.decision is not None:
+            return _decision_data(reply.decision.outcome, reply.decision.reason)
+        return _decision_data("approved" if reply.action is Action.ACCEPT else "rejected", reply.data)
     return {"action": reply.action.word} | ({"data": reply.data} if reply.data is not None else {})
 
 
+def _decision_data(outcome: str, reason: JsonValue) -> dict[str, Any]:
+    return {"action": outcome} | ({"data": reason} if reason is not None else {})
+
+
 def _shown(data: dict[str, Any]) -> str:
+    if data["action"] in ("approved", "rejected") and data.get("data"):
+        return f"{data['action']}: {printable(str(data['data']))}"
     if data.get("data") and data["action"] == Action.ACCEPT.word:
         return printable(json.dumps(data["data"], ensure_ascii=False))
     return str(data["action"])

@@ -48,6 +48,8 @@ class ForkedRound:
     replies: dict[str, OwnAnswer] = field(default_factory=dict[str, OwnAnswer])
     own: set[str] = field(default_factory=set[str])
     """The names of the questions whose answers are the fork's own; others are answered as recorded."""
+    complaints: dict[str, str] = field(default_factory=dict[str, str])
+    """What was wrong with the answers to questions that are asked again, by the names of the questions."""
 
 
 @dataclass(slots=True)
@@ -176,6 +178,7 @@ class _Forking(Replay):
                 return
             waits = played.questions or played.approvals
             round_ = ForkedRound(number, tuple(SeenQuestion.of(waiting) for waiting in waits))
+            round_.complaints = {waiting.key: waiting.complaint for waiting in waits if waiting.complaint is not None}
             fork.rounds.append(round_)
             for waiting in waits:
                 self._reply(waiting, round_)
@@ -216,6 +219,8 @@ class _Forking(Replay):
     def _decision(self, waiting: PendingQuestion, reply: OwnAnswer) -> ApprovalState:
         """Return the state of a decided approval: as recorded, or by a person who is called fork."""
         decision = reply.decision
+        if decision is None and reply.text is not None:
+            raise NotReplayable(f"{waiting.key!r} is an approval: answer it by :approve, or :reject REASON")
         if decision is None:
             outcome = "approved" if reply.action is Action.ACCEPT else "rejected"
             reason = reply.data if isinstance(reply.data, str) else None

@@ -107,7 +107,8 @@ class Lists:
 
     def _row(self, row: Row) -> Data:
         until: float | None = row["until"]
-        waits = listed_text(row["pending"], _MAX_NAMES)
+        awaited = [f"the approval {approval}" for approval in row["awaited"]]
+        waits = listed_text([*row["pending"], *awaited], _MAX_NAMES)
         if waits and until is not None:
             waits += f" ({'until' if until > time.time() else 'expired'} {clock_text(until)})"
         return {

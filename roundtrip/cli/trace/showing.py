@@ -282,11 +282,13 @@ class _CallView:
 
     def _waiting(self) -> None:
         call = self._call
-        if not call.pending:
+        if not call.pending and not call.awaited:
             return
         self._screen.gap()
         waiting = call.rounds[-1]
-        parts: list[Part] = [("waits for ", _HEAD), ", ".join(quoted(question.key) for question in call.pending)]
+        awaited = [f"the approval {quoted(approval.key)} by {quoted(approval.by)}" for approval in call.awaited]
+        names = [*(quoted(question.key) for question in call.pending), *awaited]
+        parts: list[Part] = [("waits for ", _HEAD), ", ".join(names)]
         since = f" since {duration_text(max(0.0, self._now - waiting.asked.at) * 1000)}"
         until = waiting.asked.until
         if until is None:

@@ -19,7 +19,15 @@ from roundtrip.cli.trace.sources import json_text, named_files, view, warn, warn
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.wording import action_text, clock_text, count_text, duration_text, size_text, stop_text
+from roundtrip.trace.explaining.wording import (
+    action_text,
+    approvals_text,
+    clock_text,
+    count_text,
+    duration_text,
+    size_text,
+    stop_text,
+)
 from roundtrip.trace.index.filters import fits
 from roundtrip.trace.reading.following import Follower
 from roundtrip.trace.writing.lines import (
@@ -161,6 +169,8 @@ def _event(line: Line) -> list[Part]:
             build = f" by another build ({build_text(line.build)}, after {build_text(line.previous_build)})"
         return [f"leg {line.leg} began", (f", {line.era} era{build}", "dim")]
     if isinstance(line, AskedLine):
+        if line.approvals and not line.questions:
+            return [f"waits {approvals_text(line.approvals)}", (f", round {line.round} in leg {line.leg}", "dim")]
         parts: list[Part] = ["asked "]
         for place, question in enumerate(line.questions):
             is_new = question.reason is Reason.NEW

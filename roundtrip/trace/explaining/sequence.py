@@ -122,7 +122,12 @@ def _message_of(line: HappenedLine, place: int, step: int, *, live: bool) -> Seq
             for question in line.questions
         ]
         kind = MessageKind.REQUEST if live else MessageKind.RESPONSE
-        text = listed_text(asked, _MAX_LISTED_QUESTIONS) or "nothing"
+        awaited = [f"the approval {_short(approval.key)} by {_short(approval.by)}" for approval in line.approvals]
+        if awaited and not asked:
+            return SequenceMessage(
+                kind, place, CLIENT, f"waits for {listed_text(awaited, _MAX_LISTED_QUESTIONS)}", step
+            )
+        text = listed_text([*asked, *awaited], _MAX_LISTED_QUESTIONS) or "nothing"
         return SequenceMessage(kind, place, CLIENT, f"asks {text}", step)
     if isinstance(line, EndedLine):
         return SequenceMessage(MessageKind.RESPONSE, place, CLIENT, _end(line), step)

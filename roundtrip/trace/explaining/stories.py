@@ -30,8 +30,8 @@ def outcome_of(answer: ReadAnswer) -> str:
 
 
 def until(call: TracedCall) -> float | None:
-    """Return the deadline for the answers that a call waits for, in seconds since the epoch."""
-    return call.rounds[-1].asked.until if call.pending else None
+    """Return the deadline for what a call waits for, in seconds since the epoch."""
+    return call.rounds[-1].asked.until if call.pending or call.awaited else None
 
 
 def failure_of(call: TracedCall) -> str | None:
@@ -72,6 +72,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
         "outcomes": sorted(outcomes_of(call)),
         "rejections": len(call.rejections),
         "pending": [question.key for question in call.pending],
+        "awaited": [f"{approval.key} by {approval.by}" for approval in call.awaited],
         "until": until(call),
         "failure": failure_of(call),
     }

@@ -22,6 +22,7 @@ from roundtrip.trace.reading.calls import SYMBOLS, HappenedLine, Round, Serving,
 from roundtrip.trace.writing.lines import (
     ActedLine,
     AnsweredLine,
+    AskedApproval,
     AskedLine,
     BeganLine,
     Digested,
@@ -152,9 +153,10 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
         ["Body began", _bodies(call)],
         ["Started", clock_text(call.started_at)],
     ]
-    if call.pending:
+    if call.pending or call.awaited:
         until = call.rounds[-1].asked.until
-        keys = ", ".join(question.key for question in call.pending)
+        awaited = [f"the approval {approval.key} by {approval.by}" for approval in call.awaited]
+        keys = ", ".join([*(question.key for question in call.pending), *awaited])
         facts.append(["Waits for", keys if until is None else f"{keys} (until {clock_text(until)})"])
     began = call.began
     if began is not None:
@@ -225,6 +227,7 @@ def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, Serving]
         "facts": _facts(step),
         "arguments": next((_shown(line.arguments) for line in step.began if line.leg == 1), None),
         "questions": [_question(call, round_, question) for question in round_.asked.questions] if round_ else [],
+        "approvals": [_approval(call, approval) for approval in round_.asked.approvals] if round_ else [],
         "lost": _unmatched(round_),
         "rejections": [{"reason": line.reason, "why": explain_rejection(line, call)} for line in step.rejections],
         "replays": [explain_replay(call, one, replays[one]) for one in step.servings if one in replays],
@@ -324,6 +327,12 @@ def _question(call: TracedCall, round_: Round, question: ShownQuestion) -> Data:
         "fields": page_fields_of(form.value, data) if isinstance(form, Revealed) else None,
         "answer": _answer(answer) if answer is not None else None,
     }
+
+
+def _approval(call: TracedCall, approval: AskedApproval) -> Data:
+    read = call.decisions.get(approval.key)
+    decision = {"outcome": read.outcome, "at": clock_text(read.at), "data": _shown(read.data)} if read else None
+    return {"key": approval.key, "by": approval.by, "message": _shown(approval.message), "decision": decision}
 
 
 def _answer(answer: ReadAnswer) -> Data:

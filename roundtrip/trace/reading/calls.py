@@ -12,6 +12,7 @@ from roundtrip.trace.writing.lines import (
     ENDING_ACTIONS,
     ActedLine,
     AnsweredLine,
+    AskedApproval,
     AskedLine,
     BeganLine,
     EndedLine,
@@ -19,6 +20,7 @@ from roundtrip.trace.writing.lines import (
     Line,
     Move,
     ReadAnswer,
+    ReadDecision,
     RejectedLine,
     ShownQuestion,
     StoppedLine,
@@ -291,6 +293,18 @@ class TracedCall:
         return self.unanswered if self.state is State.AWAITING_INPUT else ()
 
     @property
+    def awaited(self) -> tuple[AskedApproval, ...]:
+        """Return the approvals for which the call waits."""
+        is_waiting = self.state is State.AWAITING_INPUT and self.rounds and self.rounds[-1].answered_at is None
+        return self.rounds[-1].asked.approvals if is_waiting else ()
+
+    @property
+    def decisions(self) -> dict[str, ReadDecision]:
+        """Return the decisions about approvals that legs have read, by the names of the approvals."""
+        lines = [line for serving in self.servings for line in serving.happened]
+        return {read.key: read for line in reversed(lines) for read in line.decisions}
+
+    @property
     def legs(self) -> int:
         """Return the number of legs."""
         return max((serving.leg for serving in self.servings), default=0)
@@ -374,7 +388,7 @@ class TracedCall:
         return question.reason not in _FIRST_TIME_REASONS or self.shown_before(round_, question) is not None
 
     def marks(self) -> dict[str, list[Mark | None]]:
-        """Return the marks of each question: one column for each round, and one for the time after the last."""
+        """Return the marks of each question and approval: a column for each round, and one for the time after it."""
         columns = len(self.rounds) + 1
         marks: dict[str, list[Mark | None]] = {}
 
@@ -387,10 +401,12 @@ class TracedCall:
             for question in round_.asked.questions:
                 again = self.is_asked_again(round_, question)
                 row(question.key)[place] = Mark.ASKED_AGAIN if again else Mark.ASKED
+            for approval in round_.asked.approvals:
+                row(approval.key)[place] = Mark.ASKED
             for key in round_.asked.reused:
                 # A body that a review repeats can reuse an answer first, and then ask for it again.
                 row(key)[place] = row(key)[place] or Mark.REUSED
-        for question in self.pending:
+        for question in (*self.pending, *self.awaited):
             row(question.key)[-2] = Mark.PENDING
         for key in self.ended.reused if self.ended is not None else ():
             row(key)[-1] = Mark.REUSED

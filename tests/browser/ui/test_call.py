@@ -43,6 +43,7 @@ FORK: Final[dict[str, Any]] = {
             "questions": [{"key": "seats", "kind": "form", "message": "How many seats?"}],
             "answers": {"seats": {"action": "accept", "data": 5}},
             "own": ["seats"],
+            "complaints": {"seats": "Must be at least 1."},
             "recorded": {"seats": {"action": "accept", "data": {"seats": 2**53 + 1}}},
         },
         {
@@ -50,6 +51,7 @@ FORK: Final[dict[str, Any]] = {
             "questions": [{"key": "sure", "kind": "form", "message": "5 seats. Sure?"}],
             "answers": {},
             "own": [],
+            "complaints": {},
             "recorded": {},
         },
     ],
@@ -188,7 +190,12 @@ def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Calla
     rows = tab.page.locator("#forked tbody tr")
     cells = [row.locator("td").all_inner_texts() for row in rows.all()]
     assert cells == [
-        ["2", "seats\n\nHow many seats?", '{"seats":9007199254740993}', "5 (yours)"],
+        [
+            "2",
+            "seats\n\nHow many seats?",
+            '{"seats":9007199254740993}',
+            "Asked again: Must be at least 1.\n\n5 (yours)",
+        ],
         ["3", "snack\n\nAny snacks?", "no answer", "not asked"],
         ["3", "sure\n\n5 seats. Sure?", "not asked", "open"],
         ["End", "", "completed: row A", "It waits for the answers of the last round."],
@@ -209,6 +216,32 @@ def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Calla
     ui.give("call", data(fork=None, fork_why="the call was recorded without reveal='all'"))
     expect(tab.page.locator("#fork-why")).to_contain_text("recorded without reveal='all'")
     expect(tab.page.locator("#fork-form")).to_be_hidden()
+
+
+def test_approval_is_shown_as_decided_and_forked(tab: Tab, ui: Served, page: Callable[..., None]) -> None:
+    budget = {"key": "budget", "by": "finance", "message": {"value": "Refund 400?"}}
+    told = Tale("c1").began(1).asked(approvals=[budget])
+    page(shown=told)
+    assert "waits for the approval budget by finance" in tab.text("#exchange")
+    assert "the approval budget by finance" in tab.text("#facts")
+    assert "No decision yet" in tab.text("#inspected")
+    assert tab.text("#grid tbody th") == "budget"
+    told.began(2)
+    read = {"key": "budget", "by": "finance", "outcome": "rejected", "at": 1.0}
+    told.ended(state="failed", decisions=[{**read, "data": {"value": {"who": "fred", "reason": "too much"}}}])
+    page(shown=told)
+    tab.press("Home")
+    assert "✗ rejected, 1970-01-01" in tab.text("#inspected")
+    assert "too much" in tab.text("#inspected")
+    tab.page.get_by_label("From round").select_option("1")
+    tab.page.locator("#fork-lines").get_by_label("budget").fill(":reject too late")
+    round_ = {"round": 1, "questions": [{"key": "budget", "kind": "approval", "message": "Refund 400?"}]}
+    round_ |= {"answers": {"budget": {"action": "rejected", "data": "too late"}}, "own": ["budget"], "complaints": {}}
+    round_["recorded"] = {"budget": {"action": "rejected", "data": "too much"}}
+    ui.answers["fork"] = {"fork": {**FORK, "at": 1, "not_asked": [], "rounds": [round_]}}
+    button(tab, "Go this way").click()
+    expect(tab.page.locator("#forked tbody tr").first.locator("td").nth(2)).to_have_text("rejected: too much")
+    expect(tab.page.locator("#forked tbody tr").first.locator("td").nth(3)).to_have_text("rejected: too late (yours)")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

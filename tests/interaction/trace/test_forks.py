@@ -11,6 +11,7 @@ import pytest
 
 from roundtrip import Approvals, Context, Elicit, Pages, Resolve, Server
 from roundtrip.checking.checking import check_calls
+from roundtrip.checking.fork_reports import fork_data, fork_text
 from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
 from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.checking.reports import Checked
@@ -19,7 +20,8 @@ from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.machine.journal import Action
 from roundtrip.server.rehearsal import End
 from roundtrip.testing import Approver, Era, User
-from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.index.rows import row_of
+from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.writing.recorder import Recorder
 from tests.interaction.tasks.peer import peers
 from tests.interaction.trace.features import FEATURES, Heard, serve
@@ -185,6 +187,7 @@ def test_invalid_answer_is_asked_again_and_not_given_again(shop: Shop, capsys: p
     assert shop.fork("--at", "3", "--answer", "seats=many", "--run") == 0
     shown = capsys.readouterr().out
     assert "round 4\n  'seats'" in shown
+    assert "fork:     asked again: " in shown, shown
     assert "fork:     open" in shown
     assert shop.charged == ["20"]
 
@@ -353,6 +356,13 @@ def test_approval_is_decided_by_the_fork_or_as_recorded(tmp_path: Path) -> None:
         forked = await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.DECLINE, "too much"))
         assert forked.end in (End.FAILED, End.DECLINED)
         assert "ApprovalRejected" in forked.reason
+        assert "    recorded: approved\n    fork:     rejected: too much\n" in fork_text(forked)
+        assert fork_data(forked)["rounds"][0]["answers"] == {"big": {"action": "rejected", "data": "too much"}}
+        with pytest.raises(NotReplayable, match="'big' is an approval: answer it by :approve, or :reject REASON"):
+            await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.ACCEPT, True, "true"))
+        waiting = join(line for serving in call.servings for line in serving.lines if line.leg < call.legs)
+        (row,) = [row_of(one) for one in waiting.calls.values()]
+        assert (row["state"], row["pending"], row["awaited"]) == ("awaiting_input", [], ["big by finance"])
 
     anyio.run(scenario)
 

@@ -7,6 +7,7 @@ function drawInspector(step) {
     ...step.rejections.map((rejection) => make("p", "remark", make("b", "", `⊗ token rejected (${rejection.reason}): `), rejection.why)),
     ...step.replays.map((why) => make("p", "remark", make("b", "", "↻ served again: "), why)),
     ...step.questions.map(questionCard),
+    ...step.approvals.map(approvalCard),
     ...step.lost.map((answer) => make("p", "remark", make("b", "", `Answer to ${answer.key}: `), toldAnswer(answer))),
     step.end ? endCard(step.end) : null,
     step.token ? tokenCard(step.token) : null,
@@ -76,6 +77,24 @@ function questionCard(question) {
   }
   card.append(form, answerOf(question));
   return card;
+}
+
+function approvalCard(approval) {
+  const { decision } = approval;
+  const symbols = { approved: "✓", rejected: "✗", expired: "⊘" };
+  const told = decision ? `${symbols[decision.outcome]} ${decision.outcome}, ${decision.at}` : "… No decision yet.";
+  const answer = make("div", "answer", make("b", "", told));
+  if (decision?.data) {
+    answer.append(shownValue(decision.data));
+  }
+  return make(
+    "article",
+    "question",
+    make("h3", "", approval.key, " ", make("span", "badge", "approval")),
+    make("p", "why", `It waits for the decision of ${approval.by}.`),
+    make("div", "form", approval.message.hidden === undefined ? make("p", "message-text", approval.message.text) : shownValue(approval.message)),
+    answer,
+  );
 }
 
 // The name of a single value says nothing that the question does not.

@@ -4,7 +4,8 @@ const forkLines = new Map();
 let openKeys = [];
 
 function recordedQuestions(round) {
-  return call.steps.filter((step) => step.column === String(round)).at(-1)?.questions ?? [];
+  const step = call.steps.filter((one) => one.column === String(round)).at(-1);
+  return step ? [...step.questions, ...step.approvals] : [];
 }
 
 function drawFork() {

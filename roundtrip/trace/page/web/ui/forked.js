@@ -14,6 +14,9 @@ function forkEnd(fork) {
 }
 
 function forkedAnswer(answer) {
+  if (["approved", "rejected"].includes(answer.action) && answer.data) {
+    return `${answer.action}: ${answer.data}`;
+  }
   if (answer.action !== "accept" || answer.data === undefined || answer.data === null) {
     return answer.action;
   }
@@ -57,7 +60,8 @@ function forkedCell(round, key, message) {
     answer === undefined
       ? make("span", "badge again", "open")
       : make("span", "", forkedAnswer(answer), make("span", "quiet", round.own.includes(key) ? " (yours)" : " (as recorded)"));
-  return [message ? make("p", "quiet", message) : null, shown];
+  const complaint = round.complaints[key];
+  return [message ? make("p", "quiet", message) : null, complaint ? make("p", "quiet", `Asked again: ${complaint}`) : null, shown];
 }
 
 function forkResult(result) {
