@@ -37,6 +37,7 @@ class Operated:
 
     def __init__(self, running: Piped) -> None:
         self._process = running.process
+        self._stderr = running.stderr
         # It ends with the process, so this cannot wait for ever.
         self.url = running.stdout.readline().strip()
         self.note = running.stdout.readline().strip()
@@ -73,6 +74,10 @@ class Operated:
         """End the command as Ctrl-C does, and return its exit code."""
         self._process.send_signal(signal.SIGINT)
         return self._process.wait(WAIT)
+
+    def errors(self) -> str:
+        """Return what the command has written to its error output, after its end."""
+        return self._stderr.read()
 
 
 @contextmanager

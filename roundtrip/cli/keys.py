@@ -13,6 +13,7 @@ from typing import Final
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import seconds
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, Role, RoledKey
+from roundtrip.trace.writing.folder_lock import locked_folder_of
 
 __all__ = ["COMMAND", "write_new_key"]
 
@@ -99,22 +100,11 @@ def _read(path: Path) -> KeyFile:
 @contextlib.contextmanager
 def _alone_with(path: Path) -> Generator[None]:
     """Prevent two rotations at once: one of two new keys would be lost, or sign before all instances know it."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    # Lock the folder, as the file itself is replaced.
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path.resolve().parent, os.O_RDONLY)
-            stack.callback(os.close, descriptor)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CommandFailed(
-                    f"another `rotate` is changing {str(path)!r} or a file beside it; see `show`"
-                ) from None
+        try:
+            stack.enter_context(locked_folder_of(path, waits=False))
+        except BlockingIOError:
+            raise CommandFailed(f"another `rotate` is changing {str(path)!r} or a file beside it; see `show`") from None
         yield
 
 

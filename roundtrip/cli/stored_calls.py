@@ -103,7 +103,10 @@ async def found_call(shelf: Shelf, text: str) -> str:
     """
     call_id = await shelf.operations.find(text)
     if call_id is None:
-        raise CommandFailed(f"no task, or several, begin with {text!r}; `roundtrip tasks ls` lists them")
+        raise CommandFailed(
+            f"the store has no call that begins with {text!r}, or several; one that has ended may be forgotten; "
+            "`roundtrip tasks ls` lists what is stored"
+        )
     return call_id
 
 
@@ -256,6 +259,18 @@ def print_facts(shown: Mapping[str, Any]) -> None:
             screen.line((f"{name:{width}}  ", "bold"), _text(name, value))
 
 
+def _approval_text(shown: Mapping[str, Any]) -> str:
+    """Return an approval in words: `budget by finance: approved 2026-11-26 10:15:02 by fred`."""
+    from roundtrip.trace.explaining.wording import clock_text
+
+    decided = f" {clock_text(shown['decided'])}" if shown["decided"] is not None else ""
+    until = f" until {clock_text(shown['until'])}" if shown["state"] == "pending" else ""
+    who = f" by {shown['who']}" if shown.get("who") else ""
+    reason = f" ({shown['reason']})" if shown.get("reason") else ""
+    message = f", {shown['message']!r}" if shown.get("message") else ""
+    return f"{shown['name']} by {shown['by']}{message}: {shown['state']}{decided}{until}{who}{reason}"
+
+
 def _text(name: str, value: Any) -> str:
     """Return a fact in words; times are floats."""
     from roundtrip.trace.explaining.wording import clock_text
@@ -263,5 +278,5 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, float):
         return clock_text(value)
     if name == "approvals":
-        value = [{what: _text(what, one) for what, one in made.items() if one is not None} for made in value]
+        return "; ".join(_approval_text(made) for made in value)
     return value if isinstance(value, str) else json.dumps(value)

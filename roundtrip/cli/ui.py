@@ -135,7 +135,7 @@ def _access(arguments: Namespace, port: int) -> "tuple[Access, str]":
     if arguments.users is None:
         if not _is_loopback(arguments.host):
             raise CommandFailed("a --host that other machines reach needs --users FILE and --base-url https://…")
-        loopback = Loopback(port)
+        loopback = Loopback(port, arguments.host)
         note = "(the calls are shown there until Ctrl-C; the address is a secret)"
         return LocalAccess(loopback), f"{loopback.url}\n{note}"
     if arguments.base_url is None:

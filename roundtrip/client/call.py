@@ -285,7 +285,9 @@ class _Caller:
             case CallFailed():
                 return error
             case TaskCancelled():
-                return CallFailed("the task was cancelled", ExitCode.SERVER_ERROR)
+                # As asked, or by an operator of the server.
+                ending = ExitCode.COMPLETED if self._plan.cancels else ExitCode.SERVER_ERROR
+                return CallFailed("the task was cancelled", ending)
             case TimeoutError() if self._patience.is_over:
                 text = f"the server did not answer within {self._plan.timeout:g} seconds; see --timeout"
                 return CallFailed(text, ending)

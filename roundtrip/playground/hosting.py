@@ -84,6 +84,8 @@ class PageHost(uvicorn.Server):
             ws="none",
             lifespan="off",
             log_config=None,
+            # A server that is imported here may have set up the log; its own requests are none of the page's.
+            log_level="warning",
             access_log=False,
             server_header=False,
             # The address of the peer tells its user, and a header could claim another.

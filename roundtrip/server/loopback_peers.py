@@ -1,20 +1,20 @@
 """Tell connections of other users of this machine, as far as the system tells whose they are: Linux does."""
 
 import os
-import socket
 import sys
 from collections.abc import Iterable
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
 __all__ = ["Endpoint", "is_of_another_user", "owner_in"]
 
 Endpoint = tuple[str, int]
-"""IPv4 address and port of one side of a connection."""
+"""Address and port of one side of a connection."""
 
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
-_MAPPED_WORDS: Final = ("00000000", "00000000", "0000FFFF")
-"""The words before an IPv4 address that a socket of IPv6 uses, in the order of the network."""
+_MAPPED: Final = IPv6Address("::ffff:0:0")
+"""The beginning of an IPv4 address that a socket of IPv6 uses."""
 _ROOT: Final = 0
 
 
@@ -57,13 +57,14 @@ def _read_tables() -> Iterable[str]:
 
 
 def _written(client: Endpoint, server: Endpoint, *, is_mapped: bool = False) -> tuple[str, str]:
-    """Return both sides as the tables have them."""
-    prefix = "".join(_in_order_of_machine(bytes.fromhex(word)) for word in _MAPPED_WORDS) if is_mapped else ""
-    mine, other = (
-        f"{prefix}{_in_order_of_machine(socket.inet_aton(host))}:{port:04X}" for host, port in (client, server)
-    )
+    """Return both sides as the tables have them; `is_mapped` for IPv4 addresses that a socket of IPv6 uses."""
+    mine, other = (f"{_words_of(host, is_mapped=is_mapped)}:{port:04X}" for host, port in (client, server))
     return mine, other
 
 
-def _in_order_of_machine(word: bytes) -> str:
-    return f"{int.from_bytes(word, sys.byteorder):08X}"
+def _words_of(host: str, *, is_mapped: bool) -> str:
+    """Return an address as words of four bytes, each in the order of the machine."""
+    address = ip_address(host)
+    packed = _MAPPED.packed[:12] + address.packed if is_mapped and address.version == 4 else address.packed
+    words = (packed[start : start + 4] for start in range(0, len(packed), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from roundtrip.trace.page.loopback import Loopback
 from roundtrip.trace.page.requests import PageRejected, local_place
 from roundtrip.trace.writing.audit import user_of_system
+from roundtrip.trace.writing.folder_lock import locked_folder_of
 
 __all__ = ["Access", "Entered", "LocalAccess", "NamedUsers", "UsersUnusable", "add_user", "read_users"]
 
@@ -152,6 +153,12 @@ def add_user(path: Path, name: str) -> str:
     """
     if _USER.fullmatch(name) is None:
         raise UsersUnusable(f"a name must be 1 to 64 letters, digits and . _ @ -, got {name!r}")
+    # Of two commands at once, one user would be lost.
+    with locked_folder_of(path, waits=True):
+        return _added(path, name)
+
+
+def _added(path: Path, name: str) -> str:
     users = read_users(path) if path.exists() and path.stat().st_size else {}
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     users[name] = _digest(token)

@@ -105,7 +105,8 @@ def _tools(rows: Iterable[Row]) -> list[Data]:
 def _tool(tool: str, rows: Sequence[Row]) -> Data:
     starts = [row["started_at"] for row in rows]
     minutes = max((max(starts) - min(starts)) / 60, 1.0)
-    waited = [row["waited_ms"] for row in rows if row["rounds"]]
+    # Those that still wait have waited for no answer yet.
+    waited = [row["waited_ms"] for row in rows if row["waited_ms"]]
     return {
         "tool": tool,
         "calls": len(rows),

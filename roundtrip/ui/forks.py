@@ -65,6 +65,9 @@ class Forks:
                     done = await anyio.run_process(command, stdout=PIPE, stderr=PIPE, check=False)
             except TimeoutError:
                 raise ValueError(f"the fork did not end within {_SECONDS:g} seconds") from None
+            except OSError as error:
+                # Only the answers can be too long for a command line.
+                raise ValueError("the fork cannot be started, as an answer is too long for it") from error
         try:
             found: Any = json.loads(done.stdout)
         except ValueError:

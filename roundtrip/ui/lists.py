@@ -122,7 +122,7 @@ class Lists:
             "build": build_text(row["build"]),
             "started": clock_text(row["started_at"]),
             "server": duration_text(row["server_ms"]),
-            "waiting": duration_text(row["waited_ms"]),
+            "waiting": duration_text(row["waited_ms"]) if row["waited_ms"] else "-",
             "why": self._why(row) if row["failure"] is not None or row["state"] in ("failed", "declined") else "",
             "waits": waits,
         }

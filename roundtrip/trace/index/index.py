@@ -248,12 +248,17 @@ class CallIndex:
     # Searching.
 
     def _facets(self, kind: str, wanted: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the numbers of a kind's facets that fit one of some patterns, and how many calls each has."""
-        if not any(char in value for value in wanted for char in _WILDCARDS):
-            query = "SELECT number, calls FROM facets WHERE kind = ? AND value = ?"
-            return [row for value in set(wanted) for row in self._database.execute(query, (kind, value))]
+        """Return the numbers of a kind's facets that fit one of some patterns, and how many calls each has.
+
+        A pattern that is a value itself means that value.
+        """
+        query = "SELECT number, calls FROM facets WHERE kind = ? AND value = ?"
+        equal = {value: self._database.execute(query, (kind, value)).fetchall() for value in set(wanted)}
+        patterns = [value for value, found in equal.items() if not found and any(char in value for char in _WILDCARDS)]
+        if not patterns:
+            return [row for found in equal.values() for row in found]
         every = self._database.execute("SELECT number, calls, value FROM facets WHERE kind = ?", (kind,))
-        return [(number, calls) for number, calls, value in every if fits(value, wanted)]
+        return [(number, calls) for number, calls, value in every if equal.get(value) or fits(value, patterns)]
 
     def _passing(self, filter: CallFilter, after: Place | None) -> Generator[tuple[Place, Row]]:
         """Yield the calls that pass a filter, the newest first, with their places.

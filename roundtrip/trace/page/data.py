@@ -147,7 +147,7 @@ def _action(line: ActedLine) -> Data:
 def _facts_of_call(call: TracedCall) -> list[list[str]]:
     facts = [
         ["Server time", duration_text(call.server_ms)],
-        ["Waiting", duration_text(call.waited_ms)],
+        ["Waiting", duration_text(call.waited_ms) if call.waited_ms else "-"],
         ["Rounds", str(call.round_count)],
         ["Legs", f"{call.legs} on {count_text(len(call.instances), 'instance')}"],
         ["Body began", _bodies(call)],
@@ -162,6 +162,8 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
     if began is not None:
         facts.append(["Era", f"{began.era}, {began.protocol}" if began.protocol is not None else began.era])
         facts.append(["Build", build_text(began.build)])
+        if began.principal is not None:
+            facts.append(["Principal", began.principal])
         if began.within is not None:
             facts.append(["Within the call", began.within])
         if began.replaces is not None:

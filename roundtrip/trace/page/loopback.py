@@ -15,24 +15,30 @@ __all__ = ["HOST", "Loopback", "headers_for"]
 HOST: Final = "127.0.0.1"
 
 _SECRET_BYTES: Final = 16
-_NAMES: Final = (HOST, "localhost")
 
 
 class Loopback:
-    """Address of pages on one port, with its secret."""
+    """Address of pages on one port, with its secret.
 
-    def __init__(self, port: int) -> None:
+    Args:
+        port: The port.
+        host: The address of this machine on which they are served.
+    """
+
+    def __init__(self, port: int, host: str = HOST) -> None:
         self._port = port
+        self._host = f"[{host}]" if ":" in host else host
         self.secret = secrets.token_urlsafe(_SECRET_BYTES)
 
     @property
     def url(self) -> str:
         """Return the address under which all pages are."""
-        return f"http://{HOST}:{self._port}/{self.secret}/"
+        return f"http://{self._host}:{self._port}/{self.secret}/"
 
     def names(self, hosts: Sequence[str]) -> bool:
         """Return True if a request has one `Host` header, and that names this port of this machine."""
-        return len(hosts) == 1 and hosts[0].lower() in [f"{name}:{self._port}" for name in _NAMES]
+        names = (self._host, HOST, "localhost")
+        return len(hosts) == 1 and hosts[0].lower() in [f"{name}:{self._port}" for name in names]
 
     def sent_from_here(self, origins: Sequence[str], host: str) -> bool:
         """Return True if a request has one `Origin` header, and a page of the same host sent it."""

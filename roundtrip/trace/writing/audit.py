@@ -6,6 +6,7 @@ An action that cannot be logged is not done: `AuditLog.open` comes before it, an
 import json
 import os
 from collections.abc import Mapping, Sequence
+from errno import ENOENT
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -87,6 +88,9 @@ class AuditLog:
         file = None if self.path is None else LineFile(self.path, max_bytes=0, keep=0)
         if file is not None:
             try:
+                if not file.path.parent.is_dir():
+                    # A mistyped folder must not get a second log.
+                    raise FileNotFoundError(ENOENT, "its folder does not exist")
                 file.open()
             except (OSError, ValueError) as error:
                 raise AuditUnwritable(

@@ -168,7 +168,7 @@ async def test_tasks_show_is_an_audit(
         (made,) = json.loads(capsys.readouterr().out)["approvals"]
     assert (made["state"], made["who"], made["reason"]) == ("approved", "fred", "looks right")
     assert made["message"] == "Refund all of Emma?"
-    assert f'"decided": "{clock_text(made["decided"])}"' in for_people
+    assert f" by finance: approved {clock_text(made['decided'])}\n" in for_people
     assert json.loads(plain)["approvals"][0]["state"] == "approved"
     assert not any(text in plain for text in ("fred", "looks right", "Emma"))
 

@@ -67,7 +67,7 @@ async def test_actions_print_their_outcome_and_are_logged(audit: Path, capsys: p
     assert said.err == ""
     out = said.out.splitlines()
     assert out[0] == f"{call}: cancelled"
-    assert out[1].startswith("unknown: no task, or several, begin with")
+    assert out[1].startswith("unknown: the store has no call that begins with")
     assert out[2:5] == [
         f"{call}: it has ended already, and is cancelled",
         f"{other.split('.')[0]}: expired",

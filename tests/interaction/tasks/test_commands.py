@@ -79,7 +79,7 @@ async def test_task_is_shown_with_its_contents_only_on_request(capsys: pytest.Ca
     assert revealed["arguments"] == {"secret": "argument-4711"}
     assert revealed["questions"]["size"]["params"]["message"] == "How large is argument-4711?"
     assert await run("show", "unknown") == 2
-    assert "no task, or several, begin with 'unknown'" in capsys.readouterr().err
+    assert "the store has no call that begins with 'unknown'" in capsys.readouterr().err
 
 
 async def test_tasks_are_cancelled_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +90,7 @@ async def test_tasks_are_cancelled_one_by_one(capsys: pytest.CaptureFixture[str]
         assert (await peer.get(task))["status"] == "cancelled"
     out = capsys.readouterr().out.splitlines()
     assert out[0] == f"{task.split('.')[0]}: cancelled"
-    assert out[1].startswith("unknown: no task")
+    assert out[1].startswith("unknown: the store has no call")
     assert out[-1] == f"{task}: it has ended already, and is cancelled"
 
 

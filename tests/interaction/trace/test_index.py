@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -198,3 +199,12 @@ def test_idle_recorder_leaves_a_deleted_file(tmp_path: Path, monkeypatch: pytest
     file.append([b"two\n"])
     assert (tmp_path / "calls.jsonl").read_bytes() == b"two\n"
     file.close()
+
+
+def test_name_that_is_a_pattern_finds_itself(tmp_path: Path) -> None:
+    for number, tool in enumerate(("*", "book", "bo*", "[b]")):
+        (tmp_path / f"{number}.jsonl").write_text(Tale(f"call{number}", tool=tool).began(1, "ash").ended().write())
+    with closing(CallIndex([tmp_path], index_path([tmp_path]))) as index:
+        index.refresh()
+        found = {tool: [row["tool"] for row in index.rows(CallFilter({"tool": [tool]}))] for tool in ("*", "bo*", "b*")}
+    assert {tool: sorted(names) for tool, names in found.items()} == {"*": ["*"], "bo*": ["bo*"], "b*": ["bo*", "book"]}

@@ -6,11 +6,14 @@ import socket
 import stat
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from roundtrip.cli import main
+from roundtrip.ui.access import add_user, read_users
 from tests.hosts import WAIT
 from tests.operated import Operated, basic, operating
 from tests.unit.trace.tales import Tale
@@ -196,6 +199,16 @@ def test_named_users_enter_by_their_tokens(tmp_path: Path, capsys: pytest.Captur
         assert served.end() == 130
 
 
+LOUD = """
+import logging
+from roundtrip import Server
+
+logging.basicConfig(level=logging.INFO)
+logging.info("loud is loaded")
+server = Server("loud")
+"""
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -236,6 +249,34 @@ def test_missing_file_and_taken_port_are_named(tmp_path: Path, capsys: pytest.Ca
         port = taken.getsockname()[1]
         assert main(["ui", "--port", str(port), str(tmp_path)]) == 2
     assert f"cannot serve on 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_users_that_are_added_at_once_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    names = [f"user{number}" for number in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        tokens = dict(zip(names, pool.map(lambda name: add_user(path, name), names), strict=True))
+    users = read_users(path)
+    assert users.keys() == tokens.keys()
+
+
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.2", "127.0.0.2"), ("::1", "[::1]"), ("localhost", "localhost")])
+def test_printed_address_is_that_of_the_host(tmp_path: Path, host: str, shown: str) -> None:
+    with operating("--host", host, str(tmp_path)) as served:
+        assert served.url.startswith(f"http://{shown}:{served.port}/")
+        with urlopen(f"{served.url}calls.json", timeout=WAIT) as answer:
+            assert json.loads(answer.read())["total"] == 0
+        assert served.end() == 130
+
+
+def test_server_that_sets_up_the_log_leaves_requests_out_of_it(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(LOUD)
+    with operating("--server", str(tmp_path / "loud.py"), str(tmp_path)) as served:
+        assert served.request("tasks.json").status == 200
+        assert served.end() == 130
+        assert "loud is loaded" in (said := served.errors())
+    assert "Uvicorn" not in said
+    assert "Started server process" not in said
 
 
 def test_folder_that_cannot_be_written_gets_a_temporary_index(tmp_path: Path) -> None:

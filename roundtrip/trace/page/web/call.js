@@ -33,7 +33,7 @@ function updated(fresh) {
   drawCall();
   go(position, { announced: false });
   if (more > 0) {
-    write(byId("announced"), `${more} more to step to. The call is ${call.state}.`);
+    write(byId("announced"), `${more === 1 ? "One more step" : `${more} more steps`}. The call is ${call.state}.`);
   }
 }
 

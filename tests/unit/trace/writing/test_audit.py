@@ -26,7 +26,7 @@ def log_at(path: Path | None, by: str = "ana") -> AuditLog:
 
 
 def test_line_of_an_action_is_read_as_written(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "audit.jsonl"
+    path = tmp_path / "audit.jsonl"
     with log_at(path).open("call-1", "order", "cancel") as line:
         line.write("rejected", "it has ended already")
     (read,) = read_files([path]).lines
@@ -68,6 +68,12 @@ def test_file_is_opened_before_the_action(tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(AuditUnwritable, match=r"must be writable, got: .*; nothing was done; name another file"):
             log_at(path).open("call-1", "order", "cancel")
+
+
+def test_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(AuditUnwritable, match="its folder does not exist; nothing was done"):
+        log_at(tmp_path / "trces" / "audit.jsonl").open("call-1", "order", "cancel")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")

@@ -5,9 +5,15 @@ const AGES = ["10m", "1h", "1d", "7d"];
 function callState(call) {
   return [
     stateBadge(call.state, call.symbol),
-    call.why ? make("p", "row-why", call.why) : null,
+    // Shortened by the style sheet; the page of the call has it all.
+    call.why ? titled(make("p", "row-why", call.why), call.why) : null,
     call.waits ? make("p", "row-waits", "waits for ", make("b", "", call.waits)) : null,
   ];
+}
+
+function titled(element, text) {
+  element.title = readable(text);
+  return element;
 }
 
 startList({

@@ -13,7 +13,7 @@ function drawFork() {
   const isPossible = fork !== null && fork.rounds.length > 0;
   byId("fork-form").hidden = !isPossible;
   byId("fork-why").hidden = isPossible;
-  write(byId("fork-why"), `This call cannot go another way: ${call.fork_why || "it has no rounds"}.`);
+  write(byId("fork-why"), `This call cannot go another way: ${call.fork_why || "it asked nothing"}.`);
   if (!isPossible) {
     return;
   }
