@@ -278,7 +278,8 @@ class TracedCall:
             return State.AWAITING_INPUT
         if latest.moves:
             return latest.moves[-1][1]
-        return State.RECEIVED if latest.leg == 1 else State.AWAITING_INPUT
+        # Its request has arrived, and nothing that happened since is written yet.
+        return State.RECEIVED if latest.leg == 1 else State.RESUMED
 
     @property
     def unanswered(self) -> tuple[ShownQuestion, ...]:

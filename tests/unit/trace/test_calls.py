@@ -43,7 +43,7 @@ def test_question_is_pending_until_another_leg_begins() -> None:
     assert call_of(*lines).marks()["gift"] == [None, Mark.PENDING, None]
     begun = call_of(*lines, hopping()[4])
     assert begun.pending == ()
-    assert begun.state is State.AWAITING_INPUT
+    assert begun.state is State.RESUMED
 
 
 def test_replayed_leg_answers_the_round_that_asked() -> None:
