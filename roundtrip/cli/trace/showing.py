@@ -290,7 +290,7 @@ class _CallView:
         names = [*(quoted(question.key) for question in call.pending), *awaited]
         parts: list[Part] = [("waits for ", _HEAD), ", ".join(names)]
         since = f" since {duration_text(max(0.0, self._now - waiting.asked.at) * 1000)}"
-        until = waiting.asked.until
+        until = waiting.asked.until if call.pending else None
         if until is None:
             parts.append(since)
         elif until > self._now:

@@ -30,8 +30,9 @@ def outcome_of(answer: ReadAnswer) -> str:
 
 
 def until(call: TracedCall) -> float | None:
-    """Return the deadline for what a call waits for, in seconds since the epoch."""
-    return call.rounds[-1].asked.until if call.pending or call.awaited else None
+    """Return the deadline for the answers that a call waits for, in seconds since the epoch."""
+    # An approval has a deadline of its own, which is not recorded.
+    return call.rounds[-1].asked.until if call.pending else None
 
 
 def failure_of(call: TracedCall) -> str | None:

@@ -154,7 +154,7 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
         ["Started", clock_text(call.started_at)],
     ]
     if call.pending or call.awaited:
-        until = call.rounds[-1].asked.until
+        until = call.rounds[-1].asked.until if call.pending else None
         awaited = [f"the approval {approval.key} by {approval.by}" for approval in call.awaited]
         keys = ", ".join([*(question.key for question in call.pending), *awaited])
         facts.append(["Waits for", keys if until is None else f"{keys} (until {clock_text(until)})"])
