@@ -1,7 +1,7 @@
 """Send `notifications/tasks` to the clients that listen for tasks, on every instance that shares the store.
 
 The SDK's handler keeps serving `subscriptions/listen`. It knows no tasks, so it gets a session that adds them to its
-acknowledgement, and a second asyncio task sends the notifications on the same stream.
+acknowledgment, and a second asyncio task sends the notifications on the same stream.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class _TaskListeners:
 
 
 class _AcknowledgingSession:
-    """The SDK's session, which adds the tasks to the acknowledgement of a stream."""
+    """The SDK's session, which adds the tasks to the acknowledgment of a stream."""
 
     def __init__(self, session: ServerSession, ids: list[str], sent: anyio.Event) -> None:
         self._session = session

@@ -1,0 +1,106 @@
+"""The documentation site has every page and every public name, works without other hosts, and has no broken link."""
+
+import json
+import re
+from collections.abc import Generator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from docs.site import REFERENCE, broken_links, build, listed_pages
+from tests.browser.conftest import Tab
+from tests.docs.pages import ROOT
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    # An older version, of which only the list is looked at.
+    (folder / "0.9.0").mkdir()
+    (folder / "0.9.0" / "llms.txt").write_text("")
+    build(folder, "0.10.0")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Path:
+    return folder / "0.10.0"
+
+
+def test_every_page_is_listed_and_built(site: Path) -> None:
+    listed = {one.path for one in listed_pages()}
+    assert {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md")} - listed == {"docs/README.md"}
+    for path in listed:
+        page = site / path.removesuffix(".md")
+        assert (page / "index.html").is_file(), path
+        assert (page / "index.md").read_text().startswith("# "), path
+        assert f"]({path.removesuffix('.md')}/index.md)" in (site / "llms.txt").read_text()
+
+
+@pytest.mark.parametrize("module", REFERENCE)
+def test_reference_has_every_public_name(site: Path, module: str) -> None:
+    page = (site / "reference" / module / "index.html").read_text()
+    # A function that is called like its module has both names.
+    names = import_module(module).__all__
+    missing = [name for name in names if not re.search(rf'id="{re.escape(f"{module}.{name}")}(\.{name})?"', page)]
+    assert not missing
+
+
+def test_search_finds_words_of_pages_and_names(site: Path) -> None:
+    text = (site / "search.json").read_text()
+    for word in ("streamable_http_app", "roundtrip trace prune", "exactly_once"):
+        assert word in text
+
+
+def test_versions_are_listed_with_the_newest_first(folder: Path) -> None:
+    listed = json.loads((folder / "versions.json").read_text())
+    assert [(one["version"], one["aliases"]) for one in listed] == [("0.10.0", ["latest"]), ("0.9.0", [])]
+    assert 'url=0.10.0/"' in (folder / "index.html").read_text()
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "index.html").write_text(
+        '<h1 id="x"></h1><a href="../b/#y">b</a><a href="../c/">c</a><a href="#x">'
+    )
+    (tmp_path / "b.html").write_text(
+        '<img src="no.png"><a href="a/#x">a</a><a href="a/#z">a</a><a href="https://c.d/">'
+    )
+    assert list(broken_links(tmp_path)) == [
+        "a/index.html: ../b/#y",
+        "a/index.html: ../c/",
+        "b.html: no.png",
+        "b.html: a/#z has no such heading",
+    ]
+
+
+@pytest.fixture
+def address(folder: Path) -> Generator[str]:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def test_reader_searches_and_copies_a_page(tab: Tab, address: str) -> None:
+    page = tab.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(address)
+    page.wait_for_url(f"{address}0.10.0/")
+    page.get_by_role("button", name="Copy as Markdown").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("# roundtrip\n")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("continue_call")
+    page.get_by_role("link", name="Question pages").first.wait_for()
+    assert all(request.startswith(address) for request in tab.requests)
