@@ -32,6 +32,13 @@ CREATE OR REPLACE FUNCTION {s}.clock() RETURNS double precision LANGUAGE sql VOL
 """
 """The clock that all instances share, in seconds since the epoch."""
 _TABLES: Final = """
+CREATE TABLE IF NOT EXISTS {s}.format (version integer NOT NULL);
+INSERT INTO {s}.format SELECT 1 WHERE NOT EXISTS (SELECT * FROM {s}.format);
+DO $$ BEGIN
+    IF (SELECT max(version) FROM {s}.format) > 1 THEN
+        RAISE EXCEPTION 'the tables are of a later version of roundtrip; upgrade, or use another schema';
+    END IF;
+END $$;
 CREATE TABLE IF NOT EXISTS {s}.entries (
     key text PRIMARY KEY,
     version bigint NOT NULL,

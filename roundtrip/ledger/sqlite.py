@@ -38,6 +38,8 @@ _CHANGE_SECONDS: Final = 0.02
 _MAX_THREADS: Final = 8
 """Threads of one event loop that use the file or wait for it."""
 _FORGET_EVERY: Final = 256
+_FORMAT: Final = 1
+"""Version of the tables, as `PRAGMA user_version`; 0 in files of versions that did not note it, which had the same."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -260,7 +262,15 @@ class SqliteLedger(EntryLedger):
                     raise
                 anyio.from_thread.run(self._pause)
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
-        connection.executescript(_SCHEMA)
+        (found,) = connection.execute("PRAGMA user_version").fetchone()
+        if found > _FORMAT:
+            self._close()
+            raise LedgerDown(
+                f"the ledger {self._path} has format {found}, of a later version of roundtrip, and this one knows "
+                f"{_FORMAT}; upgrade, or use another file"
+            )
+        if found < _FORMAT:
+            connection.executescript(f"{_SCHEMA}PRAGMA user_version={_FORMAT};")
         return connection
 
     async def _pause(self) -> None:

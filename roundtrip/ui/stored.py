@@ -3,9 +3,10 @@
 What a store has of a call's values is shown to test users alone: no recorder was asked to reveal it.
 """
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["OperatedCalls", "StoredAction"]
 
+T = TypeVar("T")
+
 _MAX_LISTED: Final = 100
 _MAX_COUNTED: Final = 1000
 _COUNT_SECONDS: Final = 5.0
+_STORE_SECONDS: Final = 2.0
 _NO_SERVER: Final = "Name the server to see what it has stored: roundtrip ui --server MODULE:SERVER"
 _NO_STORE: Final = "The server stores no calls: it has no tool with task=True, no pages=, no ladder= and no approvals="
 _IN_MEMORY: Final = (
@@ -74,10 +78,10 @@ class OperatedCalls:
             return shown
         try:
             wanted = [known[state] for state in states if state in known]
-            found = await self._book.store.list(limit=_MAX_LISTED + 1, states=wanted)
+            found = await _soon(self._book.store.list(limit=_MAX_LISTED + 1, states=wanted))
             shown["tasks"] = [await self._task(one.call_id) for one in found[:_MAX_LISTED]]
             shown["more"] = len(found) > _MAX_LISTED
-            backlog = await self._count()
+            backlog = await _soon(self._count())
             shown |= {"states": sorted(backlog.states.items()), "counted": _counted(backlog)}
         except LedgerDown as error:
             shown["error"] = str(error)
@@ -93,7 +97,7 @@ class OperatedCalls:
         if self._book.inbox is None:
             return {**shown, "error": "The server has no approvals="}
         try:
-            waiting = await self._book.inbox.waiting(limit=_MAX_LISTED)
+            waiting = await _soon(self._book.inbox.waiting(limit=_MAX_LISTED))
             changed = await self._book.store.list(limit=_MAX_LISTED)
             for call_id, tool in {one.call_id: one.tool for one in [*waiting, *changed]}.items():
                 entry, content, now = await self._load(call_id)
@@ -110,7 +114,7 @@ class OperatedCalls:
         if self._book is None:
             return {"keys": None, "counted": None}
         try:
-            backlog = await self._count()
+            backlog = await _soon(self._count())
         except LedgerDown:
             return {"keys": None, "counted": None}
         keys = [{"name": name, "tasks": number} for name, number in sorted(backlog.keys.items())]
@@ -261,7 +265,7 @@ class OperatedCalls:
     async def _load(self, call_id: str) -> tuple[TaskEntry | None, TaskContent | None, float]:
         if self._book is None or not is_call_id(call_id):
             return None, None, 0.0
-        entry, now = await self._book.store.load(call_id)
+        entry, now = await _soon(self._book.store.load(call_id))
         if entry is None:
             return None, None, now
         entry.advance(now)
@@ -269,6 +273,20 @@ class OperatedCalls:
             return entry, self._book.seal.read(entry.content, call_id), now
         except ContentUnreadable:
             return entry, None, now
+
+
+async def _soon(work: Awaitable[T]) -> T:
+    """Return what a store returns, if it does so before readers of a page give up.
+
+    Raises:
+        LedgerDown: It does not.
+    """
+    try:
+        # Of asyncio: a scope of anyio would wait for the thread in which a file is used.
+        async with asyncio.timeout(_STORE_SECONDS):
+            return await work
+    except TimeoutError:
+        raise LedgerDown(f"the store did not answer within {_STORE_SECONDS:g} seconds") from None
 
 
 def _form(call_id: str, key: str, schema: Mapping[str, Any]) -> ShownForm:

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from roundtrip.trace.writing.folder_lock import locked_folder_of
+
 __all__ = ["IndexUnusable", "open_database", "translated_errors", "writing"]
 
 _APPLICATION: Final = 0x72745478
 """The mark of SQLite files that are ours."""
-_VERSION: Final = 2
+_VERSION: Final = 3
 _BUSY_SECONDS: Final = 60.0
 _CACHE_KIB: Final = 32 * 1024
 _FILE_MODE: Final = 0o600
@@ -89,13 +91,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         IndexUnusable: The file cannot be opened, or is not an index.
     """
     try:
-        # A file that exists is left alone: closing it would drop the locks by which SQLite, in this process, uses it.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE))
-        # Those of an index that was deleted while a program used it; that program still has them open.
-        for suffix in _COMPANIONS:
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-    except FileExistsError:
-        pass
+        _make_file(path)
     except OSError as error:
         raise IndexUnusable(f"cannot use the index {str(path)!r}: {error.strerror}") from error
     with translated_errors(path):
@@ -103,6 +99,19 @@ def open_database(path: Path) -> sqlite3.Connection:
         database.isolation_level = None
         _prepare(database, path)
     return database
+
+
+def _make_file(path: Path) -> None:
+    """Make the file, unless it is there.
+
+    A file that exists is left alone: closing it would drop the locks by which SQLite, in this process, uses it.
+    """
+    with locked_folder_of(path, waits=True):
+        if not path.exists():
+            # Those of an index that was deleted while a program used it; that program still has them open.
+            for suffix in _COMPANIONS:
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE))
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:

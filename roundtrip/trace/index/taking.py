@@ -40,8 +40,9 @@ class Taker:
         self._checked = False
         self.files: dict[int, FoundFile] = {}
         """The files by their numbers in the index."""
-        self._searched: dict[int, int] = {}
-        """The offsets of files before which no further line ends: a long line that is being written is read once."""
+        self._searched: dict[tuple[int, int], tuple[int, int]] = {}
+        """By device and inode, what was read of a file, and the offset before which no line ends behind that, so that a
+        long line that is being written is read once."""
 
     def take(self) -> int:
         """Take lines that were appended since the last time, at most some thousands; return their number."""
@@ -67,8 +68,15 @@ class Taker:
         # The names change when files are rotated.
         self.files = {number: places[identity] for identity, (number, _) in known.items()}
         return all(
-            places[identity].size in (read, self._searched.get(number)) for identity, (number, read) in known.items()
+            places[identity].size in (read, self._searched_in(places[identity], read))
+            for identity, (_, read) in known.items()
         )
+
+    def _searched_in(self, file: FoundFile, read: int) -> int:
+        """Return the offset before which no line ends behind what was read; 0 if it is not known."""
+        before, searched = self._searched.get((file.device, file.inode), (0, 0))
+        # A file that was written again is shorter, or another part of it was read.
+        return searched if before == read and searched <= file.size else 0
 
     def _match(self, found: Sequence[FoundFile]) -> None:
         """Find the files again, by their inodes; forget those that have gone, and number the new ones."""
@@ -127,7 +135,9 @@ class Taker:
             reached, number, since = heapq.heappop(waiting)
             if number not in self.files or since >= self.files[number].size:
                 continue
-            texts, read, self._searched[number] = opened.appended(number, since, searched=self._searched.get(number, 0))
+            file = self.files[number]
+            texts, read, searched = opened.appended(number, since, searched=self._searched_in(file, since))
+            self._searched[file.device, file.inode] = read, searched
             if not texts:
                 continue
             taken += len(texts)

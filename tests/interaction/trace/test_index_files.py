@@ -212,6 +212,13 @@ def test_long_line_that_is_being_written_is_read_once(tmp_path: Path, monkeypatc
             file.write("y" * 1000)
         index.refresh()
         assert sum(read) < 10_000
+        # The file is written again, and another program gives it the number of the one before.
+        path.write_text(Tale("aaa1").began(1, "ash").ended().write())
+        assert [row["call"] for row in rows_of(tmp_path)] == ["aaa1"]
+        with path.open("a") as file:
+            file.write(Tale("bbb1").began(1, "ash").ended().write())
+        index.refresh()
+        assert sorted(names_of(index)) == ["aaa1", "bbb1"]
 
 
 def test_index_that_is_deleted_while_it_is_used_is_made_again(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -255,7 +256,7 @@ def test_users_that_are_added_at_once_are_all_kept(tmp_path: Path) -> None:
     path = tmp_path / "users"
     names = [f"user{number}" for number in range(16)]
     with ThreadPoolExecutor(8) as pool:
-        tokens = dict(zip(names, pool.map(lambda name: add_user(path, name), names), strict=True))
+        tokens = dict(zip(names, pool.map(partial(add_user, path), names), strict=True))
     users = read_users(path)
     assert users.keys() == tokens.keys()
 

@@ -1,12 +1,15 @@
 """Lists of stored calls say which part of the store they show."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import anyio
 import pytest
 
 from roundtrip.ui.stored import OperatedCalls
 from tests.interaction.tasks import workshops
-from tests.interaction.tasks.peer import peers
+from tests.interaction.tasks.peer import WAIT_SECONDS, peers
 
 pytestmark = pytest.mark.anyio
 
@@ -24,3 +27,22 @@ async def test_counts_of_a_large_store_say_how_much_they_count(
     tasks, fleet = await stored.tasks(()), await stored.keys()
     assert (tasks["states"], tasks["counted"]) == ([("asking", min(most, 3))], counted)
     assert (sum(key["tasks"] for key in fleet["keys"]), fleet["counted"]) == (min(most, 3), counted)
+
+
+async def test_store_that_does_not_answer_is_told_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
+    server = workshops.shop()
+    async with peers(server) as (peer,):
+        call = (await peer.call("ask_twice"))["taskId"].partition(".")[0]
+    await server.ledger.aclose()
+    with closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        stored = OperatedCalls(workshops.shop(), answers=False)
+        with anyio.fail_after(WAIT_SECONDS):
+            tasks = await stored.tasks(())
+            shown = await stored.call(call)
+        assert tasks["error"] == "the store did not answer within 2 seconds"
+        assert shown is not None
+        assert shown["facts"] == [["Store", "the store did not answer within 2 seconds"]]
+        other.execute("ROLLBACK")

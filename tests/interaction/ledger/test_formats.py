@@ -1,0 +1,61 @@
+"""Stores note the format of their tables: an older one is continued, and a later one is rejected in words."""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from roundtrip.ledger import ClaimStatus, LedgerDown, PostgresLedger, SqliteLedger
+from tests.postgres_server import PostgresServer, postgres_server
+
+pytestmark = pytest.mark.anyio
+AnyLedger = SqliteLedger | PostgresLedger
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Generator[PostgresServer]:
+    with postgres_server() as server:
+        yield server
+
+
+async def claimed(ledger: AnyLedger, holder: str) -> ClaimStatus:
+    try:
+        return (await ledger.claim("call", "digest", holder=holder, lease=60, keep=60)).status
+    finally:
+        await ledger.aclose()
+
+
+def run(path: Path, statement: str) -> int:
+    with closing(sqlite3.connect(path)) as database, database:
+        (found,) = database.execute(statement).fetchone() or (0,)
+        return found
+
+
+async def test_sqlite_file_of_another_format(tmp_path: Path) -> None:
+    path = tmp_path / "calls.db"
+    assert await claimed(SqliteLedger(path), "a") is ClaimStatus.GRANTED
+    assert run(path, "PRAGMA user_version") == 1
+    # A build that did not note the format.
+    run(path, "PRAGMA user_version = 0")
+    assert await claimed(SqliteLedger(path), "b") is ClaimStatus.RUNNING
+    assert run(path, "PRAGMA user_version") == 1
+    run(path, "PRAGMA user_version = 2")
+    with pytest.raises(LedgerDown, match=r"has format 2, of a later version .* this one knows 1; upgrade, or use anot"):
+        await claimed(SqliteLedger(path), "c")
+    assert run(path, "SELECT count(*) FROM entries") == 1
+
+
+async def test_postgres_schema_of_another_format(postgres: PostgresServer) -> None:
+    def ledger() -> PostgresLedger:
+        return PostgresLedger(postgres.url, schema="formats")
+
+    assert await claimed(ledger(), "a") is ClaimStatus.GRANTED
+    assert postgres.command("SELECT version FROM formats.format") == "1"
+    postgres.command("DROP TABLE formats.format")
+    assert await claimed(ledger(), "b") is ClaimStatus.RUNNING
+    postgres.command("UPDATE formats.format SET version = 2")
+    with pytest.raises(LedgerDown, match="the tables are of a later version of roundtrip; upgrade, or use another sch"):
+        await claimed(ledger(), "c")
+    assert postgres.command("SELECT count(*) FROM formats.entries") == "1"
