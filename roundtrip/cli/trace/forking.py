@@ -98,7 +98,7 @@ def _reply(text: str) -> "tuple[str, OwnAnswer]":
         return key, OwnAnswer(words[word], reason or None)
     try:
         data: Any = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         data = value
     return key, OwnAnswer(Action.ACCEPT, data, value)
 

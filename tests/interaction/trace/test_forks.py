@@ -244,6 +244,11 @@ def test_call_without_revealed_values_is_refused_with_the_reason(
     assert "recorded without reveal; record with Server(trace=Recorder(path" in capsys.readouterr().err
 
 
+def test_deeply_nested_answer_is_a_text(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork("--at", "2", "--answer", f"which={'[' * 100_000}") == 0
+    assert "[[[" in capsys.readouterr().out
+
+
 def test_text_that_reads_like_a_number_stays_text(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     assert shop.fork("--at", "2", "--answer", "which=7", "--run") == 0
     assert "completed: Dune, row 7, 20 euros" in capsys.readouterr().out
