@@ -141,8 +141,9 @@ class TaskOperations:
     async def expire(self, call_id: str) -> None:
         """End the life of a task now, with its pending approvals.
 
-        Its client gets what an expired task gives: the store forgets it. A task whose body must not begin twice stays
-        until its own time, as failed: its client may repeat the request that began it, which must find it.
+        Its client gets what an expired task gives: the store forgets it. Two kinds stay until their own time, as
+        failed, because their clients may repeat the request that began them, which must find them: those whose body
+        must not begin twice, and calls that wait for a page, a model or an approval.
 
         Raises:
             TaskNotChanged: There is no such task, it is another service's, or it has ended.
@@ -153,7 +154,7 @@ class TaskOperations:
             if (entry.state, TaskEvent.EXPIRE) not in TASK_MACHINE.targets:
                 raise _ended(entry)
             expired = expire_open(content, now)
-            if entry.runs_once:
+            if entry.runs_once or content.is_continued:
                 content.error = {"code": INTERNAL_ERROR, "message": _TIME_IS_OVER}
             else:
                 entry.expires = now

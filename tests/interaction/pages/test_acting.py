@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
 from roundtrip import Approvals, Context, Pages, PendingApproval
@@ -19,6 +20,7 @@ from tests.hosts import ROOT, hosted
 from tests.interaction.pages.approving import GROUPS, Person, open_shop, shop
 from tests.interaction.pages.page_users import BASE, Browser, cinema, client_of, handle_in, link_in, reader, text_of
 from tests.interaction.tasks.operators import logged, operator_of
+from tests.interaction.tasks.peer import Peer
 from tests.interaction.tasks.stores import SHARED, Servers, ledger_of, servers
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +78,10 @@ async def test_operator_answers_the_questions_of_a_page(mode: str, audit: Path) 
 @modes
 @pytest.mark.parametrize(
     ("action", "said"),
-    [("cancel", "This call was cancelled, or its time is over."), ("expire", "There is no such call")],
+    [
+        ("cancel", "This call was cancelled, or its time is over."),
+        ("expire", "The time of this call is over: an operator"),
+    ],
 )
 async def test_client_learns_that_its_call_was_ended(mode: str, action: Any, said: str, audit: Path) -> None:
     server = paged_cinema()
@@ -105,6 +110,22 @@ async def test_ended_call_leaves_the_inbox(action: Any, audit: Path) -> None:
         assert not (await went_on(client, asked)).startswith("refunded")
     # As time would, the end of a life expires its approvals.
     assert [made.outcome for _, made in told] == (["expired"] if action == "expire" else [])
+
+
+@pytest.mark.parametrize("action", ["cancel", "expire"])
+async def test_token_of_an_ended_call_begins_it_no_more(action: Any, audit: Path) -> None:
+    server = shop()
+    async with open_shop(server) as url, httpx.AsyncClient(timeout=30, headers={"x-user": "ann"}) as http:
+        peer = Peer(http, f"{url}/mcp", declares=False, headers={"x-user": "ann"})
+        call = {"name": "refund", "arguments": {"amount": 5}}
+        asked = await peer.ask("tools/call", **call)
+        token = asked["requestState"]
+        approval = await Person(url, "fay").one()
+        await operator_of(server, audit).act(approval.partition(".")[0], action)
+        accepted = {key: {"action": "accept"} for key in asked["inputRequests"]}
+        again = await peer.ask("tools/call", **call, requestState=token, inputResponses=accepted)
+        assert again["isError"]
+        assert await Person(url, "fay").inbox() == []
 
 
 @pytest.mark.parametrize("kind", SHARED)
@@ -224,7 +245,7 @@ async def test_command_reminds_expires_and_logs(
         assert await run("remind", call_in(asked)) == 0
         assert mails.read_text().splitlines() == ["finance 1", "finance 2"]
         assert await run("expire", call_in(asked), call_in(asked)) == 1
-        assert (await went_on(client, asked)).startswith("There is no such call")
+        assert (await went_on(client, asked)).startswith("The time of this call is over: an operator")
     assert capsys.readouterr().out.splitlines()[:2] == [
         f"{call_in(asked)}: its groups were notified",
         f"{call_in(asked)}: expired",
@@ -232,4 +253,5 @@ async def test_command_reminds_expires_and_logs(
     assert [(line.instance, line.action, line.outcome) for line in logged(audit)] == [
         ("command", "remind", "done"),
         ("command", "expire", "done"),
+        ("command", "expire", "rejected"),
     ]
