@@ -40,7 +40,6 @@ REFERENCE: Final[Mapping[str, str]] = {
 """The public modules, and the titles of their pages."""
 ROW: Final = re.compile(r"^\| \[(?P<title>[^\]]+)\]\((?P<page>[^)#]+\.md)\) \| (?P<about>.+) \|$", re.MULTILINE)
 LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 FEATURES: Final = (
     "content.code.copy",
     "navigation.footer",
@@ -116,9 +115,7 @@ def _without_outside_links(page: Path, folder: Path) -> str:
             return found[0]
         target = page.parent / unquote(place.path)
         if target.resolve() == folder.resolve() / "README.md":
-            return f"[{text}]({target.with_name('index.md').as_posix()})".replace(
-                f"{target.parent.as_posix()}/", place.path.removesuffix("README.md")
-            )
+            return f"[{text}]({place.path.removesuffix('README.md')}index.md)"
         return found[0] if target.is_file() else text
 
     return LINK.sub(rewritten, page.read_text(encoding="utf-8"))
@@ -146,7 +143,7 @@ def _public_names(module: str) -> list[str]:
 
 
 def settings(version: str) -> dict[str, Any]:
-    """Return the settings of Zensical."""
+    """Return the settings of the project for Zensical."""
     sections: dict[str, list[dict[str, str]]] = {}
     for one in listed_pages():
         sections.setdefault(one.section, []).append({one.title: one.path})
@@ -157,18 +154,16 @@ def settings(version: str) -> dict[str, Any]:
     options = {"show_root_heading": False, "show_source": False, "docstring_section_style": "list"}
     python = {"options": {**options, "preload_modules": ["mcp", "mcp_types"]}}
     return {
-        "project": {
-            "site_name": "roundtrip",
-            "site_description": "Multi-round elicitation for MCP servers",
-            "docs_dir": "pages",
-            "site_dir": "site",
-            "use_directory_urls": True,
-            "nav": nav,
-            "extra_javascript": ["copy.js"],
-            "theme": {"font": False, "features": list(FEATURES), "palette": PALETTES},
-            "extra": {"version": {"provider": "mike", "default": version}},
-            "plugins": {"search": {}, "mkdocstrings": {"handlers": {"python": python}}},
-        }
+        "site_name": "roundtrip",
+        "site_description": "Multi-round elicitation for MCP servers",
+        "docs_dir": "pages",
+        "site_dir": "site",
+        "use_directory_urls": True,
+        "nav": nav,
+        "extra_javascript": ["copy.js"],
+        "theme": {"font": False, "features": list(FEATURES), "palette": PALETTES},
+        "extra": {"version": {"provider": "mike", "default": version}},
+        "plugins": {"search": {}, "mkdocstrings": {"handlers": {"python": python}}},
     }
 
 
@@ -215,8 +210,8 @@ def build(folder: Path, version: str) -> Path:
     with TemporaryDirectory() as scratch:
         place = Path(scratch)
         stage(place / "pages")
-        parts = [f"[project]\n{name} = {_toml(value)}\n" for name, value in settings(version)["project"].items()]
-        text = "[project]\n" + "".join(part.removeprefix("[project]\n") for part in parts)
+        lines = [f"{name} = {_toml(value)}\n" for name, value in settings(version).items()]
+        text = "".join(["[project]\n", *lines])
         (place / "zensical.toml").write_text(text, encoding="utf-8")
         command = [sys.executable, "-m", "zensical", "build", "--strict"]
         ran = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)

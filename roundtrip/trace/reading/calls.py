@@ -299,7 +299,7 @@ class TracedCall:
         is_waiting = self.state is State.AWAITING_INPUT and self.rounds and self.rounds[-1].answered_at is None
         return self.rounds[-1].asked.approvals if is_waiting else ()
 
-    @property
+    @cached_property
     def decisions(self) -> dict[str, ReadDecision]:
         """Return the decisions about approvals that legs have read, by the names of the approvals."""
         lines = [line for serving in self.servings for line in serving.happened]
