@@ -106,7 +106,10 @@ def _make_file(path: Path) -> None:
 
     A file that exists is left alone: closing it would drop the locks by which SQLite, in this process, uses it.
     """
+    if path.exists():
+        return
     with locked_folder_of(path, waits=True):
+        # Another program may have made it meanwhile.
         if not path.exists():
             # Those of an index that was deleted while a program used it; that program still has them open.
             for suffix in _COMPANIONS:

@@ -145,7 +145,7 @@ class OpenFiles:
                 # It is no line of a transcript; its rest is unreadable, too.
                 return AppendedLines([(since, b"?")], at, at)
             if not more:
-                tail = self._whole_tail(file, since, at)
+                tail = _whole_tail(file, since, at)
                 return AppendedLines(tail, at if tail else since, at)
         data = os.pread(file.fileno(), at - since, since) + more
         lines: list[tuple[int, bytes]] = []
@@ -154,13 +154,6 @@ class OpenFiles:
             lines.append((at, text))
             at += len(text) + 1
         return AppendedLines(lines, at, at)
-
-    def _whole_tail(self, file: BinaryIO, since: int, end: int) -> list[tuple[int, bytes]]:
-        """Return the text behind the last newline if it is a whole line."""
-        if end == since or os.pread(file.fileno(), 1, end - 1) != b"}":
-            return []
-        tail = os.pread(file.fileno(), end - since, since)
-        return [(since, tail)] if is_whole(tail.decode("utf-8", "replace")) else []
 
     def read(self, places: Sequence[LinePlace]) -> Iterator[Line]:
         """Yield the lines of some places; those of a file that has gone are left out."""
@@ -200,3 +193,11 @@ class OpenFiles:
         # Another file has got the path meanwhile.
         file.close()
         return None
+
+
+def _whole_tail(file: BinaryIO, since: int, end: int) -> list[tuple[int, bytes]]:
+    """Return the text behind the last newline if it is a whole line."""
+    if end == since or os.pread(file.fileno(), 1, end - 1) != b"}":
+        return []
+    tail = os.pread(file.fileno(), end - since, since)
+    return [(since, tail)] if is_whole(tail.decode("utf-8", "replace")) else []
