@@ -182,7 +182,9 @@ def test_calls_acts_on_stored_calls(
     assert main(["tasks", "show", target, call, "--json", "--reveal"]) == 0
     assert json.loads(capsys.readouterr().out)["answers"] == {"seats": {"action": "accept", "content": {"value": 3}}}
     assert main(["calls", "expire", call, "--server", target]) == 0
-    assert main(["calls", "show", call, "--server", target]) == 2
+    capsys.readouterr()
+    assert main(["tasks", "show", target, call, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "failed"
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert [(line["action"], line["tool"], line["outcome"]) for line in lines] == [
         ("remind", "book", "rejected"),
