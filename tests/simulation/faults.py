@@ -1,0 +1,172 @@
+"""Faults of kinds that reviews have found before, each put into the real code, to show that histories reveal them."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, cast
+
+import pytest
+
+from roundtrip.engine.known import KnownAnswers
+from roundtrip.ledger.entry import LedgerEntry
+from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.machine.table import EntryEvent, EntryState
+from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
+from roundtrip.server import request_state
+from roundtrip.server.exactly_once import LedgerClaim
+from roundtrip.server.parts import Protection
+from roundtrip.server.tasks import sweep
+from roundtrip.server.tasks.claim import TaskClaim
+from tests.simulation.store import SimulatedTasks
+from tests.simulation.world import History, simulate
+
+__all__ = ["FAULTS", "found"]
+
+Patch = pytest.MonkeyPatch
+
+_ARROWS: Final = cast("dict[tuple[TaskState, TaskEvent], TaskState]", TASK_MACHINE.targets)
+
+
+def stale_worker_writes(patch: Patch) -> None:
+    """Let a worker write after another one has claimed its task."""
+
+    def is_held(entry: TaskEntry, holder: str, epoch: int) -> bool:
+        return entry.state is TaskState.RUNNING
+
+    patch.setattr(TaskEntry, "is_held", is_held)
+
+
+def body_of_a_dead_worker_runs_again(patch: Patch) -> None:
+    """Forget to store that a body begins which must not begin twice."""
+
+    async def start_body(claim: TaskClaim) -> None:
+        pass
+
+    patch.setattr(TaskClaim, "start_body", start_body)
+
+
+def lease_of_a_body_frees_its_entry(patch: Patch) -> None:
+    """Let another leg claim an entry whose holder died in the body."""
+    advance = LedgerEntry.advance
+
+    def freeing(entry: LedgerEntry, now: float) -> None:
+        advance(entry, now)
+        if entry.state is EntryState.LAPSED:
+            entry.state = EntryState.FREE
+
+    patch.setattr(LedgerEntry, "advance", freeing)
+
+
+def any_leg_releases_an_entry(patch: Patch) -> None:
+    """Let a leg release the claim of another one."""
+
+    def write(entry: LedgerEntry, event: EntryEvent, *, holder: str, epoch: int | None) -> bool:
+        return entry.apply(event)
+
+    patch.setattr(LedgerEntry, "write", write)
+
+
+def lost_write_counts_as_written(patch: Patch) -> None:
+    """Report success to a writer that was too slow."""
+    save = SimulatedTasks.save
+
+    async def saved(tasks: SimulatedTasks, entry: TaskEntry, *, version: int) -> bool:
+        await save(tasks, entry, version=version)
+        return True
+
+    patch.setattr(SimulatedTasks, "save", saved)
+
+
+def answer_wakes_no_worker(patch: Patch) -> None:
+    """Store answers, and leave the task where it is."""
+    patch.delitem(_ARROWS, (TaskState.ASKING, TaskEvent.WAKE))
+
+
+def lost_announcement_loses_a_task(patch: Patch) -> None:
+    """Look at the store only when it has announced something."""
+    patch.setattr(sweep, "_SWEEP_SECONDS", 1e6)
+
+
+def stored_steps_run_again(patch: Patch) -> None:
+    """Let the next worker forget the steps of the one before."""
+
+    def noted(claim: TaskClaim) -> dict[int, dict[str, Any]]:
+        return {}
+
+    patch.setattr(TaskClaim, "noted", noted)
+
+
+def cancellation_changes_an_end(patch: Patch) -> None:
+    """Cancel a task that has its result."""
+    patch.setitem(_ARROWS, (TaskState.COMPLETED, TaskEvent.CANCEL), TaskState.CANCELLED)
+
+
+def token_works_for_other_callers(patch: Patch) -> None:
+    """Bind no token to its caller."""
+
+    def is_principal(digest: bytes, principal: str, call: bytes) -> bool:
+        return True
+
+    patch.setattr(request_state, "is_principal", is_principal)
+
+
+def handle_works_for_other_callers(patch: Patch) -> None:
+    """Let each caller be the same."""
+
+    def principal(protection: Protection, ctx: Any) -> str:
+        return "anyone"
+
+    patch.setattr(Protection, "principal", principal)
+
+
+def long_body_loses_its_lease(patch: Patch) -> None:
+    """Extend no lease."""
+
+    def renew_in_time(claim: LedgerClaim) -> None:
+        pass
+
+    patch.setattr(LedgerClaim, "_renew_in_time", renew_in_time)
+
+
+def lost_task_is_not_told(patch: Patch) -> None:
+    """Give up the lease of a body that must not run twice as if it had not begun."""
+
+    def give_up(entry: TaskEntry, now: float) -> None:
+        entry.apply(TaskEvent.YIELD, now)
+
+    patch.setattr(TaskEntry, "give_up", give_up)
+
+
+def earlier_answers_are_forgotten(patch: Patch) -> None:
+    """Begin each leg with the answers of its own round alone."""
+    init: Any = KnownAnswers.__init__
+
+    def forgetting(known: KnownAnswers, *given: Any) -> None:
+        init(known, *given)
+        known.entries.clear()
+
+    patch.setattr(KnownAnswers, "__init__", forgetting)
+
+
+FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
+    stale_worker_writes,
+    body_of_a_dead_worker_runs_again,
+    lease_of_a_body_frees_its_entry,
+    any_leg_releases_an_entry,
+    lost_write_counts_as_written,
+    answer_wakes_no_worker,
+    lost_announcement_loses_a_task,
+    stored_steps_run_again,
+    cancellation_changes_an_end,
+    token_works_for_other_callers,
+    handle_works_for_other_callers,
+    long_body_loses_its_lease,
+    lost_task_is_not_told,
+    earlier_answers_are_forgotten,
+)
+"""Each of them must be found."""
+
+
+def found(fault: Callable[[Patch], None], seeds: Iterable[int]) -> History | None:
+    """Return the first history that breaks a promise with a fault; None if they all keep them."""
+    with pytest.MonkeyPatch.context() as patch:
+        fault(patch)
+        return next((history for history in map(simulate, seeds) if history.broken), None)

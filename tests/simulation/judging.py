@@ -1,0 +1,177 @@
+"""The promises that every simulated history must keep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.machine.call import Transition
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.table import CALL_MACHINE
+from roundtrip.machine.tasks import TASK_MACHINE, TaskState
+from roundtrip.tracing import Beginning, Wrote
+from tests.simulation.clients import Client
+from tests.simulation.fleet import Json, Watch
+from tests.simulation.loop import Process
+from tests.simulation.shop import Diary
+
+__all__ = ["Judge"]
+
+
+_CALL_TARGETS: Final = dict(CALL_MACHINE.targets)
+_FINAL: Final = TASK_MACHINE.final
+_BY_WORKERS: Final = (TaskState.COMPLETED, TaskState.ASKING, TaskState.WAITING)
+"""The states that a task which runs gets from its worker alone."""
+
+
+def _reachable() -> dict[TaskState, set[TaskState]]:
+    """Return the states that a write can reach from each: time passes, and then one event happens."""
+    once = {
+        state: {target for (source, _), target in TASK_MACHINE.targets.items() if source is state}
+        for state in TaskState
+    }
+    return {state: once[state].union(*(once[other] for other in once[state])) for state in TaskState}
+
+
+_REACHABLE: Final = _reachable()
+
+
+class Judge:
+    """Watches a fleet, and notes each promise that it breaks."""
+
+    def __init__(self, diary: Diary) -> None:
+        self._diary = diary
+        self.broken: list[str] = []
+        self.transitions = 0
+        self.is_troubled = False
+        """True once an instance has died or stood still, or the store has lost something."""
+        self.open_note: Callable[[str, str], tuple[str, str]] = lambda call_id, note: ("", "")
+        """Returns the key and the value of a stored step."""
+        self._steps: dict[tuple[str, str], str] = {}
+        """The results of steps that the store has, by their call and key."""
+        self._claimed: dict[tuple[str, int], Process] = {}
+        """The processes that claimed tasks, by their calls and epochs."""
+
+    def watch(self, beginning: Beginning) -> Watch:
+        """Return the watch of one leg."""
+        brought = _facts_of(beginning.journal)
+
+        def note(fact: Any) -> None:
+            if isinstance(fact, Transition):
+                self.transitions += 1
+                if _CALL_TARGETS.get((fact.source, fact.event)) is not fact.target:
+                    self.broken.append(f"the table has no {fact}")
+            elif isinstance(fact, Wrote):
+                lost = brought - _facts_of(fact.journal)
+                if lost:
+                    self.broken.append(f"a leg of {beginning.tool} forgot {sorted(lost)}")
+
+        return note
+
+    def wrote(self, before: TaskEntry | None, after: TaskEntry, writer: Process) -> None:
+        """Check a write to the store."""
+        if before is None:
+            return
+        name, call_id = f"a task of {after.tool}", after.call_id
+        if after.version != before.version + 1:
+            self.broken.append(f"{name} went from version {before.version} to {after.version}")
+        if after.epoch < before.epoch:
+            self.broken.append(f"{name} went back to epoch {after.epoch}")
+        if after.state is not before.state and after.state not in _REACHABLE[before.state]:
+            self.broken.append(f"{name} went from {before.state} to {after.state}")
+        if before.state in _FINAL:
+            self.broken.append(f"{name} was written after its end")
+        if after.epoch > before.epoch:
+            self._claimed[call_id, after.epoch] = writer
+        elif before.state is TaskState.RUNNING and after.state in _BY_WORKERS:
+            self._require_claimed(call_id, after.epoch, writer, f"{name} became {after.state}")
+        for note in after.new_notes:
+            key, value = self.open_note(call_id, note)
+            self._require_claimed(call_id, after.epoch, writer, f"{name} got a step")
+            if self._steps.setdefault((call_id, key), value) != value:
+                self.broken.append(f"{name}: step {key!r} was stored twice, with different results")
+
+    def _require_claimed(self, call_id: str, epoch: int, writer: Process, what: str) -> None:
+        if self._claimed[call_id, epoch] is not writer:
+            self.broken.append(f"{what}, by a process that has not claimed it")
+
+    def judge(self, client: Client) -> None:
+        """Judge a call after its end."""
+        self.broken += client.broken
+        judged = f"{client.tool} of {client.order}"
+        if not client.ends:
+            self.broken.append(f"{judged} was lost")
+            return
+        ends = [_end_of(end) for end in client.ends]
+        if client.tool == "pay" and self.is_troubled and len(set(ends)) > 1:
+            # The ledger may have been out of reach of the one process that knew the result, until that died.
+            ends = [end for end in ends if end != "unknown"]
+        if len(set(ends)) != 1:
+            self.broken.append(f"{judged} ended differently: {ends}")
+        end = ends[0]
+        bodies = len(self._diary.of(client.order, "body"))
+        if client.tool in ("pay", "transfer") and bodies > 1:
+            self.broken.append(f"{judged}: the body ran {bodies} times")
+        if end == "unknown":
+            # A process may die after it has noted that the body begins, and before it begins.
+            if client.tool not in ("pay", "transfer") or not self.is_troubled:
+                self.broken.append(f"{judged}: its outcome is unknown, and no instance was in trouble")
+        elif end == "declined":
+            if not client.declines or bodies:
+                self.broken.append(f"{judged}: declined, with {bodies} bodies")
+        elif end == "cancelled":
+            if not client.has_asked_to_cancel:
+                self.broken.append(f"{judged}: cancelled by no client")
+        elif end.startswith(f"{client.order} "):
+            self._judge_text(client, end.split(" ")[1:], judged)
+        else:
+            self.broken.append(f"{judged} ended with {end}")
+
+    def _judge_text(self, client: Client, words: list[str], judged: str) -> None:
+        answers = client.answers
+        given = {
+            "book": ["seats", "where", "row", "sure"],
+            "pay": ["seats"],
+            "report": ["seats", "where", "row"],
+            "transfer": ["seats"],
+            "collect": ["seats"],
+        }[client.tool]
+        expected = [str(answers[name]) for name in given]
+        if words[: len(expected)] != expected:
+            self.broken.append(f"{judged}: {words} does not begin with {expected}")
+        if client.declines and client.tool != "collect":
+            self.broken.append(f"{judged}: it was declined, and went on")
+        if client.tool == "book":
+            price, receipt = words[4:6]
+            shown = [message for message in client.asked if "which row" in message or "sure" in message]
+            if not all(price in message or receipt in message for message in shown):
+                self.broken.append(f"{judged}: {price} or {receipt} was not shown in {shown}")
+
+
+def _facts_of(journal: Journal | None) -> set[str]:
+    """Return what a journal remembers, so that two can be compared."""
+    if journal is None:
+        return set()
+    return {f"{key}={value.value!r}" for key, value in journal.computed.items()} | {
+        f"answer {key}" for key in journal.entries
+    }
+
+
+def _end_of(end: Json) -> str:
+    """Return how a call ended, as one text."""
+    if end.get("status") == "cancelled":
+        return "cancelled"
+    result = end.get("result", {})
+    if "content" in result:
+        text = result["content"][0]["text"]
+        if not result.get("isError"):
+            return text
+    else:
+        text = str(end.get("error", end))
+    if "outcome" in text and "unknown" in text:
+        return "unknown"
+    if "decline" in text:
+        return "declined"
+    return f"{text} ({json.dumps(end)[:300]})"

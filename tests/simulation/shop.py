@@ -1,0 +1,151 @@
+"""The server of a simulated fleet, and the record of what its tools have done."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, NamedTuple
+
+import anyio
+
+from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip.ledger import Ledger
+from roundtrip.system import System
+from roundtrip.tracing import Tracer
+
+__all__ = ["Diary", "Order", "make_server"]
+
+_KEY: Final = b"the key of a simulated fleet, 32"
+
+
+class Order(NamedTuple):
+    """A run of a body, or of a step."""
+
+    tool: str
+    what: str
+    instance: str
+
+
+@dataclass
+class Diary:
+    """Everything that the tools of a fleet have done, by the orders of clients, in the order of time."""
+
+    watch: Callable[[str, Order], None]
+    """Called with each run."""
+    runs: dict[str, list[Order]] = field(default_factory=lambda: defaultdict(list[Order]))
+
+    def write(self, order: str, run: Order) -> None:
+        """Note a run."""
+        self.runs[order].append(run)
+        self.watch(order, run)
+
+    def of(self, order: str, what: str) -> list[Order]:
+        """Return the runs of a body, or of a step."""
+        return [run for run in self.runs[order] if run.what == what]
+
+
+def _user_of(ctx: Any) -> str | None:
+    return ctx.request.headers.get("x-user")
+
+
+def make_server(
+    instance: str,
+    diary: Diary,
+    tools: Collection[str],
+    *,
+    ledger: Ledger,
+    system: System,
+    tracer: Tracer,
+    draw: Callable[[], float],
+) -> Server[Any]:
+    """Return the server of an instance.
+
+    Args:
+        instance: Its name.
+        diary: Notes what it does.
+        tools: The tools that the history needs; each costs milliseconds.
+        ledger: Its connection to the store.
+        system: Its clocks and randomness.
+        tracer: Its observer.
+        draw: Returns the seconds that the next piece of work takes.
+    """
+    server = Server[Any](
+        "shop",
+        keys=[_KEY],
+        ledger=ledger,
+        system=system,
+        trace=tracer,
+        principal=_user_of,
+        build="1",
+        probe=False,
+        max_age=24 * 3600,
+    )
+
+    def began(order: str, tool: str, what: str) -> None:
+        diary.write(order, Order(tool, what, instance))
+
+    async def work(order: str, tool: str, what: str) -> str:
+        """Do a piece of work, which takes a while, and return a receipt that no other has."""
+        began(order, tool, what)
+        await anyio.sleep(draw())
+        began(order, tool, f"{what} done")
+        return f"{what}-{system.entropy(4).hex()}"
+
+    async def quote(order: str) -> str:
+        return await work(order, "any", "quote")
+
+    async def how_many(order: str) -> Elicit[int]:
+        return Elicit(f"{order}: how many seats?", int)
+
+    async def which_place(order: str, seats: Annotated[int, Resolve(how_many)]) -> Elicit[str]:
+        return Elicit(f"{order}: where are the {seats} seats?", str)
+
+    async def book(
+        order: str,
+        price: Annotated[str, Resolve(quote, once=True)],
+        seats: Annotated[int, Resolve(how_many)],
+        where: Annotated[str, Resolve(which_place)],
+        ctx: Context,
+    ) -> str:
+        """Book seats, asked for by resolvers and by the body."""
+        row = await ctx.ask("row", f"{order}: which row, for {price}?", str)
+        receipt = await ctx.step("receipt", work, order, "book", "receipt")
+        sure = await ctx.ask("sure", f"{order}: sure, with {receipt}?", bool)
+        return f"{order} {seats} {where} {row} {sure} {price} {receipt}"
+
+    async def pay(order: str, seats: Annotated[int, Resolve(how_many)]) -> str:
+        """Pay, which must not happen twice."""
+        receipt = await work(order, "pay", "body")
+        return f"{order} {seats} {receipt}"
+
+    async def report(order: str, ctx: Context) -> str:
+        """Make a report in the background, with questions."""
+        first = await ctx.step("first", work, order, "report", "first")
+        seats = await ctx.ask("seats", f"{order}: how many seats?", int)
+        await ctx.sleep(20)
+        second = await ctx.step("second", work, order, "report", "second")
+        where, row = await ctx.ask("where", f"{order}: where?", str), await ctx.ask("row", f"{order}: which row?", str)
+        return f"{order} {seats} {where} {row} {first} {second}"
+
+    async def transfer(order: str, ctx: Context) -> str:
+        """Transfer in the background, which must not happen twice."""
+        seats = await ctx.ask("seats", f"{order}: how many seats?", int)
+        receipt = await work(order, "transfer", "body")
+        return f"{order} {seats} {receipt}"
+
+    async def collect(order: str, ctx: Context) -> str:
+        """Wait in the background until somebody has paid."""
+        paid = await ctx.wait_for("payment", timeout=3600)
+        receipt = await ctx.step("receipt", work, order, "collect", "receipt")
+        return f"{order} {paid} {receipt}"
+
+    if "book" in tools:
+        server.add_tool(book)
+    if "pay" in tools:
+        server.add_tool(pay, exactly_once=True, confirm="Pay for {order}?")
+    if "report" in tools:
+        server.add_tool(report, task="required")
+    if "transfer" in tools:
+        server.add_tool(transfer, task="required", exactly_once=True)
+    if "collect" in tools:
+        server.add_tool(collect, task="required")
+    return server

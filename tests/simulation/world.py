@@ -1,0 +1,172 @@
+"""One simulated history: a fleet, its clients, and everything that goes wrong, all decided by one number."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.simulation.clients import TOOLS, Client
+from tests.simulation.fleet import Instance, Json, Network
+from tests.simulation.judging import Judge
+from tests.simulation.loop import Process, SimulatedLoop, WorldStandsStill
+from tests.simulation.shop import Diary
+from tests.simulation.store import SharedStore, StoreFaults
+
+__all__ = ["History", "simulate"]
+
+_INSTANCES: Final = 3
+_CHAOS_SECONDS: Final = 150.0
+"""Time after which nothing goes wrong any more, so that each call must come to its end."""
+_END_SECONDS: Final = 3 * 3600.0
+
+
+@dataclass
+class History:
+    """What a seed has led to."""
+
+    seed: int
+    broken: list[str] = field(default_factory=list[str])
+    events: list[str] = field(default_factory=list[str])
+    """Deaths, pauses and ends, with their times."""
+    runs: list[str] = field(default_factory=list[str])
+    """Runs of bodies and steps, with their times."""
+    steps: int = 0
+    """Callbacks that have run: each was a choice of the next process."""
+    transitions: int = 0
+    seconds: float = 0.0
+    """Simulated time."""
+
+    def text(self, *, whole: bool = False) -> str:
+        """Return what happened, for a person; with the runs of bodies and steps if it should be whole."""
+        events = sorted(self.events + self.runs) if whole else self.events
+        return "\n".join([f"seed {self.seed}", *events, *(f"broken: {one}" for one in self.broken)])
+
+
+def simulate(seed: int, *, calls: int = 4) -> History:
+    """Run one history, and judge it.
+
+    Args:
+        seed: Decides everything.
+        calls: The number of clients.
+    """
+    history = History(seed)
+    loop = SimulatedLoop(random.Random(f"{seed}/order"), ends=_END_SECONDS)
+    world = _World(seed, loop, history, calls)
+    world.begin()
+    try:
+        loop.run_until_complete(world.run())
+    except WorldStandsStill as error:
+        history.broken.append(f"{error}; unfinished: {world.unfinished}")
+    finally:
+        loop.bury([loop.world, world.store.process, *world.processes])
+        history.steps, history.seconds, history.transitions = loop.steps, loop.time(), world.judge.transitions
+        history.broken += world.judge.broken
+        history.broken += [f"not handled: {failure}" for failure in loop.failures]
+        loop.close()
+    return history
+
+
+class _World:
+    def __init__(self, seed: int, loop: SimulatedLoop, history: History, calls: int) -> None:
+        self._loop = loop
+        self._history = history
+        self._chance = random.Random(f"{seed}/world")
+        diary = Diary(lambda order, run: history.runs.append(f"{loop.time():8.2f} {run.instance} {order}: {run.what}"))
+        self.judge = Judge(diary)
+        self._faults = StoreFaults(random.Random(f"{seed}/store"))
+        self.store = SharedStore(loop, self._faults, self.judge.wrote)
+        tools = self._chance.sample(TOOLS, self._chance.choice([1, 1, 2, 3]))
+        self._instances = [
+            Instance(f"i{number}", self.store, diary, tools, random.Random(f"{seed}/{number}"), self.judge.watch)
+            for number in range(_INSTANCES)
+        ]
+        self._network = Network(loop, self._instances, random.Random(f"{seed}/network"))
+        seen: list[tuple[str, str, Json]] = []
+        self._clients = [
+            Client(
+                f"order{number}",
+                self._chance.choice(tools),
+                self._network,
+                seen,
+                random.Random(f"{seed}/client/{number}"),
+            )
+            for number in range(calls)
+        ]
+        self._done: set[str] = set()
+
+    @property
+    def processes(self) -> list[Process]:
+        """Return all processes that ever ran."""
+        return [process for each in self._instances for process in (*each.dead, each.process)]
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Return the calls that have not ended."""
+        return [f"{client.tool} of {client.order}" for client in self._clients if client.order not in self._done]
+
+    def _note(self, what: str) -> None:
+        self._history.events.append(f"{self._loop.time():8.2f} {what}")
+
+    def begin(self) -> None:
+        """Start the instances."""
+        for instance in self._instances:
+            instance.start()
+        self.judge.open_note = self._instances[0].open_note
+
+    async def run(self) -> None:
+        """Play all calls to their ends."""
+        chaos = asyncio.create_task(self._chaos())
+        async with asyncio.TaskGroup() as group:
+            for client in self._clients:
+                group.create_task(self._play(client))
+        await chaos
+        for client in self._clients:
+            self.judge.judge(client)
+
+    async def _play(self, client: Client) -> None:
+        await client.run()
+        self._done.add(client.order)
+        self._note(f"{client.tool} of {client.order} ended")
+
+    async def _chaos(self) -> None:
+        """Kill, pause and cut off, until the time for that is over."""
+        chance, loop = self._chance, self._loop
+        pace = chance.choice([5.0, 20.0, 60.0, math.inf])
+        if pace == math.inf:
+            self._faults.stop()
+            return
+        self.judge.is_troubled = True
+        while loop.time() < _CHAOS_SECONDS:
+            await asyncio.sleep(chance.expovariate(1 / pace))
+            instance = chance.choice(self._instances)
+            match chance.choice(["kill", "kill", "update", "pause", "cut"]):
+                case "kill" if instance.process.is_alive:
+                    self._note(f"{instance.process} dies")
+                    instance.kill()
+                    loop.call_later(chance.choice([0.1, chance.uniform(0, 60)]), self._start, instance)
+                case "update" if instance.process.is_alive and not instance.process.is_paused:
+                    self._note(f"{instance.process} is updated")
+                    instance.update()
+                case "pause" if instance.process.is_alive and not instance.process.is_paused:
+                    seconds = chance.choice([1.0, 31.0, chance.uniform(0, 100)])
+                    self._note(f"{instance.process} stands still for {seconds:.1f} s")
+                    loop.pause(instance.process, seconds)
+                case "cut":
+                    seconds = chance.choice([0.5, chance.uniform(0, 60)])
+                    self._note(f"the store is down for {seconds:.1f} s")
+                    self._faults.is_down = True
+                    await asyncio.sleep(seconds)
+                    self._faults.is_down = False
+                case _:
+                    pass
+        self._faults.stop()
+        self._network.stop()
+        self._note("nothing goes wrong any more")
+
+    def _start(self, instance: Instance) -> None:
+        if not instance.process.is_alive:
+            instance.start()
+            self._note(f"{instance.process} starts")
