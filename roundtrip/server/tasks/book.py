@@ -152,7 +152,11 @@ class TaskBook:
         self.saw_time(now)
         if entry is None:
             return None
-        entry.advance(now)
+        if entry.advance(now) and entry.state is TaskState.LOST:
+            # Store it before anyone is told: its worker may only be silent, and would still store its result.
+            entry = await self.change(call_id, lambda entry, now: entry)
+            if entry is None:
+                return None
         return None if now >= entry.expires else TaskView(entry, self.seal.read(entry.content, call_id))
 
     async def change(

@@ -345,3 +345,25 @@ async def test_calls_are_never_tasks_without_asyncio(monkeypatch: pytest.MonkeyP
     async with peers(Shop().server) as (peer,):
         assert text_of({"result": await peer.call("nothing")}) == "done"
         assert (await peer.send("tools/call", name="pay", arguments={}))["error"]["code"] == -32021
+
+
+async def test_task_shown_as_lost_gets_no_result() -> None:
+    """Its worker was silent, and not dead: what a client has been told as an end must stay one."""
+    clock = Clock()
+    system = System(time=clock)
+    shop = Shop(MemoryLedger(system=system), system=system)
+    async with peers(shop.server) as (peer,):
+        first = await peer.call("pay")
+        task_id = (await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"]))["taskId"]
+        with anyio.fail_after(WAIT_SECONDS):
+            while not shop.bodies["pay"]:  # noqa: ASYNC110 - a worker begins by itself
+                await anyio.sleep(0.01)
+        clock.advance(claim.LEASE_SECONDS + 1)
+        assert (await peer.until(task_id))["status"] == "failed"
+        shop.go_on.set()
+        service = shop.server.task_service
+        assert service is not None
+        with anyio.fail_after(WAIT_SECONDS):
+            while any(engine.is_busy for engine in service._engines.values()):  # pyright: ignore[reportPrivateUsage]
+                await anyio.sleep(0.01)
+        assert (await peer.get(task_id))["status"] == "failed"
