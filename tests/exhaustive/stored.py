@@ -1,0 +1,282 @@
+"""The protocol of stored calls: workers that claim one task, run its body, store its steps, and end it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from roundtrip.engine.computed import NotedValue
+from roundtrip.engine.leg import Finished
+from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger.contract import Reach
+from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.machine.journal import Journal, to_text
+from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskState
+from roundtrip.server.parts import Effects, Parts, parts_of
+from roundtrip.server.tasks.book import TaskBook
+from roundtrip.server.tasks.claim import LEASE_SECONDS
+from roundtrip.server.tasks.content import TaskContent
+from roundtrip.server.tasks.engine import TaskEngine
+from roundtrip.server.tasks.legs import TaskLeg
+from roundtrip.system import System
+from tests.exhaustive.explorer import Operations, Worker, at_once
+from tests.simulation.loop import Process
+
+__all__ = ["StoredCall"]
+
+_CALL: Final = "AAAAAAAAAAAA"
+_TOOL: Final = "ship"
+_STEP: Final = "parcel"
+_LIFE_SECONDS: Final = 1e7
+
+_SYSTEM: Final = System(time=lambda: 0.0, monotonic=lambda: 0.0, entropy=bytes)
+_PARTS: Final = parts_of(
+    "shop",
+    given=None,
+    ttl=None,
+    max_age=None,
+    trace=False,
+    ledger=None,
+    bus=None,
+    system=_SYSTEM,
+    keys=[bytes(32)],
+    encrypt=False,
+    principal=False,
+    audience=None,
+    seal_keys=None,
+    max_token_bytes=10_000,
+    max_journal_bytes=10_000,
+)
+
+
+class _Tasks:
+    """Tasks of the store, as one worker reaches them. Announcements are lost, which a store may do."""
+
+    def __init__(self, scene: StoredCall, worker: Worker) -> None:
+        self._scene = scene
+        self._worker = worker
+        self._tasks = scene.memory.tasks
+
+    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+        return await self._scene.operations.ask("load", lambda: at_once(self._tasks.load(call_id)), _told)
+
+    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+        sent = entry.copy()
+
+        def save() -> bool:
+            before, _ = at_once(self._tasks.load(sent.call_id))
+            saved = at_once(self._tasks.save(sent, version=version))
+            if saved and before is not None:
+                self._scene.wrote(before, sent, self._worker)
+            return saved
+
+        return await self._scene.operations.ask(f"save {sent.state} {len(sent.notes)}", save)
+
+    def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
+        return lambda: None
+
+    async def add(self, entry: TaskEntry) -> bool:
+        raise NotImplementedError
+
+    async def due(self, limit: int) -> tuple[list[str], float | None]:
+        raise NotImplementedError
+
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
+        raise NotImplementedError
+
+    async def labelled(
+        self, label: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> Sequence[TaskSummary]:
+        raise NotImplementedError
+
+    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
+        raise NotImplementedError
+
+
+class _Connection(MemoryLedger):
+    """Ledger of one worker, of which only the tasks are used; in memory, so that contents are readable here."""
+
+    def __init__(self, tasks: _Tasks) -> None:
+        super().__init__()
+        self._connected = tasks
+
+    @property
+    def tasks(self) -> Any:
+        return self._connected
+
+    @property
+    def reach(self) -> Reach:
+        return Reach.PROCESS
+
+
+class _Nothing:
+    """Delivery that delivers nothing: the scene says what is run."""
+
+    def look_soon(self) -> None:
+        pass
+
+    def skip(self, call_id: str, seconds: float) -> None:
+        pass
+
+    def pause(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class StoredCall:
+    """Scene in which workers look for one task that is due, until it has ended.
+
+    Args:
+        operations: The operations of all workers.
+        runs_once: True for a body that must not begin twice; otherwise it has a step.
+        cancels: True if the last worker is the client, who cancels the task.
+    """
+
+    seconds = LEASE_SECONDS + 1
+
+    def __init__(self, operations: Operations, *, runs_once: bool, cancels: bool = False) -> None:
+        self.has_waited = False
+        self.operations = operations
+        self._runs_once = runs_once
+        self._cancels = cancels
+        loop = operations.loop
+        self.memory = MemoryLedger(system=System(time=loop.time, monotonic=loop.time))
+        self._bell = dict[Process, asyncio.Event]()
+        self.broken: list[str] = []
+        self.bodies: list[int] = []
+        self.steps: list[int] = []
+        self._claimed: dict[int, int] = {}
+        """The workers by the epochs that they have claimed."""
+        journal = _PARTS.protection.journals.write(Journal(_CALL, 0.0, _LIFE_SECONDS, _LIFE_SECONDS, 1, 0))
+        content = TaskContent({}, {}, "2026-07-28", None, "secret", None, to_text(journal))
+        book = TaskBook(_PARTS._replace(effects=_effects(_Connection(_Tasks(self, Worker(-1, loop.world))))), "shop")
+        entry = TaskEntry(
+            _CALL,
+            _TOOL,
+            created=0.0,
+            expires=_LIFE_SECONDS,
+            runs_once=runs_once,
+            content=book.seal.write(content, _CALL),
+        )
+        at_once(self.memory.tasks.add(entry))
+
+    async def work(self, worker: Worker) -> str:
+        loop, operations = self.operations.loop, self.operations
+        bell = self._bell[worker.process] = asyncio.Event()
+        system = System(time=loop.time, monotonic=loop.time, entropy=worker.name_of, sleep=asyncio.sleep)
+        parts: Parts = _PARTS._replace(system=system, effects=_effects(_Connection(_Tasks(self, worker))))
+        book = TaskBook(parts, "shop")
+        if self._cancels and worker.number == len(operations.workers) - 1:
+            await book.cancel(_CALL)
+            return "cancelled"
+
+        async def serve(tool: str, leg: TaskLeg) -> Finished:
+            return Finished(await self._ship(worker, leg))
+
+        engine = TaskEngine(book, serve, system, knows=_knows, is_gated=_is_gated, deliver=lambda _: _Nothing())
+        while True:
+            bell.clear()
+            worker.forget()
+            worker.only_looks = True
+            view = await book.view(_CALL)
+            worker.only_looks = False
+            if view is None:
+                return "forgotten"
+            entry = view.entry
+            if entry.state in ENDED:
+                return str(entry.state)
+            if entry.state is TaskState.DUE:
+                await engine.run(_CALL)
+                continue
+            wait = max(entry.due - loop.time(), 0.0)
+            with_timer = loop.call_later(wait + 0.001, bell.set)
+            await bell.wait()
+            with_timer.cancel()
+
+    async def _ship(self, worker: Worker, leg: TaskLeg) -> dict[str, Any]:
+        """Do what the engine of a leg does with a body of one step."""
+        claim = leg.claim
+        with claim.holding():
+            await claim.start_body()
+            self.bodies.append(worker.number)
+            value = claim.noted().get(0, {}).get(_STEP)
+            if value is None:
+                await claim.require_held()
+                if not self._runs_once and self._stored():
+                    self.broken.append("a stored step began again")
+                await self.operations.ask("the step", lambda: self.steps.append(worker.number))
+                value = f"parcel of {'abc'[worker.number]}"
+                if not self._runs_once:
+                    await claim.note(NotedValue(0, _STEP, value))
+            return {"content": [{"type": "text", "text": value}]}
+        raise AssertionError("the claim is not held, and says nothing")
+
+    def _entry(self) -> TaskEntry:
+        entry, now = at_once(self.memory.tasks.load(_CALL))
+        if entry is None:
+            raise AssertionError("the store has lost the task")
+        entry.advance(now)
+        return entry
+
+    def _stored(self) -> bool:
+        return bool(self._entry().notes)
+
+    def wrote(self, before: TaskEntry, after: TaskEntry, writer: Worker) -> None:
+        """Check a write, and announce it."""
+        if after.epoch < before.epoch or (before.state in TASK_MACHINE.final):
+            self.broken.append(f"{before.state}, epoch {before.epoch} became {after.state}, epoch {after.epoch}")
+        if after.epoch > before.epoch:
+            self._claimed[after.epoch] = writer.number
+        elif before.state is TaskState.RUNNING and after.state in (TaskState.RUNNING, TaskState.COMPLETED):
+            is_own = self._claimed[after.epoch] == writer.number
+            self.broken += [] if is_own else [f"a worker without the lease wrote {after.state}"]
+        if before.notes and after.notes and before.notes != after.notes:
+            self.broken.append("a stored step was stored again")
+        for process, bell in self._bell.items():
+            with self.operations.loop.running(process):
+                bell.set()
+
+    def store(self) -> tuple[Any, ...]:
+        entry, now = at_once(self.memory.tasks.load(_CALL))
+        if entry is None:
+            return ()
+        left = max(round(entry.due - now, 2), 0) if entry.state is TaskState.RUNNING else 0
+        return entry.state, entry.epoch, entry.tries, entry.has_begun, tuple(entry.notes), entry.content, left
+
+    def holds(self, worker: Worker) -> Any:
+        entry = self._entry()
+        return entry.state is TaskState.RUNNING and self._claimed.get(entry.epoch) == worker.number
+
+    def judge(self, workers: Sequence[Worker], *, ended: bool) -> list[str]:
+        broken = list(self.broken)
+        entry = self._entry()
+        if self._runs_once and len(self.bodies) > 1:
+            broken.append(f"the body began {len(self.bodies)} times")
+        if entry.state is TaskState.COMPLETED and not self.steps:
+            broken.append("it is completed, and no step has run")
+        if entry.state is TaskState.LOST and not self.has_waited:
+            broken.append("it is lost, and no lease has ended")
+        outcomes = {worker.outcome for worker in workers if worker.outcome is not None} - {"cancelled"}
+        if len(outcomes) > 1:
+            broken.append(f"workers saw several ends: {sorted(outcomes)}")
+        return broken
+
+
+def _knows(tool: str, version: str | None) -> bool:
+    return True
+
+
+def _is_gated(tool: str, version: str | None) -> bool:
+    return False
+
+
+def _effects(ledger: MemoryLedger) -> Effects:
+    return Effects(ledger, _PARTS.effects.tracers, _PARTS.effects.bus, system=_SYSTEM)
+
+
+def _told(answer: tuple[TaskEntry | None, float]) -> str:
+    entry, _ = answer
+    return "" if entry is None else f"{entry.state} {entry.epoch} {entry.version} {len(entry.notes)} {entry.has_begun}"

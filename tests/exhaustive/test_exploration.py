@@ -1,0 +1,86 @@
+"""No order of three workers, two deaths and an ended lease breaks a promise, and faults are found."""
+
+import logging
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Final
+
+import pytest
+
+from roundtrip.server.tasks.book import TaskBook, TaskView
+from tests.exhaustive.explorer import Bounds, Operations, Scene, explore
+from tests.exhaustive.ledgers import PayingOnce, patient
+from tests.exhaustive.stored import StoredCall
+from tests.nightly import at_night
+from tests.simulation import faults
+
+Make = Callable[[Operations], Scene]
+
+ONCE: Final[Make] = partial(StoredCall, runs_once=True)
+IN_STEPS: Final[Make] = partial(StoredCall, runs_once=False)
+CANCELLED: Final[Make] = partial(StoredCall, runs_once=False, cancels=True)
+
+SMALL: Final = Bounds(workers=2, deaths=1, lapses=1)
+LARGE: Final = Bounds(workers=3, deaths=2, lapses=1)
+LOSSY: Final = Bounds(workers=2, deaths=1, lapses=1, losses=1)
+
+
+@pytest.fixture(autouse=True)
+def _patient() -> Generator[None]:
+    logging.disable(logging.CRITICAL)
+    with pytest.MonkeyPatch.context() as patch:
+        patient(patch)
+        yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    ("make", "bounds"),
+    [
+        (PayingOnce, SMALL),
+        (PayingOnce, LOSSY),
+        (ONCE, Bounds(workers=2, deaths=0, lapses=1)),
+        (IN_STEPS, Bounds(workers=3, deaths=1, lapses=0)),
+        (CANCELLED, SMALL),
+        *at_night((PayingOnce, LARGE), (ONCE, LARGE), (IN_STEPS, LARGE), (CANCELLED, LARGE)),
+    ],
+)
+def test_no_order_breaks_a_promise(make: Make, bounds: Bounds) -> None:
+    explored = explore(make, bounds)
+    print(explored)
+    assert explored.broken is None, explored.broken
+    assert explored.states > 100
+
+
+def loss_is_told_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    """Show a task as lost whose worker may still store its result."""
+
+    async def view(book: TaskBook, call_id: str) -> TaskView | None:
+        entry, now = await book.store.load(call_id)
+        if entry is None:
+            return None
+        entry.advance(now)
+        return TaskView(entry, book.seal.read(entry.content, call_id))
+
+    patch.setattr(TaskBook, "view", view)
+
+
+@pytest.mark.parametrize(
+    ("fault", "make"),
+    [
+        (faults.stale_worker_writes, IN_STEPS),
+        (faults.body_of_a_dead_worker_runs_again, ONCE),
+        (faults.lease_of_a_body_frees_its_entry, PayingOnce),
+        (faults.any_leg_releases_an_entry, PayingOnce),
+        (faults.cancellation_changes_an_end, CANCELLED),
+        (faults.stored_steps_run_again, IN_STEPS),
+        (loss_is_told_before_it_is_stored, ONCE),
+    ],
+)
+def test_fault_is_found(
+    fault: Callable[[pytest.MonkeyPatch], None], make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    explored = explore(make, LOSSY if make is PayingOnce else SMALL)
+    print(explored.broken)
+    assert explored.broken is not None
