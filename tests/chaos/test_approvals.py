@@ -70,6 +70,7 @@ class Attack:
                 listed = await self._http.get(self._api(), headers=headers)
                 for one in listed.json()["approvals"]:
                     decision = {"decision": "approve", "reason": f"{name} {one['message']}"}
+                    self.decided[one["id"]] += 0
                     sent = await self._http.post(f"{self._api()}/{one['id']}", json=decision, headers=headers)
                     assert sent.status_code in (200, 409), sent.text
                     self.decided[one["id"]] += sent.status_code == 200

@@ -24,7 +24,7 @@ def survived(kind: str, plan: Plan, *, lease: float) -> Report:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tasks_survive_an_attack_on_workers_instances_and_updates(kind: str) -> None:
-    report = survived(kind, Plan(calls=60, kills=8, seed=3), lease=3)
+    report = survived(kind, Plan(calls=40, kills=6, seed=3), lease=3)
     for what in ("killed: inside a step", "killed: an instance", "updates lost", "doubled"):
         assert report.counted[what], what
 

@@ -32,6 +32,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParam
 from roundtrip.testing import Era
 from tests.clients.environments import FOLDER, EnvironmentMissing, OlderPython, older_python
 from tests.conformance.suite import NODE_MODULES
+from tests.nightly import at_night
 
 __all__ = ["DRIVERS", "Driver", "Outcome", "Target", "ToolCall", "Transport", "driver_of", "node_with"]
 
@@ -465,3 +466,15 @@ DRIVERS: Final = (
 def driver_of(name: str, revision: str) -> Driver:
     """Return a client by its name and its revision."""
     return next(driver for driver in DRIVERS if (driver.name, driver.revision) == (name, revision))
+
+
+def of_clients_by(is_quick: Callable[[Driver], bool]) -> pytest.MarkDecorator:
+    """Run a test with all clients at night, and with some of them for every change."""
+    drivers = [driver if is_quick(driver) else at_night(driver)[0] for driver in DRIVERS]
+    return pytest.mark.parametrize("driver", drivers, ids=lambda driver: f"{driver.name}, {driver.revision}")
+
+
+of_clients = of_clients_by(
+    lambda driver: "Inspector" not in driver.name or (driver.revision == _NEW and not driver.is_slow)
+)
+"""The Inspector starts a process for each command, which takes long."""

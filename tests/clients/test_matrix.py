@@ -14,7 +14,7 @@ import pytest
 from roundtrip.known_clients import Support, known_client
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing import served
-from tests.clients.drivers import DRIVERS, Driver, Outcome, Target, ToolCall, Transport
+from tests.clients.drivers import Driver, Outcome, Target, ToolCall, Transport, of_clients
 from tests.clients.shop import make_server
 from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable, row_of
 from tests.hosts import stdio
@@ -74,7 +74,7 @@ def check_known(declared: dict[str, Any], version: str, cells: Sequence[str]) ->
             assert known.max_rounds == int(stops[1])
 
 
-@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: f"{driver.name}, {driver.revision}")
+@of_clients
 async def test_client_completes_or_gets_a_clear_error(
     driver: Driver, table: ClientTable, request: pytest.FixtureRequest
 ) -> None:

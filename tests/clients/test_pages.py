@@ -14,11 +14,15 @@ import pytest
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing import Approver, served
 from tests.clients.desktop import Desktop, Fill, desktop
-from tests.clients.drivers import DRIVERS, Driver, Outcome, Target, ToolCall
+from tests.clients.drivers import Driver, Outcome, Target, ToolCall, of_clients, of_clients_by
 from tests.clients.shop import BASE, BOSS, USER, make_server_with_pages
 from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable, row_of, survey
 
 pytestmark = pytest.mark.anyio
+
+of_newer_clients = of_clients_by(
+    lambda driver: driver.revision == FIRST_OF_RETRY_ERA and "Inspector" not in driver.name
+)
 
 COMMAND: Final = "pytest tests/clients/test_pages.py --snapshot-update"
 NO_ANSWER: Final = dict[str, str]()
@@ -108,7 +112,7 @@ async def cells_of(driver: Driver, calls: Sequence[ToolCall]) -> list[str]:
     return cells
 
 
-@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: f"{driver.name}, {driver.revision}")
+@of_clients
 async def test_client_completes_every_tool(driver: Driver, table: ClientTable, request: pytest.FixtureRequest) -> None:
     row = row_of(driver, *await cells_of(driver, [*CALLS[:-1], REFUND, CALLS[-1]]))
     table.add(row)
@@ -117,7 +121,7 @@ async def test_client_completes_every_tool(driver: Driver, table: ClientTable, r
     assert row in table, f"docs/clients.md is stale, run: {COMMAND}"
 
 
-@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: f"{driver.name}, {driver.revision}")
+@of_newer_clients
 async def test_client_completes_twenty_and_fifty_questions(driver: Driver) -> None:
     # On older revisions a form of a slow client is a process of half a second.
     numbers = (20,) if driver.is_slow and driver.revision < FIRST_OF_RETRY_ERA else (20, 50)

@@ -14,6 +14,7 @@ from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
 from roundtrip.trace.reading.calls import Traced, join
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_files
+from tests.nightly import examples
 from tests.unit.trace.tales import Tale, question
 
 _INSTANCES = ("ash", "birch", "cedar")
@@ -175,4 +176,4 @@ def _plain(row: Row) -> Row:
 
 
 TestFiles = Files.TestCase
-TestFiles.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFiles.settings = settings(max_examples=examples(15), stateful_step_count=40, deadline=None)

@@ -10,9 +10,12 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import Context
-from typing import Any, cast
+from typing import Any, Final, cast
 
 __all__ = ["Process", "SimulatedLoop", "WorldStandsStill"]
+
+
+_MOST_WAITS: Final = 100
 
 
 class WorldStandsStill(AssertionError):
@@ -188,9 +191,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                     for task in process.tasks:
                         if not task.done():
                             cast("Any", task)._log_destroy_pending = False
-                            # It may wait in a `finally`, and its process is gone.
-                            with suppress(BaseException):
-                                cast("Any", task.get_coro()).close()
+                            _close(task.get_coro())
                     process.tasks.clear()
         finally:
             asyncio._set_running_loop(None)
+
+
+def _close(coro: Any) -> None:
+    """Close a coroutine, which may wait in a `finally` again and again, although its process is gone."""
+    for _ in range(_MOST_WAITS):
+        with suppress(BaseException):
+            coro.close()
+            return

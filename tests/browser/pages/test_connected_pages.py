@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page
 from roundtrip.testing import Clock
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.connected import ConnectedShop, connected_shop
+from tests.nightly import at_night
 
 ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
 NOTHING = "There is nothing to answer here"
@@ -193,7 +194,7 @@ def test_keyboard_alone_gets_to_the_end(tab: Tab, shop: ConnectedShop) -> None:
     assert shop.continued(handle_of(told)) == "Ulysses: 1 for Ada by post, none"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
 def test_pages_of_a_call_have_no_barriers_on_a_narrow_phone(
     tab: Tab, shop: ConnectedShop, axe: Axe, scheme: Scheme
 ) -> None:

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page
 from roundtrip.pages.forms import OpenQuestions
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.shop import ORDER, SEVERAL, PageShop, page_shop
+from tests.nightly import at_night
 from tests.page_calls import confirmation, form, link
 
 ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
@@ -374,7 +375,7 @@ def test_pages_have_no_barriers(tab: Tab, shop: PageShop, axe: Axe, scheme: Sche
     axe("meta-refresh")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
 def test_phone_shows_pages_without_sideways_scrolling(tab: Tab, shop: PageShop, scheme: Scheme) -> None:
     tab.page.set_viewport_size({"width": 320, "height": 640})
     tab.page.emulate_media(color_scheme=scheme)

@@ -100,7 +100,7 @@ def _patience() -> Generator[None]:
 
 
 @pytest.fixture(scope="module")
-def _cinema(tmp_path_factory: pytest.TempPathFactory) -> Generator[Playing]:
+def shared_cinema(tmp_path_factory: pytest.TempPathFactory) -> Generator[Playing]:
     folder = project(tmp_path_factory.mktemp("cinema"), "cinema.py")
     with playing("cinema.py", folder=folder) as running:
         yield running
@@ -108,11 +108,11 @@ def _cinema(tmp_path_factory: pytest.TempPathFactory) -> Generator[Playing]:
 
 
 @pytest.fixture
-def cinema(_cinema: Playing, tab: Tab) -> Generator[Playing]:
+def cinema(shared_cinema: Playing, tab: Tab) -> Generator[Playing]:
     """Open the page of a server with a tool for each kind of question, and of result."""
-    _cinema.open(tab)
-    yield _cinema
-    log = "".join(_cinema.log)
+    shared_cinema.open(tab)
+    yield shared_cinema
+    log = "".join(shared_cinema.log)
     assert "Traceback" not in log, log
 
 

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -49,8 +50,13 @@ class Attacker:
 
 
 @pytest.fixture
-def attacker(cinema: Playing) -> Attacker:
-    return Attacker(cinema)
+def attacker(shared_cinema: Playing) -> Attacker:
+    attacker = Attacker(shared_cinema)
+    # Another process lists the tools, and runs the calls.
+    deadline = time.monotonic() + WAIT
+    while not (state := attacker.state())["tools"] or any(call["state"] == "working" for call in state["calls"]):
+        assert time.monotonic() < deadline, state
+    return attacker
 
 
 CALL: Final = {"tool": "fail", "json": "{}", "era": "2026-07-28", "client": "forms", "tasks": False}
@@ -170,7 +176,7 @@ def test_responses_forbid_framing_sniffing_and_caching(attacker: Attacker) -> No
         assert headers["referrer-policy"] == "no-referrer"
 
 
-def test_endpoint_of_the_server_has_a_secret_of_its_own(cinema: Playing, attacker: Attacker) -> None:
+def test_endpoint_of_the_server_has_a_secret_of_its_own(attacker: Attacker) -> None:
     """Other users can see command lines: none has the page's address, nor that of the server."""
     lines = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists()]
     workers = [line for line in lines if b"roundtrip.cli.dev" in line]

@@ -7,6 +7,7 @@ from playwright.sync_api import Locator, Page
 
 from tests.browser.conftest import Axe, Tab, expect
 from tests.browser.playground.conftest import Playing, begin, behind, call, choose, ended, open_card, press
+from tests.nightly import at_night
 
 TABS = ("States", "Trace", "Token", "Messages", "Log")
 DRAWINGS = (".rt-drawing text", "#exchange-pane svg", ".mark", "#first", "#last", "#grid thead button", ".changes b")
@@ -51,8 +52,16 @@ def show_error(tab: Tab) -> None:
     ended(tab, "failed")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("act", [ask, show_media, make_mistakes, ask_a_model, show_error])
+@pytest.mark.parametrize(
+    ("act", "scheme"),
+    [
+        (ask, "light"),
+        (show_media, "light"),
+        (make_mistakes, "dark"),
+        *at_night((ask, "dark"), (show_media, "dark"), (make_mistakes, "light")),
+        *at_night(*((act, scheme) for act in (ask_a_model, show_error) for scheme in ("light", "dark"))),
+    ],
+)
 def test_page_has_no_barriers(tab: Tab, cinema: Playing, axe: Axe, act: Callable[[Tab], None], scheme: str) -> None:
     tab.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     act(tab)

@@ -8,6 +8,7 @@ import pytest
 from tests.browser.conftest import Tab, expect
 from tests.browser.playground.conftest import Playing, Start, begin, ended, open_card, press
 from tests.hosts import WAIT
+from tests.nightly import at_night
 
 
 def charge(tab: Tab, *, tool: str = "charge") -> None:
@@ -20,7 +21,8 @@ def charge(tab: Tab, *, tool: str = "charge") -> None:
 def make_test(tab: Tab) -> str:
     press(tab, "Make a test of this")
     made = tab.page.locator("#test .remark")
-    made.wait_for()
+    # Its test runs in a process of its own.
+    made.wait_for(timeout=WAIT * 1000)
     return made.inner_text()
 
 
@@ -30,6 +32,7 @@ def run(playing: Playing, *files: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.nightly
 def test_calls_become_tests_that_pass(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -64,6 +67,7 @@ def test_result_that_differs_each_time_is_not_expected(tab: Tab, start: Start) -
     assert "1 passed" in run(playing)
 
 
+@pytest.mark.nightly
 def test_calls_without_a_result_become_tests_too(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -90,7 +94,7 @@ def test_failing_test_is_shown_and_not_kept(tab: Tab, start: Start) -> None:
     assert list(playing.folder.glob("test_*.py")) == []
 
 
-@pytest.mark.parametrize("name", ["shop.app:server", "shop.app:make_server"])
+@pytest.mark.parametrize("name", ["shop.app:server", *at_night("shop.app:make_server")])
 def test_server_of_a_package_is_imported_by_its_path(tab: Tab, start: Start, name: str) -> None:
     playing = start(name, "till.py")
     playing.open(tab)

@@ -136,6 +136,7 @@ async def test_killed_worker_is_followed_behind_its_stored_steps(tmp_path: Path,
     assert effects(tmp_path).count("first") == 1
 
 
+@pytest.mark.nightly
 async def test_retries_timeouts_and_progress_work_by_docket(tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         with worker(tmp_path, store, "--concurrency", "1"):
@@ -200,6 +201,7 @@ async def test_docket_has_nothing_but_the_id_of_the_call(tmp_path: Path, store: 
         assert private not in written
 
 
+@pytest.mark.nightly
 async def test_stopping_worker_gives_its_legs_up(tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         with worker(tmp_path, store) as one:
@@ -217,6 +219,7 @@ async def test_stopping_worker_gives_its_legs_up(tmp_path: Path, store: RedisSer
     assert [line.split()[0] for line in effects(tmp_path)] == ["first", "held", "cancelled", "held"]
 
 
+@pytest.mark.nightly
 async def test_error_that_nothing_expects_does_not_end_the_worker(tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         with worker(tmp_path, store) as running:
@@ -228,6 +231,7 @@ async def test_error_that_nothing_expects_does_not_end_the_worker(tmp_path: Path
             assert running.process.poll() is None
 
 
+@pytest.mark.nightly
 async def test_docket_limits_the_legs_of_all_workers_and_counts_them(tmp_path: Path, store: RedisServer) -> None:
     port = free_port()
     flags = ["--dependencies", f"{MODULE}:limits", "--metrics-port", str(port)]
@@ -297,6 +301,7 @@ async def test_server_runs_its_tasks_itself_by_default(store: RedisServer) -> No
     await ledger.aclose()
 
 
+@pytest.mark.nightly
 async def test_worker_of_another_docket_does_not_start(tmp_path: Path, store: RedisServer) -> None:
     words = ["worker", "--tasks", f"{MODULE}:tasks", "--docket", "other", "--url", store.url]
     done = await anyio.to_thread.run_sync(
