@@ -68,7 +68,8 @@ class Taker:
         # The names change when files are rotated.
         self.files = {number: places[identity] for identity, (number, _) in known.items()}
         return all(
-            places[identity].size in (read, self._searched_in(places[identity], read))
+            # An empty file whose lines were read was truncated.
+            places[identity].size == (self._searched_in(places[identity], read) or read)
             for identity, (_, read) in known.items()
         )
 

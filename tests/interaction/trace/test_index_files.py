@@ -242,6 +242,17 @@ def test_index_that_is_deleted_while_it_is_used_is_made_again(tmp_path: Path) ->
         assert "bbb1" in ran.stdout
 
 
+def test_file_that_is_emptied_is_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    write(path, Tale("aaa1").began(1, "ash").ended())
+    index = CallIndex([tmp_path], index_path([tmp_path]))
+    index.refresh()
+    path.write_text("")
+    index.refresh()
+    assert list(index.rows(CallFilter())) == []
+    index.close()
+
+
 def test_index_of_another_version_is_made_again(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", Tale("aaa1").began(1, "ash").ended())
     rows_of(tmp_path)
