@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -22,7 +22,7 @@ def examples(number: int) -> int:
 def at_night(*values: Any) -> list[Any]:
     """Return values of a parameter that are tried only at night, because another value shows the same."""
     return [
-        pytest.param(*value, marks=pytest.mark.nightly)
+        pytest.param(*cast("tuple[Any, ...]", value), marks=pytest.mark.nightly)
         if isinstance(value, tuple)
         else pytest.param(value, marks=pytest.mark.nightly)
         for value in values

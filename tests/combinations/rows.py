@@ -4,16 +4,20 @@ Every two values of two factors come together in some row, as far as they can. A
 generator orders by a hash. One array runs by default, and `--nightly` runs several, in which other three come together.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass, fields
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, Literal, cast
-
-import covertable
 
 from roundtrip.testing import Era
 from roundtrip.testing.chosen import NETWORKS, TASK_NETWORKS
 from tests.combinations.features import FEATURES
 
-__all__ = ["Row", "rows"]
+__all__ = ["STORED", "Row", "made_from", "rows", "store"]
+
+STORED: Final = Path(__file__).with_name("array.json")
 
 HONEST: Final = "honest"
 OF_TOOLS: Final = ("approval", "confirmation", "exactly_once", "timeout", "version")
@@ -79,12 +83,38 @@ _ENVIRONMENT: Final[dict[str, list[Any]]] = {
 
 
 def rows(array: int = 0) -> list[Row]:
-    """Return the rows of one array; each number has its own array, which combines other pairs."""
+    """Return the rows of one array; each number has its own array, which combines other pairs.
+
+    Making one takes 20 seconds, so the first one is stored in a file, with a digest of what it was made from.
+    """
+    stored: dict[str, Any] = json.loads(STORED.read_text()) if array == 0 and STORED.is_file() else {}
+    if stored.get("made_from") == made_from():
+        return [_row(dict(zip(stored["factors"], values, strict=True))) for values in stored["rows"]]
+    return [_row(one) for one in _array(array)]
+
+
+def _factors() -> dict[str, list[Any]]:
     # Where any value will do, the first one is taken: half of the features, as rows with all of them take long.
-    factors = _ENVIRONMENT | {name: [place % 2 == 1, place % 2 == 0] for place, name in enumerate(FEATURES)}
-    salt = str(array) if array else ""
-    made: list[dict[str, Any]] = cast("Any", covertable).make(factors, salt=salt, constraints=_CONSTRAINTS)
-    return [_row(one) for one in made]
+    return _ENVIRONMENT | {name: [place % 2 == 1, place % 2 == 0] for place, name in enumerate(FEATURES)}
+
+
+def _array(number: int) -> list[dict[str, Any]]:
+    covertable: Any = import_module("covertable")
+    return covertable.make(_factors(), salt=str(number) if number else "", constraints=_CONSTRAINTS)
+
+
+def made_from() -> str:
+    """Return a digest of the factors and their constraints."""
+    return hashlib.sha256(json.dumps([_factors(), _CONSTRAINTS]).encode()).hexdigest()
+
+
+def store() -> None:
+    """Store the first array."""
+    made = _array(0)
+    factors = list(_factors())
+    lines = ",\n".join(json.dumps([one[factor] for factor in factors]) for one in made)
+    head = json.dumps({"made_from": made_from(), "factors": factors})
+    STORED.write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n')
 
 
 def _row(made: dict[str, Any]) -> Row:
@@ -144,3 +174,7 @@ _CONSTRAINTS: Final = [
         _is("ledger", "memory"),
     ),
 ]
+
+
+if __name__ == "__main__":
+    store()

@@ -6,6 +6,7 @@ A row that fails says its id; `pytest tests/combinations -k 0-17` runs the row o
 there are more arrays of rows.
 """
 
+import json
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ import pytest
 
 from tests.combinations.environment import Environment, Played, play
 from tests.combinations.invariants import INVARIANTS, LATER
-from tests.combinations.rows import Row, rows
+from tests.combinations.rows import STORED, Row, made_from, rows
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.redis_server import RedisServer, redis_server
 
@@ -25,6 +26,8 @@ NIGHTLY: Final = 8
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test of each row."""
+    if "row" not in metafunc.fixturenames:
+        return
     arrays = NIGHTLY if metafunc.config.getoption("--nightly") else 1
     metafunc.parametrize(
         ("row", "turn"),
@@ -46,6 +49,11 @@ def redis() -> Generator[RedisServer]:
 def postgres() -> Generator[PostgresServer]:
     with postgres_server() as server:
         yield server
+
+
+def test_stored_array_is_of_these_factors() -> None:
+    stale = "run: python -m tests.combinations.rows"
+    assert json.loads(STORED.read_text())["made_from"] == made_from(), stale
 
 
 def test_every_promise_holds(row: Row, turn: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -96,6 +96,7 @@ def test_mistakes_are_named_and_everything_typed_is_kept(tab: Tab, shop: PageSho
     assert call.answers[0]["order"]["content"]["copies"] == 3
 
 
+@pytest.mark.nightly
 def test_incomplete_date_is_not_sent(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(ORDER)
     tab.page.goto(shop.url())
@@ -200,6 +201,7 @@ def test_double_click_answers_once(tab: Tab, shop: PageShop) -> None:
     assert call.answers == [{"sure": {"action": "accept", "content": {}}}]
 
 
+@pytest.mark.nightly
 def test_older_tab_shows_what_is_asked_now(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(NAME, TOWN)
     other = tab.page.context.new_page()
@@ -238,6 +240,7 @@ def test_waiting_page_goes_on_by_itself(tab: Tab, shop: PageShop) -> None:
     expect(tab.page.get_by_role("heading", name="Your name?")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_link_of_another_person_shows_nothing(browser: Browser) -> None:
     with page_shop(login=True) as shop:
         shop.readers.update({"c1": "ada", "c2": "eve"})

@@ -88,6 +88,7 @@ def test_tools_that_a_call_adds_are_listed(tab: Tab, paged: Playing) -> None:
     expect(tab.page.locator("#tool-list")).to_contain_text("newcomer")
 
 
+@pytest.mark.nightly
 def test_server_that_records_elsewhere_says_so(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.write("till.py", lambda text: text.replace("ledger=MemoryLedger()", "ledger=MemoryLedger(), trace=False"))

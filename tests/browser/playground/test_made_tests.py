@@ -59,6 +59,7 @@ def test_calls_become_tests_that_pass(tab: Tab, start: Start) -> None:
     assert "3 failed, 1 passed" in said
 
 
+@pytest.mark.nightly
 def test_result_that_differs_each_time_is_not_expected(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)

@@ -21,6 +21,7 @@ from tests.browser.playground.conftest import (
 )
 from tests.forks import piped
 from tests.hosts import WAIT, free_port
+from tests.nightly import at_night
 
 
 def book(tab: Tab, revision: str) -> None:
@@ -42,7 +43,7 @@ def nothing_of_ours(tab: Tab) -> None:
     assert "tools/call book" in tab.text("#messages")
 
 
-@pytest.mark.parametrize("name", ["sdk_cinema.py", "fast_cinema.py"])
+@pytest.mark.parametrize("name", [*at_night("sdk_cinema.py"), "fast_cinema.py"])
 def test_server_of_another_library_is_called(tab: Tab, start: Start, name: str) -> None:
     playing = start(name)
     playing.open(tab)

@@ -19,6 +19,7 @@ from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, Memor
 from roundtrip.machine.table import EntryState
 from roundtrip.server import exactly_once, late_writes
 from roundtrip.testing import Duplicate, LegByLeg, User, served
+from tests.hosts import WAIT
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 
 pytestmark = pytest.mark.anyio
@@ -127,7 +128,7 @@ async def test_releases_are_retried_ever_more_rarely_while_the_ledger_fails(
     legs = await asked_to_buy(shop)
     ledger.down |= {"claim", "release"}
     assert await reason_of(legs, "buy", TEA, answers=YES) == (-32000, "ledger_unavailable")
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         while under_way := late_writes._LATER_TASKS:  # pyright: ignore[reportPrivateUsage]
             await asyncio.wait(set(under_way))
     assert 2 <= ledger.asked["release"] <= 12

@@ -15,6 +15,7 @@ from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, InputRe
 
 from roundtrip.testing import Era
 from tests.interaction.serving.services import KEY, WAIT, Service, eventually, not_begun
+from tests.nightly import at_night
 from tests.players import call, text_of
 
 pytestmark = [
@@ -160,6 +161,7 @@ async def test_running_request_ends_with_the_code_that_it_began_with(service: Se
     assert results == ["old"]
 
 
+@pytest.mark.nightly
 async def test_server_that_makes_its_own_keys_warns_that_calls_are_lost(project: Path) -> None:
     text = "import os\n" + SHOP.format(options=", keys=[os.urandom(32)]")
     (project / "reload_shop.py").write_text(text)
@@ -173,6 +175,7 @@ async def test_server_that_makes_its_own_keys_warns_that_calls_are_lost(project:
                 await answer(client, question)
 
 
+@pytest.mark.nightly
 async def test_server_that_fails_to_start_waits_for_the_next_change(project: Path) -> None:
     with Service("reload_shop.py", "--reload", folder=project) as service:
         broken = "\nfrom contextlib import asynccontextmanager\n@asynccontextmanager\nasync def fail(server):\n"
@@ -198,6 +201,7 @@ async def test_killed_worker_is_replaced_and_calls_go_on(service: Service) -> No
     assert await answered(service.url, question) == "old 3 of Dune"
 
 
+@pytest.mark.nightly
 async def test_server_with_its_ledger_in_memory_is_replaced_too(project: Path) -> None:
     """Several workers would need a shared one."""
     shop = SHOP.format(options="").replace(
@@ -223,6 +227,7 @@ def test_interrupt_ends_it_with_all_its_processes(project: Path) -> None:
     assert not Path(f"/proc/{worker}").exists()
 
 
+@pytest.mark.nightly
 def test_folder_of_the_project_is_entered_first(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     with Service("reload_shop:server", "--reload", "--folder", str(project), folder=elsewhere) as service:
@@ -244,7 +249,7 @@ def test_flags_that_do_not_fit_are_rejected(project: Path, flags: list[str], mes
     assert message in not_begun(["serve", "reload_shop.py", *flags], folder=project)
 
 
-@pytest.mark.parametrize("command", ["worker", "serve"])
+@pytest.mark.parametrize("command", [*at_night("worker"), "serve"])
 def test_file_without_a_server_is_rejected_by_each_process(project: Path, command: str) -> None:
     (project / "shelf.py").write_text("")
     told = not_begun([command, "shelf.py", "--workers", "2"], folder=project)

@@ -19,6 +19,7 @@ from mcp_types import ElicitResult
 from roundtrip.cli import main
 from roundtrip.testing import Era
 from tests.interaction.serving.services import KEY, WAIT, InterpretedService, Service, eventually, refused
+from tests.nightly import at_night
 from tests.players import Person, call, connect, text_of
 
 pytestmark = [
@@ -81,7 +82,7 @@ async def test_starting_several_workers_reports_older_client_limits(fleet: Servi
     )
 
 
-@pytest.mark.parametrize("flags", [("--no-sessions",), ("--json-response", "always")])
+@pytest.mark.parametrize("flags", [("--no-sessions",), *at_night((("--json-response", "always"),))])
 async def test_single_worker_unable_to_ask_older_clients_says_so(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
         await _in_thread(eventually, lambda: any(flags[0] in line for line in service.log))
@@ -105,6 +106,7 @@ def _ignores_being_hung_up_on(worker: int) -> bool:
     return bool(int(ignored.split()[1], 16) & 1 << signal.SIGHUP - 1)
 
 
+@pytest.mark.nightly
 async def test_worker_signaled_during_startup_still_serves(fleet: Service) -> None:
     before = fleet.workers()
     os.kill(min(before), signal.SIGKILL)
@@ -283,7 +285,7 @@ def test_module_that_never_finishes_importing_is_reported(tmp_path: Path, worker
     assert told in refused(f"{module}:server", "--workers", workers, folder=tmp_path)
 
 
-@pytest.mark.parametrize("hosts", [(), ("--allowed-host", "*")])
+@pytest.mark.parametrize("hosts", [(), *at_night((("--allowed-host", "*"),))])
 async def test_origin_that_was_not_allowed_is_rejected_on_any_host(tmp_path: Path, hosts: tuple[str, ...]) -> None:
     flags = ("--host", "0.0.0.0", "--allowed-origin", "https://app.example.com", *hosts)
     with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
@@ -305,7 +307,7 @@ _HALF = (
 )
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [*at_night("1"), "2"])
 def test_half_sent_requests_stop_neither_health_nor_fill_the_log(tmp_path: Path, workers: str) -> None:
     module = tmp_path / "few_files.py"
     module.write_text(_FEW_FILES)
@@ -361,6 +363,7 @@ async def test_error_details_appear_where_author_or_flag_allow(
         assert (warning in said) is (warning == logged)
 
 
+@pytest.mark.nightly
 def test_a_doctor_counts_the_workers_and_is_in_no_transcript(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -389,7 +392,7 @@ def test_the_access_log_holds_no_ticket(tmp_path: Path) -> None:
     assert ticket not in log
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [*at_night("1"), "2"])
 async def test_plain_function_running_at_shutdown_is_waited_for(tmp_path: Path, workers: str) -> None:
     begun, exited, answers = tmp_path / "begun", tmp_path / "exited", list[str]()
 
@@ -410,7 +413,7 @@ async def test_plain_function_running_at_shutdown_is_waited_for(tmp_path: Path, 
     assert exited.exists()
 
 
-@pytest.mark.parametrize("tool", ["hold", "hold_briefly"])
+@pytest.mark.parametrize("tool", ["hold", *at_night("hold_briefly")])
 async def test_plain_function_does_not_delay_the_end_of_its_process(tmp_path: Path, tool: str) -> None:
     begun = tmp_path / "begun"
     flags = ("--drain", "0", "--timeout-graceful-shutdown", "0.3")

@@ -364,6 +364,6 @@ async def test_task_shown_as_lost_gets_no_result() -> None:
         service = shop.server.task_service
         assert service is not None
         with anyio.fail_after(WAIT_SECONDS):
-            while any(engine.is_busy for engine in service._engines.values()):  # pyright: ignore[reportPrivateUsage]
+            while any(engine.is_busy for engine in service._engines.values()):  # noqa: ASYNC110  # pyright: ignore[reportPrivateUsage]
                 await anyio.sleep(0.01)
         assert (await peer.get(task_id))["status"] == "failed"

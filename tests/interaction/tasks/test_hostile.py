@@ -14,6 +14,7 @@ from tests.interaction.serving.services import Service
 from tests.interaction.tasks import shops
 from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, text_of
 from tests.interaction.tasks.stores import SHARED, Servers, place_of, servers
+from tests.nightly import rarely
 from tests.postgres_server import postgres_server
 from tests.redis_server import RedisServer, redis_server
 
@@ -95,7 +96,7 @@ async def test_tasks_of_others_and_unknown_keys_change_nothing(kind: str, starte
     require_unlogged(task, one, two)
 
 
-@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize("kind", rarely(SHARED, every=3))
 async def test_cancelled_and_expired_tasks_stay_ended(kind: str, started: Servers, tmp_path: Path) -> None:
     async with (
         two_services(tmp_path, place_of(kind, started, tmp_path)) as (one, two),

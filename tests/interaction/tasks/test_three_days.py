@@ -16,6 +16,7 @@ from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.interaction.tasks.stores import KINDS, AnyLedger, Servers, servers, turned_ledger
+from tests.nightly import rarely
 
 pytestmark = pytest.mark.anyio
 DAYS = timedelta(days=3)
@@ -94,7 +95,7 @@ async def end(peer: Peer, tasks: list[tuple[str, str]], clock: Clock) -> None:
         assert text_of(await peer.until(task, "completed")) == f"{how} is over"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", rarely(KINDS, every=2))
 async def test_waiting_for_days_holds_nothing(kind: str, started: Servers, tmp_path: Path) -> None:
     clock = Clock()
     # Redis tells microseconds, so times of the test have no more digits.

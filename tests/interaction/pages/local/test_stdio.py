@@ -20,10 +20,12 @@ from tests.conformance.suite import NODE_MODULES
 from tests.hosts import WAIT
 from tests.interaction.pages.local.machine import Machine
 from tests.interaction.trace.transcribed import calls_of
+from tests.nightly import at_night
 
 pytestmark = pytest.mark.anyio
 
 eras = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+newer = pytest.mark.parametrize("mode", ["2026-07-28", *at_night("legacy")])
 BOOKED = "Solaris, row 3, 2, reserved 1 times"
 
 
@@ -51,7 +53,7 @@ async def test_user_answers_in_the_browser_and_the_call_returns(tmp_path: Path, 
     assert listed["reserve"].output_schema is None
 
 
-@eras
+@newer
 async def test_eleven_and_twenty_questions_complete(tmp_path: Path, mode: str) -> None:
     machine = Machine(tmp_path)
     async with machine.client(mode) as client:
@@ -60,7 +62,7 @@ async def test_eleven_and_twenty_questions_complete(tmp_path: Path, mode: str) -
     assert len(machine.lines("open")) == 2
 
 
-@eras
+@newer
 async def test_tools_that_run_once_or_as_tasks_complete(tmp_path: Path, mode: str) -> None:
     machine = Machine(tmp_path)
     async with machine.client(mode) as client:
@@ -211,7 +213,7 @@ def test_process_ends_although_a_page_is_open(tmp_path: Path, wait: str) -> None
     assert (("result" in reply), states) == (wait == "0", [("asking" if wait == "0" else "cancelled",)])
 
 
-@eras
+@newer
 async def test_trace_shows_the_rung_and_no_address(tmp_path: Path, mode: str) -> None:
     transcript = tmp_path / "calls.jsonl"
     machine = Machine(tmp_path, variables={"CINEMA_TRACE": str(transcript), "ROUNDTRIP_TRACE_REVEAL": "all"})
