@@ -22,7 +22,7 @@ def make_test(tab: Tab) -> str:
     press(tab, "Make a test of this")
     made = tab.page.locator("#test .remark")
     # Its test runs in a process of its own.
-    made.wait_for(timeout=WAIT * 1000)
+    made.wait_for(timeout=60_000)
     return made.inner_text()
 
 
