@@ -1,5 +1,7 @@
 """Store tasks in the memory of one process."""
 
+from __future__ import annotations
+
 import heapq
 import threading
 from collections.abc import Callable, Sequence
