@@ -12,7 +12,6 @@ from tests.held_threads import Held
 from tests.nightly import VARIABLE
 
 _NIGHTLY_SECONDS: Final = 1800
-_EXTRA_WORKERS: Final = 2
 _LOADED_FIRST: Final = (httpcore2,)
 """`httpx2` keeps the errors of this module. Loaded by a test with `pytester`, it would be loaded again later."""
 
@@ -20,11 +19,6 @@ _LOADED_FIRST: Final = (httpcore2,)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the profile that takes minutes: see CONTRIBUTING.md."""
     parser.addoption("--nightly", action="store_true", help="also run tests that are too slow for every change")
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers for `-n auto`: more than there are cores, as tests wait for processes and stores."""
-    return (os.cpu_count() or 1) + _EXTRA_WORKERS
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -56,7 +56,7 @@ _PAGE_PATTERN: Final = re.compile(r"https?://[^\s'\"<>]+/ask/([A-Za-z0-9._~-]{16
 _HANDLE_PATTERN: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
 _AWAITED: Final = "This call waits for an approval by "
 _POLL_SECONDS: Final = 0.01
-_WAIT_SECONDS: Final = 20.0
+_WAIT_SECONDS: Final = 60.0
 _MISTAKES_STATUS: Final = 422
 
 AnswerQuestions = Callable[[Sequence[AskedQuestion]], Awaitable[Sequence[InputResponse | None] | None]]

@@ -61,7 +61,7 @@ __tracebackhide__ = True
 
 _LOOK_SECONDS: Final = 0.1
 """Time between two looks at the approvals of a call."""
-_APPROVAL_SECONDS: Final = 30.0
+_APPROVAL_SECONDS: Final = 60.0
 """Time in which an approver has to decide."""
 _AWAITED: Final = "This waits for an approval by "
 _ELSEWHERE_FACTOR: Final = 5
