@@ -31,7 +31,7 @@ __all__ = ["Claim", "Recalled", "answers_digest", "record_outcome"]
 
 T = TypeVar("T")
 
-_ENDS_NO_CALL: Final = (QuestionDeclined, CannotAsk, AnswerRejected, CallTakenOver, GuessUncounted)
+_ENDS_NO_CALL: Final = (QuestionDeclined, CannotAsk, AnswerRejected, GuessUncounted)
 """Errors of a body's questions: the call can still go on, with another answer, another client or later."""
 _DIGEST_BYTES: Final = 16
 _LAST_WORDS_SECONDS: Final = 15.0
@@ -142,8 +142,12 @@ async def record_outcome(
                     # Also if a note fails: a claim that is not released is renewed forever.
                     await claim.release()
             elif not has_begun or isinstance(verdict, _ENDS_NO_CALL):
-                # The client's answers or another leg ended this leg, and not its body.
+                # The client's answers ended this leg, and not its body.
                 await claim.release()
+            elif isinstance(verdict, CallTakenOver):
+                # The lease has ended, and may still be this leg's. Released, the call would be free, and its body,
+                # which was stopped in the middle, would begin again.
+                pass
             elif isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut):
                 await claim.fail(verdict)
             else:

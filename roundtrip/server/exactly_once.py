@@ -276,8 +276,11 @@ class LedgerClaim:
         """
         if self._is_taken_over:
             raise CallTakenOver(self.owner)
-        began = anyio.current_time()
+        began, epoch = anyio.current_time(), self._epoch
         held = await write()
+        if not held and epoch != self._epoch:
+            # The leg claimed the call again while the write was on its way, which had the epoch before.
+            held = await write()
         if not held and (await self._claim(tentative=not self._is_firm)).status is ClaimStatus.GRANTED:
             # The ledger had lost the entry, or it was free again, and this leg has a new claim.
             held = await write()
