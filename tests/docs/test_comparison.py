@@ -1,21 +1,67 @@
-"""The page that compares roundtrip with its peers says what they do."""
+"""The table of docs/comparison.md is what `python -m benchmarks.peers` shows.
 
-from pathlib import Path
+`pytest tests/docs/test_comparison.py --snapshot-update` writes the table into the page.
+"""
+
+import ast
+import json
+from typing import Final
 
 import anyio
 import pytest
 
-from benchmarks.peers import ROWS, markdown, table
-from tests.hosts import ROOT
+from benchmarks.peers.__main__ import main
+from benchmarks.peers.table import NAMES, ROWS, rows_named, show, table
+from benchmarks.peers.tasks import NO_REDIS
+from specs.sections import with_section
+from tests.docs.pages import ROOT
 
-PAGE = ROOT / "docs" / "comparison.md"
+PAGE: Final = ROOT / "docs" / "comparison.md"
+COMMAND: Final = "pytest tests/docs/test_comparison.py --snapshot-update"
 
 
-def test_table_shows_what_each_library_does() -> None:
-    shown = PAGE.read_text().partition("--markdown -->\n")[2].partition("<!-- end of peers -->")[0]
-    assert shown.splitlines() == markdown(anyio.run(table)), "run: python -m benchmarks.peers --markdown"
+def test_table_is_what_the_libraries_do(request: pytest.FixtureRequest) -> None:
+    async def shown() -> list[str]:
+        return table([(row, await show(row)) for row in ROWS])
+
+    rows = anyio.run(shown)
+    if request.config.getoption("update_snapshots"):
+        page = with_section(PAGE.read_text(encoding="utf-8"), "comparison", rows, command=COMMAND)
+        PAGE.write_text(page, encoding="utf-8")
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    assert [row for row in rows if row not in lines and NO_REDIS not in row] == [], f"run: {COMMAND}"
+    assert sum(line.startswith("| `") for line in lines) == len(ROWS)
 
 
-@pytest.mark.parametrize("test", [row.test for row in ROWS])
-def test_each_row_names_tests_that_exist(test: str) -> None:
-    assert (ROOT / "tests" / Path(test)).exists()
+def test_every_row_names_a_test_that_exists() -> None:
+    for row in ROWS:
+        if row.test is not None:
+            path, _, name = row.test.partition("::")
+            tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+            found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+            assert name in found, row.test
+
+
+def test_names_of_rows_are_unique() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+
+
+def test_command_prints_what_each_library_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["repeat"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("the body runs twice") == 3
+    assert "  fastmcp: " in printed
+
+
+def test_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["repeat", "bytes", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert set(printed["versions"]) == {"roundtrip", "sdk", "fastmcp"}
+    assert [row["name"] for row in printed["rows"]] == [row.name for row in rows_named(["repeat", "bytes"])]
+    assert printed["rows"][0]["sdk"] == "the body runs twice"
+
+
+def test_unknown_row_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["nothing"])
+    assert "there is no row nothing; rows: eras, " in capsys.readouterr().err

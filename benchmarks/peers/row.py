@@ -1,0 +1,68 @@
+"""Rows of the comparison: a feature, our test of it, and a function for each library that shows what it does."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+__all__ = ["LIBRARIES", "Row", "Shown", "lacks", "takes", "times"]
+
+Shown: TypeAlias = Callable[[], Awaitable[str]]
+"""Function that runs a real server, and returns one line about what it did."""
+
+LIBRARIES: Final = ("roundtrip", "sdk", "fastmcp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Feature, and the functions that show it."""
+
+    name: str
+    feature: str
+    test: str | None
+    """Our test: a path from the root of the repository, and the name of a function. None for what roundtrip lacks."""
+
+    roundtrip: Shown
+    sdk: Shown
+    fastmcp: Shown
+
+    def functions(self) -> Mapping[str, Shown]:
+        """Return the functions by library."""
+        return {"roundtrip": self.roundtrip, "sdk": self.sdk, "fastmcp": self.fastmcp}
+
+
+def lacks(function: Callable[..., Any], *options: str) -> Shown:
+    """Return a function that shows that another function takes none of these options.
+
+    Raises:
+        AssertionError: It takes one of them when the row is shown.
+    """
+
+    async def shown() -> str:
+        found = [name for name in options if name in inspect.signature(function).parameters]
+        if found:
+            raise AssertionError(f"{function.__qualname__} takes {found}")
+        return f"no option {' or '.join(f'`{name}=`' for name in options)}"
+
+    return shown
+
+
+def takes(function: Callable[..., Any], *options: str) -> Shown:
+    """Return a function that shows that another function takes these options.
+
+    Raises:
+        AssertionError: It lacks one of them when the row is shown.
+    """
+
+    async def shown() -> str:
+        missing = [name for name in options if name not in inspect.signature(function).parameters]
+        if missing:
+            raise AssertionError(f"{function.__qualname__} does not take {missing}")
+        return ", ".join(f"`{name}=`" for name in options)
+
+    return shown
+
+
+def times(number: int) -> str:
+    """Return how often something happened, as a word where there is one."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
