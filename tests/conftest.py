@@ -1,6 +1,7 @@
 """Fixtures of all tests: the event loop, the two eras of the protocol, and no certificates."""
 
 import os
+import signal
 from collections.abc import Generator
 from typing import Final
 
@@ -22,9 +23,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let property tests try more examples at night."""
+    """Let property tests try more examples at night, and tests interrupt their processes."""
     if config.getoption("--nightly"):
         os.environ[VARIABLE] = "1"
+    # A suite in the background ignores the signal, and its child processes would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

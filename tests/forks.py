@@ -25,9 +25,20 @@ from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
-__all__ = ["FORKS", "Piped", "Program", "Started", "command_of", "commands_with", "is_readable", "piped", "start"]
+__all__ = [
+    "FORKS",
+    "Piped",
+    "Program",
+    "Started",
+    "alone",
+    "command_of",
+    "commands_with",
+    "is_readable",
+    "piped",
+    "start",
+]
 
 _COMMANDS: Final = ["roundtrip.client.call", "roundtrip.cli", "roundtrip.demo.tour", "roundtrip.ui.app"]
 """Modules of the `roundtrip` command that take long to import."""
@@ -45,6 +56,8 @@ FORKS.set_forkserver_preload(
         "tests.hosts",
     ]
 )
+
+T = TypeVar("T")
 
 Program = Callable[[Sequence[str]], int | None]
 """The `main` of a module, which takes the words of a command line and returns the exit code."""
@@ -86,6 +99,12 @@ def _opened(stream: int, mode: str, **options: Any) -> io.TextIOWrapper:
     # The streams stay open after collection, as an interpreter's do.
     raw = open(stream, f"{mode}b", closefd=False)  # noqa: SIM115
     return io.TextIOWrapper(raw, encoding="utf-8", **options)
+
+
+def alone(work: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a process of its own, which takes with it what the function leaves in memory."""
+    with FORKS.Pool(1) as pool:
+        return pool.apply(work, arguments)
 
 
 class Started:

@@ -1,20 +1,22 @@
 """No order of three workers, two deaths and an ended lease breaks a promise, and faults are found."""
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 import pytest
 
 from roundtrip.server.tasks.book import TaskBook, TaskView
-from tests.exhaustive.explorer import Bounds, Operations, Scene, explore
+from tests.exhaustive.explorer import Bounds, Exploration, Operations, Scene, explore
 from tests.exhaustive.ledgers import PayingOnce, patient
 from tests.exhaustive.stored import StoredCall
+from tests.forks import alone
 from tests.nightly import at_night
 from tests.simulation import faults
 
 Make = Callable[[Operations], Scene]
+Fault = Callable[[pytest.MonkeyPatch], None]
 
 ONCE: Final[Make] = partial(StoredCall, runs_once=True)
 IN_STEPS: Final[Make] = partial(StoredCall, runs_once=False)
@@ -25,13 +27,14 @@ LARGE: Final = Bounds(workers=3, deaths=2, lapses=1)
 LOSSY: Final = Bounds(workers=2, deaths=1, lapses=1, losses=1)
 
 
-@pytest.fixture(autouse=True)
-def _patient() -> Generator[None]:
+def explored(make: Make, bounds: Bounds, fault: Fault | None = None) -> Exploration:
+    """Explore all orders, perhaps with a fault. It leaves many tasks behind: call it by `alone`."""
     logging.disable(logging.CRITICAL)
     with pytest.MonkeyPatch.context() as patch:
         patient(patch)
-        yield
-    logging.disable(logging.NOTSET)
+        if fault is not None:
+            fault(patch)
+        return explore(make, bounds)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +48,10 @@ def _patient() -> Generator[None]:
     ],
 )
 def test_no_order_breaks_a_promise(make: Make, bounds: Bounds) -> None:
-    explored = explore(make, bounds)
-    print(explored)
-    assert explored.broken is None, explored.broken
-    assert explored.states > 100
+    exploration = alone(explored, make, bounds)
+    print(exploration)
+    assert exploration.broken is None, exploration.broken
+    assert exploration.states > 100
 
 
 def loss_is_told_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
@@ -76,10 +79,7 @@ def loss_is_told_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
         (loss_is_told_before_it_is_stored, ONCE),
     ],
 )
-def test_fault_is_found(
-    fault: Callable[[pytest.MonkeyPatch], None], make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fault(monkeypatch)
-    explored = explore(make, SMALL)
-    print(explored.broken)
-    assert explored.broken is not None
+def test_fault_is_found(fault: Fault, make: Make) -> None:
+    exploration = alone(explored, make, SMALL, fault)
+    print(exploration.broken)
+    assert exploration.broken is not None

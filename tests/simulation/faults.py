@@ -18,7 +18,7 @@ from roundtrip.server.tasks.claim import TaskClaim
 from tests.simulation.store import SimulatedTasks
 from tests.simulation.world import History, simulate
 
-__all__ = ["FAULTS", "found"]
+__all__ = ["FAULTS", "first_broken", "found"]
 
 Patch = pytest.MonkeyPatch
 
@@ -169,4 +169,9 @@ def found(fault: Callable[[Patch], None], seeds: Iterable[int]) -> History | Non
     """Return the first history that breaks a promise with a fault; None if they all keep them."""
     with pytest.MonkeyPatch.context() as patch:
         fault(patch)
-        return next((history for history in map(simulate, seeds) if history.broken), None)
+        return first_broken(seeds)
+
+
+def first_broken(seeds: Iterable[int]) -> History | None:
+    """Return the first history that breaks a promise; None if they all keep them."""
+    return next((history for history in map(simulate, seeds) if history.broken), None)

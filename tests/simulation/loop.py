@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from contextvars import Context
 from typing import Any, Final, cast
 
+from anyio._backends import _asyncio as anyio_on_asyncio
+
 __all__ = ["Process", "SimulatedLoop", "WorldStandsStill"]
 
 
@@ -189,6 +191,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             with self.running(grave):
                 for process in (*processes, grave):
                     for task in process.tasks:
+                        # anyio keeps its states, and what they hold, until their tasks are done.
+                        cast("Any", anyio_on_asyncio)._task_states.pop(task, None)
                         if not task.done():
                             cast("Any", task)._log_destroy_pending = False
                             _close(task.get_coro())
