@@ -1,0 +1,59 @@
+BEGIN TRANSACTION;
+CREATE TABLE entries (
+    key TEXT PRIMARY KEY,
+    state TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    answers_digest TEXT NOT NULL,
+    lapses REAL NOT NULL,
+    expires REAL NOT NULL,
+    result TEXT
+) WITHOUT ROWID;
+INSERT INTO "entries" VALUES('kGA3fR2kH2GE','settled','3bb6aeed774c668bb0975ee1',1800000000000000,'bc78160895f78d50112eb826e0bdcc18',1800000030.0,1800003660.0,'s1.w8wHekqHsg8492DsceWV1GIRVzy43F7CubUikiHDe2G53q-kr-uHAZB7bX_u-SKYYsTmArnVOezl_AP9a1SI53i8jF1B8JTsS8aqOw2gBndoWRDvRm52WszGtRMgNDwAYo5Z5nmg-PvqjPOm5CD0Bx3ybVg37iiBDlxDEqUcfR9v_xdGAxL5cznhNh73a15fRyuHSrRdyufIkSKk6HcsJWJ899VyGR-Onn5paPZcEU4CZuFXbdL5v-ElpE3GI2s1pp_1EdXDKqdtRhXbuM3s1fKtEftsHB9dSoehpA');
+CREATE TABLE notes (
+    key TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (key, name)
+) WITHOUT ROWID;
+CREATE TABLE task_changes (newest INTEGER NOT NULL);
+INSERT INTO "task_changes" VALUES(4);
+CREATE TABLE task_labels (
+    label TEXT NOT NULL,
+    created REAL NOT NULL,
+    call_id TEXT NOT NULL,
+    PRIMARY KEY (label, created, call_id)
+) WITHOUT ROWID;
+CREATE TABLE task_notes (
+    call_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (call_id, number)
+) WITHOUT ROWID;
+CREATE TABLE tasks (
+    call_id TEXT PRIMARY KEY,
+    tool TEXT NOT NULL,
+    created REAL NOT NULL,
+    expires REAL NOT NULL,
+    state TEXT NOT NULL,
+    due REAL NOT NULL,
+    updated REAL NOT NULL,
+    holder TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    runs_once INTEGER NOT NULL,
+    has_begun INTEGER NOT NULL,
+    tries INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    content TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    change INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO "tasks" VALUES('kcpQjTl5vFvW','deliver',1800000000.0,1800604800.0,'asking',1800604800.0,1800000000.03745,'',1,0,0,0,3,'s1.hlAA.hEya-Q8iwbepQWGnZYR0phElTUDN9jKfniKwerHTy3gVWO6ngsdO8TkDRxlfLttCBk3x0Lr4zTQaLSQ3-fZdBGIUtn070dCyeZvYLfKQHm3IXh5PJaHxhoXvmVjoyPEjJulsHOaxVFQth7vZT0CoYjv-M8BFczjBblBLFIsGLmCIb7peTE2B4bEaJFf1cauxzOCHfmLZE0DRKP-OuO16KsgSPLtByhjBaLoYkq35JEQfAdZQp4Asta1a89X1uADSYHPLZkezZdQtU4hAyMtkeIaz_hu5DffHGjRup6EkuuDNg_5299kjvikGGV2pdxM9cXMwSJPvP4Kqd2hEBWSLGWb3RzMLd-ySbaoXTTu8ebcHzSXeK5WFmTWrdWucz8NmxFanfcMuv6qMoB4j2oZcVRW-Xks2faXO4657pRqPLjm05ALm93VQ0pC9UsiuToVU7eeplYIdByZEcQ6EHonqpgrwgVkTgGqYRBywcJF_ZMFuLhm7tpMNLB-nXFdSFYBvbiu65925gn5r9v7EG_Ezp-AX1-IYiei7DqOK2RgQFdAI-TK8l3Wk9jTc1sboKdp2S1KHxPgolT6yG07-E2NyqsWnhEU2lacPnfpm624irdCWNUJA-I4UMFSfaiY_1PpPo2k4kGfAnBFhcR-E2g8Uhy4fP8Rgy1e7kyrfGqW4AuB3oCRApUCDLGk5svHkXve-EQu-1haTipSUQ2EjP6E8pxf8lBVntGSH_Y7PU5zGwlPhDsQf8H60KcaqnExys0Y9Whc8vCHrpsYVLtoO3TelKKy_qIXutCjOTUFR8MAUZa_T0aV9ovtBLJ1qAtys9pAsASrIi1i-eIftMrMHs9nLyGt5GfWJfaN-J1Zr_uuHGX7oGX46EVxJermjpeS0qCnHStZ1SDRqbXaWIpsCUY4HHAyeHuB0AJV_bGAVyOoThRVDCe4YPDI4Zm8KeqooYdM9piLL2vcAjUGDtzBYmWxDR6tvrGVCuip33HTViW8IhK-SKEeLbCytorLPCJz65gW5IRkL0WD0GYFkX7__sPVjh0grHaVZlgNr8SwYA-w7h4BicCCqGl_7cqDl9502Pc2_U01A3mqX5eI_NMDyDHmFG8r6LXVwU-fFiHXjg8fOmRLIIaq5yff4xZNb2iOSLVCUF-FtImMKeO-xRDlHzE38wjku1_zs45yo43-VzIzZ8hJEUzjP3_UK13Lq6XkMxzlslXhNUXgq6u1BwVzcPJ-4X8nspZx3wnpEMGtIjkfv_vXAvjtP7n71nVt6pLxcNUAHW9hRm1hXj8aT1KW8ivAH1b4-KFi2vYEiJJzmJDVcr75Odx2QBgpazRc291CsUOZxwuPWhgBSXfdunhrdz9Z8BN-l9kGom9EW_Gh13LEPSgPambtZkfyFxGj_cq09EQiM8wZQeS6bMIybo62CZwrftsopFD8zXP8M4HOJwdN8vYOpzAjcUY0T30iofI0nkfTDtB9mxuQK4Obu63xS','',4);
+CREATE INDEX entries_expires ON entries (expires);
+CREATE TRIGGER entries_forgotten AFTER DELETE ON entries
+BEGIN DELETE FROM notes WHERE key = OLD.key; END;
+CREATE INDEX tasks_due ON tasks (due);
+CREATE INDEX tasks_updated ON tasks (updated);
+CREATE INDEX tasks_change ON tasks (change);
+COMMIT;
+PRAGMA user_version=1;
