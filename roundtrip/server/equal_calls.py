@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
-from roundtrip.machine.tasks import TaskEvent
+from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook
 
@@ -126,7 +126,8 @@ class EqualCalls:
     def _mark(self, entry: TaskEntry, now: float) -> bool:
         """Choose a call, unless it was dropped. Return False if it was."""
         if entry.has_ended:
-            return False
+            # One that has run meanwhile has the result for all of them.
+            return entry.state is not TaskState.CANCELLED
         content = self._book.seal.read(entry.content, entry.call_id)
         content.is_chosen = True
         entry.content, entry.updated = self._book.seal.write(content, entry.call_id), now

@@ -273,6 +273,12 @@ class StoredCalls:
         record.minted = f"{journal.call_id}/{journal.leg}"
         return self._by_url(view, record.minted)
 
+    def _first_by_url(self, view: TaskView, record: RequestRecord) -> dict[str, Any]:
+        """Return the question in URL mode for a request that begins a call which is stored already."""
+        kept = self._book.read_journal(view.content)
+        first = Journal(kept.call_id, kept.born, kept.deadline, kept.end, 1, 1, kept.fingerprint, kept.build)
+        return self._waits_by_url(view, record, replace(first, version=kept.version, written=kept.written))
+
     async def serve_old_client(
         self, calls: LegsOfTools, name: str, arguments: dict[str, Any], incoming: Incoming
     ) -> CallToolResult | InputRequiredResult:
@@ -329,11 +335,7 @@ class StoredCalls:
             return None
         if view.content.is_local:
             return await self._locally(view, ctx, is_repeated=True)
-        if not shows_links:
-            return self._in_result(view)
-        kept = self._book.read_journal(view.content)
-        first = Journal(kept.call_id, kept.born, kept.deadline, kept.end, 1, 1, kept.fingerprint, kept.build)
-        return self._waits_by_url(view, record, replace(first, version=kept.version, written=kept.written))
+        return self._first_by_url(view, record) if shows_links else self._in_result(view)
 
     def _labels(
         self,
@@ -432,7 +434,7 @@ class StoredCalls:
             return self._reply_to(view)
         if view.entry.call_id != journal.call_id:
             # An equal call was faster, and the token would be of this one.
-            return self._in_result(view)
+            return self._first_by_url(view, record)
         return self._by_url(view, end.state)
 
     async def _first_locally(
