@@ -9,7 +9,10 @@ FOLDER gets a folder for the version, and the list of all versions in it. The bu
 
 import argparse
 import ast
+import functools
+import inspect
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -21,6 +24,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
+
+import griffe
 
 __all__ = ["build"]
 
@@ -38,6 +43,13 @@ REFERENCE: Final[Mapping[str, str]] = {
     "roundtrip.testing": "The testing kit",
 }
 """The public modules, and the titles of their pages."""
+INNER: Final = (
+    *("advertise", "completing", "effects", "has_own_tool_handler", "hurried", "is_one_of", "is_private"),
+    *("is_served_in_legs", "is_visible", "journal_codec", "local_provider", "mask_error_details_by_default"),
+    *("overrides", "own_lifespan", "own_routes", "plan_of", "plans", "resources_for", "server_info_stamp"),
+    *("serving_client", "shows_error_details", "task_service", "tell_transport", "tool_schema", "watched_by"),
+)
+"""Names of `Server` for other parts of the package. They are no part of the API."""
 ROW: Final = re.compile(r"^\| \[(?P<title>[^\]]+)\]\((?P<page>[^)#]+\.md)\) \| (?P<about>.+) \|$", re.MULTILINE)
 LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 FEATURES: Final = (
@@ -152,6 +164,8 @@ def settings(version: str) -> dict[str, Any]:
     nav += [{section: pages} for section, pages in sections.items()]
     nav += [{"API": reference}, {"Changelog": "CHANGELOG.md"}, {"Contributing": "CONTRIBUTING.md"}]
     options = {"show_root_heading": False, "show_source": False, "docstring_section_style": "list"}
+    # Most of what authors use of `Server` and `Context` is inherited.
+    options |= {"inherited_members": True, "filters": ["!^_", f"!^({'|'.join(INNER)})$"]}
     python = {"options": {**options, "preload_modules": ["mcp", "mcp_types"]}}
     return {
         "site_name": "roundtrip",
@@ -234,7 +248,10 @@ def _add_sources(pages: Path, site: Path) -> None:
         place = page.relative_to(pages)
         own = place.parent if place.stem in ("index", "README") else place.with_suffix("")
         if (site / own).is_dir():
-            shutil.copyfile(page, site / own / "index.md")
+            text = page.read_text(encoding="utf-8")
+            if place.parts[0] == "reference":
+                text = _reference_text(place.stem, REFERENCE[place.stem])
+            (site / own / "index.md").write_text(_with_links_of_site(text, place, own, pages), encoding="utf-8")
     lines = ["# roundtrip", "", "> MCP servers whose tools can ask, and resume on any instance.", ""]
     section = ""
     for one in listed_pages():
@@ -245,6 +262,57 @@ def _add_sources(pages: Path, site: Path) -> None:
     lines += ["", "## API", ""]
     lines += [f"- [{title}](reference/{module}/index.md): `{module}`" for module, title in REFERENCE.items()]
     (site / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _with_links_of_site(text: str, place: Path, own: Path, pages: Path) -> str:
+    """Return the Markdown of a page, whose links lead to the Markdown of others from the folder in which it is."""
+
+    def rewritten(found: re.Match[str]) -> str:
+        image, words, target = found.groups()
+        to = urlsplit(target)
+        if to.scheme or not to.path:
+            return found[0]
+        there = (pages / place.parent / unquote(to.path)).resolve().relative_to(pages.resolve())
+        if there.suffix == ".md":
+            there = (there.parent if there.stem in ("index", "README") else there.with_suffix("")) / "index.md"
+        path = Path(os.path.relpath(there, own)).as_posix()
+        return f"{image}[{words}]({path}{'#' + to.fragment if to.fragment else ''})"
+
+    return LINK.sub(rewritten, text)
+
+
+def _reference_text(module: str, title: str) -> str:
+    """Return the API of a module as Markdown: each public name with its signature and docstring."""
+    lines = [f"# {title}", "", f"`{module}`", ""]
+    loaded = _package() if module == "roundtrip" else _package()[module.partition(".")[2]]
+    for name in sorted(_public_names(module)):
+        own = ROOT.joinpath(*module.split("."), f"{name}.py").is_file()
+        found = loaded[f"{name}.{name}" if own else name]
+        try:
+            lines += _described(found, name, "##")
+        except griffe.AliasResolutionError:
+            lines += [f"## {name}", "", "It is the SDK's.", ""]
+            continue
+        members: dict[str, Any] = found.all_members if found.is_class else {}
+        for member, one in sorted(members.items()):
+            if not member.startswith("_") and member not in INNER and (one.is_function or one.is_attribute):
+                lines += _described(one, f"{name}.{member}", "###")
+    return "\n".join(lines)
+
+
+@functools.cache
+def _package() -> Any:
+    """Return the package as griffe reads it, without what its classes inherit from the SDK: that takes too long."""
+    loader = griffe.GriffeLoader(search_paths=[ROOT], allow_inspection=False)
+    package = loader.load("roundtrip")
+    loader.resolve_aliases(external=False)
+    return package
+
+
+def _described(one: Any, name: str, mark: str) -> list[str]:
+    signature = f"```python\n{one.signature(name=name)}\n```\n" if one.is_function else ""
+    docstring = inspect.cleandoc(one.docstring.value) if one.docstring is not None else ""
+    return [f"{mark} {name}", "", *([signature] if signature else []), *([docstring, ""] if docstring else [])]
 
 
 def _list_versions(folder: Path, version: str) -> None:

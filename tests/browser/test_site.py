@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from docs.site import REFERENCE, broken_links, build, listed_pages
+from docs.site import LINK, REFERENCE, broken_links, build, listed_pages
 from tests.browser.conftest import Tab
 from tests.docs.pages import ROOT
 
@@ -48,6 +48,27 @@ def test_reference_has_every_public_name(site: Path, module: str) -> None:
     names = import_module(module).__all__
     missing = [name for name in names if not re.search(rf'id="{re.escape(f"{module}.{name}")}(\.{name})?"', page)]
     assert not missing
+    markdown = (site / "reference" / module / "index.md").read_text()
+    assert [name for name in names if f"\n## {name}\n" not in markdown] == []
+
+
+def test_reference_has_what_servers_and_contexts_inherit_and_nothing_inner(site: Path) -> None:
+    page = (site / "reference" / "roundtrip" / "index.html").read_text()
+    markdown = (site / "reference" / "roundtrip" / "index.md").read_text()
+    for name in ("Context.ask", "Context.step", "Context.sleep", "Server.tool", "Server.signal"):
+        assert f'id="roundtrip.{name}"' in page
+        assert f"\n### {name}\n" in markdown
+    assert 'id="roundtrip.Server.own_routes"' not in page
+
+
+def test_links_of_markdown_lead_to_markdown(site: Path) -> None:
+    broken = [
+        f"{page.relative_to(site)}: {target}"
+        for page in site.rglob("index.md")
+        for _, _, target in LINK.findall(re.sub(r"(?s)```.*?```|`[^`\n]*`", "", page.read_text()))
+        if ":" not in target and not target.startswith("#") and not (page.parent / target.partition("#")[0]).is_file()
+    ]
+    assert broken == []
 
 
 def test_search_finds_words_of_pages_and_names(site: Path) -> None:
