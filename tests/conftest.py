@@ -1,5 +1,6 @@
 """Fixtures of all tests: the event loop, the two eras of the protocol, and no certificates."""
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -40,6 +41,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
         config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported by now out of all later collections of garbage, which took a seventh of the time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Run more processes than there are cores, because many tests wait for other processes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + max(1, cores // 2)
 
 
 @pytest.fixture
