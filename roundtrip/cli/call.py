@@ -60,7 +60,8 @@ exit codes:
   0  the call was completed          4  the server answered with a protocol error
   1  the tool failed                 5  no connection, or it was lost, or --timeout passed
   2  wrong usage, or no answer       130  interrupted
-  3  a question was declined or cancelled, and the call then failed"""
+  3  a question was declined or cancelled, and the call then failed
+  6  the call waits for its user or for others; its result has the handle for continue_call"""
 
 
 def _configure(parser: ArgumentParser) -> None:

@@ -43,7 +43,7 @@ from roundtrip.client.tasks import (
     question_name,
 )
 from roundtrip.client.terminal import Terminal
-from roundtrip.client.tools import arguments_of, find_tool
+from roundtrip.client.tools import WAITING, arguments_of, find_tool, text_of_result
 from roundtrip.safe_text import printable
 
 __all__ = ["LEVELS", "CallPlan", "Called", "all_tools", "carry_out"]
@@ -97,7 +97,7 @@ class Called:
     def ending(self) -> ExitCode:
         """Return the exit code of the command."""
         if not self.result.is_error:
-            return ExitCode.COMPLETED
+            return ExitCode.WAITING if WAITING.search(text_of_result(self.result)) else ExitCode.COMPLETED
         return ExitCode.DECLINED if self.declined else ExitCode.TOOL_FAILED
 
 

@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
     DECLINED = 3
     SERVER_ERROR = 4
     NO_CONNECTION = 5
+    WAITING = 6
 
 
 class CallFailed(Exception):

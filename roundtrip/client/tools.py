@@ -1,6 +1,7 @@
 """Read a tool's arguments as typed in a shell, and show tools and results as text."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
@@ -21,7 +22,10 @@ from mcp_types import (
 from roundtrip.client.failures import CallFailed
 from roundtrip.safe_text import printable
 
-__all__ = ["arguments_of", "find_tool", "kind_of", "required_by", "text_of_result", "text_of_tools"]
+__all__ = ["WAITING", "arguments_of", "find_tool", "kind_of", "required_by", "text_of_result", "text_of_tools"]
+
+WAITING: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
+"""What a result says of a call that waits: the tool which goes on with it, and its handle."""
 
 _MAX_DEPTH: Final = 6
 """Nested references and alternatives to follow in a schema; a deeper one counts as empty."""

@@ -249,7 +249,14 @@ class StoredCalls:
         """
         if record.journal is None:
             return await self._same_call(calls, name, ctx, record)
-        view = await self._waiting.view(record.journal.call_id)
+        sent: Mapping[str, Mapping[str, Any]] = (ctx.params or {}).get("inputResponses") or {}
+        try:
+            view = await self._waiting.view(record.journal.call_id)
+        except MCPError:
+            # Who answers its questions themselves was asked by form, so that the call is not stored. It goes on.
+            if not sent or not record.journal.asked.keys() >= sent.keys():
+                raise
+            return None
         if view is None or not view.content.is_continued:
             return None
         record.claimed = True
@@ -257,7 +264,6 @@ class StoredCalls:
             return unknown_tool(view)
         if view.content.is_local:
             return await self._locally(view, ctx)
-        sent: Mapping[str, Mapping[str, Any]] = (ctx.params or {}).get("inputResponses") or {}
         await self._waiting.take_from_client(view, sent)
         view = await self._take_refusal(view, ctx, sent)
         if view is None:

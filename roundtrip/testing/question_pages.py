@@ -25,6 +25,7 @@ from mcp_types import (
 )
 from starlette.applications import Starlette
 
+from roundtrip.client.tools import WAITING
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
@@ -53,7 +54,6 @@ __all__ = [
 __tracebackhide__ = True
 
 _PAGE_PATTERN: Final = re.compile(r"https?://[^\s'\"<>]+/ask/([A-Za-z0-9._~-]{16,2048})", re.ASCII)
-_HANDLE_PATTERN: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
 _AWAITED: Final = "This call waits for an approval by "
 _POLL_SECONDS: Final = 0.01
 _WAIT_SECONDS: Final = 60.0
@@ -78,7 +78,7 @@ def waiting_call(result: object) -> WaitingCall | None:
         return None
     text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
     # The page of a call that waits for others asks nothing.
-    handle, link = _HANDLE_PATTERN.search(text), None if _AWAITED in text else _PAGE_PATTERN.search(text)
+    handle, link = WAITING.search(text), None if _AWAITED in text else _PAGE_PATTERN.search(text)
     return None if handle is None else WaitingCall(handle[1], handle[2], None if link is None else link[0])
 
 

@@ -9,7 +9,20 @@ from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp_types import CreateMessageResult, ListRootsResult, TextContent
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from roundtrip import Context, Elicit, ElicitUrl, Image, ListRoots, Resolve, Sample, Server, ToolError
+from roundtrip import (
+    Approvals,
+    Approve,
+    Context,
+    Elicit,
+    ElicitUrl,
+    Image,
+    ListRoots,
+    Pages,
+    Resolve,
+    Sample,
+    Server,
+    ToolError,
+)
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J[bold red]\u202egnp.exe\r\n\x9b31mforged"
 
@@ -51,6 +64,26 @@ def verse() -> Sample:
 
 def folders() -> ListRoots:
     return ListRoots()
+
+
+async def _reader(request: Any) -> str:
+    return "ada"
+
+
+def waiting() -> Server[Any]:
+    """Make a server whose tool nobody approves."""
+    pages = Pages(base_url="https://railway.example", authenticate=_reader, wait=0.05)
+    approvals = Approvals(groups={"fay": ["desk"]})
+    server: Server[Any] = Server(
+        "railway", keys=["0" * 32], principal=lambda ctx: "ada", pages=pages, approvals=approvals
+    )
+
+    @server.tool(confirm=Approve("Pay?", by="desk"))
+    async def pay() -> str:
+        return "paid"
+
+    del pay
+    return server
 
 
 def ours() -> MCPServer[Any]:

@@ -12,7 +12,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("the processes are forked", allow_module_level=True)
 
-from tests.interaction.calls.servers import ours, sdk
+from tests.interaction.calls.servers import ours, sdk, waiting
 from tests.interaction.calls.sessions import command, script, served
 
 each_era = pytest.mark.parametrize("era", ["retry", "live"])
@@ -223,3 +223,10 @@ def test_a_server_that_speaks_something_else_is_exit_code_4(railway: str, era: s
     ended = script(railway.replace("/mcp", "/elsewhere"), "--era", era)
     assert ended.code == 4
     assert "HTTP status 404" in ended.told
+
+
+@pytest.mark.parametrize("era", ["retry", "live"])
+def test_call_that_waits_has_not_completed(era: str) -> None:
+    with served(waiting) as url:
+        ended = script(url, "pay", "--answers", "-", "--era", era, stdin='{"page": "accept"}')
+    assert (ended.code, "continue_call with handle=" in ended.out) == (6, True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitationCapability, UrlElicitationCapability
+from mcp_types import ElicitationCapability, ElicitResult, UrlElicitationCapability
 
 from roundtrip import Context, Pages, Server
 from roundtrip.ledger import MemoryLedger
@@ -92,6 +92,44 @@ async def test_tool_that_asks_nothing_needs_no_store(mode: str, monkeypatch: pyt
     monkeypatch.setattr(type(ledger.tasks), "labelled", labelled)
     async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url, mode=mode) as client:
         assert text_of(await client.call_tool("balance", {})) == "5"
+
+
+async def test_call_that_is_asked_by_form_needs_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = MemoryLedger()
+
+    async def down(*_: Any, **__: Any) -> Any:
+        raise LedgerDown("the store is down")
+
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        monkeypatch.setattr(type(ledger.tasks), "load", down)
+        return ElicitResult(action="accept", content={"value": "Ada"})
+
+    server = bank(ledger=ledger)
+
+    @server.tool()
+    async def greet(ctx: Context) -> str:
+        return f"dear {await ctx.ask('whom', 'Whom?', str)}"
+
+    del greet
+    async with hosted(server.streamable_http_app()) as url, client_of(url, elicitation_callback=answer) as client:
+        assert text_of(await client.call_tool("greet", {})) == "dear Ada"
+
+
+async def test_call_that_is_stored_cannot_go_on_without_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = MemoryLedger()
+
+    async def down(*_: Any, **__: Any) -> Any:
+        raise LedgerDown("the store is down")
+
+    async def visit(context: Any, params: Any) -> ElicitResult:
+        monkeypatch.setattr(type(ledger.tasks), "load", down)
+        return ElicitResult(action="accept")
+
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    app = bank(ledger=ledger).streamable_http_app()
+    async with hosted(app) as url, client_of(url, elicitation_callback=visit) as client:
+        with pytest.raises(MCPError, match="Calls cannot be reached now"):
+            await client.call_tool("pay", {"amount": 5})
 
 
 async def test_equal_call_of_another_version_begins_its_own() -> None:
