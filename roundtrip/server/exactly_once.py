@@ -82,6 +82,8 @@ class LedgerClaim:
     _confirmed_at: float = 0.0
     """Time at which the ledger last confirmed the claim."""
     _is_taken_over: bool = False
+    _is_released: bool = False
+    """True once the leg has ended. Then its late writes must not claim the call again."""
     _scope: anyio.CancelScope | None = None
     _noted: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     _free_chars: int = 0
@@ -181,6 +183,9 @@ class LedgerClaim:
             except Exception as error:
                 if self._is_taken_over:
                     raise CallTakenOver(self.owner) from error
+                if isinstance(error, CallTakenOver):
+                    # Not of this claim, which nobody will release.
+                    self._stop_renewals()
                 raise
         if self._is_taken_over:
             raise CallTakenOver(self.owner)
@@ -228,6 +233,7 @@ class LedgerClaim:
 
     async def release(self) -> None:
         """Release the claim."""
+        self._is_released = True
         self._stop_renewals()
         try:
             await self.ledger.release(self.call_id, holder=self._holder)
@@ -274,16 +280,17 @@ class LedgerClaim:
         Raises:
             CallTakenOver: Another leg has the claim.
         """
-        if self._is_taken_over:
+        if self._is_taken_over or self._is_released:
             raise CallTakenOver(self.owner)
-        began, epoch = anyio.current_time(), self._epoch
-        held = await write()
-        if not held and epoch != self._epoch:
-            # The leg claimed the call again while the write was on its way, which had the epoch before.
-            held = await write()
-        if not held and (await self._claim(tentative=not self._is_firm)).status is ClaimStatus.GRANTED:
+        began = anyio.current_time()
+        held = await self._written(write)
+        is_over = self._is_released
+        if not held and not is_over and (await self._claim(tentative=not self._is_firm)).status is ClaimStatus.GRANTED:
             # The ledger had lost the entry, or it was free again, and this leg has a new claim.
-            held = await write()
+            is_over = self._is_released
+            held = not is_over and await self._written(write)
+            if is_over:
+                await self.release()
         if not held:
             self._is_taken_over = True
             self._stop_renewals()
@@ -291,6 +298,14 @@ class LedgerClaim:
                 self._scope.cancel()
             raise CallTakenOver(self.owner)
         self._confirmed_at = began
+
+    async def _written(self, write: Callable[[], Awaitable[bool]]) -> bool:
+        """Write, and again if the leg has claimed the call anew meanwhile: the write had the epoch before."""
+        held, epoch = False, None
+        while not held and epoch != self._epoch:
+            epoch = self._epoch
+            held = await write()
+        return held
 
     def _read_notes(self, notes: Mapping[str, str]) -> None:
         for name, text in notes.items():

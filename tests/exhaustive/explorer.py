@@ -74,13 +74,16 @@ class Worker:
     only_looks: bool = False
     """True while it remembers only the last of what it sees."""
     outcome: str | None = None
+    tries: int = 0
+    """How often it has begun again."""
 
     def name_of(self, size: int) -> bytes:
-        """Return bytes that stand for the worker, in place of random ones."""
-        return bytes([self.number + 1]) * size
+        """Return bytes that stand for the worker in its current try, in place of random ones."""
+        return bytes([self.number + 1, self.tries]) * (size // 2)
 
     def forget(self) -> None:
-        """Note that nothing which it has seen matters any more."""
+        """Note that it begins again, and nothing which it has seen matters any more."""
+        self.tries += 1
         self.seen.clear()
         self.looked = ""
 

@@ -150,7 +150,9 @@ class PayingOnce:
 
     def holds(self, worker: Worker) -> Any:
         entry = self._memory.entry
-        return entry is not None and entry.holder == self._holders.get(worker.number), worker.number in self.bodies
+        holder = "" if entry is None else entry.holder
+        is_of_worker = holder.startswith(worker.name_of(2).hex()[:2])
+        return is_of_worker, holder == self._holders.get(worker.number), worker.number in self.bodies
 
     def judge(self, workers: Sequence[Worker], *, ended: bool) -> list[str]:
         broken: list[str] = []

@@ -1,12 +1,15 @@
 """No order of three workers, two deaths and an ended lease breaks a promise, and faults are found."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 import pytest
 
+from roundtrip.engine import claim
+from roundtrip.errors import CallTakenOver
+from roundtrip.server.exactly_once import LedgerClaim
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from tests.exhaustive.explorer import Bounds, Exploration, Operations, Scene, explore
 from tests.exhaustive.ledgers import PayingOnce, patient
@@ -24,6 +27,7 @@ CANCELLED: Final[Make] = partial(StoredCall, runs_once=False, cancels=True)
 
 SMALL: Final = Bounds(workers=2, deaths=1, lapses=1)
 LARGE: Final = Bounds(workers=3, deaths=2, lapses=1)
+TWICE: Final = Bounds(workers=2, deaths=1, lapses=2)
 LOSSY: Final = Bounds(workers=2, deaths=1, lapses=1, losses=1)
 
 
@@ -41,6 +45,7 @@ def explored(make: Make, bounds: Bounds, fault: Fault | None = None) -> Explorat
     ("make", "bounds"),
     [
         (PayingOnce, LARGE),
+        (PayingOnce, TWICE),
         (ONCE, Bounds(workers=2, deaths=0, lapses=1)),
         (IN_STEPS, Bounds(workers=3, deaths=1, lapses=0)),
         (CANCELLED, SMALL),
@@ -67,19 +72,30 @@ def loss_is_told_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TaskBook, "view", view)
 
 
+def stopped_body_frees_its_call(patch: pytest.MonkeyPatch) -> None:
+    """Release the claim of a body that was stopped in its middle."""
+    patch.setattr(claim, "_ENDS_NO_CALL", (CallTakenOver,))
+
+    async def written(held: LedgerClaim, write: Callable[[], Awaitable[bool]]) -> bool:
+        return await write()
+
+    patch.setattr(LedgerClaim, "_written", written)
+
+
 @pytest.mark.parametrize(
-    ("fault", "make"),
+    ("fault", "make", "bounds"),
     [
-        (faults.stale_worker_writes, IN_STEPS),
-        (faults.body_of_a_dead_worker_runs_again, ONCE),
-        (faults.lease_of_a_body_frees_its_entry, PayingOnce),
-        (faults.any_leg_releases_an_entry, PayingOnce),
-        (faults.cancellation_changes_an_end, CANCELLED),
-        (faults.stored_steps_run_again, IN_STEPS),
-        (loss_is_told_before_it_is_stored, ONCE),
+        (faults.stale_worker_writes, IN_STEPS, SMALL),
+        (faults.body_of_a_dead_worker_runs_again, ONCE, SMALL),
+        (faults.lease_of_a_body_frees_its_entry, PayingOnce, SMALL),
+        (faults.any_leg_releases_an_entry, PayingOnce, SMALL),
+        (faults.cancellation_changes_an_end, CANCELLED, SMALL),
+        (faults.stored_steps_run_again, IN_STEPS, SMALL),
+        (loss_is_told_before_it_is_stored, ONCE, SMALL),
+        (stopped_body_frees_its_call, PayingOnce, TWICE),
     ],
 )
-def test_fault_is_found(fault: Fault, make: Make) -> None:
-    exploration = alone(explored, make, SMALL, fault)
+def test_fault_is_found(fault: Fault, make: Make, bounds: Bounds) -> None:
+    exploration = alone(explored, make, bounds, fault)
     print(exploration.broken)
     assert exploration.broken is not None

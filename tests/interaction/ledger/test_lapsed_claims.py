@@ -1,9 +1,13 @@
 """A leg whose lease has ended, and whose call no other leg has claimed."""
 
+import asyncio
+from typing import Any
+
 import anyio
 import pytest
 from mcp_types import CallToolResult
 
+from roundtrip import Context
 from roundtrip.engine.claim import record_outcome
 from roundtrip.errors import CallTakenOver, OutcomeUnknown
 from roundtrip.ledger import MemoryLedger
@@ -11,6 +15,8 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.table import State
 from roundtrip.server.exactly_once import LEASE_SECONDS, LedgerClaim
 from roundtrip.system import System
+from roundtrip.testing import LegByLeg
+from tests.interaction.ledger.shops import Shop, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -76,3 +82,54 @@ async def test_body_that_was_stopped_in_the_middle_does_not_begin_again() -> Non
         await record_outcome(claim, call, work(), result_of=lambda value: value, computed=tuple)
     with pytest.raises(OutcomeUnknown):
         await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("the answers", at_once=False)
+
+
+async def test_write_of_a_leg_that_has_ended_does_not_claim_its_call() -> None:
+    ledger = MemoryLedger()
+    claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
+    await claim.begin("the answers", at_once=True)
+    await claim.release()
+    with pytest.raises(CallTakenOver):
+        await claim.renew()
+    assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
+
+
+async def test_renewal_that_arrives_behind_the_release_does_not_claim_the_call() -> None:
+    ledger = SlowRenewals(System())
+    claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
+    await claim.begin("the answers", at_once=True)
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as group:
+
+            async def renew() -> None:
+                with pytest.raises(CallTakenOver):
+                    await claim.renew()
+
+            group.start_soon(renew)
+            await ledger.sent.wait()
+            await claim.release()
+            ledger.arrives.set()
+    assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
+
+
+async def test_step_beside_a_question_does_not_hold_the_call_of_its_user() -> None:
+    shop = Shop(MemoryLedger())
+    ended = anyio.Event()
+
+    async def weigh() -> int:
+        await anyio.sleep(0.05)
+        ended.set()
+        return 3
+
+    async def send(ctx: Context[Any, Any]) -> str:
+        weight, sure = await asyncio.gather(ctx.step("weight", weigh), ctx.ask("sure", "Sure?", bool))
+        return f"sent {weight}, {sure}"
+
+    shop.add(send)
+    legs = LegByLeg(shop)
+    await legs.leg("send")
+    await legs.leg("send", state=legs.token)
+    with anyio.fail_after(BOUND):
+        await ended.wait()
+    await anyio.wait_all_tasks_blocked()
+    assert text_of(await legs.leg("send", answers={"sure": {"value": True}}, state=legs.token)) == "sent 3, True"
