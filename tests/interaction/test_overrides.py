@@ -136,6 +136,20 @@ async def test_later_registration_is_overridden_too(era: Era) -> None:
     assert await said(server, era, "later") == "eve"
 
 
+async def test_replacement_does_not_hide_a_misfit_beside_it() -> None:
+    server = shop()
+    server.overrides[current_account] = lambda: "eve"
+
+    async def amount() -> Elicit[int]:
+        return Elicit("How many?", int)
+
+    def later(account: Annotated[str, Resolve(current_account)], many: Annotated[str, Resolve(amount)]) -> str:
+        return account + many
+
+    with pytest.raises(InvalidSignature, match="parameter 'many' must take what its resolver 'amount' asks for"):
+        server.overrides[greeting] = later
+
+
 async def test_prompts_templates_and_dependencies_without_a_parameter_follow(era: Era) -> None:
     server = Server("shop")
     ran: list[str] = []

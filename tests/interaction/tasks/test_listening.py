@@ -146,6 +146,29 @@ async def test_malformed_lists_of_tasks_are_rejected(given: Any) -> None:
     async with peers(shop()) as (peer,):
         answer = await peer.send("subscriptions/listen", notifications={"taskIds": given})
         assert answer["error"]["code"] == -32602
+        assert answer["error"]["message"].startswith("taskIds must ")
+
+
+async def test_stored_steps_are_not_sent() -> None:
+    server, go_on, is_stored = shop(), anyio.Event(), anyio.Event()
+
+    @server.tool(task=True)
+    async def counts(ctx: Context) -> str:
+        await go_on.wait()
+        await ctx.step("count", lambda: 1)
+        is_stored.set()
+        await anyio.sleep_forever()
+        return "done"
+
+    async with peers(server) as (peer,):
+        counting, other = await begun(peer, "counts"), await begun(peer, title="Ulysses")
+        await peer.until(other, "input_required")
+        async with peer.listen(counting, other) as stream:
+            assert {(await stream.next())["taskId"], (await stream.next())["taskId"]} == {counting, other}
+            go_on.set()
+            await is_stored.wait()
+            await peer.answer(other, gift=False)
+            assert (await stream.next())["taskId"] == other
 
 
 async def test_streams_that_end_leave_no_listener(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,6 +188,16 @@ def test_a_page_that_was_reworded_says_so(when: str) -> None:
     assert (put(rounds, "pay").reason, put(rounds, "pay").changed) == (Reason.REWORDED, ("message",))
 
 
+def test_malformed_answer_to_a_page_is_asked_again() -> None:
+    def pay() -> ElicitUrl:
+        return ElicitUrl("Pay", "https://pay.example/1", done=lambda: None)
+
+    rounds = Rounds(alone(pay))
+    rounds.round({"pay": pay()})
+    assert rounds.round({"pay": pay()}, {"pay": None}) == {"pay": None}
+    assert (put(rounds, "pay").reason, put(rounds, "pay").complaint) == (Reason.INVALID, "it was malformed")
+
+
 def test_another_build_that_asks_for_more_says_so() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": SURE})

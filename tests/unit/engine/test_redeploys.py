@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from roundtrip import Elicit, Resolve
+from roundtrip import Elicit, ElicitUrl, Resolve
+from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
-from tests.unit.engine.rounds import Rounds, alone, answers_of, plan_of, yes
+from tests.unit.engine.rounds import DECLINE, Rounds, alone, answers_of, plan_of, yes
 
 
 class Choice(BaseModel):
@@ -163,3 +164,23 @@ def test_keyed_marker_is_not_distinguished_by_path() -> None:
     rounds.round({"color": RED(), "ask": BLUE()})
     rounds.redeploy(plan_of(b=BLUE, z=Resolve(RED, key="color")))
     assert rounds.round({"color": RED(), "ask": BLUE()}, {"color": yes(ok=True)}) == {"color": YES, "ask": None}
+
+
+def pager(about: str) -> Callable[[], Any]:
+    """Return a function that sends the user to a page. All of them share their name."""
+
+    def visit() -> ElicitUrl:
+        return ElicitUrl(f"Pay for {about}", "https://pay.example/1", done=lambda: None)
+
+    return visit
+
+
+def test_declined_page_that_gains_a_path_stays_declined() -> None:
+    red, blue = pager("red"), pager("blue")
+    rounds = Rounds(plan_of(a=red))
+    rounds.round({"visit": red()})
+    rounds.round({"visit": red()}, {"visit": DECLINE})
+    rounds.redeploy(plan_of(a=red, b=blue))
+    outcomes = rounds.round({"visit@a": red(), "visit@b": blue()})
+    assert outcomes == {"visit@a": Outcome(action=Action.DECLINE), "visit@b": None}
+    assert list(rounds.asked) == ["visit@b"]

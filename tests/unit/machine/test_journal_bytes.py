@@ -9,7 +9,7 @@ import pytest
 
 from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, to_json
-from roundtrip.machine.journal_bytes import pack, unpack, unpack_open
+from roundtrip.machine.journal_bytes import call_of, pack, unpack, unpack_open
 from roundtrip.machine.pins import Pinner, digest
 
 CALL: Final = "AAECAwQFBgcI"
@@ -231,6 +231,13 @@ def test_an_unknown_format_is_rejected_by_its_number(format_: int) -> None:
     packed[0] = packed[0] & 0x0F | format_ << 4
     with pytest.raises(ValueError, match=f"unknown journal format {format_}"):
         unpack(bytes(packed))
+
+
+@pytest.mark.parametrize("packed", [pack(BARE)[:11], pack(BARE)[:1], b"", bytes([15 << 4]) + pack(BARE)[1:]])
+def test_call_of_another_format_is_not_read(packed: bytes) -> None:
+    with pytest.raises(TokenRejected) as caught:
+        call_of(packed)
+    assert caught.value.reason is RejectionReason.FORMAT
 
 
 @pytest.mark.parametrize("flag", [1, 2, 4, 8], ids=["deflated", "sealed", "linked", "alike"])
