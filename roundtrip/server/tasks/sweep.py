@@ -89,8 +89,10 @@ class Sweep:
                 following = await self._look(room)
                 if following is not None:
                     wait = min(wait, max(0.0, following) + share * self._spread)
+            # Not `asyncio.wait_for`: on Python 3.11 it loses a cancellation that arrives together with the bell.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._bell.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._bell.wait()
 
     async def _look(self, room: int) -> float | None:
         """Hand over what is due, and return the seconds until the next task is."""

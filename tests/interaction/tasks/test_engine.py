@@ -188,6 +188,32 @@ async def test_worker_begins_no_more_tasks_than_its_limit(monkeypatch: pytest.Mo
     assert shop.most == 1
 
 
+async def test_draining_worker_ends_its_legs_and_begins_no_others() -> None:
+    shop, began = Shop(run_tasks=False), anyio.Event()
+
+    @shop.server.tool(task=True)
+    async def hold() -> str:
+        began.set()
+        await shop.go_on.wait()
+        return "held"
+
+    tasks = shop.server.task_service
+    assert tasks is not None
+    async with peers(shop.server) as (peer,), shop.server.own_lifespan(), tasks.working(2) as engine:
+        held = (await peer.call("hold"))["taskId"]
+        with anyio.fail_after(WAIT_SECONDS):
+            await began.wait()
+            await engine.drain(0.01)
+            assert engine.is_busy
+            await peer.call("nothing")
+            async with anyio.create_task_group() as group:
+                group.start_soon(engine.drain, WAIT_SECONDS)
+                shop.go_on.set()
+        assert not engine.is_busy
+        assert text_of(await peer.get(held)) == "held"
+        assert shop.bodies["nothing"] == 0
+
+
 @pytest.mark.parametrize("seconds", [-3600, -0.3, 3600])
 async def test_clock_of_the_store_counts(seconds: float) -> None:
     """An instance whose clock is wrong neither keeps a task waiting nor runs it again and again."""
