@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -114,6 +115,8 @@ async def test_slow_call_becomes_a_task_and_its_body_goes_on() -> None:
         handle = await peer.call("slow")
         assert handle["resultType"] == "task"
         assert handle["statusMessage"] == "1 of 2"
+        created, updated = (datetime.fromisoformat(handle[name]) for name in ("createdAt", "lastUpdatedAt"))
+        assert timedelta() <= updated - created < timedelta(seconds=WAIT_SECONDS)
         assert (await peer.get(handle["taskId"]))["status"] == "working"
         shop.go_on.set()
         assert text_of(await peer.until(handle["taskId"])) == "slow"
@@ -275,6 +278,7 @@ async def test_call_whose_store_lost_the_answer_stays_where_it_runs(monkeypatch:
         shop.log.append("began")
         first = await ctx.step("first", lambda: shop.log.append("first") or 1)
         await shop.go_on.wait()
+        shop.log.append("went on")
         return f"{first}, {await ctx.wait_for('payment')}"
 
     async with peers(shop.server) as (peer,):
@@ -282,7 +286,7 @@ async def test_call_whose_store_lost_the_answer_stays_where_it_runs(monkeypatch:
         shop.go_on.set()
         assert text_of(await peer.until(handle["taskId"])) == "1, 7"
     # The second leg begins when the body waits for the signal.
-    assert (shop.log, len(calls)) == (["began", "first", "began"], 1)
+    assert (shop.log, len(calls)) == (["began", "first", "went on", "began", "went on"], 1)
 
 
 async def test_client_that_leaves_while_its_call_is_stored_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,6 +214,73 @@ async def test_draining_worker_ends_its_legs_and_begins_no_others() -> None:
         assert shop.bodies["nothing"] == 0
 
 
+async def test_worker_looks_once_after_many_writes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store announces each of them."""
+    looked: list[str] = []
+    look: Any = vars(claim.TaskClaim)["_look"]
+
+    async def counted(self: claim.TaskClaim) -> None:
+        looked.append(self.tool)
+        await look(self)
+
+    monkeypatch.setattr(claim.TaskClaim, "_look", counted)
+    shop = Shop()
+
+    @shop.server.tool(task=True)
+    async def counts(ctx: Context) -> str:
+        for number in range(20):
+            await ctx.step(f"step {number}", lambda: 1)
+        await shop.go_on.wait()
+        return "counted"
+
+    async with peers(shop.server) as (peer,):
+        task_id = (await peer.call("counts"))["taskId"]
+        with anyio.fail_after(WAIT_SECONDS):
+            while not looked:  # noqa: ASYNC110 - the worker looks by itself
+                await anyio.sleep(0.01)
+        shop.go_on.set()
+        assert text_of(await peer.until(task_id)) == "counted"
+    assert len(looked) < 10
+
+
+async def test_last_of_quick_status_messages_is_shown() -> None:
+    shop = Shop()
+
+    @shop.server.tool(task=True)
+    async def tells(ctx: Context) -> str:
+        for number in range(5):
+            await ctx.task.status(f"message {number}")
+        await shop.go_on.wait()
+        return "told"
+
+    async with peers(shop.server) as (peer,):
+        task_id = (await peer.call("tells"))["taskId"]
+        with anyio.fail_after(WAIT_SECONDS):
+            while (await peer.get(task_id)).get("statusMessage") != "message 4":  # noqa: ASYNC110 - stored later
+                await anyio.sleep(0.02)
+        shop.go_on.set()
+        assert text_of(await peer.until(task_id)) == "told"
+
+
+async def test_client_is_told_to_try_again_while_the_store_is_down(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def down(tasks: MemoryTasks, call_id: str) -> Any:
+        raise LedgerDown("away: secret address")
+
+    shop = Shop()
+    async with peers(shop.server) as (peer,):
+        task_id = (await peer.call("nothing"))["taskId"]
+        await peer.until(task_id)
+        monkeypatch.setattr(MemoryTasks, "load", down)
+        for answer in (
+            await peer.send("tasks/get", taskId=task_id),
+            await peer.send("subscriptions/listen", notifications={"taskIds": [task_id]}),
+        ):
+            assert answer["error"] == {"code": -32603, "message": "Tasks cannot be reached now; try again later"}
+    assert "a client cannot reach its task: away: secret address" in caplog.text
+
+
 @pytest.mark.parametrize("seconds", [-3600, -0.3, 3600])
 async def test_clock_of_the_store_counts(seconds: float) -> None:
     """An instance whose clock is wrong neither keeps a task waiting nor runs it again and again."""

@@ -139,6 +139,15 @@ def test_answers_that_only_another_build_knows_are_carried_on() -> None:
     assert rounds.round({"confirm": confirm(), "ask": RED()}) == {"confirm": YES, "ask": NO}
 
 
+def test_unread_decline_of_another_build_stays_a_decline() -> None:
+    rounds = Rounds(plan_of(a=confirm, b=RED))
+    rounds.round({"confirm": confirm(), "ask": RED()})
+    rounds.redeploy(alone(confirm))
+    rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True), "ask": DECLINE})
+    rounds.redeploy(plan_of(a=confirm, b=RED))
+    assert rounds.round({"confirm": confirm(), "ask": RED()})["ask"] == Outcome(action=Action.DECLINE)
+
+
 def test_a_new_question_beside_it_does_not_move_an_answer() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": confirm()})
