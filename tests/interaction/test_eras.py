@@ -132,6 +132,14 @@ async def test_transition_reports_its_call_and_leg() -> None:
     assert [step.leg for step in trace.steps] == [1, 1, 2, 2, 2, 2]
 
 
+async def test_transition_of_a_decline_has_its_reason(era: Era) -> None:
+    trace = Steps()
+    replies: dict[str, list[Reply]] = {"Emma is out of stock. Order anyway?": ["decline"]}
+    result, *_ = await play(bookshop(trace=trace), trace, era, "order", {"title": "Emma"}, replies)
+    assert trace.states[-1] is State.DECLINED
+    assert text_of(result).endswith(trace.steps[-1].detail["reason"])
+
+
 async def test_raising_tracer_does_not_end_its_call(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     def broken(step: object) -> None:
         raise RuntimeError("the trace is full")

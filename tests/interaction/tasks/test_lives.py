@@ -102,6 +102,17 @@ async def test_client_of_fastmcp_drives_a_task_that_asks() -> None:
     assert result.content[0].text == "yes"  # type: ignore[union-attr]
 
 
+async def test_body_of_a_task_sees_the_method_of_its_request() -> None:
+    server = Server[Any]("shop", keys=[KEY])
+
+    @server.tool(task=True)
+    async def look(ctx: Context) -> str:
+        return ctx.request_context.method
+
+    async with peers(server) as (peer,):
+        assert text_of(await peer.until((await peer.call("look"))["taskId"])) == "tools/call"
+
+
 def waiting(ledger: Any = None, system: System | None = None) -> Server[Any]:
     options: dict[str, Any] = {} if system is None else {"system": system}
     server = Server[Any]("shop", keys=[KEY], ledger=ledger, **options)

@@ -261,6 +261,11 @@ async def test_listeners_hear_of_each_change(store: TaskStore, clock: Clock) -> 
             clock.advance(31)
             await anyio.sleep(0.02)
     stop()
+    heard.clear()
+    await store.add(entry_of(clock, "later"))
+    # A second time, as a server may that ends.
+    stop()
+    assert heard == []
 
 
 async def test_list_shows_the_newest_first_and_no_content(store: TaskStore, clock: Clock) -> None:
