@@ -468,7 +468,14 @@ async def test_a_child_that_crashes_on_the_way_out_is_logged(
     assert len(failed) == 2
 
 
-@GROUPS
+async def nested_groups() -> AsyncGenerator[Callable[[Callable[[], Any]], object]]:
+    async with anyio.create_task_group() as outer:
+        outer.start_soon(waits)
+        async with asyncio.TaskGroup() as inner:
+            yield lambda fn: inner.create_task(fn())
+
+
+@pytest.mark.parametrize("group", [anyio_group, asyncio_group, nested_groups])
 async def test_body_error_ends_child_tasks_unwrapped(era: Era, group: Callable[..., Any]) -> None:
     async def outer() -> AsyncGenerator[None]:
         try:
@@ -483,7 +490,8 @@ async def test_body_error_ends_child_tasks_unwrapped(era: Era, group: Callable[.
         raise LookupError("no")
 
     assert await play(server_of(order), era) == "Error executing tool order: no"
-    assert LOG == ["child cancelled", "outer: LookupError"]
+    children = ["child cancelled"] * (2 if group is nested_groups else 1)
+    assert [*children, "outer: LookupError"] == LOG
 
 
 @GROUPS
