@@ -61,6 +61,14 @@ class Both(Plain):
         super().__exit__(kind, *rest)
 
 
+class Chosen(Plain):
+    """A plain context manager by its class, whose objects are another's."""
+
+    def __new__(cls, name: str = "class") -> Any:
+        del name
+        return by_asynccontextmanager()
+
+
 class Shop:
     async def opened(self) -> AsyncGenerator[str]:
         with logged("method"):
@@ -78,11 +86,12 @@ class Shop:
         (by_asynccontextmanager, "async", "async"),
         (Plain, "class", "class"),
         (Both, "class", "CLASS"),
+        (Chosen, "async", "async"),
         (lambda: (yield from by_contextmanager.__wrapped__()), "plain", "plain"),  # type: ignore[attr-defined]
         (Shop().opened, "method", "method"),
         (Shop(), "object", "object"),
     ],
-    ids=["contextmanager", "asynccontextmanager", "class", "class of both", "lambda", "method", "object"],
+    ids=["contextmanager", "asynccontextmanager", "class", "class of both", "chosen", "lambda", "method", "object"],
 )
 @pytest.mark.parametrize("fails", [False, True])
 async def test_everything_that_can_be_entered_is(
