@@ -27,6 +27,7 @@ from roundtrip.trace.page.requests import (
     PageRejected,
     answer_request,
     check_change,
+    is_change,
     json_answer,
     json_object,
     local_place,
@@ -72,11 +73,9 @@ class PlaygroundApp:
 
     async def _respond(self, request: Request) -> Response:
         place = local_place(request, self._loopback, "roundtrip dev")
-        if request.method == "GET":
-            return await self._get(place, request)
-        if request.method != "POST":
-            raise PageRejected(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST are allowed")
-        return await self._post(place, request)
+        if is_change(request):
+            return await self._post(place, request)
+        return await self._get(place, request)
 
     async def _get(self, place: str, request: Request) -> Response:
         query = {name: values[-1] for name, values in parse_qs(request.url.query, keep_blank_values=True).items()}

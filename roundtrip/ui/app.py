@@ -28,6 +28,7 @@ from roundtrip.trace.page.requests import (
     PageRejected,
     answer_request,
     check_change,
+    is_change,
     json_answer,
     page_answer,
     read_object,
@@ -133,10 +134,8 @@ class UiApp:
 
     async def _respond(self, request: Request) -> Response:
         entered = self._access.enter(request)
-        if request.method == "POST":
+        if is_change(request):
             return await self._post(entered, request)
-        if request.method != "GET":
-            raise PageRejected(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST are allowed", Allow="GET, POST")
         return await self._get(entered, parse_qs(request.url.query, keep_blank_values=True))
 
     # Pages.

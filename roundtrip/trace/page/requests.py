@@ -19,6 +19,7 @@ __all__ = [
     "PageRejected",
     "answer_request",
     "check_change",
+    "is_change",
     "json_answer",
     "json_object",
     "local_place",
@@ -70,6 +71,18 @@ def local_place(request: Request, loopback: Loopback, command: str) -> str:
     if place is None:
         raise PageRejected(HTTPStatus.NOT_FOUND, f"open the whole address that `{command}` printed")
     return place
+
+
+def is_change(request: Request) -> bool:
+    """Return True for a request that changes something, and False for one that reads; servers send HEAD no body.
+
+    Raises:
+        PageRejected: Its method is another one.
+    """
+    if request.method not in ("GET", "HEAD", "POST"):
+        text = "only GET, HEAD and POST are allowed"
+        raise PageRejected(HTTPStatus.METHOD_NOT_ALLOWED, text, Allow="GET, HEAD, POST")
+    return request.method == "POST"
 
 
 def check_change(request: Request, *, is_from_here: bool) -> None:

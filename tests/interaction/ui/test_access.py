@@ -35,13 +35,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Operated]:
 
 
 def raw(served: Operated, *lines: str) -> bytes:
-    """Return the first line of the response to some bytes."""
+    """Return the response to some bytes."""
     with socket.create_connection(("127.0.0.1", served.port), timeout=WAIT) as connection:
         connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
         received = b""
         while part := connection.recv(65536):
             received += part
-    return received.splitlines()[0]
+    return received
+
+
+def status_line(served: Operated, *lines: str) -> bytes:
+    return raw(served, *lines).splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -65,17 +69,28 @@ def test_request_for_another_host_is_rejected(served: Operated, host: str) -> No
 
 def test_request_with_two_hosts_is_rejected(served: Operated) -> None:
     line, host = f"GET /{served.secret}/ HTTP/1.1", f"Host: 127.0.0.1:{served.port}"
-    assert b" 200 " not in raw(served, line.replace("1.1", "1.0"))
-    assert b" 200 " not in raw(served, line, host, "Host: evil.example")
-    assert b" 200 " in raw(served, line, host)
+    assert b" 200 " not in status_line(served, line.replace("1.1", "1.0"))
+    assert b" 200 " not in status_line(served, line, host, "Host: evil.example")
+    assert b" 200 " in status_line(served, line, host)
     for name in ("localhost", "LOCALHOST"):
         assert served.request("", headers={"Host": f"{name}:{served.port}"}).status == 200
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "HEAD", "NONSENSE"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "NONSENSE"])
 def test_other_methods_are_not_allowed(served: Operated, method: str) -> None:
     answer = served.request("", method=method)
-    assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD, POST")
+
+
+@pytest.mark.parametrize("place", ["", "fleet.json", "nothing"])
+def test_head_is_answered_as_get_without_a_body(served: Operated, place: str) -> None:
+    got = served.request(place)
+    head, _, body = raw(served, f"HEAD /{served.secret}/{place} HTTP/1.1", f"Host: 127.0.0.1:{served.port}").partition(
+        b"\r\n\r\n"
+    )
+    assert body == b""
+    assert head.startswith(b"HTTP/1.1 %d " % got.status)
+    assert f"content-type: {got.headers['Content-Type']}".encode() in head
 
 
 def test_nothing_is_shown_without_the_secret(served: Operated) -> None:
