@@ -123,7 +123,8 @@ class PlaygroundApp:
     async def _begin(self, asked: Mapping[str, Any]) -> Data:
         tool = self._playground.tool(text_of(asked, "tool"))
         if asked.get("json") is not None:
-            arguments = json_object(text_of(asked, "json"))
+            complaint = 'the arguments must be a JSON object, such as {"film": "Solaris"}'
+            arguments = json_object(text_of(asked, "json"), complaint)
         else:
             arguments = self._playground.form_of(tool).read(posted_of(asked.get("fields")))
         return {"call": self._playground.begin(Playing.read(tool.name, arguments, asked)).id}

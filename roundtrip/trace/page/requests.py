@@ -109,21 +109,21 @@ async def read_object(request: Request) -> dict[str, Any]:
         body += part
         if len(body) > _MAX_BODY_BYTES:
             raise PageRejected(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
-    return json_object(body.decode("utf-8", "replace"))
+    return json_object(body.decode("utf-8", "replace"), "the body must be a JSON object")
 
 
-def json_object(text: str) -> dict[str, Any]:
+def json_object(text: str, complaint: str) -> dict[str, Any]:
     """Return the object of a JSON text.
 
     Raises:
-        ValueError: It is not JSON, or not an object.
+        ValueError: It is not JSON, or not an object; the text is the complaint.
     """
     try:
         value: object = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
-        raise ValueError('the arguments must be JSON, such as {"film": "Solaris"}') from None
+        value = None
     if not isinstance(value, dict):
-        raise ValueError("it must be an object, in curly brackets")
+        raise ValueError(complaint)
     return cast("dict[str, Any]", value)
 
 

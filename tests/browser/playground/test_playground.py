@@ -178,7 +178,7 @@ def test_arguments_can_be_json(tab: Tab, cinema: Playing) -> None:
     entry = tab.page.get_by_label("Arguments as JSON")
     entry.fill("{")
     press(tab, "Call")
-    expect(tab.page.locator("#tool-form")).to_contain_text("the arguments must be JSON")
+    expect(tab.page.locator("#tool-form")).to_contain_text("the arguments must be a JSON object")
     expect(entry).to_have_value("{")
     entry.fill('{"genre": "opera"}')
     call(tab)

@@ -149,7 +149,7 @@ def test_changes_come_from_the_pages_only(served: Operated) -> None:
     [
         ("act", {"call": "abc", "action": "drop"}, "action must be one of"),
         ("act", {"call": 1, "action": "cancel"}, "call must be a text"),
-        ("act", [], "it must be an object"),
+        ("act", [], "the body must be a JSON object"),
         ("answer", {"call": "abc", "key": "k", "action": "no"}, "action must be"),
         ("fork", {"call": "abc", "at": "1"}, "at must be the number of a round"),
         ("fork", {"call": "abc", "at": True}, "at must be the number of a round"),
@@ -161,6 +161,13 @@ def test_invalid_changes_get_a_sentence(served: Operated, place: str, asked: obj
     answer = served.post(place, asked)
     assert answer.status == 200
     assert part in answer.data["error"]
+
+
+def test_body_that_is_not_json_gets_a_sentence(served: Operated) -> None:
+    sent = {"Origin": f"http://127.0.0.1:{served.port}", "Content-Type": "application/json"}
+    for body in (b"", b"{", b'{"call": NaN}', b"\xff", b"[" * 100_000):
+        answer = served.request("act", method="POST", body=body, headers=sent)
+        assert (answer.status, answer.data) == (200, {"error": "the body must be a JSON object"})
 
 
 @pytest.mark.parametrize(
