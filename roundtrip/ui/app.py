@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.machine.tasks import TaskState
 from roundtrip.playground.forms import FormInvalid
 from roundtrip.server.tasks.operations import TaskNotChanged
 from roundtrip.trace.index.database import IndexUnusable
@@ -102,7 +103,7 @@ class UiApp:
             "": lambda query: anyio.to_thread.run_sync(self._lists.calls, query),
             "rejected": lambda query: anyio.to_thread.run_sync(self._lists.rejected, query),
             "actions": lambda query: anyio.to_thread.run_sync(self._lists.actions, query),
-            "tasks": lambda query: self._stored.tasks(query.get("state", ())),
+            "tasks": lambda query: self._stored.tasks(_states_in(query)),
             "approvals": lambda query: self._stored.approvals(),
             "fleet": lambda query: self._fleet_data(),
             "call": self._call,
@@ -247,6 +248,18 @@ class UiApp:
         own = cast("list[str]", answers)
         found = await self._forks.fork(text_of(asked, "call"), at, own, run=asked.get("run") is True)
         return {"fork": found}
+
+
+def _states_in(query: Query) -> list[TaskState]:
+    """Return the states of tasks that a query names.
+
+    Raises:
+        PageRejected: There is no such state.
+    """
+    try:
+        return [TaskState(state) for state in query.get("state", ()) if state]
+    except ValueError:
+        raise PageRejected(HTTPStatus.BAD_REQUEST, f"state must be one of {', '.join(TaskState)}") from None
 
 
 def _last(query: Query, name: str) -> str:

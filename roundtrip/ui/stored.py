@@ -69,16 +69,14 @@ class OperatedCalls:
 
     # Lists.
 
-    async def tasks(self, states: Sequence[str]) -> Data:
-        """Return the stored calls, the last changed first."""
-        known = {state.value: state for state in TaskState}
+    async def tasks(self, states: Sequence[TaskState]) -> Data:
+        """Return the stored calls, of some states or of all, the last changed first."""
         shown: Data = {"tasks": [], "states": [], "chosen": list(states), "more": False}
         shown |= {"counted": None, "error": self.problem}
         if self._book is None:
             return shown
         try:
-            wanted = [known[state] for state in states if state in known]
-            found = await _soon(self._book.store.list(limit=_MAX_LISTED + 1, states=wanted))
+            found = await _soon(self._book.store.list(limit=_MAX_LISTED + 1, states=states))
             shown["tasks"] = [await self._task(one.call_id) for one in found[:_MAX_LISTED]]
             shown["more"] = len(found) > _MAX_LISTED
             backlog = await _soon(self._count())

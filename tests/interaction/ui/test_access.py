@@ -179,6 +179,14 @@ def test_invalid_filters_get_a_sentence(served: Operated, query: str, part: str)
     assert (data["calls"], part in data["error"]) == ([], True)
 
 
+@pytest.mark.parametrize("place", ["tasks", "tasks.json"])
+def test_unknown_state_of_tasks_is_rejected_with_the_known_ones(served: Operated, place: str) -> None:
+    answer = served.request(f"{place}?state=running&state=bogus")
+    assert (answer.status, b"state must be one of due, running, asking," in answer.body) == (400, True)
+    assert b"bogus" not in answer.body
+    assert served.request(f"{place}?state=running&state=").status == 200
+
+
 # Named users.
 
 
