@@ -23,7 +23,7 @@ from roundtrip.playground.forms import FormInvalid
 from roundtrip.server.tasks.operations import TaskNotChanged
 from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex
-from roundtrip.trace.page.data import Data, data_of
+from roundtrip.trace.page.data import UNSERVED, Data, data_of, data_of_unserved
 from roundtrip.trace.page.document import UI_PAGES, page_of
 from roundtrip.trace.page.requests import (
     PageRejected,
@@ -53,7 +53,6 @@ _TAKE_SECONDS: Final = 0.5
 _FLEET_SECONDS: Final = 5.0
 _REFRESH_MS_OF: Final = {"fleet": 5000, "tasks": 2000, "approvals": 2000}
 """The intervals of pages that cost more: they read many calls, or a store."""
-_UNSERVED: Final = "no request of this call is in the transcripts: they were pruned, or are not among the named files"
 _DONE: Final = {
     "cancel": "The call is cancelled.",
     "retry": "The call is due again.",
@@ -182,16 +181,15 @@ class UiApp:
         id = _last(query, "id")
         call = await anyio.to_thread.run_sync(self._find, id)
         stored = await self._stored.call(id)
-        if call is None:
-            if stored is None:
-                raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such call")
-            # Its transcript was pruned, or is elsewhere; the store has it.
+        if call is not None:
+            fork, why = self._forks.of(call)
+            shown = await anyio.to_thread.run_sync(data_of, call)
+        elif stored is not None:
+            fork, why = None, UNSERVED
             unserved = await anyio.to_thread.run_sync(self._index.find_unserved, id)
-            shown = {**data_of(unserved), "facts": [["Recorded", _UNSERVED]]}
-            shown |= {"tool": stored["tool"], "state": stored["state"], "symbol": "▸", "fork": None}
-            return {**shown, "stored": stored, "fork_why": _UNSERVED}
-        fork, why = self._forks.of(call)
-        shown = await anyio.to_thread.run_sync(data_of, call)
+            shown = data_of_unserved(unserved, stored["tool"], stored["state"])
+        else:
+            raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such call")
         return {**shown, "stored": stored, "fork": fork, "fork_why": why}
 
     def _find(self, id: str) -> TracedCall | None:

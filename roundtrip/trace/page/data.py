@@ -36,18 +36,19 @@ from roundtrip.trace.writing.lines import (
     StoppedLine,
 )
 
-__all__ = ["STATE_SYMBOLS", "Data", "data_of"]
+__all__ = ["STATE_SYMBOLS", "UNSERVED", "Data", "data_of", "data_of_unserved"]
 
 Data = dict[str, Any]
 """Object with a JSON form."""
 
-STATE_SYMBOLS: Final[Mapping[State, str]] = {
+STATE_SYMBOLS: Final[Mapping[str, str]] = {
     State.COMPLETED: "✓",
     State.FAILED: "✗",
     State.DECLINED: "⊘",
     State.REJECTED: "⊗",
     State.AWAITING_INPUT: "…",
 }
+UNSERVED: Final = "no request of this call is in the transcripts: they were pruned, or are not among the named files"
 _NO_MARK: Final = "."
 _MAX_LISTED_NAMES: Final = 12
 """Names in one line; the timeline has all of them."""
@@ -101,6 +102,12 @@ def data_of(call: TracedCall) -> Data:
             [message.kind, message.source, message.target, message.text, message.step] for message in exchange.messages
         ],
     }
+
+
+def data_of_unserved(call: TracedCall, tool: str, state: str) -> Data:
+    """Return the content of the page of a call that a store has, and no transcript."""
+    known = {"tool": tool, "state": state, "symbol": STATE_SYMBOLS.get(state, "▸"), "facts": [["Recorded", UNSERVED]]}
+    return {**data_of(call), **known}
 
 
 def _summary(call: TracedCall) -> Data:
