@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.explanations import explain_failure, explain_rejection
-from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_outside
+from roundtrip.trace.explaining.explanations import explain_rejection
+from roundtrip.trace.explaining.failures import explain_end
 from roundtrip.trace.explaining.wording import clock_text, duration_text, listed_text
 from roundtrip.trace.index.filters import CallFilter, time_of
 from roundtrip.trace.index.index import CallIndex, Noticed, Place
 from roundtrip.trace.index.rows import FACETS, Row
 from roundtrip.trace.page.data import STATE_SYMBOLS, Data
-from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import ActedLine, RejectedLine
 
 __all__ = ["Lists", "Query", "chosen_in"]
@@ -132,7 +131,8 @@ class Lists:
         key = (row["call"], row["last_at"])
         if key not in self._explained:
             call = self._index.find(row["call"])
-            self._explained[key] = failure_text(call) if call is not None else ""
+            end = explain_end(call) if call is not None else None
+            self._explained[key] = end[1] if end is not None else ""
             if len(self._explained) > _MAX_REMEMBERED:
                 self._explained.popitem(last=False)
         return self._explained[key]
@@ -148,18 +148,6 @@ class Lists:
             "known": call is not None,
             "text": explain_rejection(line, call),
         }
-
-
-def failure_text(call: TracedCall) -> str:
-    """Return the sentence that explains why a call ended without its result; empty if it did not."""
-    outside = end_of_stored(call)
-    if outside is not None:
-        return explain_outside(call, outside)
-    ended = call.ended
-    for serving in call.servings:
-        if ended is not None and serving.ended is ended:
-            return explain_failure(serving, ended)
-    return ""
 
 
 def _filter_of(chosen: Query) -> tuple[CallFilter, Place | None]:

@@ -31,11 +31,9 @@ from roundtrip.trace.writing.lines import BeganLine, Recorded, RejectedLine, Rev
 __all__ = [
     "QUESTIONS",
     "REJECTIONS",
-    "Advice",
     "ExplainedSubject",
     "Explanation",
     "explain",
-    "explain_failure",
     "explain_question",
     "explain_rejection",
     "explain_replay",

@@ -6,11 +6,12 @@ from typing import Final, NamedTuple
 
 from roundtrip import errors
 from roundtrip.machine.table import State
+from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_outside
 from roundtrip.trace.explaining.wording import clock_text, duration_text, quoted
 from roundtrip.trace.reading.calls import Serving, TracedCall
-from roundtrip.trace.writing.lines import EndedLine, Revealed
+from roundtrip.trace.writing.lines import ActedLine, EndedLine, Revealed, StoppedLine
 
-__all__ = ["FAILURES", "Advice", "explain_failure", "explain_lateness", "failures_of"]
+__all__ = ["FAILURES", "Advice", "explain_end", "explain_failure", "explain_lateness", "failures_of"]
 
 
 class Advice(NamedTuple):
@@ -184,12 +185,28 @@ def failures_of(call: TracedCall) -> Iterator[tuple[Serving, EndedLine]]:
     seen: set[tuple[object, ...]] = set()
     for serving in call.servings:
         for line in serving.happened:
-            if isinstance(line, EndedLine) and (line.state != "completed" or line.is_error):
+            if isinstance(line, EndedLine) and _lacks_result(line):
                 error = line.error.model_dump_json() if line.error is not None else None
                 name = (serving.leg, line.state, error, line.decline)
                 if name not in seen:
                     seen.add(name)
                     yield serving, line
+
+
+def _lacks_result(line: EndedLine) -> bool:
+    return line.state != "completed" or line.is_error
+
+
+def explain_end(call: TracedCall) -> tuple[ActedLine | StoppedLine | EndedLine, str] | None:
+    """Return the line that ended a call without its result, and its explanation; None if there is none."""
+    outside = end_of_stored(call)
+    if outside is not None:
+        return outside, explain_outside(call, outside)
+    ended = call.ended
+    if ended is None or not _lacks_result(ended):
+        return None
+    serving = next(serving for serving in call.servings if serving.ended is ended)
+    return ended, explain_failure(serving, ended)
 
 
 def explain_failure(serving: Serving, ended: EndedLine) -> str:

@@ -8,14 +8,9 @@ from typing import Any, Final
 
 from roundtrip.machine.table import Event, State
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.explanations import (
-    explain_failure,
-    explain_question,
-    explain_rejection,
-    explain_replay,
-)
+from roundtrip.trace.explaining.explanations import explain_question, explain_rejection, explain_replay
+from roundtrip.trace.explaining.failures import explain_end
 from roundtrip.trace.explaining.sequence import exchange_of
-from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_outside
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, listed_text, size_text, times_text
 from roundtrip.trace.page.forms import json_text, page_fields_of, value_text
 from roundtrip.trace.reading.calls import SYMBOLS, HappenedLine, Round, Serving, TracedCall
@@ -128,17 +123,12 @@ def _summary(call: TracedCall) -> Data:
 
 def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
     """Return the explanation of a failed call, and its step."""
-    outside = end_of_stored(call)
-    if outside is not None:
-        return {"step": steps[-1].place, "why": explain_outside(call, outside)}
-    ended = call.ended
-    if ended is None or (ended.state == "completed" and not ended.is_error):
+    end = explain_end(call)
+    if end is None:
         return None
-    for step in steps:
-        for serving in step.servings:
-            if serving.ended is ended and ended in step.happened:
-                return {"step": step.place, "why": explain_failure(serving, ended)}
-    return None
+    ended, why = end
+    with_end = (step.place for step in steps if any(line is ended for line in step.happened))
+    return {"step": next(with_end, steps[-1].place), "why": why}
 
 
 def _action(line: ActedLine) -> Data:
