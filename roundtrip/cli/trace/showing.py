@@ -14,6 +14,7 @@ from roundtrip.trace.explaining.explanations import explain_rejection, explain_r
 from roundtrip.trace.explaining.stories import outcome_of, story
 from roundtrip.trace.explaining.wording import (
     action_text,
+    approval_text,
     approvals_text,
     clock_text,
     count_text,
@@ -286,7 +287,7 @@ class _CallView:
             return
         self._screen.gap()
         waiting = call.rounds[-1]
-        awaited = [f"the approval {quoted(approval.key)} by {quoted(approval.by)}" for approval in call.awaited]
+        awaited = [approval_text(approval, quoted) for approval in call.awaited]
         names = [*(quoted(question.key) for question in call.pending), *awaited]
         parts: list[Part] = [("waits for ", _HEAD), ", ".join(names)]
         since = f" since {duration_text(max(0.0, self._now - waiting.asked.at) * 1000)}"

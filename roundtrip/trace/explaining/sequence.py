@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from roundtrip.trace.explaining.wording import action_text, duration_text, listed_text, size_text, stop_text
+from roundtrip.trace.explaining.wording import (
+    action_text,
+    approval_text,
+    duration_text,
+    listed_text,
+    size_text,
+    stop_text,
+)
 from roundtrip.trace.reading.calls import HappenedLine, Serving, TracedCall
 from roundtrip.trace.writing.lines import (
     ActedLine,
@@ -122,7 +129,7 @@ def _message_of(line: HappenedLine, place: int, step: int, *, live: bool) -> Seq
             for question in line.questions
         ]
         kind = MessageKind.REQUEST if live else MessageKind.RESPONSE
-        awaited = [f"the approval {_short(approval.key)} by {_short(approval.by)}" for approval in line.approvals]
+        awaited = [approval_text(approval, _short) for approval in line.approvals]
         if awaited and not asked:
             return SequenceMessage(
                 kind, place, CLIENT, f"waits for {listed_text(awaited, _MAX_LISTED_QUESTIONS)}", step

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from roundtrip.trace.writing.lines import (
 
 __all__ = [
     "action_text",
+    "approval_text",
     "approvals_text",
     "clock_text",
     "count_text",
@@ -130,9 +131,14 @@ def stop_text(line: StoppedLine) -> str:
     return f"the call {_STOPPED[line.how]}"
 
 
+def approval_text(approval: AskedApproval, written: Callable[[str], str] = str) -> str:
+    """Return an approval in words, with its name and group as a view writes them."""
+    return f"the approval {written(approval.key)} by {written(approval.by)}"
+
+
 def approvals_text(approvals: Sequence[AskedApproval]) -> str:
     """Return the approvals for which a call waits, in words."""
-    return " and ".join(f"for the approval {quoted(one.key)} by {quoted(one.by)}" for one in approvals)
+    return " and ".join(f"for {approval_text(one, quoted)}" for one in approvals)
 
 
 def quoted(value: Any) -> str:

@@ -11,7 +11,15 @@ from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_question, explain_rejection, explain_replay
 from roundtrip.trace.explaining.failures import explain_end
 from roundtrip.trace.explaining.sequence import exchange_of
-from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, listed_text, size_text, times_text
+from roundtrip.trace.explaining.wording import (
+    approval_text,
+    clock_text,
+    count_text,
+    duration_text,
+    listed_text,
+    size_text,
+    times_text,
+)
 from roundtrip.trace.page.forms import json_text, page_fields_of, value_text
 from roundtrip.trace.reading.calls import SYMBOLS, HappenedLine, Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import (
@@ -152,8 +160,7 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
     ]
     if call.pending or call.awaited:
         until = call.rounds[-1].asked.until if call.pending else None
-        awaited = [f"the approval {approval.key} by {approval.by}" for approval in call.awaited]
-        keys = ", ".join([*(question.key for question in call.pending), *awaited])
+        keys = ", ".join([*(question.key for question in call.pending), *map(approval_text, call.awaited)])
         facts.append(["Waits for", keys if until is None else f"{keys} (until {clock_text(until)})"])
     began = call.began
     if began is not None:
