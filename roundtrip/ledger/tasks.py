@@ -267,13 +267,15 @@ class SeenTask:
     """Task as its worker has last seen it, which saves reading it before each write.
 
     Args:
-        entry: The task.
+        entry: The task, as the worker has claimed it.
         now: The time of the store's clock when it was read.
         clock: Another clock, which the worker has.
     """
 
     def __init__(self, entry: TaskEntry, now: float, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self.writer: Final = (entry.holder, entry.epoch)
+        """The lease of the worker; see `TaskEntry.advance`."""
         self.saw(entry, now)
 
     def saw(self, entry: TaskEntry, now: float) -> None:
@@ -296,7 +298,6 @@ async def change_task(
     work: Callable[[TaskEntry, float], T],
     *,
     seen: SeenTask | None = None,
-    writer: tuple[str, int] | None = None,
     ended: Callable[[TaskState, TaskEntry, float], None] | None = None,
 ) -> T | None:
     """Change a task, and return what `work` returns; None if there is no such task.
@@ -306,8 +307,7 @@ async def change_task(
         call_id: Its call.
         work: Changes the entry that it gets, as it is at the time that it gets. It runs again if another process was
             faster, and may raise.
-        seen: The task as the caller has last seen it, which is tried first, and brought up to date.
-        writer: The holder and the epoch of the worker that changes it; see `TaskEntry.advance`.
+        seen: The task as the worker that changes it has last seen it, which is tried first, and brought up to date.
         ended: Called if the task has ended by that, with its state before, the task, and the time.
 
     Raises:
@@ -320,7 +320,7 @@ async def change_task(
         if seen is not None and attempt:
             seen.saw(entry, now)
         before = entry.copy()
-        entry.advance(now, writer=writer)
+        entry.advance(now, writer=seen.writer if seen is not None else None)
         is_over = entry.is_over(now)
         result = None if is_over else work(entry, now)
         if entry == before and not entry.rewrites_notes and not is_over:

@@ -160,25 +160,20 @@ class TaskBook:
         return None if now >= entry.expires else TaskView(entry, self.seal.read(entry.content, call_id))
 
     async def change(
-        self,
-        call_id: str,
-        work: Callable[[TaskEntry, float], T],
-        *,
-        seen: SeenTask | None = None,
-        writer: tuple[str, int] | None = None,
+        self, call_id: str, work: Callable[[TaskEntry, float], T], *, seen: SeenTask | None = None
     ) -> T | None:
         """Change a task as `change_task` does, and report to tracers if that ends it otherwise than by its leg."""
-        ended = partial(self._stopped, writer) if self._parts.effects.tracers else None
-        return await change_task(self.store, call_id, work, seen=seen, writer=writer, ended=ended)
+        ended = partial(self._stopped, seen is not None) if self._parts.effects.tracers else None
+        return await change_task(self.store, call_id, work, seen=seen, ended=ended)
 
-    def _stopped(self, writer: tuple[str, int] | None, before: TaskState, entry: TaskEntry, now: float) -> None:
+    def _stopped(self, is_by_worker: bool, before: TaskState, entry: TaskEntry, now: float) -> None:
         how = _how_stopped(entry, now)
         if how is None:
             return
         from roundtrip.tracing import StoppedCall, StoredCallTracer  # only traced servers need it
 
         # A lease that has lapsed was that of a worker that is silent.
-        ends_leg = before is TaskState.RUNNING and (how != "lost" or writer is not None)
+        ends_leg = before is TaskState.RUNNING and (how != "lost" or is_by_worker)
         stopped = StoppedCall(entry.call_id, entry.tool, how, ends_leg)
         for tracer in self._parts.effects.tracers.tracers:
             if isinstance(tracer, StoredCallTracer):

@@ -236,8 +236,7 @@ class TaskClaim:
             logger.error("a worker could not release a task of %s: %s", self._owner, error)
 
     async def _change_once(self, work: Callable[[TaskEntry, float], bool]) -> bool:
-        writer = self._holder, self._epoch
-        return await self._book.change(self.call_id, work, seen=self._seen, writer=writer) or False
+        return await self._book.change(self.call_id, work, seen=self._seen) or False
 
     def look_soon(self) -> None:
         """Look soon if the lease is still held, in an asyncio task of its own, and end the leg otherwise.
