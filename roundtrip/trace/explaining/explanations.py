@@ -1,20 +1,20 @@
 """Explain questions, rejected tokens, repeated requests and failures of a call, each in a sentence with its cure.
 
-`QUESTIONS` and `REJECTIONS` have the general sentences; `explain` adds the names and texts that one call recorded.
+`advice.py` has the general sentences; `explain` adds the names and texts that one call recorded.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from roundtrip.errors import CallHasEnded, RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import UNNAMED
 from roundtrip.machine.table import State
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
+from roundtrip.trace.explaining.advice import QUESTIONS, REJECTIONS, Advice
+from roundtrip.trace.explaining.failures import explain_failure, explain_lateness, failures_of
 from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_action, explain_stop
 from roundtrip.trace.explaining.wording import (
     approvals_text,
@@ -29,8 +29,6 @@ from roundtrip.trace.reading.calls import HappenedLine, Round, Serving, TracedCa
 from roundtrip.trace.writing.lines import BeganLine, Recorded, RejectedLine, Revealed, ShownQuestion, StoppedLine
 
 __all__ = [
-    "QUESTIONS",
-    "REJECTIONS",
     "ExplainedSubject",
     "Explanation",
     "explain",
@@ -68,120 +66,6 @@ class Explanation:
     """The name of the exception that ended a leg."""
     is_plain: bool = False
     """True for the expected case: a question is asked for the first time."""
-
-
-QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
-    {
-        Reason.NEW: Advice("the call had not asked it before", "nothing needs to be fixed"),
-        Reason.MISSING: Advice(
-            "the client came back without an answer to it",
-            "a client must answer every question of a round, each under its name",
-        ),
-        Reason.INVALID: Advice(
-            "the answer did not fit its form",
-            "describe the expected answer in the message, or in the descriptions of the fields",
-        ),
-        Reason.REWORDED: Advice(
-            "its message differs from the one that was answered",
-            "a user must see the message that they answer, so keep a message while calls that ask it may be in flight",
-        ),
-        Reason.SCHEMA_CHANGED: Advice(
-            "its form differs from the one that was answered",
-            "keep the fields of a form while calls that ask it may be in flight",
-        ),
-        Reason.KEY_GONE: Advice(
-            "no key of the server can verify that its answer was given to this wording",
-            "keep a key among keys= until every call that began under it has reached its max_age",
-        ),
-        Reason.RENAMED: Advice(
-            "its answer is known under a name that no question has now",
-            "declare its former name with was=",
-        ),
-        Reason.VOLATILE: Advice(
-            "its wording changed between two legs of one build, so that the answer to it was lost",
-            "fix the varying value with Resolve(fn, once=True) or ctx.step(), or keep it (a time, a random "
-            "value) out of the question",
-        ),
-        Reason.OTHER_BUILD: Advice(
-            "another build of the application began the call, and asked or accepted something else",
-            "nothing needs to be fixed if the deploy was meant to ask this; else give the new question a default",
-        ),
-        Reason.UNFINISHED: Advice(
-            "the user agreed to go to the page, and has not finished there",
-            "nothing needs to be fixed, unless the user did finish: then check the data that done= reads",
-        ),
-        Reason.REVISED: Advice(
-            "the user changed an earlier answer, on which it may depend",
-            "nothing needs to be fixed; questions that do not depend on that answer are not asked again",
-        ),
-    }
-)
-"""The advice for each reason to ask a question."""
-
-REJECTIONS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
-    {
-        RejectionReason.MALFORMED: Advice(
-            "it does not have the form of a token",
-            "a client must send requestState back as it is, byte by byte; look for code that cuts or re-encodes it",
-        ),
-        RejectionReason.OVERSIZED: Advice(
-            "it is larger than a token may be",
-            "let all instances have the same max_token_bytes, and keep large values on the server",
-        ),
-        RejectionReason.UNKNOWN_KEY: Advice(
-            "it is signed with a key that this instance was not given",
-            "give all instances the same keys=, and replace a key in three rollouts: [old, new], then [new, old], and "
-            "[new] when the tokens of the old key have expired",
-        ),
-        RejectionReason.TAMPERED: Advice(
-            "it was changed after it had been signed",
-            "a client or a proxy changes tokens, which it has no reason to do: find out which",
-        ),
-        RejectionReason.SEAL: Advice(
-            "its sealed part does not open",
-            "give all instances the same keys= (or seal_keys=), and keep a replaced key listed until its tokens have "
-            "expired",
-        ),
-        RejectionReason.FORMAT: Advice(
-            "it is authentic, and has a format that this version does not read",
-            "finish rolling out one version of roundtrip; the client must begin the call again",
-        ),
-        RejectionReason.EXPIRED: Advice(
-            "it had expired",
-            "raise ttl= (for the answers to one leg) or max_age= (for the whole call) if people need longer",
-        ),
-        RejectionReason.FUTURE: Advice(
-            "its time is ahead of the clock of this instance",
-            "synchronize the clocks of the instances, for example with NTP; they may differ by a minute",
-        ),
-        RejectionReason.OTHER_METHOD: Advice(
-            "it belongs to a request with another method",
-            "a client must send a token back with the request that it answered",
-        ),
-        RejectionReason.OTHER_TARGET: Advice(
-            "it belongs to a call of another tool, prompt or resource",
-            "a client must send a token back to the tool, prompt or resource that it came from",
-        ),
-        RejectionReason.OTHER_ARGUMENTS: Advice(
-            "it belongs to a call with other arguments",
-            "a client must repeat the arguments of a call with every leg of it",
-        ),
-        RejectionReason.OTHER_VERSION: Advice(
-            "it belongs to another version of the tool",
-            "a client must name the version that it began with, and a deploy must keep that version for max_age",
-        ),
-        RejectionReason.OTHER_PRINCIPAL: Advice(
-            "it belongs to a call of another caller",
-            "the caller that begins a call must continue it; if it is the same person, let principal= return a value "
-            "that stays the same after a new login",
-        ),
-        RejectionReason.OTHER_AUDIENCE: Advice(
-            "it is meant for another service",
-            "give all instances of a service the same name (or audience=), and no two services the same keys=",
-        ),
-    }
-)
-"""The advice for each reason to reject a token."""
 
 
 def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:

@@ -8,7 +8,8 @@ import pytest
 
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
-from roundtrip.trace.explaining.explanations import QUESTIONS, REJECTIONS, ExplainedSubject, explain, explain_rejection
+from roundtrip.trace.explaining.advice import QUESTIONS, REJECTIONS
+from roundtrip.trace.explaining.explanations import ExplainedSubject, explain, explain_rejection
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Line
 from tests.transcripts import AT, answer, asked, began, call_of, ended, question, rejected

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from roundtrip import errors
+from roundtrip.trace.explaining.advice import FAILURES
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
-from roundtrip.trace.explaining.failures import FAILURES, explain_failure, explain_lateness, failures_of
+from roundtrip.trace.explaining.failures import explain_failure, explain_lateness, failures_of
 from roundtrip.trace.writing.lines import Line
 from tests.transcripts import AT, asked, began, call_of, ended
 
@@ -46,7 +47,7 @@ def test_every_leg_ending_error_has_a_cause_and_cure() -> None:
         and not any(other is not kind and issubclass(other, kind) for other in kinds)
     ]
     missing = [kind.__name__ for kind in leaves if not {one.__name__ for one in kind.__mro__} & FAILURES.keys()]
-    assert missing == [], "give them advice in roundtrip/trace/explaining/failures.py"
+    assert missing == [], "give them advice in roundtrip/trace/explaining/advice.py"
     assert all(advice.cause and advice.cure for advice in FAILURES.values())
 
 
