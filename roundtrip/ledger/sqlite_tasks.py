@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TASKS_SCHEMA", "SqliteTasks"]
 
-T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 0.05

@@ -293,14 +293,6 @@ class TaskOperations:
             overdue += entry is not None and entry.state is TaskState.DUE and now - entry.due > _OVERDUE_SECONDS
         return Backlog(dict(states), dict(keys), overdue, seen < limit)
 
-    def is_readable(self, entry: TaskEntry) -> bool:
-        """Return True if a key of this server opens a task."""
-        try:
-            self._book.seal.read(entry.content, entry.call_id)
-        except ContentUnreadable:
-            return False
-        return True
-
     def _keys_of(self, entry: TaskEntry) -> set[str]:
         return {self._book.seal.hint_of(text) for text in (entry.content, *entry.notes)}
 
