@@ -99,25 +99,20 @@ async def _list(shelf: Shelf, arguments: Namespace) -> int:
 
 
 def _row(one: "TaskSummary", now: float) -> list[str]:
-    following = "-" if one.state.value in _NOT_DUE else _distance(one.due - now)
+    from roundtrip.trace.explaining.wording import distance_text
+
+    following = "-" if one.state.value in _NOT_DUE else distance_text(one.due - now)
     return [
         one.call_id,
         one.tool,
         one.state.value,
-        _distance(one.created - now),
-        _distance(one.updated - now),
+        distance_text(one.created - now),
+        distance_text(one.updated - now),
         following,
     ]
 
 
 _NOT_DUE: Final = frozenset({"asking", "completed", "failed", "lost", "cancelled"})
-
-
-def _distance(seconds: float) -> str:
-    from roundtrip.trace.explaining.wording import duration_text
-
-    text = duration_text(abs(seconds) * 1000)
-    return f"in {text}" if seconds > 0 else f"{text} ago"
 
 
 def _as_data(one: "TaskSummary") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from roundtrip.playground.forms import FormInvalid, ShownForm, posted_of
 from roundtrip.server.tasks.acting import AuditedOperations
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id
 from roundtrip.server.tasks.operations import AnswerUnfit, Backlog, TaskNotChanged, TaskOperations
-from roundtrip.trace.explaining.wording import clock_text, duration_text
+from roundtrip.trace.explaining.wording import clock_text, distance_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.writing.audit import AuditLog
 
@@ -129,13 +129,13 @@ class OperatedCalls:
         entry, content, now = await self._load(call_id)
         if entry is None:
             return None
-        following = "-" if entry.state in (TaskState.ASKING, *_ENDS) else _distance(entry.due - now)
+        following = "-" if entry.state in (TaskState.ASKING, *_ENDS) else distance_text(entry.due - now)
         return {
             "call": call_id,
             "tool": entry.tool,
             "state": entry.state.value,
-            "created": _distance(entry.created - now),
-            "changed": _distance(entry.updated - now),
+            "created": distance_text(entry.created - now),
+            "changed": distance_text(entry.updated - now),
             "next": following,
             "approvals": [
                 f"{one['by']}: {_state_of(one, is_over=entry.has_ended)}"
@@ -177,7 +177,7 @@ class OperatedCalls:
         if entry.state is TaskState.RUNNING:
             facts.append(["Worker", entry.holder])
         elif entry.state not in _ENDS:
-            facts.append(["Looked at", _distance(entry.due - now)])
+            facts.append(["Looked at", distance_text(entry.due - now)])
         if entry.tries > 1:
             facts.append(["Workers that died with it", str(entry.tries - 1)])
         if content is None:
@@ -304,8 +304,3 @@ def _state_of(record: Mapping[str, Any], *, is_over: bool) -> str:
     """Return the state of an approval; one that was open when its call ended cannot be decided."""
     made: Mapping[str, Any] = record["decision"] or {}
     return made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None or is_over else "pending")
-
-
-def _distance(seconds: float) -> str:
-    text = duration_text(abs(seconds) * 1000)
-    return f"in {text}" if seconds > 0 else f"{text} ago"

@@ -22,6 +22,7 @@ __all__ = [
     "approvals_text",
     "clock_text",
     "count_text",
+    "distance_text",
     "duration_text",
     "listed_text",
     "quoted",
@@ -75,6 +76,12 @@ def duration_text(ms: float) -> str:
             whole, rest = divmod(parts, per_unit)
             return f"{whole} {name} {rest} {part_name}" if rest else f"{whole} {name}"
     return f"{ms / _SECOND:.0f} s"
+
+
+def distance_text(seconds: float) -> str:
+    """Return the way from now to a time: `in 3 min`, `2 h ago`."""
+    text = duration_text(abs(seconds) * 1000)
+    return f"in {text}" if seconds > 0 else f"{text} ago"
 
 
 def size_text(size: int) -> str:
