@@ -24,7 +24,7 @@ class AuditFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """What to audit."""
+    """Server and tools of an audit, and what they promise."""
 
     target: str
     """The server, as the report names it."""

@@ -70,7 +70,7 @@ class StateAttacks:
         self._rejects = False
         self._rejection = ""
         self._rejections: dict[str, str] = {}
-        """What the server answered to bad states, with one of them each."""
+        """The rejections of bad states, each with one state that got it."""
 
     async def run(self, *, is_once: bool) -> None:
         """Attack each state of a call, and send its last request again."""

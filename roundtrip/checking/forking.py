@@ -49,7 +49,7 @@ class ForkedRound:
     own: set[str] = field(default_factory=set[str])
     """The names of the questions whose answers are the fork's own; others are answered as recorded."""
     complaints: dict[str, str] = field(default_factory=dict[str, str])
-    """What was wrong with the answers to questions that are asked again, by the names of the questions."""
+    """The faults of answers to questions that are asked again, by the names of the questions."""
 
 
 @dataclass(slots=True)

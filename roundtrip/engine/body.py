@@ -190,7 +190,7 @@ class Body:
                     f"ctx.review({key!r}) cannot show {name!r}: it is not a form that was answered in this call before"
                 )
             parts[name] = (form, entry.data or {})
-        # A model must not see or change the answers of a human, whoever might have given them.
+        # A model must not see or change the answers of a human, even if a model might have given them.
         is_for_anyone = (self._answers.for_anyone & self._answers.by_model).issuperset(parts)
         review = Review(message, parts, "anyone" if is_for_anyone else "human")
         outcome = (await self._settle({key: review}, ()))[key]

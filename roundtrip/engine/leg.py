@@ -131,7 +131,7 @@ class Suspended(NamedTuple):
     questions: dict[str, PendingQuestion]
     state: str
     waits: tuple[Wait, ...] = ()
-    """What a task waits for, besides answers."""
+    """The times and signals for which a task waits, besides answers."""
     rung: str | None = None
     """The way in which the questions are asked; None if the client asks them."""
     approvals: Mapping[str, PendingQuestion] = MappingProxyType({})

@@ -51,7 +51,7 @@ class Rounds:
     batch: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
     """The questions with which the leg will end."""
     waits: list[Wait] = field(default_factory=list[Wait])
-    """What a task will wait for when the leg ends."""
+    """The times and signals for which a task will wait when the leg ends."""
     approvals: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
     """The approvals that the call will wait for when the leg ends."""
     needs_page: bool = False

@@ -70,7 +70,7 @@ class _Listed:
 
 
 class Playground:
-    """What one page shows, and does.
+    """State and actions of one page.
 
     Args:
         target: The server.

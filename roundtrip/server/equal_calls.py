@@ -19,7 +19,7 @@ from roundtrip.server.tasks.book import TaskBook
 __all__ = ["SHOWINGS", "EqualCalls", "Showing"]
 
 Showing = Literal["", "forms", "page"]
-"""What a client shows: nothing, forms, or the page of this call."""
+"""Way in which a client shows questions: not at all, as forms, or on the page of this call."""
 SHOWINGS: Final[tuple[Showing, ...]] = get_args(Showing)
 _MAX_EQUAL: Final = 1000
 _MAX_ROUNDS: Final = 100

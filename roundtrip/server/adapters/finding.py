@@ -54,7 +54,7 @@ def server_classes() -> tuple[type[Any], ...]:
 
 
 def _fastmcp_classes() -> tuple[type[Any], ...]:
-    # Without an import: whoever has such a server has imported it.
+    # Without an import: the author of such a server has imported it.
     fastmcp: Any = sys.modules.get("fastmcp")
     return () if fastmcp is None else (fastmcp.FastMCP,)
 

@@ -223,7 +223,7 @@ _NO_APPROVALS: Final[Mapping[str, dict[str, Any]]] = {}
 
 
 class Pause(NamedTuple):
-    """What a leg of a task waits for when it ends."""
+    """Journal of a task that waits, and the questions, times and signals for which it waits."""
 
     journal: str
     """The journal, as base64url."""

@@ -50,7 +50,7 @@ class _Told(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """What a store of tasks has, or the first part of it."""
+    """Counts of the tasks in a store, or in the first part of it."""
 
     states: Mapping[str, int]
     keys: Mapping[str, int]

@@ -338,7 +338,7 @@ def _is_stored(leg: LegRequest, route: Route) -> bool:
 
 
 def _joins(begun: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
-    """Return True if a call begun anew went on with the user's own, whose page waits: an approval is asked for once."""
+    """Return True if a repeated call joined the user's own, whose page waits: an approval is asked for once."""
     return all(bool(one.keys) and one.keys == pages_among(one.asks, route.fleet.at) for one in (begun, waiting))
 
 

@@ -10,7 +10,7 @@ from roundtrip.trace.reading.calls import TracedCall
 __all__ = ["FACETS", "Facet", "Row", "facets_of", "row_of"]
 
 Row = dict[str, Any]
-"""What lists show of a call: names, states, counts and times, and no values."""
+"""Facts of a call that lists show: names, states, counts and times, and no values."""
 
 Facet = tuple[str, str]
 """A fact by which calls are found: its kind, and its value as text."""
