@@ -67,6 +67,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.set_task_factory(self._make_task)
         self.set_exception_handler(self._failed)
         self.failures: list[str] = []
+        self._is_burying = False
 
     def time(self) -> float:
         """Return the simulated time."""
@@ -80,6 +81,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return task
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if self._is_burying and "task" in context and "exception" not in context:
+            # A task that still waits is gone, as its process is.
+            return
         self.failures.append(f"{self.process}: {context.get('message')}: {context.get('exception')!r}")
 
     def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:
@@ -157,7 +161,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if not handle.cancelled():
                 self.steps += 1
                 self.process = process
-                handle._run()  # what a loop does with a handle
+                handle._run()  # what a loop does with a handle, which has no public method for it
                 self.process = self.world
         if not process.ready or process.is_paused:
             process.is_queued = False
@@ -185,16 +189,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Close the coroutines of processes, at the end, so that nothing of them runs later."""
         grave = Process("nothing")
         grave.is_alive = False
-        # As they close, some begin others, which need an event loop, and never run.
+        self._is_burying = True
+        # As they close, some begin others, which need an event loop, and never run. asyncio exports it to event loops.
         asyncio._set_running_loop(self)
         try:
             with self.running(grave):
                 for process in (*processes, grave):
                     for task in process.tasks:
-                        # anyio keeps its states, and what they hold, until their tasks are done.
+                        # anyio keeps its states, and what they hold, until their tasks are done, and has no other way.
                         cast("Any", anyio_on_asyncio)._task_states.pop(task, None)
                         if not task.done():
-                            cast("Any", task)._log_destroy_pending = False
                             _close(task.get_coro())
                     process.tasks.clear()
         finally:
