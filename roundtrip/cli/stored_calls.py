@@ -104,8 +104,8 @@ async def found_call(shelf: Shelf, text: str) -> str:
     call_id = await shelf.operations.find(text)
     if call_id is None:
         raise CommandFailed(
-            f"the store has no call that begins with {text!r}, or several; one that has ended may be forgotten; "
-            "`roundtrip tasks ls` lists what is stored"
+            f"the store has no call that begins with {text!r}, or more than one; give a whole id that "
+            "`roundtrip tasks ls` lists; a call that has ended may be forgotten"
         )
     return call_id
 
