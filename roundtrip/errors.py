@@ -411,10 +411,7 @@ class CallHasEnded(BodyNotRun):
     """The call has already ended with other answers, so its result does not belong to these answers."""
 
     def __init__(self, owner: str) -> None:
-        super().__init__(
-            f"this call of {owner} has ended already, with other answers; check what it did before you call it again",
-            owner=owner,
-        )
+        super().__init__(f"this call of {owner} has ended already, with other answers; check what it did", owner=owner)
 
 
 class StillRunning(BodyNotRun):
