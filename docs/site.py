@@ -31,7 +31,7 @@ __all__ = ["build"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = ("*.md", "docs/*.md", "specs/*.md", "examples/*/README.md")
-ASSETS: Final = ("docs/images/*", "LICENSE", "specs/*.json", "specs/vectors/*", "examples/*.py", "examples/*/*.py")
+ASSETS: Final = ("docs/images/*", "LICENSE", "specs/*.json", "specs/vectors/*", "examples/*.py", "examples/*/*")
 REFERENCE: Final[Mapping[str, str]] = {
     "roundtrip": "Servers, tools and questions",
     "roundtrip.errors": "Errors",

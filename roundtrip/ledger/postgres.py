@@ -36,7 +36,9 @@ CREATE TABLE IF NOT EXISTS {s}.format (version integer NOT NULL);
 INSERT INTO {s}.format SELECT 1 WHERE NOT EXISTS (SELECT * FROM {s}.format);
 DO $$ BEGIN
     IF (SELECT max(version) FROM {s}.format) > 1 THEN
-        RAISE EXCEPTION 'the tables are of a later version of roundtrip; upgrade, or use another schema';
+        RAISE EXCEPTION USING MESSAGE = format(
+            'the tables have format %s, of a later version of roundtrip, and this one knows 1; '
+            'upgrade, or use another schema', (SELECT max(version) FROM {s}.format));
     END IF;
 END $$;
 CREATE TABLE IF NOT EXISTS {s}.entries (
