@@ -7,6 +7,7 @@ used. Every failure raises `RedisDown`, within the timeout.
 import asyncio
 import hashlib
 import importlib
+import weakref
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -185,7 +186,7 @@ class RedisConnections:
         return await own.cluster.execute_command(*words)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class _LoopConnections:
     """Connections of one event loop."""
 
@@ -193,10 +194,13 @@ class _LoopConnections:
     idle: list[Any] = field(default_factory=list[Any])
     cluster: Any = None
 
+    def __post_init__(self) -> None:
+        # Left to the end of the interpreter, each open connection would print a traceback.
+        weakref.finalize(self, self.idle.clear)
+
     async def aclose(self) -> None:
-        idle, self.idle = self.idle, []
-        for connection in idle:
-            await connection.disconnect(nowait=True)
+        while self.idle:
+            await self.idle.pop().disconnect(nowait=True)
         cluster, self.cluster = self.cluster, None
         if cluster is not None:
             await cluster.aclose()

@@ -57,3 +57,5 @@ class Approvals:
     def __post_init__(self) -> None:
         if not isinstance(self.groups, Mapping) and not callable(self.groups):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"Approvals(groups=...) must be a function or a mapping, got {type(self.groups).__name__}")
+        if isinstance(self.groups, Mapping) and any(isinstance(one, str) for one in self.groups.values()):
+            raise TypeError('Approvals(groups=...) maps each person to a list of groups: {"fay": ["finance"]}')

@@ -1,11 +1,16 @@
-"""Connections to Redis, before any is opened."""
+"""Connections to Redis: the pool that makes them, and their end with the process."""
 
-from typing import Any
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from redis.asyncio import ConnectionPool
 
 from roundtrip.redis_connections import RedisConnections
+from tests.hosts import WAIT
+from tests.redis_server import redis_server
 
 
 @pytest.mark.parametrize("query", ["", "?protocol=3", "?protocol=3&db=2", "?db=2&protocol=3"])
@@ -21,3 +26,24 @@ def test_the_pool_is_built_for_the_protocol_that_is_read(query: str, monkeypatch
     monkeypatch.setattr(ConnectionPool, "__init__", watched)
     RedisConnections(f"redis://localhost{query}", timeout=1, options={"protocol": 3})
     assert [(options["protocol"], options.get("db")) for options in built] == [(2, 2 if "db=2" in query else None)]
+
+
+_SHOP: Final = """
+from roundtrip import Server
+from roundtrip.ledger import RedisLedger
+
+server = Server("shop", keys=["7f" * 32], ledger=RedisLedger("{url}"))
+
+
+@server.tool(exactly_once=True)
+async def pay() -> str:
+    return "paid"
+"""
+
+
+def test_command_whose_server_leaves_connections_open_ends_without_a_word(tmp_path: Path) -> None:
+    with redis_server() as redis:
+        (tmp_path / "shop.py").write_text(_SHOP.format(url=redis.url))
+        command = [sys.executable, "-m", "roundtrip", "call", "shop.py:server", "pay"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=WAIT, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "paid\n", "")

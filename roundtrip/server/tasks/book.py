@@ -45,7 +45,8 @@ _STATUSES: Final[Mapping[TaskState, str]] = {
 }
 _LOST_ERROR: Final = {
     "code": -32603,
-    "message": "the worker of this task died while its body ran, and it is not run again; its outcome is unknown",
+    "message": "the worker of this task died or fell silent while its body ran, and it is not run again; "
+    "its outcome is unknown",
 }
 
 

@@ -56,6 +56,8 @@ async def test_postgres_schema_of_another_format(postgres: PostgresServer) -> No
     postgres.command("DROP TABLE formats.format")
     assert await claimed(ledger(), "b") is ClaimStatus.RUNNING
     postgres.command("UPDATE formats.format SET version = 2")
-    with pytest.raises(LedgerDown, match="have format 2, of a later version of roundtrip, and this one knows 1; upgrade, or use"):
+    with pytest.raises(
+        LedgerDown, match="have format 2, of a later version of roundtrip, and this one knows 1; upgrade, or use"
+    ):
         await claimed(ledger(), "c")
     assert postgres.command("SELECT count(*) FROM formats.entries") == "1"

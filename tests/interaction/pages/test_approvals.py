@@ -641,6 +641,8 @@ def test_unknown_group_is_reported_at_registration(caplog: pytest.LogCaptureFixt
         "tool 'pay': no person can decide Approve(by='finanze'), as Approvals(groups=...) has only 'finance', 'safety'"
     )
     caplog.clear()
+    with pytest.raises(TypeError, match="maps each person to a list of groups"):
+        Approvals(groups={"fay": "finance"})
     by_function = Approvals(groups=lambda person: ["finance"])
     shop(approvals=by_function, ledger=MemoryLedger()).add_tool(pay, confirm=Approve("Pay {amount}?", by="finanze"))
     assert not caplog.records
