@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from roundtrip.errors import Decision
 
@@ -55,7 +55,9 @@ class Approvals:
     on_decided: Callable[[PendingApproval, Decision], object] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.groups, Mapping) and not callable(self.groups):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"Approvals(groups=...) must be a function or a mapping, got {type(self.groups).__name__}")
-        if isinstance(self.groups, Mapping) and any(isinstance(one, str) for one in self.groups.values()):
+        groups: Any = self.groups
+        if not isinstance(groups, Mapping) and not callable(groups):
+            raise TypeError(f"Approvals(groups=...) must be a function or a mapping, got {type(groups).__name__}")
+        of_each = cast("Mapping[str, object]", groups).values() if isinstance(groups, Mapping) else ()
+        if any(isinstance(one, str) for one in of_each):
             raise TypeError('Approvals(groups=...) maps each person to a list of groups: {"fay": ["finance"]}')
