@@ -136,7 +136,16 @@ class Serving:
     @property
     def waited_ms(self) -> float:
         """Return the time it waited for answers over the open connection."""
-        return sum(line.waited for line in self.lines if isinstance(line, AnsweredLine))
+        waited, asked = 0.0, None
+        for line in self.lines:
+            if isinstance(line, AskedLine):
+                asked = line
+            elif isinstance(line, AnsweredLine):
+                waited, asked = waited + line.waited, None
+            elif isinstance(line, EndedLine) and asked is not None:
+                # Interrupted while the question was open.
+                waited += line.ms - asked.ms
+        return waited
 
     @property
     def server_ms(self) -> float:
@@ -485,6 +494,8 @@ def _call(id: str, servings: list[Serving], rejections: list[RejectedLine]) -> T
                     out.answered_at = line.at
                 else:
                     out.given_up_at = line.at
+            elif isinstance(line, EndedLine) and out is not None and out.serving is serving and out.waited_ms is None:
+                out.given_up_at = line.at
     return TracedCall(id, servings, rounds, rejections)
 
 

@@ -81,6 +81,11 @@ def test_abandoned_live_question_was_not_answered() -> None:
     assert (call.server_ms, call.waited_ms) == (2000, 3000)
 
 
+def test_time_of_a_live_question_that_was_interrupted_is_no_work() -> None:
+    call = call_of(began(era="live"), asked(1, ms=1000.0), ended(11, ms=11_000.0, state="rejected"))
+    assert (call.server_ms, call.waited_ms) == (1000, 10_000)
+
+
 def test_restarted_process_serving_the_same_leg_is_a_replay() -> None:
     lines = hopping()
     call = call_of(
