@@ -87,7 +87,8 @@ async def test_lists_and_calls_go_on_while_everything_changes(era: Era) -> None:
     async with connect(server, era) as client:
 
         async def lists_it(rounds: int) -> None:
-            for _ in range(rounds):
+            # On a busy machine the threads may not run at all meanwhile.
+            while len(lists) < rounds or len({tuple(names) for names in lists}) < 2:
                 listed = await client.list_tools(cache_mode="bypass")
                 lists.append([tool.name for tool in listed.tools])
 
@@ -113,4 +114,3 @@ async def test_lists_and_calls_go_on_while_everything_changes(era: Era) -> None:
     assert all(map(consistent, lists))
     assert set(texts) <= {"here", "left-3", "Unknown tool: left-3"}
     assert texts.count("here") == ROUNDS // 4
-    assert len({tuple(names) for names in lists}) > 1, "nothing changed while it was listed"

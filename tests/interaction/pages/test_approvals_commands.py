@@ -10,6 +10,7 @@ import pytest
 
 from roundtrip import Recorder
 from roundtrip.cli import main
+from roundtrip.client.failures import ExitCode
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from roundtrip.trace.explaining.wording import clock_text
@@ -180,7 +181,7 @@ async def test_call_without_a_terminal_says_who_must_approve(
     (tmp_path / "answers.json").write_text("{}")
     options = ("--header", "X-User: ann", "--era", era, "--no-tasks", "--answers", str(tmp_path / "answers.json"))
     async with open_shop(wait=0.2) as url:
-        assert await run("call", f"{url}/mcp", "refund", "amount=5", *options) == 0
+        assert await run("call", f"{url}/mcp", "refund", "amount=5", *options) == ExitCode.WAITING
         waited = capsys.readouterr()
         assert "waits for an approval by finance" in waited.err
         assert "continue_call" in waited.err
