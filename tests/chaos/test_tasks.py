@@ -10,6 +10,7 @@ from tests.chaos.tasks.__main__ import INSTANCES, WORKERS
 from tests.chaos.tasks.attack import attack_tasks
 from tests.chaos.tasks.places import KINDS
 from tests.chaos.tasks.processes import worksite
+from tests.nightly import rarely
 
 
 def survived(kind: str, plan: Plan, *, lease: float) -> Report:
@@ -22,7 +23,7 @@ def survived(kind: str, plan: Plan, *, lease: float) -> Report:
     return report
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", rarely(KINDS, every=2))
 def test_tasks_survive_an_attack_on_workers_instances_and_updates(kind: str) -> None:
     report = survived(kind, Plan(calls=40, kills=6, seed=3), lease=3)
     for what in ("killed: inside a step", "killed: an instance", "updates lost", "doubled"):

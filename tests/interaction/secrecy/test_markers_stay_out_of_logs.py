@@ -33,7 +33,7 @@ def playing(over: str, plant: Markers, era: Era, **options: Any) -> Playing:
         pytest.param("memory", {}, id="memory"),
         pytest.param("http", {}, id="http"),
         pytest.param("memory", {"mask_error_details": True}, id="masked"),
-        pytest.param("memory", {"strict_input_validation": True}, id="strict"),
+        pytest.param("memory", {"strict_input_validation": True}, id="strict", marks=pytest.mark.nightly),
     ],
 )
 @pytest.mark.parametrize("play", CALLS, ids=lambda play: play.__name__)

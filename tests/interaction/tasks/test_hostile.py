@@ -69,7 +69,7 @@ async def errors(peer: Peer, task: str) -> list[dict[str, Any]]:
     return [reply["error"] for reply in await replies(peer, task)]
 
 
-@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize("kind", rarely(SHARED, every=3))
 async def test_tasks_of_others_and_unknown_keys_change_nothing(kind: str, started: Servers, tmp_path: Path) -> None:
     async with (
         two_services(tmp_path, place_of(kind, started, tmp_path)) as (one, two),

@@ -15,6 +15,7 @@ from roundtrip import Context, Elicit, ElicitUrl, Pages, Resolve, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.table import State
 from roundtrip.testing import ACCEPT, CANCEL, DECLINE, LEAVE, Era, Steps, Unanswered, Unused, User, Visit
+from tests.nightly import at_night
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -184,7 +185,7 @@ async def test_answer_after_a_mistake_is_the_next_one(client: Client) -> None:
     assert call.keys[-2:] == ["q0", "q0"]
 
 
-@pytest.mark.parametrize("place", ["before", "after", "between"])
+@pytest.mark.parametrize("place", [*at_night("before", "after"), "between"])
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.roundtrip(eras="both")
 async def test_client_samples_between_pages(client: Client, place: str) -> None:
