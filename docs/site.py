@@ -136,12 +136,16 @@ def _without_outside_links(page: Path, folder: Path) -> str:
 def _reference_page(module: str, title: str) -> str:
     names = sorted(_public_names(module))
     # A function that is called like its module would be taken for the module.
-    own = [name for name in names if ROOT.joinpath(*module.split("."), f"{name}.py").is_file()]
+    own = [name for name in names if _has_own_module(module, name)]
     members = "".join(f"        - {name}\n" for name in names if name not in own)
     text = f"# {title}\n\n`{module}`\n\n::: {module}\n    options:\n      members:\n{members}"
     return text + "".join(
         f"\n::: {module}.{name}.{name}\n    options:\n      show_root_heading: true\n" for name in own
     )
+
+
+def _has_own_module(module: str, name: str) -> bool:
+    return ROOT.joinpath(*module.split("."), f"{name}.py").is_file()
 
 
 def _public_names(module: str) -> list[str]:
@@ -246,7 +250,7 @@ def _add_sources(pages: Path, site: Path) -> None:
     """Put each page's Markdown beside it, and the list of pages for programs that read."""
     for page in pages.rglob("*.md"):
         place = page.relative_to(pages)
-        own = place.parent if place.stem in ("index", "README") else place.with_suffix("")
+        own = _folder_of(place)
         if (site / own).is_dir():
             text = page.read_text(encoding="utf-8")
             if place.parts[0] == "reference":
@@ -264,6 +268,11 @@ def _add_sources(pages: Path, site: Path) -> None:
     (site / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def _folder_of(page: Path) -> Path:
+    """Return the folder of the site in which a page is built."""
+    return page.parent if page.stem in ("index", "README") else page.with_suffix("")
+
+
 def _with_links_of_site(text: str, place: Path, own: Path, pages: Path) -> str:
     """Return the Markdown of a page, whose links lead to the Markdown of others from the folder in which it is."""
 
@@ -274,7 +283,7 @@ def _with_links_of_site(text: str, place: Path, own: Path, pages: Path) -> str:
             return found[0]
         there = (pages / place.parent / unquote(to.path)).resolve().relative_to(pages.resolve())
         if there.suffix == ".md":
-            there = (there.parent if there.stem in ("index", "README") else there.with_suffix("")) / "index.md"
+            there = _folder_of(there) / "index.md"
         path = Path(os.path.relpath(there, own)).as_posix()
         return f"{image}[{words}]({path}{'#' + to.fragment if to.fragment else ''})"
 
@@ -286,8 +295,7 @@ def _reference_text(module: str, title: str) -> str:
     lines = [f"# {title}", "", f"`{module}`", ""]
     loaded = _package() if module == "roundtrip" else _package()[module.partition(".")[2]]
     for name in sorted(_public_names(module)):
-        own = ROOT.joinpath(*module.split("."), f"{name}.py").is_file()
-        found = loaded[f"{name}.{name}" if own else name]
+        found = loaded[f"{name}.{name}" if _has_own_module(module, name) else name]
         try:
             lines += _described(found, name, "##")
         except griffe.AliasResolutionError:

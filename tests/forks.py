@@ -86,8 +86,6 @@ def _run(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    # A suite in the background ignores the signal, and its child processes would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = [program.__module__, *arguments]
     sys.stdin = _opened(0, "r")
     sys.stdout = _opened(1, "w", line_buffering=os.isatty(1))

@@ -284,13 +284,9 @@ class LedgerClaim:
             raise CallTakenOver(self.owner)
         began = anyio.current_time()
         held = await self._written(write)
-        is_over = self._is_released
-        if not held and not is_over and (await self._claim(tentative=not self._is_firm)).status is ClaimStatus.GRANTED:
-            # The ledger had lost the entry, or it was free again, and this leg has a new claim.
-            is_over = self._is_released
-            held = not is_over and await self._written(write)
-            if is_over:
-                await self.release()
+        if not held and await self._claim_again():
+            # The ledger had lost the entry, or it was free again.
+            held = await self._written(write)
         if not held:
             self._is_taken_over = True
             self._stop_renewals()
@@ -306,6 +302,16 @@ class LedgerClaim:
             epoch = self._epoch
             held = await write()
         return held
+
+    async def _claim_again(self) -> bool:
+        """Claim the call once more. Return False if another leg has it, or this leg has ended."""
+        if self._is_released:
+            return False
+        answer = await self._claim(tentative=not self._is_firm)
+        if self._is_released:
+            # It has ended meanwhile, and nobody else would release the new claim.
+            await self.release()
+        return answer.status is ClaimStatus.GRANTED and not self._is_released
 
     def _read_notes(self, notes: Mapping[str, str]) -> None:
         for name, text in notes.items():

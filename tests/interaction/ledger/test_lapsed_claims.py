@@ -10,7 +10,7 @@ from mcp_types import CallToolResult
 from roundtrip import Context
 from roundtrip.engine.claim import record_outcome
 from roundtrip.errors import CallTakenOver, OutcomeUnknown
-from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger import ClaimAnswer, MemoryLedger
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import State
 from roundtrip.server.exactly_once import LEASE_SECONDS, LedgerClaim
@@ -133,3 +133,37 @@ async def test_step_beside_a_question_does_not_hold_the_call_of_its_user() -> No
         await ended.wait()
     await anyio.wait_all_tasks_blocked()
     assert text_of(await legs.leg("send", answers={"sure": {"value": True}}, state=legs.token)) == "sent 3, True"
+
+
+class SlowClaims(SlowRenewals):
+    """Ledger that grants claims after the first one only when they arrive."""
+
+    async def claim(self, key: str, answers_digest: str, **options: Any) -> ClaimAnswer:
+        if self.sent.is_set():
+            self.again.set()
+            await self.granted.wait()
+        return await super().claim(key, answers_digest, **options)
+
+    def __init__(self) -> None:
+        super().__init__(System())
+        self.again, self.granted = anyio.Event(), anyio.Event()
+        self.arrives.set()
+
+
+async def test_claim_that_arrives_behind_the_end_of_its_leg_is_released() -> None:
+    ledger = SlowClaims()
+    claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
+    await claim.begin("the answers", at_once=True)
+    ledger._entries.clear()  # pyright: ignore[reportPrivateUsage]
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as group:
+
+            async def renew() -> None:
+                with pytest.raises(CallTakenOver):
+                    await claim.renew()
+
+            group.start_soon(renew)
+            await ledger.again.wait()
+            await claim.release()
+            ledger.granted.set()
+    assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None

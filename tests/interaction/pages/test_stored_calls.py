@@ -43,6 +43,10 @@ def nobody(ctx: Any) -> str:
     return ""
 
 
+async def down(*_: Any, **__: Any) -> Any:
+    raise LedgerDown("the store is down")
+
+
 def bank(**options: Any) -> Server[Any]:
     given: dict[str, Any] = {"keys": [b"k" * 32], "principal": user_of, **options}
     server = Server[Any]("bank", pages=Pages(base_url=BASE, authenticate=reader, wait=2), **given)
@@ -85,20 +89,13 @@ async def test_lost_call_says_that_its_outcome_is_unknown(mode: str) -> None:
 @modes
 async def test_tool_that_asks_nothing_needs_no_store(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = MemoryLedger()
-
-    async def labelled(*_: Any, **__: Any) -> Any:
-        raise LedgerDown("the store is down")
-
-    monkeypatch.setattr(type(ledger.tasks), "labelled", labelled)
+    monkeypatch.setattr(type(ledger.tasks), "labelled", down)
     async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url, mode=mode) as client:
         assert text_of(await client.call_tool("balance", {})) == "5"
 
 
 async def test_call_that_is_asked_by_form_needs_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = MemoryLedger()
-
-    async def down(*_: Any, **__: Any) -> Any:
-        raise LedgerDown("the store is down")
 
     async def answer(context: Any, params: Any) -> ElicitResult:
         monkeypatch.setattr(type(ledger.tasks), "load", down)
@@ -117,9 +114,6 @@ async def test_call_that_is_asked_by_form_needs_no_store(monkeypatch: pytest.Mon
 
 async def test_call_that_is_stored_cannot_go_on_without_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = MemoryLedger()
-
-    async def down(*_: Any, **__: Any) -> Any:
-        raise LedgerDown("the store is down")
 
     async def visit(context: Any, params: Any) -> ElicitResult:
         monkeypatch.setattr(type(ledger.tasks), "load", down)
