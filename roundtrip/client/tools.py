@@ -25,7 +25,7 @@ from roundtrip.safe_text import printable
 __all__ = ["WAITING", "arguments_of", "find_tool", "kind_of", "required_by", "text_of_result", "text_of_tools"]
 
 WAITING: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
-"""What a result says of a call that waits: the tool which goes on with it, and its handle."""
+"""The sentence in the result of a call that waits, with the tool that continues it and its handle."""
 
 _MAX_DEPTH: Final = 6
 """Nested references and alternatives to follow in a schema; a deeper one counts as empty."""
