@@ -73,7 +73,7 @@ def test_stepping_by_keyboard_moves_all_panes(tab: Tab, open_page: Open, order: 
     assert tab.text("#inspector-title") == "Round 1"
     before = visited(tab)
     tab.press("ArrowRight", "ArrowRight")
-    assert tab.page.url.endswith("#step-3")
+    tab.page.wait_for_url("**#step-3")
     assert tab.text("#inspector-title") == "Round 3"
     assert tab.text("#grid [aria-current=step]") == "3"
     assert tab.page.locator("#grid td.here").all_inner_texts()[1].split() == ["↻", "asked", "again"]
@@ -342,7 +342,7 @@ def failed_call() -> Tale:
 def test_failed_call_opens_at_its_failure(tab: Tab, open_page: Open) -> None:
     open_page(failed_call())
     assert tab.text("#inspector-title") == "End: failed"
-    assert tab.page.url.endswith("#step-3")
+    tab.page.wait_for_url("**#step-3")
     why = tab.text("#failure")
     assert why.startswith("Leg 3 on 'ash' failed after round 2, in its body, because KeyError: 'no hall 9' was raised")
     box = tab.page.locator("#failure").bounding_box()

@@ -51,7 +51,7 @@ def test_filters_are_in_the_address_and_survive_a_reload(tab: Tab, ui: Served, s
 
     choose(tab, "state", "failed", "awaiting_input")
     expect(tab.page.locator("#count")).to_have_text("2 of 232 calls")
-    assert tab.page.url == f"{ui.url}?state=failed&state=awaiting_input"
+    expect(tab.page).to_have_url(f"{ui.url}?state=failed&state=awaiting_input")
     expect(tab.page.locator("#list-said")).to_have_text("2 of 232 calls")
     choose(tab, "tool", "pay")
     expect(tab.page.locator("#count")).to_have_text("1 of 232 calls")
@@ -62,10 +62,10 @@ def test_filters_are_in_the_address_and_survive_a_reload(tab: Tab, ui: Served, s
 
     tab.page.locator("#clear").click()
     expect(tab.page.locator("#count")).to_have_text("232 of 232 calls")
-    assert tab.page.url == ui.url
+    expect(tab.page).to_have_url(ui.url)
     tab.page.locator("#filter-q").fill("done-22")
     expect(tab.page.locator("#count")).to_have_text("11 of 232 calls")
-    assert tab.page.url == f"{ui.url}?q=done-22"
+    expect(tab.page).to_have_url(f"{ui.url}?q=done-22")
 
     # A mistake in an age is said, and the filter that has it is marked.
     tab.page.locator("#filter-since").fill("soon")
@@ -147,4 +147,4 @@ def test_list_works_by_keyboard_alone(tab: Tab, ui: Served, show: Open) -> None:
     tab.press("Escape", "Tab")
     expect(tab.page.locator("#menu-state summary")).to_be_focused()
     assert tab.page.locator("#menu-tool").get_attribute("open") is None
-    assert tab.page.url == f"{ui.url}?tool=book&tool=pay"
+    expect(tab.page).to_have_url(f"{ui.url}?tool=book&tool=pay")

@@ -51,7 +51,7 @@ def test_task_is_acted_on_by_keyboard_while_the_list_follows(tab: Tab, ui: Serve
     expect(tab.page.locator("#list-error")).to_contain_text("name a server")
     expect(tab.page.locator("#list-pane")).to_be_hidden()
     expect(tab.page.locator("#none")).to_be_hidden()
-    assert tab.page.url == f"{ui.url}tasks?state=failed"
+    expect(tab.page).to_have_url(f"{ui.url}tasks?state=failed")
 
 
 def test_lists_link_to_known_calls_and_older_lines(tab: Tab, ui: Served, show: Open) -> None:
