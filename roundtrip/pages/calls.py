@@ -9,6 +9,7 @@ from roundtrip.pages.forms import OpenQuestions
 __all__ = [
     "AskingPage",
     "AwaitingPage",
+    "CallsUnavailable",
     "ClosedPage",
     "EndedPage",
     "PageCalls",
@@ -75,6 +76,10 @@ PageState = AskingPage | WorkingPage | AwaitingPage | EndedPage | ClosedPage
 """The state of the call behind a page, for one reader."""
 
 
+class CallsUnavailable(Exception):
+    """The store of the calls cannot be used now."""
+
+
 class PageCalls(Protocol):
     """The calls behind question pages."""
 
@@ -86,6 +91,9 @@ class PageCalls(Protocol):
         Args:
             ticket: The secret in the address of the page.
             subject: The reader as `authenticate=` named them; None without it.
+
+        Raises:
+            CallsUnavailable: The store cannot be used.
         """
         ...
 
@@ -100,5 +108,8 @@ class PageCalls(Protocol):
             round_id: The round that was answered. Of two answers to the same round only one is taken.
             answers: Results of `elicitation/create` by the key of their question: an `action`, and for an accepted
                 form its `content`. The content fits the schema, and was not checked by the author's type.
+
+        Raises:
+            CallsUnavailable: The store cannot be used. It is not known whether the answers were stored.
         """
         ...

@@ -14,14 +14,23 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from roundtrip.pages.calls import AskingPage, AwaitingPage, ClosedPage, EndedPage, PageCalls, PageState, WorkingPage
+from roundtrip.pages.calls import (
+    AskingPage,
+    AwaitingPage,
+    CallsUnavailable,
+    ClosedPage,
+    EndedPage,
+    PageCalls,
+    PageState,
+    WorkingPage,
+)
 from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import TOKEN, PostUnreadable, form_of_questions, parse_body, read_form
 from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
 from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
 
-__all__ = ["Authenticate", "BodyTooLong", "QuestionPages", "read_body"]
+__all__ = ["RETRY_HEADERS", "UNAVAILABLE", "Authenticate", "BodyTooLong", "QuestionPages", "read_body"]
 
 Authenticate = Callable[[Request], Awaitable[str | Response | None]]
 """Return the reader of a page; or the response of a login, such as a redirect; or None, which becomes a 401.
@@ -39,6 +48,12 @@ _LOGIN: Final = ("Please log in", "Log in, and open this page again.")
 _ELSEWHERE: Final = ("This did not come from this page", "Open the page again, and answer it there.")
 _UNREADABLE: Final = ("This could not be read", "Nothing was sent. Open the page again, and answer it there.")
 _TOO_LONG: Final = ("This is too long", "Nothing was sent. Go back, and shorten your answer.")
+UNAVAILABLE: Final = (
+    "This cannot be shown just now",
+    "Wait a moment, and open the page again. If you have just sent something, it shows whether that has arrived.",
+)
+RETRY_HEADERS: Final = {"Retry-After": "5"}
+"""The headers of a response while the store cannot be used."""
 
 
 class BodyTooLong(Exception):
@@ -110,12 +125,19 @@ class QuestionPages:
                 return subject
             if subject is None:
                 return self.error_page(401, _LOGIN)
-        if request.method != "POST":
-            return self._state_page(ticket, subject, await self._calls.open(ticket, subject))
-        return await self._take(request, ticket, subject)
+        try:
+            if request.method != "POST":
+                return self._state_page(ticket, subject, await self._calls.open(ticket, subject))
+            return await self._take(request, ticket, subject)
+        except CallsUnavailable:
+            return self._unavailable_page()
 
     async def _take(self, request: Request, ticket: str, subject: str | None) -> Response:
-        """Return the response to a POST."""
+        """Return the response to a POST.
+
+        Raises:
+            CallsUnavailable: The store cannot be used.
+        """
         if not is_own_form(request.headers, self._origin):
             return self.error_page(403, _ELSEWHERE)
         if not is_form(request.headers):
@@ -168,6 +190,12 @@ class QuestionPages:
     def error_page(self, status: int, words: tuple[str, str]) -> Response:
         """Return the page for a request that cannot be answered, with a title and a text."""
         return self._page(self._renderer.error(*words), status)
+
+    def _unavailable_page(self) -> Response:
+        """Return the page for the time while the store cannot be used."""
+        response = self.error_page(503, UNAVAILABLE)
+        response.headers.update(RETRY_HEADERS)
+        return response
 
     def _page(self, text: str, status: int) -> Response:
         # A lone surrogate, which JSON can carry, has no place in UTF-8.

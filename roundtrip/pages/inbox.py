@@ -13,9 +13,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import TOKEN, PostUnreadable, parse_body
-from roundtrip.pages.handler import BodyTooLong, read_body
+from roundtrip.pages.handler import RETRY_HEADERS, UNAVAILABLE, BodyTooLong, read_body
 from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
 from roundtrip.pages.inbox_calls import Choice, InboxApprovals, Reader, ShownApproval
 from roundtrip.pages.rendering import PageRenderer
@@ -90,6 +91,8 @@ class InboxSite:
             page = await self._approvals.page(reader, request.query_params.get("after"))
         except ValueError:
             return self._error_page(404, _UNKNOWN)
+        except CallsUnavailable:
+            return self._unavailable_page()
         shown = [_listed(one) for one in page.approvals]
         return self._page(
             self._renderer.inbox(
@@ -105,9 +108,12 @@ class InboxSite:
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
             return reader if reader is not None else self._error_page(401, _LOGIN)
-        if request.method == "POST":
-            return await self._take(request, reader, approval_id)
-        return await self._shown(reader, approval_id)
+        try:
+            if request.method == "POST":
+                return await self._take(request, reader, approval_id)
+            return await self._shown(reader, approval_id)
+        except CallsUnavailable:
+            return self._unavailable_page()
 
     async def _shown(self, reader: Reader, approval_id: str, *, notice: str | None = None) -> Response:
         approval = await self._approvals.find(reader, approval_id)
@@ -168,6 +174,11 @@ class InboxSite:
     def _error_page(self, status: int, words: tuple[str, str]) -> Response:
         return self._page(self._renderer.error(*words), status)
 
+    def _unavailable_page(self) -> Response:
+        response = self._error_page(503, UNAVAILABLE)
+        response.headers.update(RETRY_HEADERS)
+        return response
+
     def _page(self, text: str, status: int) -> Response:
         return HTMLResponse(text.encode("utf-8", "replace"), status, self._headers)
 
@@ -182,6 +193,12 @@ class InboxSite:
         if not isinstance(reader, Reader):
             # A program cannot follow the redirect of a login.
             return self._json({"error": "authentication is needed"}, 401, {"WWW-Authenticate": "Bearer"})
+        try:
+            return await self._answered(request, reader)
+        except CallsUnavailable:
+            return self._json({"error": "the approvals cannot be reached now; try again later"}, 503, RETRY_HEADERS)
+
+    async def _answered(self, request: Request, reader: Reader) -> Response:
         approval_id = request.path_params.get("approval")
         if approval_id is None:
             return await self._listed(reader, request.query_params.get("after"))

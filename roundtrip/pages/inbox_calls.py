@@ -48,7 +48,10 @@ class InboxPage(NamedTuple):
 
 
 class InboxApprovals(Protocol):
-    """The approvals behind the inbox. Each method hides what the reader must not decide."""
+    """The approvals behind the inbox. Each method hides what the reader must not decide.
+
+    All methods but `reader` raise `CallsUnavailable` while the store cannot be used.
+    """
 
     async def reader(self, request: Request) -> Reader | Response | None:
         """Return the person of a request; or the response of a login; or None."""

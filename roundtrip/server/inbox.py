@@ -43,7 +43,8 @@ from roundtrip.server.approval_rules import (
 )
 from roundtrip.server.approvals import Approvals, PendingApproval
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id, split_id
+from roundtrip.server.stored_pages import reaching_store
+from roundtrip.server.tasks.content import TaskContent, is_call_id, split_id
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -229,6 +230,10 @@ class Inbox:
     async def page(self, reader: Reader, after: str | None) -> InboxPage:
         """Implement `InboxApprovals.page`."""
         place = None if after is None else _place_of(after)
+        with reaching_store():
+            return await self._page_behind(place, reader)
+
+    async def _page_behind(self, place: tuple[float, str] | None, reader: Reader) -> InboxPage:
         calls: dict[str, TaskSummary] = {}
         for label in {_label(group, key) for group in reader.groups for key in self._book.page_keys}:
             for summary in await self._book.store.labelled(label, limit=_PAGE_SIZE + 1, after=place):
@@ -236,7 +241,7 @@ class Inbox:
         ordered = sorted(calls.values(), key=lambda summary: (summary.created, summary.call_id))
         shown: list[ShownApproval] = []
         for summary in ordered[:_PAGE_SIZE]:
-            view = await self._view(summary.call_id)
+            view = await self._book.find(summary.call_id)
             if view is not None and not view.entry.has_ended:
                 own = [record for record in view.content.approvals if may_decide(reader, view.content, record)]
                 shown += [one for record in own if (one := self._shown(view, record)).state == "pending"]
@@ -253,7 +258,8 @@ class Inbox:
     async def find(self, reader: Reader, approval_id: str) -> ShownApproval | None:
         """Implement `InboxApprovals.find`."""
         call_id, _ = split_id(approval_id)
-        view = await self._view(call_id)
+        with reaching_store():
+            view = await self._book.find(call_id)
         record = _record_of(view.content, approval_id) if view is not None else None
         if view is None or record is None or not may_decide(reader, view.content, record):
             return None
@@ -278,7 +284,8 @@ class Inbox:
             entry.content = self._book.seal.write(content, call_id)
             return entry, content, record
 
-        decided = await self._book.change(call_id, change)
+        with reaching_store():
+            decided = await self._book.change(call_id, change)
         if not isinstance(decided, tuple):
             return False
         entry, content, record = decided
@@ -290,15 +297,6 @@ class Inbox:
         if shown.state == "pending" and self._book.clock() >= shown.until:
             return shown._replace(state="expired", when=shown.until)
         return shown
-
-    async def _view(self, call_id: str) -> TaskView | None:
-        if not is_call_id(call_id):
-            return None
-        try:
-            return await self._book.view(call_id)
-        except ContentUnreadable:
-            _LOG.warning("an approval cannot be read with the keys of this server; give all instances the same keys")
-            return None
 
     # Notifications.
 

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from functools import partial
@@ -49,7 +49,6 @@ class LocalPages:
             browser that Python's `webbrowser` finds.
         name: The name of the server.
         book: The stored calls.
-        view: Returns a stored call.
         system: The randomness of the server.
 
     Raises:
@@ -62,11 +61,10 @@ class LocalPages:
         *,
         name: str,
         book: TaskBook,
-        view: Callable[[str], Awaitable[TaskView | None]],
         system: System,
     ) -> None:
         self._process = system.new_id(_SECRET_BYTES)
-        self._calls = CallsOfSite(book, view, is_local=True)
+        self._calls = CallsOfSite(book, is_local=True)
         self._book = book
         self._opener = opener = pages.local if callable(pages.local) else None
         self._pages: dict[str, Any] = {

@@ -55,7 +55,7 @@ from roundtrip.server.stored_replies import (
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.claim import lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, split_id
-from roundtrip.server.waiting_calls import WaitingCalls
+from roundtrip.server.waiting_calls import WaitingCalls, out_of_reach
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
@@ -122,12 +122,12 @@ class StoredCalls:
         if pages is not None and pages.base_url is not None:
             from roundtrip.server.stored_pages import StoredPages  # it needs the extra of pages
 
-            self.site = StoredPages(pages, pages.base_url, name=name, book=service.book, view=self._waiting.view)
+            self.site = StoredPages(pages, pages.base_url, name=name, book=service.book)
         if pages is not None and "local" in ladder.rungs:
             from roundtrip.server.local_pages import LocalPages  # few servers have pages of their own machine
 
             system = legs.parts.system
-            self._local = LocalPages(pages, name=name, book=service.book, view=self._waiting.view, system=system)
+            self._local = LocalPages(pages, name=name, book=service.book, system=system)
             service.stops_first.append(self._local.stop)
 
     @classmethod
@@ -251,11 +251,11 @@ class StoredCalls:
             return await self._same_call(calls, name, ctx, record)
         sent: Mapping[str, Mapping[str, Any]] = (ctx.params or {}).get("inputResponses") or {}
         try:
-            view = await self._waiting.view(record.journal.call_id)
-        except MCPError:
-            # Who answers its questions themselves was asked by form, so that the call is not stored. It goes on.
+            view = await self._book.find(record.journal.call_id)
+        except LedgerDown as error:
+            # A client that answers its questions itself was asked by form, so that the call is not stored. It goes on.
             if not sent or not record.journal.asked.keys() >= sent.keys():
-                raise
+                raise out_of_reach(error) from error
             return None
         if view is None or not view.content.is_continued:
             return None

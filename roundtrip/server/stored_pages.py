@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+import logging
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
-from mcp.shared.exceptions import MCPError
 
+from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
-from roundtrip.pages.calls import AskingPage, AwaitingPage, ClosedPage, EndedPage, PageState, ShownDecision, WorkingPage
+from roundtrip.pages.calls import (
+    AskingPage,
+    AwaitingPage,
+    CallsUnavailable,
+    ClosedPage,
+    EndedPage,
+    PageState,
+    ShownDecision,
+    WorkingPage,
+)
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.server.access_log import hide_tickets
+from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.pages import Pages
 from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook, TaskView
@@ -29,7 +40,9 @@ if TYPE_CHECKING:
 
     from roundtrip.server.hosts import StoringServer
 
-__all__ = ["CallsOfSite", "StoredPages"]
+__all__ = ["CallsOfSite", "StoredPages", "reaching_store"]
+
+_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 _LOST: Final = (
     "The server failed while it worked, and it is unknown if it was done. Find that out before you begin again."
@@ -47,7 +60,6 @@ class CallsOfSite:
 
     Args:
         book: The stored calls.
-        view: Returns a stored call.
         is_local: True for the site of this machine, False for the one that clients over HTTP lead to.
         knows_readers: True if the site tells its readers apart, and opens a page for the user of its call alone.
     """
@@ -55,13 +67,11 @@ class CallsOfSite:
     def __init__(
         self,
         book: TaskBook,
-        view: Callable[[str], Awaitable[TaskView | None]],
         *,
         is_local: bool = False,
         knows_readers: bool = False,
     ) -> None:
         self._book = book
-        self._view = view
         self._is_local = is_local
         self._knows_readers = knows_readers
 
@@ -106,8 +116,11 @@ class CallsOfSite:
     ) -> bool:
         """Give a round its answers, at most once."""
         view = await self._own(ticket, subject)
-        if view is None or not await self._give(view, round_id, answers):
+        if view is None:
             return False
+        with reaching_store():
+            if not await self._give(view, round_id, answers):
+                return False
         await self._until_next(view.entry.call_id)
         return True
 
@@ -115,9 +128,9 @@ class CallsOfSite:
         """Wait for a moment for the next question, or the end, which is mostly there at once."""
         changes = changes_of(self._book.store, call_id)
         # A store that fails now has the answer already.
-        with changes as next_change, anyio.move_on_after(_SETTLE_SECONDS), suppress(MCPError):
+        with changes as next_change, anyio.move_on_after(_SETTLE_SECONDS), suppress(LedgerDown):
             while True:
-                view = await self._view(call_id)
+                view = await self._book.find(call_id)
                 if view is None or view.entry.has_ended or awaited_groups(view):
                     return
                 if view.entry.state is TaskState.ASKING or view.content.needs_client:
@@ -153,7 +166,8 @@ class CallsOfSite:
     async def _own(self, ticket: str, subject: str | None) -> TaskView | None:
         """Return the call of a page for its reader; None if there is none, or if it is another user's or site's."""
         call_id, secret = split_id(ticket)
-        view = await self._view(call_id)
+        with reaching_store():
+            view = await self._book.find(call_id)
         if view is None or not view.content.page_secret or view.content.is_local != self._is_local:
             return None
         content = view.content
@@ -172,7 +186,6 @@ class StoredPages:
         base_url: The address at which browsers reach the server.
         name: The name of the server.
         book: The stored calls.
-        view: Returns a stored call.
     """
 
     def __init__(
@@ -182,11 +195,10 @@ class StoredPages:
         *,
         name: str,
         book: TaskBook,
-        view: Callable[[str], Awaitable[TaskView | None]],
     ) -> None:
         self._pages = pages
         knows_readers = pages.authenticate is not None
-        self.calls = CallsOfSite(book, view, knows_readers=knows_readers)
+        self.calls = CallsOfSite(book, knows_readers=knows_readers)
         self._site = QuestionPages(
             self.calls,
             base_url=base_url,
@@ -217,6 +229,16 @@ class StoredPages:
         if view.content.is_local:
             raise ValueError("a local page has no address for clients")
         return self._site.url(self.calls.ticket_of(view))
+
+
+@contextmanager
+def reaching_store() -> Generator[None]:
+    """Raise `CallsUnavailable` in place of the error of a store that cannot be used."""
+    try:
+        yield
+    except LedgerDown as error:
+        _LOG.warning("a page cannot be shown: %s", error)
+        raise CallsUnavailable from error
 
 
 def _round_of(content: TaskContent) -> str:

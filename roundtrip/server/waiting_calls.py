@@ -18,7 +18,7 @@ from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersRefused, read_answers
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.changes import changes_of
-from roundtrip.server.tasks.content import ContentUnreadable, is_call_id
+from roundtrip.server.tasks.content import ContentUnreadable
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks.service import TaskService
@@ -47,14 +47,8 @@ class WaitingCalls:
         Raises:
             MCPError: The store cannot be used.
         """
-        if not is_call_id(call_id):
-            # Some stores cannot even look for it.
-            return None
         try:
-            return await self._book.view(call_id)
-        except ContentUnreadable:
-            _LOG.warning("a stored call cannot be read with the keys of this server; give all instances the same keys")
-            return None
+            return await self._book.find(call_id)
         except LedgerDown as error:
             raise out_of_reach(error) from error
 

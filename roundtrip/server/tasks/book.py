@@ -16,7 +16,8 @@ from roundtrip.ledger.tasks import HasTasks, SeenTask, TaskEntry, TaskStore, cha
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
-from roundtrip.server.tasks.content import Pause, TaskContent, TaskSeal, is_call_id
+from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["POLL_SECONDS", "TaskBook", "TaskView"]
 
 logger = logging.getLogger("roundtrip")
+_LOG: Final = LimitedLog(logger)
 
 T = TypeVar("T")
 
@@ -159,6 +161,21 @@ class TaskBook:
             if entry is None:
                 return None
         return None if now >= entry.expires else TaskView(entry, self.seal.read(entry.content, call_id))
+
+    async def find(self, call_id: str) -> TaskView | None:
+        """Return the task of an id from outside; None if there is none, or if no key of this server opens it.
+
+        Raises:
+            LedgerDown: The store cannot be used.
+        """
+        if not is_call_id(call_id):
+            # Some stores cannot even look for it.
+            return None
+        try:
+            return await self.view(call_id)
+        except ContentUnreadable:
+            _LOG.warning("a stored call cannot be read with the keys of this server; give all instances the same keys")
+            return None
 
     async def change(
         self, call_id: str, work: Callable[[TaskEntry, float], T], *, seen: SeenTask | None = None

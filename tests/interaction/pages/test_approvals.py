@@ -28,7 +28,7 @@ from pydantic import AnyHttpUrl, BaseModel, Field
 from starlette.requests import Request
 
 from roundtrip import Approval, Approvals, Approve, Context, InvalidSignature, Pages, PendingApproval, Resolve, Server
-from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
@@ -67,6 +67,37 @@ async def test_confirmation_is_approved_by_others(mode: str) -> None:
         assert not asked.is_error
         await Person(url, "fay").decide("approve")
         assert text_of(await result_of(client, asked)) == "refunded 5"
+
+
+@pytest.mark.parametrize("method", ["labelled", "load", "save"])
+async def test_inbox_is_unavailable_while_the_store_is_down(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    async def down(*_: Any, **__: Any) -> Any:
+        raise LedgerDown("the store is down")
+
+    ledger = MemoryLedger()
+    async with open_shop(ledger=ledger) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5, "note": "damaged"})
+        fay = Person(url, "fay")
+        approval = await fay.one()
+        page = (await fay.get(f"/approvals/{approval}")).text
+        with monkeypatch.context() as patch:
+            patch.setattr(type(ledger.tasks), method, down)
+            if method == "labelled":
+                away = [await fay.get("/approvals"), await fay.api()]
+            else:
+                away = [
+                    await fay.post(approval, "approve", page=page),
+                    await fay.api(f"/{approval}", json={"decision": "approve"}),
+                ]
+            if method == "load":
+                away += [await fay.get(f"/approvals/{approval}"), await fay.api(f"/{approval}")]
+        assert [(one.status_code, one.headers["retry-after"]) for one in away] == [(503, "5")] * len(away)
+        assert away[1].json() == {"error": "the approvals cannot be reached now; try again later"}
+        await fay.decide("approve")
+        assert text_of(await result_of(client, asked)) == "refunded 5"
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])

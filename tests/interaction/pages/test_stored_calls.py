@@ -94,6 +94,31 @@ async def test_tool_that_asks_nothing_needs_no_store(mode: str, monkeypatch: pyt
         assert text_of(await client.call_tool("balance", {})) == "5"
 
 
+@modes
+async def test_page_is_unavailable_while_the_store_is_down(
+    mode: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = MemoryLedger()
+    async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("pay", {"amount": 5})
+        link, browser = link_in(asked), Browser(url, "ann")
+        page = (await browser.open(link)).text
+        for method in ("load", "save"):
+            with monkeypatch.context() as patch:
+                patch.setattr(type(ledger.tasks), method, down)
+                away = [await browser.send(link, page, "Bob")]
+                if method == "load":
+                    away.append(await browser.open(link))
+            for response in away:
+                assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+                assert "Wait a moment, and open the page again." in response.text
+        assert await browser.answer_all(link, {"To whom?": "Bob"}) == "Done"
+        result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        assert text_of(result) == "paid 5 to Bob"
+    assert "a page cannot be shown: the store is down" in caplog.messages
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 async def test_call_that_is_asked_by_form_needs_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = MemoryLedger()
 
