@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.server.connections import take_no_answers
 from roundtrip.server.server import Server
+from roundtrip.serving.names import CrossOrigin
 from roundtrip.serving.others import OtherServer
 from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.transport import chosen_responses, http_options
@@ -56,6 +57,8 @@ class ProcessState:
 def application_of(server: Server[Any] | OtherServer, settings: ServeSettings, state: ProcessState) -> ASGIApp:
     """Return the ASGI application that a process serves."""
     app = _app_of(server, settings) if isinstance(server, Server) else server.app(settings)
+    if settings.allowed_origins:
+        app = CrossOrigin(app, settings.path, settings.allowed_origins)
     # A ledger that no tool needs must not take the instance out of service.
     ledger = server.ledger if server.identity().needs_ledger else None
     return _Orderly(app, _Health(ledger, state), state, path=settings.path)

@@ -2,20 +2,23 @@
 
 The two are checked separately. The SDK has one switch for both, so it would ignore allowed origins where any host is
 accepted.
+
+Origins that are allowed by name get the headers of CORS, too, without which browsers let no other page call.
 """
 
 import ipaddress
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip.server.limited_logs import LimitedLog
 
-__all__ = ["ANY", "Names", "host_from", "origin_from"]
+__all__ = ["ANY", "CrossOrigin", "Names", "host_from", "origin_from"]
 
 ANY: Final = "*"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -120,7 +123,8 @@ class Names:
                     "rejected a request whose Host is not this server's; name the server's own with --allowed-host"
                 )
                 app = PlainTextResponse("Invalid Host header", _MISDIRECTED)
-            elif self._checks_origin and not self._knows_origins(_values(scope, b"origin")):
+            elif self._checks_origin and not _is_among(self._origins, _values(scope, b"origin")):
+                # A client other than a web page sends no origin.
                 _log.warning(
                     "rejected a request of a page whose Origin is not allowed; allow one with --allowed-origin"
                 )
@@ -138,13 +142,46 @@ class Names:
         # Clients leave out the port that the scheme implies.
         return host.port is None and any((host.name, port) in self._hosts for port in _DEFAULT_PORTS.values())
 
-    def _knows_origins(self, values: list[str]) -> bool:
-        try:
-            origins = [origin_from(value) for value in values]
-        except ValueError:
-            return False
-        # A client other than a web page sends no origin.
-        return all(origin in self._origins or origin._replace(port=None) in self._origins for origin in origins)
+
+class CrossOrigin(CORSMiddleware):
+    """ASGI middleware that tells browsers which pages of other origins may call one path, and read its responses.
+
+    Args:
+        app: Application that serves all requests.
+        path: The path.
+        origins: The origins, as for `Names`.
+    """
+
+    def __init__(self, app: ASGIApp, path: str, origins: Iterable[str]) -> None:
+        origins = [*origins]
+        super().__init__(
+            app,
+            allow_origins=[ANY] if ANY in origins else (),
+            allow_methods=["GET", "POST", "DELETE"],
+            # A client sends headers of its own, such as those of `x-mcp-header`.
+            allow_headers=[ANY],
+            expose_headers=["Mcp-Session-Id", "WWW-Authenticate", "Retry-After"],
+        )
+        self._path = path.rstrip("/")
+        self._origins = {origin_from(one) for one in origins if one != ANY}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        is_its_own = scope["type"] == "http" and scope["path"].rstrip("/") == self._path
+        await (super().__call__(scope, receive, send) if is_its_own else self.app(scope, receive, send))
+
+    def is_allowed_origin(self, origin: str) -> bool:
+        """Return True for an origin whose pages may call."""
+        return self.allow_all_origins or _is_among(self._origins, [origin])
+
+
+def _is_among(known: Collection[Origin], values: Iterable[str]) -> bool:
+    """Return True if all values of `Origin` headers are known."""
+    try:
+        origins = [origin_from(value) for value in values]
+    except ValueError:
+        return False
+    return all(origin in known or origin._replace(port=None) in known for origin in origins)
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:

@@ -14,7 +14,7 @@ from roundtrip.server.connections import BoundedJson, Responses, watch_app
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.names import Names
-from roundtrip.serving.responses import read_body
+from roundtrip.serving.responses import declares_too_much, read_body
 from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.transport import chosen_responses, http_options
 
@@ -99,9 +99,11 @@ class _OnePieceBody:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        kept, body = await read_body(receive, self._max_body)
-        if kept[-1]["type"] == "http.disconnect":
-            return
+        body = None
+        if not declares_too_much(scope, self._max_body):
+            kept, body = await read_body(receive, self._max_body)
+            if kept[-1]["type"] == "http.disconnect":
+                return
         if body is None:
             headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
             await send({"type": "http.response.start", "status": _TOO_LARGE_STATUS, "headers": headers})

@@ -28,13 +28,15 @@ from roundtrip.revisions import is_live_era
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.sdk_private import RestartingManager
 
-__all__ = ["JsonResponse", "ResponseChooser", "choose_per_request", "read_body"]
+__all__ = ["JsonResponse", "ResponseChooser", "choose_per_request", "declares_too_much", "read_body"]
 
 JsonResponse = Literal["auto", "always", "never"]
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
 
 _VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.lower().encode()
+_LENGTH: Final = b"content-length"
+_MAX_LENGTH_DIGITS: Final = 15
 _UNWATCHED: Final = 0.05
 """Seconds after which a request is watched for the disconnection of its client; most end sooner."""
 _WANTS: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode())
@@ -101,7 +103,8 @@ class ResponseChooser:
             await self._app(scope, receive, send)
             return
         version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
-        if version is None or is_live_era(version):
+        if version is None or is_live_era(version) or declares_too_much(scope, self._max_body):
+            # The SDK rejects what is too large before it has arrived.
             await self._app(scope, receive, send)
             return
         kept, body = await read_body(receive, self._max_body)
@@ -148,6 +151,12 @@ async def _never() -> Message:
     # `_watched` reads on.
     while True:
         await anyio.sleep_forever()
+
+
+def declares_too_much(scope: Scope, max_body: int) -> bool:
+    """Return True if the body of a request is larger than `max_body` by its own `Content-Length`."""
+    size = next((value for name, value in scope["headers"] if name == _LENGTH), b"0")
+    return size.isdigit() and (len(size) > _MAX_LENGTH_DIGITS or int(size) > max_body)
 
 
 async def read_body(receive: Receive, max_body: int) -> tuple[deque[Message], bytes | None]:

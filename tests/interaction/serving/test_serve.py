@@ -6,7 +6,7 @@ import signal
 import socket
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -326,11 +326,22 @@ def test_half_sent_requests_stop_neither_health_nor_fill_the_log(tmp_path: Path,
     assert len("".join(service.log)) < 20_000
 
 
+_HEAD: Final = (
+    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\naccept: application/json, text/event-stream\r\n"
+    b"content-type: application/json\r\n"
+)
+
+
 def test_requests_that_are_too_large_are_rejected(tmp_path: Path) -> None:
     with Service("shop", "--max-body", "2000", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
         for version in ("2026-07-28", "2025-11-25"):
             told = service.post("/mcp", b" " * 3000, **{"mcp-protocol-version": version})
             assert told[0] == 413
+            address = urlsplit(service.url)
+            with socket.create_connection((str(address.hostname), int(address.port or 0)), WAIT) as one:
+                # The length alone, without a body.
+                one.sendall(_HEAD + b"mcp-protocol-version: %s\r\ncontent-length: 3000\r\n\r\n" % version.encode())
+                assert one.recv(100).startswith(b"HTTP/1.1 413 ")
 
 
 async def _told(url: str, era: Era, tool: str) -> str:
