@@ -25,7 +25,7 @@ The server gets a token as `Authorization: Bearer`, from ${_TOKEN_VARIABLE} or -
 
 _EPILOG: Final = """\
 exit codes:
-  0  done        1  decided already, or not yours to decide        2  not done; standard error has the reason"""
+  0  done        1  unknown, decided, or not yours to decide        2  not done; standard error has the reason"""
 
 _ACTIONS: Final = {
     "list": "list what waits for you, the oldest first",
@@ -75,7 +75,7 @@ def _run(arguments: Namespace) -> int:
     if answer is None and (whole := _begun_with(api, arguments.approval)) is not None:
         answer = api.send(f"/{quote(whole, safe='')}", decision)
     if answer is None:
-        print("it was decided already, or is not yours to decide", file=sys.stderr)
+        print("no such approval waits for you: check the id; it may be decided, or not yours to decide", file=sys.stderr)
         return 1
     _print(answer, arguments)
     return 0
