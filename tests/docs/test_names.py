@@ -44,6 +44,11 @@ def _sources() -> dict[Path, str]:
 
 
 @cache
+def _tests() -> frozenset[str]:
+    return frozenset(name for text in _sources().values() for name in re.findall(r"\bdef (test_\w+)", text))
+
+
+@cache
 def _words() -> frozenset[str]:
     other = [ROOT / "pyproject.toml", ROOT / ".ci" / "run"]
     texts = [*_sources().values(), *(path.read_text(encoding="utf-8") for path in other)]
@@ -99,10 +104,9 @@ def test_every_quoted_name_of_the_package_resolves(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=_page_name)
 def test_every_quoted_test_exists(page: Path) -> None:
-    tests = {name for text in _sources().values() for name in re.findall(r"\bdef (test_\w+)", text)}
     for quoted in _quoted(page):
         if re.fullmatch(r"test_\w+", quoted):
-            assert quoted in tests, quoted
+            assert quoted in _tests(), quoted
 
 
 @pytest.mark.parametrize("page", [ROOT / name for name in _MAPS], ids=_page_name)

@@ -213,5 +213,6 @@ def test_texts_of_a_hostile_server_stay_texts(tab: Tab, start: Start) -> None:
     begin(tab, "../../../tmp/evil")
     ended(tab, "completed")
     press(tab, "Make a test of this")
-    expect(tab.page.locator("#test")).to_contain_text("It passes")
+    # Its test runs in a process of its own.
+    expect(tab.page.locator("#test")).to_contain_text("It passes", timeout=60_000)
     assert {file.name for file in playing.folder.iterdir()} - {"__pycache__"} == {"hostile.py", "test_tmp_evil.py"}
