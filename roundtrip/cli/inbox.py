@@ -75,7 +75,9 @@ def _run(arguments: Namespace) -> int:
     if answer is None and (whole := _begun_with(api, arguments.approval)) is not None:
         answer = api.send(f"/{quote(whole, safe='')}", decision)
     if answer is None:
-        print("no such approval waits for you: check the id; it may be decided, or not yours to decide", file=sys.stderr)
+        print(
+            "no such approval waits for you: check the id; it may be decided, or not yours to decide", file=sys.stderr
+        )
         return 1
     _print(answer, arguments)
     return 0

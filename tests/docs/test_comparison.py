@@ -20,6 +20,7 @@ PAGE: Final = ROOT / "docs" / "comparison.md"
 COMMAND: Final = "pytest tests/docs/test_comparison.py --snapshot-update"
 
 
+@pytest.mark.nightly
 def test_table_is_what_the_libraries_do(request: pytest.FixtureRequest) -> None:
     async def shown() -> list[str]:
         return table([(row, await show(row)) for row in ROWS])

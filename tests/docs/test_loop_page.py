@@ -85,6 +85,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(folder, variables, programs)
 
 
+@pytest.mark.nightly
 def test_page_runs_from_top_to_bottom(shell: Shell) -> None:
     port = free_port()
     began: list[subprocess.Popen[bytes]] = []

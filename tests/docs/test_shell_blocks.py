@@ -212,6 +212,7 @@ def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell, background:
     assert any("roundtrip serve" in line for line in seen)
 
 
+@pytest.mark.nightly
 def test_tutorial_runs_from_top_to_bottom_without_extras(
     shell: Shell, background: list[subprocess.Popen[bytes]]
 ) -> None:

@@ -18,6 +18,7 @@ from roundtrip.cli import main
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 from tests.forks import Started, start
 from tests.hosts import ROOT
+from tests.nightly import at_night
 
 WAIT = 60.0
 """Seconds after which the demo, or a word of it, counts as lost. It takes a few."""
@@ -199,7 +200,7 @@ def test_an_order_that_the_person_declines_does_not_go_through() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
-@pytest.mark.parametrize(("number", "exit_code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
+@pytest.mark.parametrize(("number", "exit_code"), [("SIGKILL", -9), *at_night(("SIGINT", 130), ("SIGTERM", 143))])
 def test_no_instance_outlives_the_demo_however_it_ends(number: str, exit_code: int) -> None:
     with demo("--ask") as running:
         running.wait_for(FIRST_QUESTION)

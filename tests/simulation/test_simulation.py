@@ -18,6 +18,7 @@ from tests.simulation.faults import FAULTS, first_broken, found
 QUICKLY_FOUND = FAULTS[4:5] + FAULTS[9:11]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("block", range(4))
 def test_every_history_keeps_every_promise(block: int) -> None:
     history = alone(first_broken, range(block, examples(8), 4))

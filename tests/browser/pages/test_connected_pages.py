@@ -194,6 +194,7 @@ def test_keyboard_alone_gets_to_the_end(tab: Tab, shop: ConnectedShop) -> None:
     assert shop.continued(handle_of(told)) == "Ulysses: 1 for Ada by post, none"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
 def test_pages_of_a_call_have_no_barriers_on_a_narrow_phone(
     tab: Tab, shop: ConnectedShop, axe: Axe, scheme: Scheme

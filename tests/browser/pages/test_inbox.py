@@ -108,6 +108,7 @@ def test_no_page_has_barriers(tab: Tab, desk: Desk, axe: Axe, scheme: Scheme) ->
     axe()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
 def test_phone_shows_the_inbox_without_sideways_scrolling(tab: Tab, desk: Desk, scheme: Scheme) -> None:
     tab.page.set_viewport_size({"width": 320, "height": 640})

@@ -157,6 +157,7 @@ def test_review_shows_the_earlier_answer(tab: Tab, shop: PageShop) -> None:
     assert content == defaults
 
 
+@pytest.mark.nightly
 def test_link_opens_beside_the_page(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(PAY)
     tab.page.context.route(
@@ -173,6 +174,7 @@ def test_link_opens_beside_the_page(tab: Tab, shop: PageShop) -> None:
     assert call.answers == [{"pay": {"action": "accept"}}]
 
 
+@pytest.mark.nightly
 def test_way_back_and_reload_answer_nothing_twice(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(NAME, TOWN)
     tab.page.goto(shop.url())
@@ -193,6 +195,7 @@ def test_way_back_and_reload_answer_nothing_twice(tab: Tab, shop: PageShop) -> N
     assert [list(answers) for answers in call.answers] == [["name"], ["town"]]
 
 
+@pytest.mark.nightly
 def test_double_click_answers_once(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(SURE, TOWN)
     tab.page.goto(shop.url())
@@ -221,6 +224,7 @@ def test_older_tab_shows_what_is_asked_now(tab: Tab, shop: PageShop) -> None:
     assert [answers.get("name", {}).get("action") for answers in call.answers] == ["accept", None]
 
 
+@pytest.mark.nightly
 def test_page_expires_while_it_is_filled_in(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(NAME)
     tab.page.goto(shop.url())
@@ -354,7 +358,7 @@ def test_accessibility_tree_names_every_part(tab: Tab, shop: PageShop) -> None:
     assert tab.page.get_by_label("Copies").get_attribute("aria-required") == "true"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
 def test_pages_have_no_barriers(tab: Tab, shop: PageShop, axe: Axe, scheme: Scheme) -> None:
     tab.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     call = shop.ask(ORDER, SEVERAL, SURE, PAY, result="Two lines\nof a result.")
@@ -406,6 +410,7 @@ def test_phone_shows_pages_without_sideways_scrolling(tab: Tab, shop: PageShop, 
 HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e"
 
 
+@pytest.mark.nightly
 def test_markup_runs_nowhere(tab: Tab, shop: PageShop) -> None:
     shape = {"title": HOSTILE, "description": HOSTILE, "type": "string"}
     properties = {
@@ -441,6 +446,7 @@ def test_script_is_blocked_even_if_a_template_has_one(tab: Tab, tmp_path: Any) -
     tab.complaints.clear()
 
 
+@pytest.mark.nightly
 def test_other_sites_cannot_answer_or_frame_a_page(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(SURE)
     tab.page.goto(shop.url())

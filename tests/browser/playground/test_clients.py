@@ -72,6 +72,7 @@ def test_client_that_shows_nothing_plays_the_model(tab: Tab, paged: Playing) -> 
     assert "Picked green" in tab.text("#result")
 
 
+@pytest.mark.nightly
 def test_server_that_reports_much_does_not_stop_the_page(tab: Tab, paged: Playing) -> None:
     begin(tab, "count")
     ended(tab, "completed")
@@ -82,6 +83,7 @@ def test_server_that_reports_much_does_not_stop_the_page(tab: Tab, paged: Playin
     assert size < 4_000_000
 
 
+@pytest.mark.nightly
 def test_tools_that_a_call_adds_are_listed(tab: Tab, paged: Playing) -> None:
     tab.page.get_by_label("Revision").select_option("2025-11-25")
     begin(tab, "grow")
@@ -103,6 +105,7 @@ def test_server_that_records_elsewhere_says_so(tab: Tab, start: Start) -> None:
     expect(tab.page.locator("#test")).to_contain_text("the server has trace=, and records elsewhere")
 
 
+@pytest.mark.nightly
 def test_closed_terminal_ends_the_command(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = tmp_path / "temporary"
     folders.mkdir()

@@ -52,14 +52,17 @@ def show_error(tab: Tab) -> None:
     ended(tab, "failed")
 
 
+SCHEMES = ("light", "dark")
+
+
 @pytest.mark.parametrize(
     ("act", "scheme"),
     [
         (ask, "light"),
-        (show_media, "light"),
-        (make_mistakes, "dark"),
-        *at_night((ask, "dark"), (show_media, "dark"), (make_mistakes, "light")),
-        *at_night(*((act, scheme) for act in (ask_a_model, show_error) for scheme in ("light", "dark"))),
+        *at_night((ask, "dark")),
+        *at_night(
+            *((act, scheme) for act in (show_media, make_mistakes, ask_a_model, show_error) for scheme in SCHEMES)
+        ),
     ],
 )
 def test_page_has_no_barriers(tab: Tab, cinema: Playing, axe: Axe, act: Callable[[Tab], None], scheme: str) -> None:

@@ -84,6 +84,7 @@ def test_calls_without_a_result_become_tests_too(tab: Tab, start: Start) -> None
     assert make_test(tab) == "It passes. Written to test_charge_2.py."
 
 
+@pytest.mark.nightly
 def test_failing_test_is_shown_and_not_kept(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -95,6 +96,7 @@ def test_failing_test_is_shown_and_not_kept(tab: Tab, start: Start) -> None:
     assert list(playing.folder.glob("test_*.py")) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["shop.app:server", *at_night("shop.app:make_server")])
 def test_server_of_a_package_is_imported_by_its_path(tab: Tab, start: Start, name: str) -> None:
     playing = start(name, "till.py")

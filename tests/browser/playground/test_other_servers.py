@@ -43,6 +43,7 @@ def nothing_of_ours(tab: Tab) -> None:
     assert "tools/call book" in tab.text("#messages")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [*at_night("sdk_cinema.py"), "fast_cinema.py"])
 def test_server_of_another_library_is_called(tab: Tab, start: Start, name: str) -> None:
     playing = start(name)
@@ -82,6 +83,7 @@ def test_server_at_an_address_is_called(tab: Tab, tmp_path: Path) -> None:
             assert running.end() == 0
 
 
+@pytest.mark.nightly
 def test_command_is_started_for_a_call(tab: Tab, tmp_path: Path) -> None:
     folder = project(tmp_path / "project", "sdk_cinema.py")
     with playing(f"{sys.executable} sdk_cinema.py", folder=folder) as running:
@@ -115,6 +117,7 @@ def test_mistake_is_told_at_the_terminal(tmp_path: Path, arguments: list[str], t
     assert "Traceback" not in told_there
 
 
+@pytest.mark.nightly
 def test_folder_of_the_trace_is_removed(
     tab: Tab, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +136,7 @@ def test_folder_of_the_trace_is_removed(
     assert list(folders.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_two_playgrounds_have_their_own_secrets(start: Start) -> None:
     one: Playing = start("till.py")
     other: Playing = start("till.py")

@@ -42,6 +42,7 @@ def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
     assert playing.end() == 0
 
 
+@pytest.mark.nightly
 def test_code_before_a_mistake_serves_on(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -56,6 +57,7 @@ def test_code_before_a_mistake_serves_on(tab: Tab, start: Start) -> None:
     assert "Charged 1" in tab.text("#result")
 
 
+@pytest.mark.nightly
 def test_call_of_an_older_revision_ends_with_its_process(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)

@@ -10,6 +10,7 @@ from roundtrip.playground.forms import ShownForm
 from roundtrip.trace.page.data import data_of
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
+from tests.nightly import at_night
 from tests.unit.trace.tales import Tale, question
 
 SEATS: Final = ShownForm(
@@ -244,7 +245,7 @@ def test_approval_is_shown_as_decided_and_forked(tab: Tab, ui: Served, page: Cal
     expect(tab.page.locator("#forked tbody tr").first.locator("td").nth(3)).to_have_text("rejected: too late (yours)")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
 def test_call_has_no_barriers_and_fits_a_phone(
     tab: Tab, ui: Served, page: Callable[..., None], axe: Axe, scheme: Any
 ) -> None:

@@ -124,6 +124,7 @@ def test_operator_cancels_answers_and_forks(tab: Tab, ui: Operated, folder: Path
     page.goto("about:blank")
 
 
+@pytest.mark.nightly
 def test_call_whose_transcript_is_gone_is_answered_on_its_page(tab: Tab, ui: Operated, folder: Path) -> None:
     kept, cancelled = run(begin)
     for path in folder.glob("*.jsonl"):

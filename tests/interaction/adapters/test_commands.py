@@ -17,6 +17,7 @@ from roundtrip.cli.loading import load_any_server, load_attached
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install
 from roundtrip.testing import Unanswered, User
+from tests.nightly import at_night
 
 HEAD = """
 from typing import Annotated
@@ -213,7 +214,7 @@ server.tool(book)
 """
 
 
-@pytest.mark.parametrize("tool", ["below_book", "book"])
+@pytest.mark.parametrize("tool", ["below_book", *at_night("book")])
 def test_recorded_call_is_checked_and_becomes_a_test_by_the_name_that_clients_call(
     tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ from fastmcp import FastMCP
 from fastmcp.server.providers import LocalProvider
 
 from roundtrip.server.adapters import fastmcp_names
+from tests.nightly import at_night
 
 MODULE = "roundtrip.server.adapters.fastmcp_names"
 
@@ -18,9 +19,11 @@ MODULE = "roundtrip.server.adapters.fastmcp_names"
     "moved",
     [
         "fastmcp.server.dependencies._is_client_tool_call",
-        "fastmcp.server.dependencies.fastmcp_request_ctx",
-        "fastmcp.server.mixins.mcp_operations._normalize_call_tool_result",
-        "fastmcp.tools.function_tool.ToolMeta",
+        *at_night(
+            "fastmcp.server.dependencies.fastmcp_request_ctx",
+            "fastmcp.server.mixins.mcp_operations._normalize_call_tool_result",
+            "fastmcp.tools.function_tool.ToolMeta",
+        ),
     ],
 )
 def test_moved_name_fails_at_import_with_its_name(moved: str) -> None:

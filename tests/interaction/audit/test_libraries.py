@@ -16,6 +16,8 @@ from tests.hosts import ROOT
 from tests.interaction.audit.audits import audited, failed, told
 from tests.interaction.audit.libraries import LIBRARIES, ONCE, TASKS, TTL
 
+pytestmark = pytest.mark.nightly
+
 PAGE: Final = ROOT / "docs" / "audit.md"
 COMMAND: Final = "pytest tests/interaction/audit/test_libraries.py --snapshot-update"
 USERS: Final = ({"authorization": "Bearer app/ada"}, {"authorization": "Bearer app/eve"})

@@ -12,6 +12,7 @@ if sys.platform == "win32":
     pytest.skip("the processes are forked", allow_module_level=True)
 
 from tests.interaction.calls.sessions import person, script
+from tests.nightly import at_night
 
 each_era = pytest.mark.parametrize("era", ["retry", "live", "auto"])
 
@@ -159,7 +160,7 @@ low = Server("other", on_list_tools=listed, on_call_tool=called)
 }
 
 
-@pytest.mark.parametrize("over", ["in process", "stdio"])
+@pytest.mark.parametrize("over", [*at_night("in process"), "stdio"])
 @pytest.mark.parametrize("kind", OTHERS)
 def test_servers_of_other_classes_are_called_and_serve_stdio(tmp_path: Path, kind: str, over: str) -> None:
     file = tmp_path / "other_shop.py"

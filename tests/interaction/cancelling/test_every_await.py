@@ -41,7 +41,7 @@ def _cases() -> Iterator[Any]:
         ledgers = ["memory", "sqlite"] if shop.once else ["memory"]
         for era, how, ledger in itertools.product(shop.eras, hows, ledgers):
             # An asyncio task that is cancelled takes the same ways as a scope.
-            marks = [pytest.mark.nightly] if how is How.TASK and (era is Era.LIVE or ledger == "sqlite") else []
+            marks = [pytest.mark.nightly] if how is How.TASK or ledger == "sqlite" else []
             yield pytest.param(name, era, how, ledger, id=f"{name}-{era.value}-{how.value}-{ledger}", marks=marks)
 
 

@@ -37,6 +37,7 @@ from tests.interaction.pages.page_users import Browser, client_of, declare_only,
 from tests.interaction.tasks.peer import Peer
 from tests.interaction.tasks.peer import text_of as text_of_task
 from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers, turned_ledger
+from tests.nightly import rarely
 
 pytestmark = pytest.mark.anyio
 
@@ -188,7 +189,7 @@ async def test_client_that_shows_links_gets_a_page_that_says_who_decides() -> No
     assert "<form" not in pages[0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", rarely(KINDS, every=2))
 async def test_task_waits_for_days_and_reminds(kind: str, tmp_path: Path, started: Servers) -> None:
     clock, told = Clock(), list[PendingApproval]()
     settings = Approvals(groups=GROUPS, on_pending=told.append)

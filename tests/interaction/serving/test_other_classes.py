@@ -14,6 +14,7 @@ from mcp_types import ElicitResult
 from roundtrip.testing import ACCEPT, Era, User
 from tests.interaction.serving.other_shops import BOOKED, LEDGER
 from tests.interaction.serving.services import KEY, Service, refused
+from tests.nightly import at_night
 from tests.players import Person, connect
 
 pytestmark = [
@@ -31,7 +32,7 @@ def variables(folder: Path) -> dict[str, str]:
     return {LEDGER: str(folder / "ledger.db"), BOOKED: str(folder / "booked"), "ROUNDTRIP_KEYS": KEY}
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=["fastmcp_shop", *at_night("mcpserver_shop", "low_level_shop")])
 def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
     folder = tmp_path_factory.mktemp("fleet")
     flags = ("--workers", "2", "--drain", "0", "--max-body", str(MAX_BODY))
@@ -98,8 +99,10 @@ async def test_one_worker_asks_clients_of_both_eras(kind: str, tmp_path: Path, e
     [
         ("plain_shop", {}, "this server has no roundtrip that could see to it; call install"),
         ("mounting_shop", {}, "tools with exactly_once need a ledger that all workers share, and MemoryLedger"),
-        ("fastmcp_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make a key of its own"),
-        ("mcpserver_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make a key of its own"),
+        *at_night(
+            ("fastmcp_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make a key of its own"),
+            ("mcpserver_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make a key of its own"),
+        ),
     ],
 )
 def test_workers_that_would_lose_calls_do_not_start(kind: str, given: dict[str, str], why: str, tmp_path: Path) -> None:
@@ -127,6 +130,7 @@ async def book(ctx: Context) -> str:
 """
 
 
+@pytest.mark.nightly
 async def test_open_call_of_a_fastmcp_server_outlives_a_reload(tmp_path: Path) -> None:
     file = tmp_path / "reloaded_shop.py"
     file.write_text(RELOADED)

@@ -132,6 +132,7 @@ async def test_broken_change_leaves_the_old_code_serving(service: Service, proje
     assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "mended 1 of Dune"
 
 
+@pytest.mark.nightly
 async def test_older_clients_are_asked_before_and_after(service: Service, project: Path) -> None:
     assert text_of(await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
     say(project, "new")
@@ -139,6 +140,7 @@ async def test_older_clients_are_asked_before_and_after(service: Service, projec
     assert text_of(await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})) == "new 1 of Dune"
 
 
+@pytest.mark.nightly
 async def test_running_request_ends_with_the_code_that_it_began_with(service: Service, project: Path) -> None:
     begun, gate = project / "begun", project / "gate"
     results: list[str] = []
@@ -187,6 +189,7 @@ async def test_server_that_fails_to_start_waits_for_the_next_change(project: Pat
         assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
 
 
+@pytest.mark.nightly
 def test_given_keys_are_kept(project: Path) -> None:
     with Service("reload_shop.py", "--reload", folder=project, ROUNDTRIP_KEYS=KEY) as service:
         (worker,) = service.workers()

@@ -126,6 +126,7 @@ async def _roll(fleet: Service) -> None:
     assert not before & fleet.workers()
 
 
+@pytest.mark.nightly
 async def test_replacing_keys_worker_by_worker_loses_no_call(fleet: Service) -> None:
     path = fleet.folder / "keys"
     before = path.read_text()

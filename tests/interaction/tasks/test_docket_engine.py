@@ -24,6 +24,7 @@ from tests.hosts import ROOT, free_port
 from tests.interaction.serving.services import WAIT, Service, environment, eventually
 from tests.interaction.tasks.docket_shop import DOCKET, FOLDER, KEY, NAME, REDIS
 from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.nightly import at_night
 from tests.redis_server import RedisServer, redis_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -107,7 +108,7 @@ def go_on(folder: Path) -> None:
     (folder / "go on").touch()
 
 
-@pytest.mark.parametrize("kind", [DocketWorker, Worker])
+@pytest.mark.parametrize("kind", [DocketWorker, *at_night(Worker)])
 async def test_worker_serves_tasks_of_a_server(kind: type[DocketWorker], tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         task = (await peer.call("build", secret="this"))["taskId"]
@@ -167,6 +168,7 @@ async def test_cancelled_task_stops_in_its_worker(tmp_path: Path, store: RedisSe
             assert task["status"] == "completed"
 
 
+@pytest.mark.nightly
 async def test_lost_message_is_sent_again_by_the_sweep(tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         task = (await peer.call("build", secret="this"))["taskId"]
@@ -271,6 +273,7 @@ async def test_call_that_became_a_task_is_followed_by_a_worker(tmp_path: Path, s
     assert effects(tmp_path).count("first") == 1
 
 
+@pytest.mark.nightly
 async def test_tasks_wait_for_dockets_redis(tmp_path: Path, store: RedisServer) -> None:
     with redis_server() as dockets:
         variables = {DOCKET: dockets.url}

@@ -14,7 +14,7 @@ from tests.interaction.serving.services import Service
 from tests.interaction.tasks import shops
 from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, text_of
 from tests.interaction.tasks.stores import SHARED, Servers, place_of, servers
-from tests.nightly import rarely
+from tests.nightly import at_night, rarely
 from tests.postgres_server import postgres_server
 from tests.redis_server import RedisServer, redis_server
 
@@ -128,7 +128,7 @@ class Outage:
         self.end = end
 
 
-@pytest.fixture(params=["redis is killed", "redis is stuck", "postgres is killed"])
+@pytest.fixture(params=["redis is killed", *at_night("redis is stuck", "postgres is killed")])
 def outage(request: pytest.FixtureRequest) -> Generator[Outage]:
     if request.param == "postgres is killed":
         with postgres_server(durable=True) as postgres:

@@ -128,6 +128,7 @@ async def test_killed_process_of_several_is_followed_and_replaced(tmp_path: Path
     assert effects(tmp_path).count("first") == 2
 
 
+@pytest.mark.nightly
 async def test_processes_are_replaced_one_after_another(tmp_path: Path) -> None:
     async with serving(tmp_path) as peer:
         with worker(tmp_path, "--workers", "2", "--timeout-graceful-shutdown", "0.2") as running:

