@@ -32,8 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests marked `nightly`. They are not skipped: in CI, a skipped test means that something is missing."""
-    if config.getoption("--nightly"):
+    """Deselect tests marked `nightly`. They are not skipped: in CI, a skipped test means that something is missing.
+
+    Some of them write pages with `--snapshot-update`.
+    """
+    if config.getoption("--nightly") or config.getoption("update_snapshots", default=False):
         for item in items:
             item.add_marker(pytest.mark.timeout(_NIGHTLY_SECONDS))
         return
