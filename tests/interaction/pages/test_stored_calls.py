@@ -14,6 +14,8 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
+from roundtrip.server import stored_pages
+from roundtrip.server.limited_logs import LimitedLog
 from tests.hosts import hosted
 from tests.interaction.pages.page_users import (
     BASE,
@@ -99,6 +101,8 @@ async def test_page_is_unavailable_while_the_store_is_down(
     mode: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = MemoryLedger()
+    # Other tests may have used up the lines of this minute.
+    monkeypatch.setattr(stored_pages, "_LOG", LimitedLog(logging.getLogger("roundtrip")))
     async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("pay", {"amount": 5})
         link, browser = link_in(asked), Browser(url, "ann")
