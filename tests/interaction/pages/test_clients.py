@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
+import anyio
 import httpx2
 import pytest
 from mcp.client import Client
@@ -219,7 +220,8 @@ async def test_unaskable_live_client_is_shown_the_page_and_calls_again(place: st
     async with served(server, json_response=True) as url, visiting(url, Era.LIVE, visitor) as client:
         for _ in range(2):
             try:
-                await client.call_tool("export", BOOK)
+                with anyio.fail_after(20):
+                    await client.call_tool("export", BOOK)
             except MCPError as error:
                 errors.append(error)
         accounts.append("ada")

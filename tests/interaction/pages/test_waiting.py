@@ -8,6 +8,7 @@ import pytest
 from mcp_types import ElicitResult, InputRequiredResult
 
 from roundtrip import ElicitUrl, Server
+from roundtrip.engine import rounds
 from roundtrip.testing import Era, LegByLeg, Steps
 from tests.hosts import WAIT
 from tests.interaction.pages.visitors import PLACES, Visitor, add_export, visiting
@@ -66,6 +67,15 @@ async def test_leg_waits_only_its_configured_time_before_asking_again(place: str
             assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
     assert visitor.urls == [URL, URL]
     assert trace.asked == [{"login": "new"}, {"login": "unfinished"}]
+
+
+async def test_look_that_hangs_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_DONE_SECONDS", 0.05)
+    hopper = LegByLeg(lambda: exporting("body", anyio.sleep_forever, wait=0))
+    await hopper.leg("export", BOOK)
+    with anyio.fail_after(WAIT):
+        await hopper.leg("export", BOOK, answers={"login": AGREED}, state=hopper.token)
+    assert list(hopper.questions) == ["login"]
 
 
 @places

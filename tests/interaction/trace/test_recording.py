@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -102,6 +103,25 @@ ANSWERS: Answers = {"confirm": {"ok": True}, "note": {"note": "by noon"}}
 
 
 # One call.
+
+
+async def test_failed_step_is_recorded_when_it_fails(tmp_path: Path, era: Era) -> None:
+    server = Server[Any]("shop", trace=tmp_path / "calls.jsonl")
+
+    def stamp() -> str:
+        raise LookupError
+
+    @server.tool
+    async def post(ctx: Context) -> str:
+        with suppress(LookupError):
+            await ctx.step("stamp", stamp)
+        return await ctx.step("send", lambda: "sent")
+
+    del post
+    assert (await User(server, era=era).call("post")).text == "sent"
+    (traced,) = calls_of(tmp_path / "calls.jsonl")
+    steps = [step for serving in traced.servings for line in serving.happened for step in line.steps]
+    assert [(step.key, step.how) for step in steps] == [("stamp", "failed"), ("send", "ran")]
 
 
 async def test_call_is_recorded_from_first_request_to_result(tmp_path: Path, era: Era) -> None:

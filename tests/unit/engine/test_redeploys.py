@@ -52,6 +52,17 @@ def test_a_recorded_answer_follows_a_rename() -> None:
     assert list(rounds.entries) == ["sure"]
 
 
+def test_new_answer_replaces_the_one_under_a_former_name() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": confirm()})
+    rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True)})
+    rounds.redeploy(alone(confirm, key="sure", was=("confirm",)))
+    other = Elicit("Really?", Choice)
+    assert rounds.round({"sure": other}) == {"sure": None}
+    assert rounds.round({"sure": other}, {"sure": yes(ok=False)}) == {"sure": NO}
+    assert list(rounds.entries) == ["sure"]
+
+
 def test_undeclared_rename_asks_again_and_keeps_the_older_answer() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": confirm()})
