@@ -13,7 +13,7 @@ from roundtrip import Approvals, Context, Pages, PendingApproval
 from roundtrip.cli import main
 from roundtrip.errors import Decision
 from roundtrip.ledger import MemoryLedger, SqliteLedger
-from roundtrip.server.tasks.operations import TaskNotChanged
+from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.hosts import ROOT, hosted
@@ -154,6 +154,25 @@ async def test_reminder_runs_in_the_process_of_the_operator(
             await operator_of(own, audit).act(call_in(asked), "remind")
     await ledger.aclose()
     assert [line.outcome for line in logged(audit)] == ["done", "rejected"]
+
+
+@pytest.mark.parametrize("notifies", [True, False])
+async def test_reminder_is_possible_while_an_approval_waits(notifies: bool) -> None:
+    server = shop(approvals=Approvals(groups=GROUPS, on_pending=(lambda one: None) if notifies else None))
+    assert server.task_service is not None
+    book = server.task_service.book
+
+    async def possible(call: str) -> list[str]:
+        view = await book.view(call)
+        assert view is not None
+        return [*TaskOperations(book).possible(view.entry, view.content, book.clock())]
+
+    async with open_shop(server) as url, client_of(url) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        assert ("remind" in await possible(call_in(asked))) is notifies
+        await Person(url, "fay").decide("approve")
+        assert await went_on(client, asked) == "refunded 5"
+        assert await possible(call_in(asked)) == []
 
 
 async def test_next_reminder_counts_from_that_of_the_operator(audit: Path) -> None:

@@ -178,6 +178,21 @@ async def test_signal_wakes_and_repeats_change_nothing(ledger: Any) -> None:
         assert not await server.signal("unknown", "payment")
 
 
+async def test_signal_that_comes_while_its_leg_runs_wakes_the_task() -> None:
+    server = Server[Any]("shop", keys=[KEY])
+
+    @server.tool(task=True)
+    async def buy(ctx: Context) -> str:
+        if ctx.call.leg == 1:
+            # Behind the look of this leg at its signals, and before the leg ends.
+            assert await server.signal(ctx.call.id, "payment", 3)
+        return f"paid {await ctx.wait_for('payment', timeout=1000)}"
+
+    del buy
+    async with peers(server) as (peer,):
+        assert text_of(await peer.until(await task_of(peer, "buy"))) == "paid 3"
+
+
 async def test_signal_that_comes_too_late_changes_nothing(ledger: Any) -> None:
     server = waiting(ledger)
     async with peers(server) as (peer,):
