@@ -28,6 +28,10 @@ class Quote(BaseModel):
     note: str = ""
 
 
+def sure() -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
 class Runs:
     """Shop whose prices rise with every look, and the number of looks."""
 
@@ -138,6 +142,26 @@ async def test_a_timestamp_in_a_question_is_cured_by_once() -> None:
     call = await User(server, {"confirm": {"ok": True}}, era=Era.RETRY).call("order")
     assert call.text == "true"
     assert call.asked == ["It is 0. Sure?"]
+
+
+async def test_value_of_a_function_without_annotation_is_computed_once() -> None:
+    looked: list[str] = []
+    server = Server[Any]("shop", keys=[KEY])
+
+    def stamp():  # pyright: ignore[reportUnknownParameterType]
+        looked.append("looked")
+        return {"number": len(looked)}
+
+    @server.tool()
+    async def order(
+        stamp: Annotated[dict[str, int], Resolve(stamp, once=True)], ok: Annotated[Choice, Resolve(sure)]
+    ) -> str:
+        return f"{stamp} {ok.ok}"
+
+    del order
+    user = User(server, {"sure": {"ok": True}}, era=Era.RETRY)
+    assert (await user.call("order")).text == "{'number': 1} True"
+    assert looked == ["looked"]
 
 
 async def test_final_answer_is_not_asked_again() -> None:
