@@ -143,4 +143,5 @@ async def peers(*servers: Server[Any], declares: bool = True) -> AsyncGenerator[
 
 
 def text_of(task: dict[str, Any]) -> str:
+    assert "result" in task, task
     return task["result"]["content"][0]["text"]
