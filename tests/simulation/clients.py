@@ -9,11 +9,13 @@ from typing import Any, Final
 
 from tests.simulation.fleet import Json, Network, Unanswered
 
-__all__ = ["TOOLS", "Client"]
+__all__ = ["ONCE", "TOOLS", "Client"]
 
 TOOLS: Final = ("book", "pay", "report", "transfer", "collect")
 """The tools of `shop.py`."""
 TASKS: Final = frozenset(("report", "transfer", "collect"))
+ONCE: Final = frozenset(("pay", "transfer"))
+"""Those whose body must not run twice."""
 
 _PATIENCE: Final = 70.0
 """Seconds for which a client waits for a response."""

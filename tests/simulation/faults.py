@@ -55,6 +55,20 @@ def lease_of_a_body_frees_its_entry(patch: Patch) -> None:
     patch.setattr(LedgerEntry, "advance", freeing)
 
 
+def failed_body_runs_again(patch: Patch) -> None:
+    """Free the entry of a body that has failed, as if it had not begun."""
+
+    async def fail(claim: LedgerClaim, error: Exception) -> None:
+        await claim.release()
+
+    patch.setattr(LedgerClaim, "fail", fail)
+
+
+def body_that_timed_out_runs_again(patch: Patch) -> None:
+    """Free the entry of a body that was stopped in its middle."""
+    patch.setattr(LedgerClaim, "lose", LedgerClaim.release)
+
+
 def any_leg_releases_an_entry(patch: Patch) -> None:
     """Let a leg release the claim of another one."""
 
@@ -161,6 +175,8 @@ FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
     long_body_loses_its_lease,
     lost_task_is_not_told,
     earlier_answers_are_forgotten,
+    failed_body_runs_again,
+    body_that_timed_out_runs_again,
 )
 """Each of them must be found."""
 

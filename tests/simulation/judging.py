@@ -12,16 +12,19 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE
 from roundtrip.machine.tasks import TASK_MACHINE, TaskState
 from roundtrip.tracing import Beginning, Wrote
-from tests.simulation.clients import Client
+from tests.simulation.clients import ONCE, Client
 from tests.simulation.fleet import Json, Watch
 from tests.simulation.loop import Process
-from tests.simulation.shop import Diary
+from tests.simulation.shop import Diary, error_of
 
 __all__ = ["Judge"]
 
 
 _CALL_TARGETS: Final = dict(CALL_MACHINE.targets)
 _FINAL: Final = TASK_MACHINE.final
+_FAILING: Final = ONCE | {"report"}
+"""The tools whose bodies fail for some answers."""
+_WITHOUT_RESULT: Final = ("unknown", "timed out")
 _BY_WORKERS: Final = (TaskState.COMPLETED, TaskState.ASKING, TaskState.WAITING)
 """The states that a task which runs gets from its worker alone."""
 
@@ -105,19 +108,24 @@ class Judge:
             self.broken.append(f"{judged} was lost")
             return
         ends = [_end_of(end) for end in client.ends]
-        if client.tool == "pay" and self.is_troubled and len(set(ends)) > 1:
-            # The ledger may have been out of reach of the one process that knew the result, until that died.
-            ends = [end for end in ends if end != "unknown"]
+        is_undone = self._is_undone(client)
+        if client.tool == "pay" and (self.is_troubled or is_undone):
+            # The ledger may have been out of reach of the one process that knew the result, until that died. And the
+            # outcome of a body that timed out is unknown to all copies of its request but one.
+            ends = [end for end in ends if end not in _WITHOUT_RESULT] or ends[:1]
         if len(set(ends)) != 1:
             self.broken.append(f"{judged} ended differently: {ends}")
         end = ends[0]
         bodies = len(self._diary.of(client.order, "body"))
-        if client.tool in ("pay", "transfer") and bodies > 1:
+        if client.tool in ONCE and bodies > 1:
             self.broken.append(f"{judged}: the body ran {bodies} times")
-        if end == "unknown":
+        if end in _WITHOUT_RESULT:
             # A process may die after it has noted that the body begins, and before it begins.
-            if client.tool not in ("pay", "transfer") or not self.is_troubled:
-                self.broken.append(f"{judged}: its outcome is unknown, and no instance was in trouble")
+            if client.tool not in ONCE or not (self.is_troubled or is_undone):
+                self.broken.append(f"{judged}: {end}, and no instance was in trouble")
+        elif end.startswith("failed: "):
+            if client.tool not in _FAILING or end != f"failed: {error_of(client.order, client.answers['seats'])}":
+                self.broken.append(f"{judged}: {end}")
         elif end == "declined":
             if not client.declines or bodies:
                 self.broken.append(f"{judged}: declined, with {bodies} bodies")
@@ -128,6 +136,10 @@ class Judge:
             self._judge_text(client, end.split(" ")[1:], judged)
         else:
             self.broken.append(f"{judged} ended with {end}")
+
+    def _is_undone(self, client: Client) -> bool:
+        """Return True if a body has begun, and did not come to its end."""
+        return len(self._diary.of(client.order, "body")) > len(self._diary.of(client.order, "body done"))
 
     def _judge_text(self, client: Client, words: list[str], judged: str) -> None:
         answers = client.answers
@@ -141,6 +153,8 @@ class Judge:
         expected = [str(answers[name]) for name in given]
         if words[: len(expected)] != expected:
             self.broken.append(f"{judged}: {words} does not begin with {expected}")
+        if client.tool in _FAILING and error_of(client.order, answers["seats"]):
+            self.broken.append(f"{judged}: it had to fail, and got a result")
         if client.declines and client.tool != "collect":
             self.broken.append(f"{judged}: it was declined, and went on")
         if client.tool == "book":
@@ -174,4 +188,8 @@ def _end_of(end: Json) -> str:
         return "unknown"
     if "decline" in text:
         return "declined"
+    if "timed out" in text:
+        return "timed out"
+    if result.get("isError"):
+        return f"failed: {text.partition(': ')[2]}"
     return f"{text} ({json.dumps(end)[:300]})"

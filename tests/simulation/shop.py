@@ -7,14 +7,16 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import anyio
 
-from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip import Context, Elicit, Resolve, Server, ToolError
 from roundtrip.ledger import Ledger
 from roundtrip.system import System
 from roundtrip.tracing import Tracer
 
-__all__ = ["Diary", "Order", "make_server"]
+__all__ = ["Diary", "Order", "error_of", "make_server"]
 
 _KEY: Final = b"the key of a simulated fleet, 32"
+_TIMEOUT_SECONDS: Final = 65.0
+"""Less than the longest piece of work, and than the patience of clients."""
 
 
 class Order(NamedTuple):
@@ -41,6 +43,15 @@ class Diary:
     def of(self, order: str, what: str) -> list[Order]:
         """Return the runs of a body, or of a step."""
         return [run for run in self.runs[order] if run.what == what]
+
+
+def error_of(order: str, seats: int) -> Exception | None:
+    """Return the error with which bodies end that get this number of seats; None for most numbers."""
+    if seats % 7 == 0:
+        return ToolError(f"{order} cannot have {seats} seats")
+    if seats % 7 == 1:
+        return ValueError(f"{order} has no row of {seats} seats")
+    return None
 
 
 def _user_of(ctx: Any) -> str | None:
@@ -90,6 +101,11 @@ def make_server(
         began(order, tool, f"{what} done")
         return f"{what}-{system.entropy(4).hex()}"
 
+    def confirmed(order: str, seats: int, *receipts: str) -> str:
+        if error := error_of(order, seats):
+            raise error
+        return " ".join((order, str(seats), *receipts))
+
     async def quote(order: str) -> str:
         return await work(order, "any", "quote")
 
@@ -115,7 +131,7 @@ def make_server(
     async def pay(order: str, seats: Annotated[int, Resolve(how_many)]) -> str:
         """Pay, which must not happen twice."""
         receipt = await work(order, "pay", "body")
-        return f"{order} {seats} {receipt}"
+        return confirmed(order, seats, receipt)
 
     async def report(order: str, ctx: Context) -> str:
         """Make a report in the background, with questions."""
@@ -124,13 +140,13 @@ def make_server(
         await ctx.sleep(20)
         second = await ctx.step("second", work, order, "report", "second")
         where, row = await ctx.ask("where", f"{order}: where?", str), await ctx.ask("row", f"{order}: which row?", str)
-        return f"{order} {seats} {where} {row} {first} {second}"
+        return confirmed(order, seats, where, row, first, second)
 
     async def transfer(order: str, ctx: Context) -> str:
         """Transfer in the background, which must not happen twice."""
         seats = await ctx.ask("seats", f"{order}: how many seats?", int)
         receipt = await work(order, "transfer", "body")
-        return f"{order} {seats} {receipt}"
+        return confirmed(order, seats, receipt)
 
     async def collect(order: str, ctx: Context) -> str:
         """Wait in the background until somebody has paid."""
@@ -141,11 +157,11 @@ def make_server(
     if "book" in tools:
         server.add_tool(book)
     if "pay" in tools:
-        server.add_tool(pay, exactly_once=True, confirm="Pay for {order}?")
+        server.add_tool(pay, exactly_once=True, timeout=_TIMEOUT_SECONDS, confirm="Pay for {order}?")
     if "report" in tools:
         server.add_tool(report, task="required")
     if "transfer" in tools:
-        server.add_tool(transfer, task="required", exactly_once=True)
+        server.add_tool(transfer, task="required", exactly_once=True, timeout=_TIMEOUT_SECONDS)
     if "collect" in tools:
         server.add_tool(collect, task="required")
     return server
