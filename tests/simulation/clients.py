@@ -11,10 +11,10 @@ from tests.simulation.fleet import Json, Network, Unanswered
 
 __all__ = ["ONCE", "TOOLS", "Client"]
 
-TOOLS: Final = ("book", "pay", "report", "transfer", "collect")
+TOOLS: Final = ("book", "pay", "ship", "report", "transfer", "collect")
 """The tools of `shop.py`."""
 TASKS: Final = frozenset(("report", "transfer", "collect"))
-ONCE: Final = frozenset(("pay", "transfer"))
+ONCE: Final = frozenset(("pay", "ship", "transfer"))
 """Those whose body must not run twice."""
 
 _PATIENCE: Final = 70.0
@@ -91,7 +91,7 @@ class Client:
             result = response.get("result", {})
             if result.get("resultType") != "input_required":
                 self.ends.append(response)
-                if self._chance.random() < 0.5 and "requestState" in params and self.tool == "pay":
+                if self._chance.random() < 0.5 and "requestState" in params and self.tool in ONCE:
                     # It lost the result, and asks for it.
                     self.ends.append(await self._send("tools/call", params))
                 return

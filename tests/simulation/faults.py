@@ -55,6 +55,15 @@ def lease_of_a_body_frees_its_entry(patch: Patch) -> None:
     patch.setattr(LedgerEntry, "advance", freeing)
 
 
+def steps_of_a_repeated_leg_run_again(patch: Patch) -> None:
+    """Let a leg forget the steps that an earlier copy of it has stored in the ledger."""
+
+    def noted(claim: LedgerClaim) -> dict[int, dict[str, Any]]:
+        return {}
+
+    patch.setattr(LedgerClaim, "noted", noted)
+
+
 def failed_body_runs_again(patch: Patch) -> None:
     """Free the entry of a body that has failed, as if it had not begun."""
 
@@ -177,6 +186,7 @@ FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
     earlier_answers_are_forgotten,
     failed_body_runs_again,
     body_that_timed_out_runs_again,
+    steps_of_a_repeated_leg_run_again,
 )
 """Each of them must be found."""
 

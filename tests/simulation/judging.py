@@ -109,7 +109,7 @@ class Judge:
             return
         ends = [_end_of(end) for end in client.ends]
         is_undone = self._is_undone(client)
-        if client.tool == "pay" and (self.is_troubled or is_undone):
+        if client.tool in ("pay", "ship") and (self.is_troubled or is_undone):
             # The ledger may have been out of reach of the one process that knew the result, until that died. And the
             # outcome of a body that timed out is unknown to all copies of its request but one.
             ends = [end for end in ends if end not in _WITHOUT_RESULT] or ends[:1]
@@ -119,6 +119,8 @@ class Judge:
         bodies = len(self._diary.of(client.order, "body"))
         if client.tool in ONCE and bodies > 1:
             self.broken.append(f"{judged}: the body ran {bodies} times")
+        if len(self._diary.of(client.order, "label done")) > 1 and not self.is_troubled:
+            self.broken.append(f"{judged}: a leg that came again ran its step again")
         if end in _WITHOUT_RESULT:
             # A process may die after it has noted that the body begins, and before it begins.
             if client.tool not in ONCE or not (self.is_troubled or is_undone):
@@ -138,14 +140,18 @@ class Judge:
             self.broken.append(f"{judged} ended with {end}")
 
     def _is_undone(self, client: Client) -> bool:
-        """Return True if a body has begun, and did not come to its end."""
-        return len(self._diary.of(client.order, "body")) > len(self._diary.of(client.order, "body done"))
+        """Return True if a body has begun, or its step, and did not come to its end."""
+        return any(
+            len(self._diary.of(client.order, what)) > len(self._diary.of(client.order, f"{what} done"))
+            for what in ("body", "label")
+        )
 
     def _judge_text(self, client: Client, words: list[str], judged: str) -> None:
         answers = client.answers
         given = {
             "book": ["seats", "where", "row", "sure"],
             "pay": ["seats"],
+            "ship": ["seats", "sure"],
             "report": ["seats", "where", "row"],
             "transfer": ["seats"],
             "collect": ["seats"],
@@ -157,11 +163,11 @@ class Judge:
             self.broken.append(f"{judged}: it had to fail, and got a result")
         if client.declines and client.tool != "collect":
             self.broken.append(f"{judged}: it was declined, and went on")
-        if client.tool == "book":
-            price, receipt = words[4:6]
+        if client.tool in ("book", "ship"):
+            computed = words[len(expected) : -1] if client.tool == "ship" else words[len(expected) :]
             shown = [message for message in client.asked if "which row" in message or "sure" in message]
-            if not all(price in message or receipt in message for message in shown):
-                self.broken.append(f"{judged}: {price} or {receipt} was not shown in {shown}")
+            if not all(any(value in message for value in computed) for message in shown):
+                self.broken.append(f"{judged}: {computed} was not shown in {shown}")
 
 
 def _facts_of(journal: Journal | None) -> set[str]:

@@ -133,6 +133,13 @@ def make_server(
         receipt = await work(order, "pay", "body")
         return confirmed(order, seats, receipt)
 
+    async def ship(order: str, seats: Annotated[int, Resolve(how_many)], ctx: Context) -> str:
+        """Ship, which must not happen twice, behind a step and a question of the body."""
+        label = await ctx.step("label", work, order, "ship", "label")
+        sure = await ctx.ask("sure", f"{order}: sure, with {label}?", bool)
+        receipt = await work(order, "ship", "body")
+        return confirmed(order, seats, str(sure), label, receipt)
+
     async def report(order: str, ctx: Context) -> str:
         """Make a report in the background, with questions."""
         first = await ctx.step("first", work, order, "report", "first")
@@ -158,6 +165,8 @@ def make_server(
         server.add_tool(book)
     if "pay" in tools:
         server.add_tool(pay, exactly_once=True, timeout=_TIMEOUT_SECONDS, confirm="Pay for {order}?")
+    if "ship" in tools:
+        server.add_tool(ship, exactly_once=True, timeout=_TIMEOUT_SECONDS)
     if "report" in tools:
         server.add_tool(report, task="required")
     if "transfer" in tools:
