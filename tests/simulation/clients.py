@@ -22,6 +22,8 @@ _PATIENCE: Final = 70.0
 _LATER: Final = ("send the same request again", "try again later")
 """Errors that ask the client to come back."""
 _MISCHIEF: Final = 0.1
+_WAVERS: Final = 0.15
+"""The share of legs that a client sends with two sets of answers, of tools that run once."""
 _ENDED: Final = frozenset(("completed", "failed", "cancelled"))
 
 
@@ -58,6 +60,12 @@ class Client:
         self.asked: list[str] = []
         self.ends: list[Json] = []
         """What the server said at the end, each time that the client asked."""
+        self.other_ends: list[Json] = []
+        """What it said when other answers, to the questions of the same leg, ended the call."""
+        self.late_end: Json | None = None
+        """What it said to other answers after the end."""
+        self.has_wavered = False
+        """True once it has sent other answers."""
         self.broken: list[str] = []
 
     @property
@@ -86,14 +94,28 @@ class Client:
 
     async def _run_legs(self) -> None:
         params: Json = {"name": self.tool, "arguments": {"order": self.order}}
+        others: list[Json] = []
         while True:
-            response = await self._send("tools/call", params)
+            if self.tool in ONCE and "requestState" in params:
+                others.append({**params, "inputResponses": _changed(params["inputResponses"])})
+            if others and self._chance.random() < _WAVERS:
+                response, other = await asyncio.gather(
+                    self._send("tools/call", params), self._send("tools/call", others[-1])
+                )
+                self.has_wavered = True
+                if not _asks(other):
+                    self.other_ends.append(other)
+            else:
+                response = await self._send("tools/call", params)
             result = response.get("result", {})
-            if result.get("resultType") != "input_required":
+            if not _asks(response):
                 self.ends.append(response)
                 if self._chance.random() < 0.5 and "requestState" in params and self.tool in ONCE:
                     # It lost the result, and asks for it.
                     self.ends.append(await self._send("tools/call", params))
+                if others and self._chance.random() < 0.3:
+                    self.has_wavered = True
+                    self.late_end = await self._send("tools/call", self._chance.choice(others))
                 return
             params = {**params, "requestState": result["requestState"]}
             params["inputResponses"] = await self._answer(result.get("inputRequests", {}))
@@ -103,7 +125,7 @@ class Client:
     async def _run_task(self) -> None:
         params = {"name": self.tool, "arguments": {"order": self.order}}
         response = await self._send("tools/call", params)
-        while response.get("result", {}).get("resultType") == "input_required":
+        while _asks(response):
             # A round without questions names a call that must run once, before anything is stored.
             params = {**params, "requestState": response["result"]["requestState"]}
             response = await self._send("tools/call", params)
@@ -180,6 +202,22 @@ class Client:
             self._mistakes -= 1
             return {"action": "accept", "content": {"value": "several"}}
         return {"action": "accept", "content": {"value": self.answers[name]}}
+
+
+def _changed(responses: Json) -> Json:
+    """Return other answers to the same questions."""
+    changed: Json = {}
+    for key, response in responses.items():
+        value = response.get("content", {}).get("value")
+        is_number = isinstance(value, int)
+        content = {"value": not value if isinstance(value, bool) else value + 1} if is_number else None
+        changed[key] = {"action": "accept", "content": content} if is_number else {"action": "cancel"}
+    return changed
+
+
+def _asks(response: Json) -> bool:
+    """Return True if the call goes on with another leg."""
+    return response.get("result", {}).get("resultType") == "input_required"
 
 
 def _comes_back(response: Json) -> bool:

@@ -5,6 +5,7 @@ from typing import Any, Final, cast
 
 import pytest
 
+from roundtrip.engine import leg_run
 from roundtrip.engine.known import KnownAnswers
 from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.tasks import TaskEntry
@@ -62,6 +63,15 @@ def steps_of_a_repeated_leg_run_again(patch: Patch) -> None:
         return {}
 
     patch.setattr(LedgerClaim, "noted", noted)
+
+
+def result_belongs_to_any_answers(patch: Patch) -> None:
+    """Give the result of a call to a leg with other answers."""
+
+    def answers_digest(*given: Any) -> str:
+        return "the same"
+
+    patch.setattr(leg_run, "answers_digest", answers_digest)
 
 
 def failed_body_runs_again(patch: Patch) -> None:
@@ -187,6 +197,7 @@ FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
     failed_body_runs_again,
     body_that_timed_out_runs_again,
     steps_of_a_repeated_leg_run_again,
+    result_belongs_to_any_answers,
 )
 """Each of them must be found."""
 

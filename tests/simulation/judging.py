@@ -25,6 +25,7 @@ _FINAL: Final = TASK_MACHINE.final
 _FAILING: Final = ONCE | {"report"}
 """The tools whose bodies fail for some answers."""
 _WITHOUT_RESULT: Final = ("unknown", "timed out")
+_ANSWERED_OTHERWISE: Final = "ended with other answers"
 _BY_WORKERS: Final = (TaskState.COMPLETED, TaskState.ASKING, TaskState.WAITING)
 """The states that a task which runs gets from its worker alone."""
 
@@ -119,8 +120,9 @@ class Judge:
         bodies = len(self._diary.of(client.order, "body"))
         if client.tool in ONCE and bodies > 1:
             self.broken.append(f"{judged}: the body ran {bodies} times")
-        if len(self._diary.of(client.order, "label done")) > 1 and not self.is_troubled:
+        if self._diary.of(client.order, "label done")[1:] and not (self.is_troubled or client.has_wavered):
             self.broken.append(f"{judged}: a leg that came again ran its step again")
+        self._judge_others(client, ends, judged)
         if end in _WITHOUT_RESULT:
             # A process may die after it has noted that the body begins, and before it begins.
             if client.tool not in ONCE or not (self.is_troubled or is_undone):
@@ -136,8 +138,22 @@ class Judge:
                 self.broken.append(f"{judged}: cancelled by no client")
         elif end.startswith(f"{client.order} "):
             self._judge_text(client, end.split(" ")[1:], judged)
-        else:
+        elif end != _ANSWERED_OTHERWISE:
             self.broken.append(f"{judged} ended with {end}")
+
+    def _judge_others(self, client: Client, ends: list[str], judged: str) -> None:
+        """Judge what came of other answers to the questions of a leg: one set of answers has a result."""
+        has_result = any(_is_result(client, end) for end in ends)
+        results = [end for end in map(_end_of, client.other_ends) if _is_result(client, end)]
+        if results and has_result:
+            self.broken.append(f"{judged}: two sets of answers got results, {ends[0]} and {results[0]}")
+        if ends[0] == _ANSWERED_OTHERWISE and not results:
+            self.broken.append(f"{judged}: ended by other answers, which got no result")
+        if client.late_end is None or not has_result:
+            return
+        late = _end_of(client.late_end)
+        if late != _ANSWERED_OTHERWISE and not (late == "unknown" and self.is_troubled):
+            self.broken.append(f"{judged}: other answers got {late} after its end")
 
     def _is_undone(self, client: Client) -> bool:
         """Return True if a body has begun, or its step, and did not come to its end."""
@@ -179,6 +195,11 @@ def _facts_of(journal: Journal | None) -> set[str]:
     }
 
 
+def _is_result(client: Client, end: str) -> bool:
+    """Return True for an end that came from a body."""
+    return end.startswith((f"{client.order} ", "failed: "))
+
+
 def _end_of(end: Json) -> str:
     """Return how a call ended, as one text."""
     if end.get("status") == "cancelled":
@@ -192,8 +213,10 @@ def _end_of(end: Json) -> str:
         text = str(end.get("error", end))
     if "outcome" in text and "unknown" in text:
         return "unknown"
-    if "decline" in text:
+    if "elicitation was" in text:
         return "declined"
+    if "ended already, with other answers" in text:
+        return _ANSWERED_OTHERWISE
     if "timed out" in text:
         return "timed out"
     if result.get("isError"):
