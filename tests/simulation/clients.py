@@ -49,8 +49,9 @@ class Client:
         self._chance = chance
         self.answers: Mapping[str, Any] = {
             "seats": chance.randrange(1, 1000),
-            "where": f"place-{chance.randrange(1000)}",
-            "row": f"row-{chance.randrange(1000)}",
+            # With the order, as everything that must not lie readable in the store.
+            "where": f"place-{chance.randrange(1000)}-of-{order}",
+            "row": f"row-{chance.randrange(1000)}-of-{order}",
             "sure": chance.random() < 0.5,
         }
         self.declines = chance.random() < 0.1

@@ -16,6 +16,7 @@ from roundtrip.server.exactly_once import LedgerClaim
 from roundtrip.server.parts import Protection
 from roundtrip.server.tasks import sweep
 from roundtrip.server.tasks.claim import TaskClaim
+from roundtrip.server.tasks.content import TaskSeal
 from tests.simulation.store import SimulatedTasks
 from tests.simulation.world import History, simulate
 
@@ -72,6 +73,26 @@ def result_belongs_to_any_answers(patch: Patch) -> None:
         return "the same"
 
     patch.setattr(leg_run, "answers_digest", answers_digest)
+
+
+def results_lie_readable(patch: Patch) -> None:
+    """Store results and steps of calls in a ledger as they are."""
+
+    def same(claim: LedgerClaim, text: str, use: str) -> str:
+        return text
+
+    patch.setattr(LedgerClaim, "_seal", same)
+    patch.setattr(LedgerClaim, "_open", same)
+
+
+def tasks_lie_readable(patch: Patch) -> None:
+    """Store tasks as they are."""
+    init: Any = TaskSeal.__init__
+
+    def unsealed(seal: TaskSeal, sealer: Any, hints: tuple[str, ...], service: str) -> None:
+        init(seal, None, hints, service)
+
+    patch.setattr(TaskSeal, "__init__", unsealed)
 
 
 def failed_body_runs_again(patch: Patch) -> None:
@@ -198,6 +219,8 @@ FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
     body_that_timed_out_runs_again,
     steps_of_a_repeated_leg_run_again,
     result_belongs_to_any_answers,
+    results_lie_readable,
+    tasks_lie_readable,
 )
 """Each of them must be found."""
 

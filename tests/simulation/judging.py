@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
+from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.call import Transition
 from roundtrip.machine.journal import Journal
@@ -24,6 +27,8 @@ _CALL_TARGETS: Final = dict(CALL_MACHINE.targets)
 _FINAL: Final = TASK_MACHINE.final
 _FAILING: Final = ONCE | {"report"}
 """The tools whose bodies fail for some answers."""
+_READABLE: Final = re.compile(r"order\d")
+"""The name of an order, which is in all arguments, answers, results and steps."""
 _WITHOUT_RESULT: Final = ("unknown", "timed out")
 _ANSWERED_OTHERWISE: Final = "ended with other answers"
 _BY_WORKERS: Final = (TaskState.COMPLETED, TaskState.ASKING, TaskState.WAITING)
@@ -73,6 +78,13 @@ class Judge:
                     self.broken.append(f"a leg of {beginning.tool} forgot {sorted(lost)}")
 
         return note
+
+    def kept(self, entry: LedgerEntry | TaskEntry) -> None:
+        """Check that readers of the store learn nothing of a call's content."""
+        # No store of a fleet keeps the account of a task.
+        stored = repr(replace(entry, account=None))
+        if found := _READABLE.search(stored):
+            self.broken.append(f"the store has readable text: ...{stored[max(0, found.start() - 60) : found.end()]}")
 
     def wrote(self, before: TaskEntry | None, after: TaskEntry, writer: Process) -> None:
         """Check a write to the store."""

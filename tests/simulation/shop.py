@@ -99,7 +99,7 @@ def make_server(
         began(order, tool, what)
         await anyio.sleep(draw())
         began(order, tool, f"{what} done")
-        return f"{what}-{system.entropy(4).hex()}"
+        return f"{what}-{system.entropy(4).hex()}-of-{order}"
 
     def confirmed(order: str, seats: int, *receipts: str) -> str:
         if error := error_of(order, seats):

@@ -22,6 +22,7 @@ __all__ = ["EPOCH", "SharedStore", "SimulatedLedger", "StoreFaults"]
 
 T = TypeVar("T")
 Wrote = Callable[[TaskEntry | None, TaskEntry, Process], None]
+Kept = Callable[[LedgerEntry | TaskEntry], None]
 
 EPOCH = 1_800_000_000.0
 """The time of day at which simulations begin."""
@@ -62,8 +63,11 @@ class StoreFaults:
 class _Memory(MemoryLedger):
     """The ledger itself, which other ledgers operate."""
 
+    def entry_of(self, key: str) -> LedgerEntry | None:
+        return self._entries.get(key)
+
     def state_of(self, key: str) -> EntryState | None:
-        entry = self._entries.get(key)
+        entry = self.entry_of(key)
         return None if entry is None else entry.state
 
     async def change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
@@ -80,13 +84,15 @@ class SharedStore:
         loop: The simulation.
         faults: The network to it.
         wrote: Called with a task before and after each write, and the process that wrote it.
+        kept: Called with each entry that was written.
     """
 
-    def __init__(self, loop: SimulatedLoop, faults: StoreFaults, wrote: Wrote) -> None:
+    def __init__(self, loop: SimulatedLoop, faults: StoreFaults, wrote: Wrote, kept: Kept) -> None:
         self.loop = loop
         self.faults = faults
         self.process = Process("the store")
         self.wrote = wrote
+        self.kept = kept
         self.memory = _Memory(system=System(time=lambda: EPOCH + loop.time(), monotonic=loop.time))
         self._readers: dict[Process, Callable[[str], None]] = {}
 
@@ -167,6 +173,8 @@ class SimulatedLedger(EntryLedger):
         async def change() -> T:
             before = self._store.memory.state_of(key)
             result = await self._store.memory.change(key, work)
+            if entry := self._store.memory.entry_of(key):
+                self._store.kept(entry)
             if self._store.memory.state_of(key) is not before:
                 self._store.announce(key)
             return result
@@ -192,6 +200,7 @@ class SimulatedTasks:
         async def add() -> bool:
             added = await self._tasks.add(sent)
             if added:
+                self._store.kept(sent)
                 self._store.wrote(None, sent, self._process)
                 self._store.announce(sent.call_id)
             return added
@@ -208,6 +217,7 @@ class SimulatedTasks:
             before, _ = await self._tasks.load(sent.call_id)
             saved = await self._tasks.save(sent, version=version)
             if saved:
+                self._store.kept(sent)
                 self._store.wrote(before, sent, self._process)
                 self._store.announce(sent.call_id)
             return saved

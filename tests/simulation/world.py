@@ -77,7 +77,7 @@ class _World:
         diary = Diary(lambda order, run: history.runs.append(f"{loop.time():8.2f} {run.instance} {order}: {run.what}"))
         self.judge = Judge(diary)
         self._faults = StoreFaults(random.Random(f"{seed}/store"))
-        self.store = SharedStore(loop, self._faults, self.judge.wrote)
+        self.store = SharedStore(loop, self._faults, self.judge.wrote, self.judge.kept)
         tools = self._chance.sample(TOOLS, self._chance.choice([1, 1, 2, 3]))
         self._instances = [
             Instance(f"i{number}", self.store, diary, tools, random.Random(f"{seed}/{number}"), self.judge.watch)
