@@ -24,6 +24,8 @@ _LATER: Final = ("send the same request again", "try again later")
 _MISCHIEF: Final = 0.1
 _WAVERS: Final = 0.15
 """The share of legs that a client sends with two sets of answers, of tools that run once."""
+_VALID_SECONDS: Final = 200.0
+"""Time after a leg in which its token does not expire."""
 _ENDED: Final = frozenset(("completed", "failed", "cancelled"))
 
 
@@ -95,13 +97,14 @@ class Client:
 
     async def _run_legs(self) -> None:
         params: Json = {"name": self.tool, "arguments": {"order": self.order}}
-        others: list[Json] = []
+        others: list[tuple[float, Json]] = []
+        loop = asyncio.get_running_loop()
         while True:
             if self.tool in ONCE and "requestState" in params:
-                others.append({**params, "inputResponses": _changed(params["inputResponses"])})
+                others.append((loop.time(), {**params, "inputResponses": _changed(params["inputResponses"])}))
             if others and self._chance.random() < _WAVERS:
                 response, other = await asyncio.gather(
-                    self._send("tools/call", params), self._send("tools/call", others[-1])
+                    self._send("tools/call", params), self._send("tools/call", others[-1][1])
                 )
                 self.has_wavered = True
                 if not _asks(other):
@@ -114,9 +117,10 @@ class Client:
                 if self._chance.random() < 0.5 and "requestState" in params and self.tool in ONCE:
                     # It lost the result, and asks for it.
                     self.ends.append(await self._send("tools/call", params))
-                if others and self._chance.random() < 0.3:
+                valid = [other for at, other in others if loop.time() - at < _VALID_SECONDS]
+                if valid and self._chance.random() < 0.3:
                     self.has_wavered = True
-                    self.late_end = await self._send("tools/call", self._chance.choice(others))
+                    self.late_end = await self._send("tools/call", self._chance.choice(valid))
                 return
             params = {**params, "requestState": result["requestState"]}
             params["inputResponses"] = await self._answer(result.get("inputRequests", {}))

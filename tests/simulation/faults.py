@@ -7,6 +7,7 @@ import pytest
 
 from roundtrip.engine import leg_run
 from roundtrip.engine.known import KnownAnswers
+from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.table import EntryEvent, EntryState
@@ -17,7 +18,7 @@ from roundtrip.server.parts import Protection
 from roundtrip.server.tasks import sweep
 from roundtrip.server.tasks.claim import TaskClaim
 from roundtrip.server.tasks.content import TaskSeal
-from tests.simulation.store import SimulatedTasks
+from tests.simulation.store import SimulatedLedger, SimulatedTasks
 from tests.simulation.world import History, simulate
 
 __all__ = ["FAULTS", "first_broken", "found"]
@@ -93,6 +94,27 @@ def tasks_lie_readable(patch: Patch) -> None:
         init(seal, None, hints, service)
 
     patch.setattr(TaskSeal, "__init__", unsealed)
+
+
+def one_failure_ends_all_renewals(patch: Patch) -> None:
+    """Extend no lease of a process any more once it could not reach the ledger."""
+    down: list[Ledger] = []
+    ledgers, claims = cast("Any", SimulatedLedger), cast("Any", LedgerClaim)
+    change, renew_in_time = ledgers._change, claims._renew_in_time
+
+    async def noticing(ledger: SimulatedLedger, *given: Any, **options: Any) -> Any:
+        try:
+            return await change(ledger, *given, **options)
+        except LedgerDown:
+            down.append(ledger)
+            raise
+
+    def renew_before(claim: LedgerClaim) -> None:
+        if claim.ledger not in down:
+            renew_in_time(claim)
+
+    patch.setattr(SimulatedLedger, "_change", noticing)
+    patch.setattr(LedgerClaim, "_renew_in_time", renew_before)
 
 
 def failed_body_runs_again(patch: Patch) -> None:
@@ -221,6 +243,7 @@ FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
     result_belongs_to_any_answers,
     results_lie_readable,
     tasks_lie_readable,
+    one_failure_ends_all_renewals,
 )
 """Each of them must be found."""
 

@@ -120,6 +120,8 @@ class Instance:
     def update(self) -> None:
         """Let the process end in good order, and start another one in its place."""
         process = self.process
+        process.is_leaving = True
+        self._store.trouble(process)
         self.dead.append(process)
         with self._loop.running(process):
             self._loop.call_soon(self._leave.set)
@@ -141,8 +143,14 @@ class Instance:
         except LedgerDown:
             return False
 
+    def pause(self, seconds: float) -> None:
+        """Let the process stand still for some time."""
+        self._store.trouble(self.process)
+        self._loop.pause(self.process, seconds)
+
     def kill(self) -> None:
         """End the process at once."""
+        self._store.trouble(self.process)
         self._loop.kill(self.process)
         self.dead.append(self.process)
         self._app = None

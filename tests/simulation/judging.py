@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ _READABLE: Final = re.compile(r"order\d")
 """The name of an order, which is in all arguments, answers, results and steps."""
 _WITHOUT_RESULT: Final = ("unknown", "timed out")
 _ANSWERED_OTHERWISE: Final = "ended with other answers"
+_ASKED_AGAIN: Final = "asked again"
 _BY_WORKERS: Final = (TaskState.COMPLETED, TaskState.ASKING, TaskState.WAITING)
 """The states that a task which runs gets from its worker alone."""
 
@@ -54,8 +56,10 @@ class Judge:
         self._diary = diary
         self.broken: list[str] = []
         self.transitions = 0
-        self.is_troubled = False
-        """True once an instance has died or stood still, or the store has lost something."""
+        self.troubled: Collection[str] = ()
+        """The calls whose process has died, stood still or was asked to end, or whose messages the store has lost."""
+        self._calls: dict[str, set[str]] = defaultdict(set[str])
+        """The ids of the calls of each order."""
         self.open_note: Callable[[str, str], tuple[str, str]] = lambda call_id, note: ("", "")
         """Returns the key and the value of a stored step."""
         self._steps: dict[tuple[str, str], str] = {}
@@ -65,6 +69,7 @@ class Judge:
 
     def watch(self, beginning: Beginning) -> Watch:
         """Return the watch of one leg."""
+        self._calls[beginning.arguments["order"]].add(beginning.call_id)
         brought = _facts_of(beginning.journal)
 
         def note(fact: Any) -> None:
@@ -121,24 +126,27 @@ class Judge:
             self.broken.append(f"{judged} was lost")
             return
         ends = [_end_of(end) for end in client.ends]
-        is_undone = self._is_undone(client)
-        if client.tool in ("pay", "ship") and (self.is_troubled or is_undone):
+        is_troubled = any(call_id in self.troubled for call_id in self._calls[client.order])
+        is_cut_short = is_troubled or bool(self._diary.of(client.order, "timeout"))
+        if client.tool in ("pay", "ship") and is_cut_short:
             # The ledger may have been out of reach of the one process that knew the result, until that died. And the
             # outcome of a body that timed out is unknown to all copies of its request but one.
-            ends = [end for end in ends if end not in _WITHOUT_RESULT] or ends[:1]
+            # A body that was silent for too long may yet ask.
+            dropped = (*_WITHOUT_RESULT, _ASKED_AGAIN) if ends[0] == "unknown" else _WITHOUT_RESULT
+            ends = [end for end in ends if end not in dropped] or ends[:1]
         if len(set(ends)) != 1:
             self.broken.append(f"{judged} ended differently: {ends}")
         end = ends[0]
         bodies = len(self._diary.of(client.order, "body"))
         if client.tool in ONCE and bodies > 1:
             self.broken.append(f"{judged}: the body ran {bodies} times")
-        if self._diary.of(client.order, "label done")[1:] and not (self.is_troubled or client.has_wavered):
+        if self._diary.of(client.order, "label done")[1:] and not (is_troubled or client.has_wavered):
             self.broken.append(f"{judged}: a leg that came again ran its step again")
-        self._judge_others(client, ends, judged)
+        self._judge_others(client, ends, judged, is_troubled=is_troubled)
         if end in _WITHOUT_RESULT:
             # A process may die after it has noted that the body begins, and before it begins.
-            if client.tool not in ONCE or not (self.is_troubled or is_undone):
-                self.broken.append(f"{judged}: {end}, and no instance was in trouble")
+            if client.tool not in ONCE or not is_cut_short:
+                self.broken.append(f"{judged}: {end}, and nothing went wrong")
         elif end.startswith("failed: "):
             if client.tool not in _FAILING or end != f"failed: {error_of(client.order, client.answers['seats'])}":
                 self.broken.append(f"{judged}: {end}")
@@ -153,7 +161,7 @@ class Judge:
         elif end != _ANSWERED_OTHERWISE:
             self.broken.append(f"{judged} ended with {end}")
 
-    def _judge_others(self, client: Client, ends: list[str], judged: str) -> None:
+    def _judge_others(self, client: Client, ends: list[str], judged: str, *, is_troubled: bool) -> None:
         """Judge what came of other answers to the questions of a leg: one set of answers has a result."""
         has_result = any(_is_result(client, end) for end in ends)
         results = [end for end in map(_end_of, client.other_ends) if _is_result(client, end)]
@@ -164,15 +172,8 @@ class Judge:
         if client.late_end is None or not has_result:
             return
         late = _end_of(client.late_end)
-        if late != _ANSWERED_OTHERWISE and not (late == "unknown" and self.is_troubled):
+        if late != _ANSWERED_OTHERWISE and not (late == "unknown" and is_troubled):
             self.broken.append(f"{judged}: other answers got {late} after its end")
-
-    def _is_undone(self, client: Client) -> bool:
-        """Return True if a body has begun, or its step, and did not come to its end."""
-        return any(
-            len(self._diary.of(client.order, what)) > len(self._diary.of(client.order, f"{what} done"))
-            for what in ("body", "label")
-        )
 
     def _judge_text(self, client: Client, words: list[str], judged: str) -> None:
         answers = client.answers
@@ -217,6 +218,8 @@ def _end_of(end: Json) -> str:
     if end.get("status") == "cancelled":
         return "cancelled"
     result = end.get("result", {})
+    if "inputRequests" in result:
+        return _ASKED_AGAIN
     if "content" in result:
         text = result["content"][0]["text"]
         if not result.get("isError"):

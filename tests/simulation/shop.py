@@ -97,7 +97,13 @@ def make_server(
     async def work(order: str, tool: str, what: str) -> str:
         """Do a piece of work, which takes a while, and return a receipt that no other has."""
         began(order, tool, what)
-        await anyio.sleep(draw())
+        start = system.monotonic()
+        try:
+            await anyio.sleep(draw())
+        except anyio.get_cancelled_exc_class():
+            if system.monotonic() - start > _TIMEOUT_SECONDS - 1:
+                began(order, tool, "timeout")
+            raise
         began(order, tool, f"{what} done")
         return f"{what}-{system.entropy(4).hex()}-of-{order}"
 
