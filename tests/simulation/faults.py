@@ -18,6 +18,7 @@ from roundtrip.server.parts import Protection
 from roundtrip.server.tasks import sweep
 from roundtrip.server.tasks.claim import TaskClaim
 from roundtrip.server.tasks.content import TaskSeal
+from roundtrip.tokens.token import Sealer
 from tests.simulation.store import SimulatedLedger, SimulatedTasks
 from tests.simulation.world import History, simulate
 
@@ -115,6 +116,17 @@ def one_failure_ends_all_renewals(patch: Patch) -> None:
 
     patch.setattr(SimulatedLedger, "_change", noticing)
     patch.setattr(LedgerClaim, "_renew_in_time", renew_before)
+
+
+def only_the_newest_key_opens(patch: Patch) -> None:
+    """Open nothing that was sealed with an older key."""
+    init: Any = Sealer.__init__
+
+    def forgetting(sealer: Any, *given: Any, **options: Any) -> None:
+        init(sealer, *given, **options)
+        del sealer._ciphers[1:]
+
+    patch.setattr(Sealer, "__init__", forgetting)
 
 
 def failed_body_runs_again(patch: Patch) -> None:
@@ -244,6 +256,7 @@ FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
     results_lie_readable,
     tasks_lie_readable,
     one_failure_ends_all_renewals,
+    only_the_newest_key_opens,
 )
 """Each of them must be found."""
 

@@ -14,7 +14,7 @@ from roundtrip.tracing import Tracer
 
 __all__ = ["Diary", "Order", "error_of", "make_server"]
 
-_KEY: Final = b"the key of a simulated fleet, 32"
+_KEYS: Final = (b"the old key of a simulated fleet", b"the new key of a simulated fleet")
 _TIMEOUT_SECONDS: Final = 65.0
 """Less than the longest piece of work, and than the patience of clients."""
 
@@ -67,6 +67,7 @@ def make_server(
     system: System,
     tracer: Tracer,
     draw: Callable[[], float],
+    has_new_key: bool,
 ) -> Server[Any]:
     """Return the server of an instance.
 
@@ -78,10 +79,11 @@ def make_server(
         system: Its clocks and randomness.
         tracer: Its observer.
         draw: Returns the seconds that the next piece of work takes.
+        has_new_key: True if it signs and seals with the new key, and not with the old one; it accepts both.
     """
     server = Server[Any](
         "shop",
-        keys=[_KEY],
+        keys=_KEYS[::-1] if has_new_key else _KEYS,
         ledger=ledger,
         system=system,
         trace=tracer,

@@ -80,8 +80,20 @@ class _World:
         self.store = SharedStore(loop, self._faults, self.judge.wrote, self.judge.kept)
         self.judge.troubled = self.store.troubled
         tools = self._chance.sample(TOOLS, self._chance.choice([1, 1, 2, 3]))
+        keys = random.Random(f"{seed}/keys")
+        # Keys rotate in some histories. Then one instance has the new key, and others from their next process on.
+        is_rotated = keys.random() < 0.3
+        new = keys.randrange(_INSTANCES)
         self._instances = [
-            Instance(f"i{number}", self.store, diary, tools, random.Random(f"{seed}/{number}"), self.judge.watch)
+            Instance(
+                f"i{number}",
+                self.store,
+                diary,
+                tools,
+                random.Random(f"{seed}/{number}"),
+                self.judge.watch,
+                (1 if number == new else 2) if is_rotated else math.inf,
+            )
             for number in range(_INSTANCES)
         ]
         self._network = Network(loop, self._instances, random.Random(f"{seed}/network"))
