@@ -9,17 +9,23 @@ from typing import Any, Final
 
 from tests.simulation.fleet import Json, Network, Unanswered
 
-__all__ = ["TOOLS", "Client"]
+__all__ = ["ONCE", "TOOLS", "Client"]
 
-TOOLS: Final = ("book", "pay", "report", "transfer", "collect")
+TOOLS: Final = ("book", "pay", "ship", "report", "transfer", "collect")
 """The tools of `shop.py`."""
 TASKS: Final = frozenset(("report", "transfer", "collect"))
+ONCE: Final = frozenset(("pay", "ship", "transfer"))
+"""Those whose body must not run twice."""
 
 _PATIENCE: Final = 70.0
 """Seconds for which a client waits for a response."""
 _LATER: Final = ("send the same request again", "try again later")
 """Errors that ask the client to come back."""
 _MISCHIEF: Final = 0.1
+_WAVERS: Final = 0.15
+"""The share of legs that a client sends with two sets of answers, of tools that run once."""
+_VALID_SECONDS: Final = 200.0
+"""Time after a leg in which its token does not expire."""
 _ENDED: Final = frozenset(("completed", "failed", "cancelled"))
 
 
@@ -45,8 +51,9 @@ class Client:
         self._chance = chance
         self.answers: Mapping[str, Any] = {
             "seats": chance.randrange(1, 1000),
-            "where": f"place-{chance.randrange(1000)}",
-            "row": f"row-{chance.randrange(1000)}",
+            # With the order, as everything that must not lie readable in the store.
+            "where": f"place-{chance.randrange(1000)}-of-{order}",
+            "row": f"row-{chance.randrange(1000)}-of-{order}",
             "sure": chance.random() < 0.5,
         }
         self.declines = chance.random() < 0.1
@@ -56,6 +63,12 @@ class Client:
         self.asked: list[str] = []
         self.ends: list[Json] = []
         """What the server said at the end, each time that the client asked."""
+        self.other_ends: list[Json] = []
+        """What it said when other answers, to the questions of the same leg, ended the call."""
+        self.late_end: Json | None = None
+        """What it said to other answers after the end."""
+        self.has_wavered = False
+        """True once it has sent other answers."""
         self.broken: list[str] = []
 
     @property
@@ -84,14 +97,30 @@ class Client:
 
     async def _run_legs(self) -> None:
         params: Json = {"name": self.tool, "arguments": {"order": self.order}}
+        others: list[tuple[float, Json]] = []
+        loop = asyncio.get_running_loop()
         while True:
-            response = await self._send("tools/call", params)
+            if self.tool in ONCE and "requestState" in params:
+                others.append((loop.time(), {**params, "inputResponses": _changed(params["inputResponses"])}))
+            if others and self._chance.random() < _WAVERS:
+                response, other = await asyncio.gather(
+                    self._send("tools/call", params), self._send("tools/call", others[-1][1])
+                )
+                self.has_wavered = True
+                if not _asks(other):
+                    self.other_ends.append(other)
+            else:
+                response = await self._send("tools/call", params)
             result = response.get("result", {})
-            if result.get("resultType") != "input_required":
+            if not _asks(response):
                 self.ends.append(response)
-                if self._chance.random() < 0.5 and "requestState" in params and self.tool == "pay":
+                if self._chance.random() < 0.5 and "requestState" in params and self.tool in ONCE:
                     # It lost the result, and asks for it.
                     self.ends.append(await self._send("tools/call", params))
+                valid = [other for at, other in others if loop.time() - at < _VALID_SECONDS]
+                if valid and self._chance.random() < 0.3:
+                    self.has_wavered = True
+                    self.late_end = await self._send("tools/call", self._chance.choice(valid))
                 return
             params = {**params, "requestState": result["requestState"]}
             params["inputResponses"] = await self._answer(result.get("inputRequests", {}))
@@ -101,7 +130,7 @@ class Client:
     async def _run_task(self) -> None:
         params = {"name": self.tool, "arguments": {"order": self.order}}
         response = await self._send("tools/call", params)
-        while response.get("result", {}).get("resultType") == "input_required":
+        while _asks(response):
             # A round without questions names a call that must run once, before anything is stored.
             params = {**params, "requestState": response["result"]["requestState"]}
             response = await self._send("tools/call", params)
@@ -178,6 +207,22 @@ class Client:
             self._mistakes -= 1
             return {"action": "accept", "content": {"value": "several"}}
         return {"action": "accept", "content": {"value": self.answers[name]}}
+
+
+def _changed(responses: Json) -> Json:
+    """Return other answers to the same questions."""
+    changed: Json = {}
+    for key, response in responses.items():
+        value = response.get("content", {}).get("value")
+        is_number = isinstance(value, int)
+        content = {"value": not value if isinstance(value, bool) else value + 1} if is_number else None
+        changed[key] = {"action": "accept", "content": content} if is_number else {"action": "cancel"}
+    return changed
+
+
+def _asks(response: Json) -> bool:
+    """Return True if the call goes on with another leg."""
+    return response.get("result", {}).get("resultType") == "input_required"
 
 
 def _comes_back(response: Json) -> bool:

@@ -5,7 +5,9 @@ from typing import Any, Final, cast
 
 import pytest
 
+from roundtrip.engine import leg_run
 from roundtrip.engine.known import KnownAnswers
+from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.table import EntryEvent, EntryState
@@ -15,7 +17,9 @@ from roundtrip.server.exactly_once import LedgerClaim
 from roundtrip.server.parts import Protection
 from roundtrip.server.tasks import sweep
 from roundtrip.server.tasks.claim import TaskClaim
-from tests.simulation.store import SimulatedTasks
+from roundtrip.server.tasks.content import TaskSeal
+from roundtrip.tokens.token import Sealer
+from tests.simulation.store import SimulatedLedger, SimulatedTasks
 from tests.simulation.world import History, simulate
 
 __all__ = ["FAULTS", "first_broken", "found"]
@@ -53,6 +57,90 @@ def lease_of_a_body_frees_its_entry(patch: Patch) -> None:
             entry.state = EntryState.FREE
 
     patch.setattr(LedgerEntry, "advance", freeing)
+
+
+def steps_of_a_repeated_leg_run_again(patch: Patch) -> None:
+    """Let a leg forget the steps that an earlier copy of it has stored in the ledger."""
+
+    def noted(claim: LedgerClaim) -> dict[int, dict[str, Any]]:
+        return {}
+
+    patch.setattr(LedgerClaim, "noted", noted)
+
+
+def result_belongs_to_any_answers(patch: Patch) -> None:
+    """Give the result of a call to a leg with other answers."""
+
+    def answers_digest(*given: Any) -> str:
+        return "the same"
+
+    patch.setattr(leg_run, "answers_digest", answers_digest)
+
+
+def results_lie_readable(patch: Patch) -> None:
+    """Store results and steps of calls in a ledger as they are."""
+
+    def same(claim: LedgerClaim, text: str, use: str) -> str:
+        return text
+
+    patch.setattr(LedgerClaim, "_seal", same)
+    patch.setattr(LedgerClaim, "_open", same)
+
+
+def tasks_lie_readable(patch: Patch) -> None:
+    """Store tasks as they are."""
+    init: Any = TaskSeal.__init__
+
+    def unsealed(seal: TaskSeal, sealer: Any, hints: tuple[str, ...], service: str) -> None:
+        init(seal, None, hints, service)
+
+    patch.setattr(TaskSeal, "__init__", unsealed)
+
+
+def one_failure_ends_all_renewals(patch: Patch) -> None:
+    """Extend no lease of a process any more once it could not reach the ledger."""
+    down: list[Ledger] = []
+    ledgers, claims = cast("Any", SimulatedLedger), cast("Any", LedgerClaim)
+    change, renew_in_time = ledgers._change, claims._renew_in_time
+
+    async def noticing(ledger: SimulatedLedger, *given: Any, **options: Any) -> Any:
+        try:
+            return await change(ledger, *given, **options)
+        except LedgerDown:
+            down.append(ledger)
+            raise
+
+    def renew_before(claim: LedgerClaim) -> None:
+        if claim.ledger not in down:
+            renew_in_time(claim)
+
+    patch.setattr(SimulatedLedger, "_change", noticing)
+    patch.setattr(LedgerClaim, "_renew_in_time", renew_before)
+
+
+def only_the_newest_key_opens(patch: Patch) -> None:
+    """Open nothing that was sealed with an older key."""
+    init: Any = Sealer.__init__
+
+    def forgetting(sealer: Any, *given: Any, **options: Any) -> None:
+        init(sealer, *given, **options)
+        del sealer._ciphers[1:]
+
+    patch.setattr(Sealer, "__init__", forgetting)
+
+
+def failed_body_runs_again(patch: Patch) -> None:
+    """Free the entry of a body that has failed, as if it had not begun."""
+
+    async def fail(claim: LedgerClaim, error: Exception) -> None:
+        await claim.release()
+
+    patch.setattr(LedgerClaim, "fail", fail)
+
+
+def body_that_timed_out_runs_again(patch: Patch) -> None:
+    """Free the entry of a body that was stopped in its middle."""
+    patch.setattr(LedgerClaim, "lose", LedgerClaim.release)
 
 
 def any_leg_releases_an_entry(patch: Patch) -> None:
@@ -161,6 +249,14 @@ FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
     long_body_loses_its_lease,
     lost_task_is_not_told,
     earlier_answers_are_forgotten,
+    failed_body_runs_again,
+    body_that_timed_out_runs_again,
+    steps_of_a_repeated_leg_run_again,
+    result_belongs_to_any_answers,
+    results_lie_readable,
+    tasks_lie_readable,
+    one_failure_ends_all_renewals,
+    only_the_newest_key_opens,
 )
 """Each of them must be found."""
 

@@ -45,6 +45,7 @@ class Instance:
         tools: The tools that it serves.
         chance: Decides how fast it works, and how wrong its clock is.
         observe: Makes the watch of a leg that it serves.
+        life_with_new_key: The number of the process that is the first to use the new key.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Instance:
         tools: Collection[str],
         chance: random.Random,
         observe: Callable[[Beginning], Watch],
+        life_with_new_key: float,
     ) -> None:
         self.name = name
         self._store = store
@@ -65,6 +67,7 @@ class Instance:
         self._observe = observe
         self._skew = chance.choice([0.0, chance.uniform(-20, 20)])
         self._lives = itertools.count(1)
+        self._life_with_new_key = life_with_new_key
         self.dead: list[Process] = []
         self._app: ASGIApp | None = None
         self._leave = asyncio.Event()
@@ -75,7 +78,8 @@ class Instance:
 
     def start(self) -> None:
         """Start a new process."""
-        name = f"{self.name}.{next(self._lives)}"
+        life = next(self._lives)
+        name = f"{self.name}.{life}"
         self.process = Process(name)
         self._app, self._leave = None, asyncio.Event()
         loop, skew = self._loop, self._skew
@@ -93,6 +97,7 @@ class Instance:
                 ledger=SimulatedLedger(self._store, self.process),
                 system=system,
                 tracer=_Observer(self._observe),
+                has_new_key=life >= self._life_with_new_key,
                 draw=lambda: self._chance.choice(
                     [0.05, 1.0, self._chance.uniform(0, 60), self._chance.uniform(60, 100)]
                 ),
@@ -120,6 +125,8 @@ class Instance:
     def update(self) -> None:
         """Let the process end in good order, and start another one in its place."""
         process = self.process
+        process.is_leaving = True
+        self._store.trouble(process)
         self.dead.append(process)
         with self._loop.running(process):
             self._loop.call_soon(self._leave.set)
@@ -141,8 +148,14 @@ class Instance:
         except LedgerDown:
             return False
 
+    def pause(self, seconds: float) -> None:
+        """Let the process stand still for some time."""
+        self._store.trouble(self.process)
+        self._loop.pause(self.process, seconds)
+
     def kill(self) -> None:
         """End the process at once."""
+        self._store.trouble(self.process)
         self._loop.kill(self.process)
         self.dead.append(self.process)
         self._app = None

@@ -31,6 +31,8 @@ class Process:
         self.name = name
         self.is_alive = True
         self.is_paused = False
+        self.is_leaving = False
+        """True once it has been asked to end."""
         self.is_queued = False
         """True while the loop has it among the processes to run."""
         self.ready: deque[asyncio.Handle] = deque()

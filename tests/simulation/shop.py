@@ -7,14 +7,16 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import anyio
 
-from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip import Context, Elicit, Resolve, Server, ToolError
 from roundtrip.ledger import Ledger
 from roundtrip.system import System
 from roundtrip.tracing import Tracer
 
-__all__ = ["Diary", "Order", "make_server"]
+__all__ = ["Diary", "Order", "error_of", "make_server"]
 
-_KEY: Final = b"the key of a simulated fleet, 32"
+_KEYS: Final = (b"the old key of a simulated fleet", b"the new key of a simulated fleet")
+_TIMEOUT_SECONDS: Final = 65.0
+"""Less than the longest piece of work, and than the patience of clients."""
 
 
 class Order(NamedTuple):
@@ -43,6 +45,15 @@ class Diary:
         return [run for run in self.runs[order] if run.what == what]
 
 
+def error_of(order: str, seats: int) -> Exception | None:
+    """Return the error with which bodies end that get this number of seats; None for most numbers."""
+    if seats % 7 == 0:
+        return ToolError(f"{order} cannot have {seats} seats")
+    if seats % 7 == 1:
+        return ValueError(f"{order} has no row of {seats} seats")
+    return None
+
+
 def _user_of(ctx: Any) -> str | None:
     return ctx.request.headers.get("x-user")
 
@@ -56,6 +67,7 @@ def make_server(
     system: System,
     tracer: Tracer,
     draw: Callable[[], float],
+    has_new_key: bool,
 ) -> Server[Any]:
     """Return the server of an instance.
 
@@ -67,10 +79,11 @@ def make_server(
         system: Its clocks and randomness.
         tracer: Its observer.
         draw: Returns the seconds that the next piece of work takes.
+        has_new_key: True if it signs and seals with the new key, and not with the old one; it accepts both.
     """
     server = Server[Any](
         "shop",
-        keys=[_KEY],
+        keys=_KEYS[::-1] if has_new_key else _KEYS,
         ledger=ledger,
         system=system,
         trace=tracer,
@@ -86,9 +99,20 @@ def make_server(
     async def work(order: str, tool: str, what: str) -> str:
         """Do a piece of work, which takes a while, and return a receipt that no other has."""
         began(order, tool, what)
-        await anyio.sleep(draw())
+        start = system.monotonic()
+        try:
+            await anyio.sleep(draw())
+        except anyio.get_cancelled_exc_class():
+            if system.monotonic() - start > _TIMEOUT_SECONDS - 1:
+                began(order, tool, "timeout")
+            raise
         began(order, tool, f"{what} done")
-        return f"{what}-{system.entropy(4).hex()}"
+        return f"{what}-{system.entropy(4).hex()}-of-{order}"
+
+    def confirmed(order: str, seats: int, *receipts: str) -> str:
+        if error := error_of(order, seats):
+            raise error
+        return " ".join((order, str(seats), *receipts))
 
     async def quote(order: str) -> str:
         return await work(order, "any", "quote")
@@ -115,7 +139,14 @@ def make_server(
     async def pay(order: str, seats: Annotated[int, Resolve(how_many)]) -> str:
         """Pay, which must not happen twice."""
         receipt = await work(order, "pay", "body")
-        return f"{order} {seats} {receipt}"
+        return confirmed(order, seats, receipt)
+
+    async def ship(order: str, seats: Annotated[int, Resolve(how_many)], ctx: Context) -> str:
+        """Ship, which must not happen twice, behind a step and a question of the body."""
+        label = await ctx.step("label", work, order, "ship", "label")
+        sure = await ctx.ask("sure", f"{order}: sure, with {label}?", bool)
+        receipt = await work(order, "ship", "body")
+        return confirmed(order, seats, str(sure), label, receipt)
 
     async def report(order: str, ctx: Context) -> str:
         """Make a report in the background, with questions."""
@@ -124,13 +155,13 @@ def make_server(
         await ctx.sleep(20)
         second = await ctx.step("second", work, order, "report", "second")
         where, row = await ctx.ask("where", f"{order}: where?", str), await ctx.ask("row", f"{order}: which row?", str)
-        return f"{order} {seats} {where} {row} {first} {second}"
+        return confirmed(order, seats, where, row, first, second)
 
     async def transfer(order: str, ctx: Context) -> str:
         """Transfer in the background, which must not happen twice."""
         seats = await ctx.ask("seats", f"{order}: how many seats?", int)
         receipt = await work(order, "transfer", "body")
-        return f"{order} {seats} {receipt}"
+        return confirmed(order, seats, receipt)
 
     async def collect(order: str, ctx: Context) -> str:
         """Wait in the background until somebody has paid."""
@@ -141,11 +172,13 @@ def make_server(
     if "book" in tools:
         server.add_tool(book)
     if "pay" in tools:
-        server.add_tool(pay, exactly_once=True, confirm="Pay for {order}?")
+        server.add_tool(pay, exactly_once=True, timeout=_TIMEOUT_SECONDS, confirm="Pay for {order}?")
+    if "ship" in tools:
+        server.add_tool(ship, exactly_once=True, timeout=_TIMEOUT_SECONDS)
     if "report" in tools:
         server.add_tool(report, task="required")
     if "transfer" in tools:
-        server.add_tool(transfer, task="required", exactly_once=True)
+        server.add_tool(transfer, task="required", exactly_once=True, timeout=_TIMEOUT_SECONDS)
     if "collect" in tools:
         server.add_tool(collect, task="required")
     return server

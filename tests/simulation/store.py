@@ -21,7 +21,11 @@ from tests.simulation.loop import Process, SimulatedLoop
 __all__ = ["EPOCH", "SharedStore", "SimulatedLedger", "StoreFaults"]
 
 T = TypeVar("T")
+
+_HELD = (EntryState.HELD, EntryState.RUNNING, TaskState.RUNNING)
+_SLOW_SECONDS = 1.0
 Wrote = Callable[[TaskEntry | None, TaskEntry, Process], None]
+Kept = Callable[[LedgerEntry | TaskEntry], None]
 
 EPOCH = 1_800_000_000.0
 """The time of day at which simulations begin."""
@@ -62,8 +66,11 @@ class StoreFaults:
 class _Memory(MemoryLedger):
     """The ledger itself, which other ledgers operate."""
 
+    def entry_of(self, key: str) -> LedgerEntry | None:
+        return self._entries.get(key)
+
     def state_of(self, key: str) -> EntryState | None:
-        entry = self._entries.get(key)
+        entry = self.entry_of(key)
         return None if entry is None else entry.state
 
     async def change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
@@ -80,15 +87,21 @@ class SharedStore:
         loop: The simulation.
         faults: The network to it.
         wrote: Called with a task before and after each write, and the process that wrote it.
+        kept: Called with each entry that was written.
     """
 
-    def __init__(self, loop: SimulatedLoop, faults: StoreFaults, wrote: Wrote) -> None:
+    def __init__(self, loop: SimulatedLoop, faults: StoreFaults, wrote: Wrote, kept: Kept) -> None:
         self.loop = loop
         self.faults = faults
         self.process = Process("the store")
         self.wrote = wrote
+        self.kept = kept
         self.memory = _Memory(system=System(time=lambda: EPOCH + loop.time(), monotonic=loop.time))
         self._readers: dict[Process, Callable[[str], None]] = {}
+        self._holders: dict[tuple[str, type], tuple[int, Process]] = {}
+        """The processes with the leases of calls and tasks, and their epochs."""
+        self.troubled: set[str] = set()
+        """The calls that had trouble: with the process that had their lease, or with the store."""
 
     def join(self, process: Process, announced: Callable[[str], None]) -> None:
         """Announce changes to an instance from now on."""
@@ -100,14 +113,44 @@ class SharedStore:
             if not self.faults.silences():
                 self.loop.post(process, self.faults.delay(), announced, key)
 
-    async def ask(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def note_holder(self, call_id: str, entry: LedgerEntry | TaskEntry, process: Process) -> None:
+        """Note the process with the lease of a call, after that process or another one has changed the entry."""
+        place = call_id, type(entry)
+        if entry.state not in _HELD:
+            self._holders.pop(place, None)
+        elif place not in self._holders or self._holders[place][0] != entry.epoch:
+            self._holders[place] = entry.epoch, process
+            if not process.is_alive or process.is_paused or process.is_leaving:
+                self.troubled.add(call_id)
+
+    def trouble(self, process: Process) -> None:
+        """Note trouble of a process, and so of the calls whose leases it has."""
+        self.troubled.update(call_id for (call_id, _), (_, holder) in self._holders.items() if holder is process)
+
+    async def ask(self, work: Callable[[], Coroutine[Any, Any, T]], call_id: str = "") -> T:
         """Do an operation for the running process, with both ways through the network.
+
+        Args:
+            work: The operation.
+            call_id: The call that has trouble if a message is lost or late.
 
         Raises:
             LedgerDown: The request or the response was lost.
         """
         loop, asker = self.loop, self.loop.process
         answered: asyncio.Future[T] = loop.create_future()
+
+        def strikes() -> bool:
+            is_lost = self.faults.strikes()
+            if is_lost:
+                self.troubled.add(call_id)
+            return is_lost
+
+        def delay() -> float:
+            seconds = self.faults.delay()
+            if seconds >= _SLOW_SECONDS:
+                self.troubled.add(call_id)
+            return seconds
 
         def answer(result: T | None, error: Exception | None) -> None:
             if answered.done():
@@ -123,14 +166,14 @@ class SharedStore:
                 result = _at_once(work())
             except LedgerDown as raised:
                 error = raised
-            if self.faults.strikes():
+            if strikes():
                 error = LedgerDown("the response of the store was lost")
-            loop.post(asker, self.faults.delay(), answer, result, error)
+            loop.post(asker, delay(), answer, result, error)
 
-        if self.faults.strikes():
-            loop.post(asker, self.faults.delay(), answer, None, LedgerDown("the store cannot be reached"))
+        if strikes():
+            loop.post(asker, delay(), answer, None, LedgerDown("the store cannot be reached"))
         else:
-            loop.post(self.process, self.faults.delay(), operate)
+            loop.post(self.process, delay(), operate)
         return await answered
 
 
@@ -148,6 +191,7 @@ class SimulatedLedger(EntryLedger):
 
     def __init__(self, store: SharedStore, process: Process) -> None:
         self._store = store
+        self._process = process
         self._waiting = Waiting()
         self.tasks = SimulatedTasks(store, process)
         store.join(process, self._announced)
@@ -167,11 +211,14 @@ class SimulatedLedger(EntryLedger):
         async def change() -> T:
             before = self._store.memory.state_of(key)
             result = await self._store.memory.change(key, work)
+            entry = self._store.memory.entry_of(key) or LedgerEntry()
+            self._store.kept(entry)
+            self._store.note_holder(key, entry, self._process)
             if self._store.memory.state_of(key) is not before:
                 self._store.announce(key)
             return result
 
-        return await self._store.ask(change)
+        return await self._store.ask(change, key)
 
     def _next_epoch(self, now: float) -> int:
         return self._store.memory.next_epoch(now)
@@ -192,6 +239,7 @@ class SimulatedTasks:
         async def add() -> bool:
             added = await self._tasks.add(sent)
             if added:
+                self._store.kept(sent)
                 self._store.wrote(None, sent, self._process)
                 self._store.announce(sent.call_id)
             return added
@@ -199,7 +247,7 @@ class SimulatedTasks:
         return await self._store.ask(add)
 
     async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
-        return await self._store.ask(lambda: self._tasks.load(call_id))
+        return await self._store.ask(lambda: self._tasks.load(call_id), call_id)
 
     async def save(self, entry: TaskEntry, *, version: int) -> bool:
         sent = entry.copy()
@@ -208,11 +256,13 @@ class SimulatedTasks:
             before, _ = await self._tasks.load(sent.call_id)
             saved = await self._tasks.save(sent, version=version)
             if saved:
+                self._store.kept(sent)
                 self._store.wrote(before, sent, self._process)
+                self._store.note_holder(sent.call_id, sent, self._process)
                 self._store.announce(sent.call_id)
             return saved
 
-        return await self._store.ask(save)
+        return await self._store.ask(save, sent.call_id)
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
         return await self._store.ask(lambda: self._tasks.due(limit))

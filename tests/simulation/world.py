@@ -77,10 +77,23 @@ class _World:
         diary = Diary(lambda order, run: history.runs.append(f"{loop.time():8.2f} {run.instance} {order}: {run.what}"))
         self.judge = Judge(diary)
         self._faults = StoreFaults(random.Random(f"{seed}/store"))
-        self.store = SharedStore(loop, self._faults, self.judge.wrote)
+        self.store = SharedStore(loop, self._faults, self.judge.wrote, self.judge.kept)
+        self.judge.troubled = self.store.troubled
         tools = self._chance.sample(TOOLS, self._chance.choice([1, 1, 2, 3]))
+        keys = random.Random(f"{seed}/keys")
+        # Keys rotate in some histories. Then one instance has the new key, and others from their next process on.
+        is_rotated = keys.random() < 0.3
+        new = keys.randrange(_INSTANCES)
         self._instances = [
-            Instance(f"i{number}", self.store, diary, tools, random.Random(f"{seed}/{number}"), self.judge.watch)
+            Instance(
+                f"i{number}",
+                self.store,
+                diary,
+                tools,
+                random.Random(f"{seed}/{number}"),
+                self.judge.watch,
+                (1 if number == new else 2) if is_rotated else math.inf,
+            )
             for number in range(_INSTANCES)
         ]
         self._network = Network(loop, self._instances, random.Random(f"{seed}/network"))
@@ -138,7 +151,6 @@ class _World:
         if pace == math.inf:
             self._faults.stop()
             return
-        self.judge.is_troubled = True
         while loop.time() < _CHAOS_SECONDS:
             await asyncio.sleep(chance.expovariate(1 / pace))
             instance = chance.choice(self._instances)
@@ -153,7 +165,7 @@ class _World:
                 case "pause" if instance.process.is_alive and not instance.process.is_paused:
                     seconds = chance.choice([1.0, 31.0, chance.uniform(0, 100)])
                     self._note(f"{instance.process} stands still for {seconds:.1f} s")
-                    loop.pause(instance.process, seconds)
+                    instance.pause(seconds)
                 case "cut":
                     seconds = chance.choice([0.5, chance.uniform(0, 60)])
                     self._note(f"the store is down for {seconds:.1f} s")
