@@ -5,7 +5,7 @@ reload nor the way back in the browser's history sends an answer twice.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +30,7 @@ from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_header
 from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
 
-__all__ = ["RETRY_HEADERS", "UNAVAILABLE", "Authenticate", "BodyTooLong", "QuestionPages", "read_body"]
+__all__ = ["RETRY_HEADERS", "Authenticate", "BodyTooLong", "QuestionPages", "read_body", "unavailable_page"]
 
 Authenticate = Callable[[Request], Awaitable[str | Response | None]]
 """Return the reader of a page; or the response of a login, such as a redirect; or None, which becomes a 401.
@@ -48,7 +48,7 @@ _LOGIN: Final = ("Please log in", "Log in, and open this page again.")
 _ELSEWHERE: Final = ("This did not come from this page", "Open the page again, and answer it there.")
 _UNREADABLE: Final = ("This could not be read", "Nothing was sent. Open the page again, and answer it there.")
 _TOO_LONG: Final = ("This is too long", "Nothing was sent. Go back, and shorten your answer.")
-UNAVAILABLE: Final = (
+_UNAVAILABLE: Final = (
     "This cannot be shown just now",
     "Wait a moment, and open the page again. If you have just sent something, it shows whether that has arrived.",
 )
@@ -130,7 +130,7 @@ class QuestionPages:
                 return self._state_page(ticket, subject, await self._calls.open(ticket, subject))
             return await self._take(request, ticket, subject)
         except CallsUnavailable:
-            return self._unavailable_page()
+            return unavailable_page(self._renderer, self._headers)
 
     async def _take(self, request: Request, ticket: str, subject: str | None) -> Response:
         """Return the response to a POST.
@@ -191,15 +191,14 @@ class QuestionPages:
         """Return the page for a request that cannot be answered, with a title and a text."""
         return self._page(self._renderer.error(*words), status)
 
-    def _unavailable_page(self) -> Response:
-        """Return the page for the time while the store cannot be used."""
-        response = self.error_page(503, UNAVAILABLE)
-        response.headers.update(RETRY_HEADERS)
-        return response
-
     def _page(self, text: str, status: int) -> Response:
         # A lone surrogate, which JSON can carry, has no place in UTF-8.
         return HTMLResponse(text.encode("utf-8", "replace"), status, self._headers)
+
+
+def unavailable_page(renderer: PageRenderer, headers: Mapping[str, str]) -> Response:
+    """Return the page for the time while the store cannot be used."""
+    return HTMLResponse(renderer.error(*_UNAVAILABLE).encode("utf-8", "replace"), 503, {**headers, **RETRY_HEADERS})
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:

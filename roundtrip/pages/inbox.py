@@ -16,7 +16,7 @@ from starlette.routing import Route
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import TOKEN, PostUnreadable, parse_body
-from roundtrip.pages.handler import RETRY_HEADERS, UNAVAILABLE, BodyTooLong, read_body
+from roundtrip.pages.handler import RETRY_HEADERS, BodyTooLong, read_body, unavailable_page
 from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
 from roundtrip.pages.inbox_calls import Choice, InboxApprovals, Reader, ShownApproval
 from roundtrip.pages.rendering import PageRenderer
@@ -92,7 +92,7 @@ class InboxSite:
         except ValueError:
             return self._error_page(404, _UNKNOWN)
         except CallsUnavailable:
-            return self._unavailable_page()
+            return unavailable_page(self._renderer, self._headers)
         shown = [_listed(one) for one in page.approvals]
         return self._page(
             self._renderer.inbox(
@@ -113,7 +113,7 @@ class InboxSite:
                 return await self._take(request, reader, approval_id)
             return await self._shown(reader, approval_id)
         except CallsUnavailable:
-            return self._unavailable_page()
+            return unavailable_page(self._renderer, self._headers)
 
     async def _shown(self, reader: Reader, approval_id: str, *, notice: str | None = None) -> Response:
         approval = await self._approvals.find(reader, approval_id)
@@ -173,11 +173,6 @@ class InboxSite:
 
     def _error_page(self, status: int, words: tuple[str, str]) -> Response:
         return self._page(self._renderer.error(*words), status)
-
-    def _unavailable_page(self) -> Response:
-        response = self._error_page(503, UNAVAILABLE)
-        response.headers.update(RETRY_HEADERS)
-        return response
 
     def _page(self, text: str, status: int) -> Response:
         return HTMLResponse(text.encode("utf-8", "replace"), status, self._headers)

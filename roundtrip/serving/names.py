@@ -124,7 +124,6 @@ class Names:
                 )
                 app = PlainTextResponse("Invalid Host header", _MISDIRECTED)
             elif self._checks_origin and not _is_among(self._origins, _values(scope, b"origin")):
-                # A client other than a web page sends no origin.
                 _log.warning(
                     "rejected a request of a page whose Origin is not allowed; allow one with --allowed-origin"
                 )
@@ -176,7 +175,7 @@ class CrossOrigin(CORSMiddleware):
 
 
 def _is_among(known: Collection[Origin], values: Iterable[str]) -> bool:
-    """Return True if all values of `Origin` headers are known."""
+    """Return True if all values of `Origin` headers are known. A client other than a web page sends none."""
     try:
         origins = [origin_from(value) for value in values]
     except ValueError:

@@ -22,7 +22,7 @@ from tests.combinations.rollout import SHORT, Rollout
 from tests.interaction.secrecy.markers import text_of_files
 from tests.interaction.trace.transcribed import calls_of
 
-__all__ = ["INVARIANTS", "LATER"]
+__all__ = ["INVARIANTS", "LATER", "Later"]
 
 LINK: Final = "Please answer on this page."
 

@@ -16,35 +16,36 @@ import anyio
 import pytest
 
 from tests.combinations.environment import Environment, Played, play
-from tests.combinations.invariants import INVARIANTS, LATER
+from tests.combinations.invariants import INVARIANTS, LATER, Later
 from tests.combinations.rows import STORED, Row, made_from, rows
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.redis_server import RedisServer, redis_server
 
-_EVERY: Final = 3
 NIGHTLY: Final = 8
 """How many arrays run at night."""
+_EVERY: Final = 3
+"""Which rows are played again by day: one of so many."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test of each row."""
     if "row" not in metafunc.fixturenames:
         return
-    arrays = NIGHTLY if metafunc.config.getoption("--nightly") else 1
+    is_night = metafunc.config.getoption("--nightly")
     metafunc.parametrize(
-        ("row", "turn"),
+        ("row", "later"),
         [
-            pytest.param(row, _turn(number), id=f"{array}-{number:02}-{row.id}")
-            for array in range(arrays)
+            pytest.param(row, LATER if is_night else _by_day(number), id=f"{array}-{number:02}-{row.id}")
+            for array in range(NIGHTLY if is_night else 1)
             for number, row in enumerate(rows(array))
         ],
     )
 
 
-def _turn(number: int) -> int:
-    """Return the place of the promise for which a row is played again; behind all of them for two rows of three."""
+def _by_day(number: int) -> tuple[Later, ...]:
+    """Return the promises for which a row is played again by day: one in turn, or none."""
     turn, rest = divmod(number, _EVERY)
-    return len(LATER) if rest else turn % len(LATER)
+    return () if rest else (LATER[turn % len(LATER)],)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,9 @@ def test_stored_array_is_of_these_factors() -> None:
     assert json.loads(STORED.read_text())["made_from"] == made_from(), stale
 
 
-def test_every_promise_holds(row: Row, turn: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_every_promise_holds(
+    row: Row, later: tuple[Later, ...], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     broken: list[str] = []
 
     def environment(name: str) -> Environment:
@@ -79,8 +82,8 @@ def test_every_promise_holds(row: Row, turn: int, tmp_path: Path, request: pytes
         finally:
             await made.aclose()
 
-    async def later() -> None:
-        for invariant in LATER if request.config.getoption("--nightly") else LATER[turn : turn + 1]:
+    async def play_again() -> None:
+        for invariant in later:
             made = environment(invariant.__name__)
             try:
                 await invariant(made)
@@ -95,5 +98,5 @@ def test_every_promise_holds(row: Row, turn: int, tmp_path: Path, request: pytes
             invariant(played)
         except AssertionError as error:
             broken.append(f"{invariant.__name__}: {error}")
-    anyio.run(later)
+    anyio.run(play_again)
     assert not broken, "\n\n".join([f"{len(broken)} promises do not hold of {row}", *broken])

@@ -145,23 +145,18 @@ async def test_a_timestamp_in_a_question_is_cured_by_once() -> None:
 
 
 async def test_value_of_a_function_without_annotation_is_computed_once() -> None:
-    looked: list[str] = []
+    numbers = itertools.count(1)
     server = Server[Any]("shop", keys=[KEY])
-
-    def stamp():  # pyright: ignore[reportUnknownParameterType]
-        looked.append("looked")
-        return {"number": len(looked)}
+    stamp = Resolve(lambda: {"number": next(numbers)}, key="stamp", once=True)
 
     @server.tool()
-    async def order(
-        stamp: Annotated[dict[str, int], Resolve(stamp, once=True)], ok: Annotated[Choice, Resolve(sure)]
-    ) -> str:
+    async def order(stamp: Annotated[dict[str, int], stamp], ok: Annotated[Choice, Resolve(sure)]) -> str:
         return f"{stamp} {ok.ok}"
 
     del order
     user = User(server, {"sure": {"ok": True}}, era=Era.RETRY)
     assert (await user.call("order")).text == "{'number': 1} True"
-    assert looked == ["looked"]
+    assert next(numbers) == 2
 
 
 async def test_final_answer_is_not_asked_again() -> None:

@@ -22,11 +22,13 @@ __all__ = ["EPOCH", "SharedStore", "SimulatedLedger", "StoreFaults"]
 
 T = TypeVar("T")
 
-_HELD = (EntryState.HELD, EntryState.RUNNING, TaskState.RUNNING)
-_SLOW_SECONDS = 1.0
 Wrote = Callable[[TaskEntry | None, TaskEntry, Process], None]
 Kept = Callable[[LedgerEntry | TaskEntry], None]
 
+_HELD = (EntryState.HELD, EntryState.RUNNING, TaskState.RUNNING)
+"""The states in which a process has the lease of an entry."""
+_SLOW_SECONDS = 1.0
+"""Time from which on a message counts as late."""
 EPOCH = 1_800_000_000.0
 """The time of day at which simulations begin."""
 

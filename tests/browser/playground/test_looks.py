@@ -13,6 +13,7 @@ TABS = ("States", "Trace", "Token", "Messages", "Log")
 DRAWINGS = (".rt-drawing text", "#exchange-pane svg", ".mark", "#first", "#last", "#grid thead button", ".changes b")
 """Texts in drawings and symbols, whose contrast axe cannot tell."""
 WIDTHS = (360, 1280)
+SCHEMES = ("light", "dark")
 
 
 def overflows(page: Page) -> int:
@@ -50,9 +51,6 @@ def ask_a_model(tab: Tab) -> None:
 def show_error(tab: Tab) -> None:
     begin(tab, "fail")
     ended(tab, "failed")
-
-
-SCHEMES = ("light", "dark")
 
 
 @pytest.mark.parametrize(
