@@ -48,6 +48,30 @@ async def test_a_caller_names_a_version(era: Era, meta: dict[str, Any]) -> None:
     assert await quoted(shop(1, 2), era, meta) == "Dune by 1, True"
 
 
+async def test_results_of_versions_say_that_they_wrap_a_value(era: Era) -> None:
+    """A client validates structured content by the schema of the listed version, and has none of another."""
+    server = Server("shop", keys=[KEY])
+    for version in (1, 2):
+
+        @server.tool("titles", version=version)
+        async def titles() -> list[str]:
+            return ["Dune"]
+
+    @server.tool("shelf", version=1)
+    async def shelf() -> dict[str, list[str]]:
+        return {"result": ["Dune"]}
+
+    @server.tool
+    async def unversioned() -> list[str]:
+        return ["Dune"]
+
+    calls: dict[str, Any] = {"titles": {"fastmcp": {"version": "1"}}, "shelf": None, "unversioned": None}
+    async with connect(server, era) as client:
+        metas = {name: (await client.call_tool(name, meta=meta)).meta for name, meta in calls.items()}
+    marks = {name: (meta or {}).get("fastmcp") for name, meta in metas.items()}
+    assert marks == {"titles": {"wrap_result": True}, "shelf": None, "unversioned": None}
+
+
 async def test_a_version_that_is_not_there_is_an_unknown_tool(era: Era) -> None:
     assert await quoted(shop(1, 2), era, {"roundtrip/version": "3"}) == "Unknown tool: quote"
 

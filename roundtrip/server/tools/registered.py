@@ -22,7 +22,7 @@ from roundtrip.server.functions import AskingFunction, FunctionSignature, read_s
 from roundtrip.server.tools.arguments import ArgumentReader
 from roundtrip.server.tools.descriptions import describe
 from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_of, version_text
-from roundtrip.server.tools.results import results_for, returned_type
+from roundtrip.server.tools.results import WRAPPED, results_for, returned_type
 from roundtrip.server.tools.schemas import inlined, with_descriptions
 from roundtrip.server.visibility import Component, read_enabled
 
@@ -139,27 +139,23 @@ def register(
         check = check_of(schema, tool=name)
     arguments = ArgumentReader(metadata, check)
     version = version_text(spec.version, tool=name)
+    convert = results.convert
+    if version is not None and WRAPPED in (results.output_schema or {}):
+        from roundtrip.server.tools.versioned_results import marked  # few tools have versions
+
+        convert = marked(convert)
     serve = inlined if defaults.inline else _as_written
     # Serve a hand-written schema unchanged: its references and anchors belong to its author.
     by_hand = spec.input_schema is not None or (isinstance(target, SdkTool) and schema != derived)
-    seen_at_first, visibility_gate = read_enabled(
+    enabled, visibility_gate = read_enabled(
         spec.enabled, owner=f"tool {name!r}" if version is None else f"tool {name!r}, version {version}"
     )
     if not isinstance(target, SdkTool):
         mark_registered(target)
     return RegisteredTool(
-        component=Component(
-            kind="tool",
-            name=name,
-            tags=spec.label_set,
-            version=version,
-            since=since,
-            enabled=seen_at_first,
-        ),
+        component=Component(kind="tool", name=name, tags=spec.label_set, version=version, since=since, enabled=enabled),
         spec=spec,
-        function=asking_function(
-            signature, spec, arguments.names, defaults=defaults, version=version, convert=results.convert
-        ),
+        function=asking_function(signature, spec, arguments.names, defaults=defaults, version=version, convert=convert),
         arguments=arguments,
         visibility_gate=visibility_gate,
         names_headers=bool(x_mcp_header_map(listed_schema := copy.deepcopy(schema) if by_hand else serve(schema))),

@@ -40,7 +40,7 @@ from roundtrip.server.content import (
 from roundtrip.server.sdk_private import output_adapter
 from roundtrip.server.tools.schemas import Check, SchemaMismatch, checker
 
-__all__ = ["NOTHING", "Converter", "Results", "results_for", "returned_type"]
+__all__ = ["NOTHING", "WRAPPED", "Converter", "Results", "results_for", "returned_type"]
 
 Converter = Callable[[Any], CallToolResult | InputRequiredResult]
 
