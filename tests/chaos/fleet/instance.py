@@ -205,5 +205,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.skew:
         true_time = time.time
         time.time = lambda: true_time() + options.skew
-    config = uvicorn.Config(_app(options), log_config=None, ws="none", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(_app(options), log_config=None, ws="none", timeout_graceful_shutdown=30)
     uvicorn.Server(config).run(sockets=[listening(options.port)])
