@@ -58,8 +58,10 @@ verdicts:
   of the specification; ADVICE is roundtrip's.
 
 exit codes:
-  0  no MUST failed; see --fail-on        2  wrong usage, or the server did not answer
-  1  a MUST failed                        130  interrupted"""
+  0    no MUST failed; see --fail-on
+  1    a MUST failed
+  2    wrong usage, or the server did not answer
+  130  interrupted"""
 
 
 def _configure(parser: ArgumentParser) -> None:

@@ -57,11 +57,14 @@ headers:
   value from the environment.
 
 exit codes:
-  0  the call was completed          4  the server answered with a protocol error
-  1  the tool failed                 5  no connection, or it was lost, or --timeout passed
-  2  wrong usage, or no answer       130  interrupted
-  3  a question was declined or cancelled, and the call then failed
-  6  the call waits for its user or for others; its result has the handle for continue_call"""
+  0    the call was completed
+  1    the tool failed
+  2    wrong usage, or no answer
+  3    a question was declined or cancelled, and the call then failed
+  4    the server answered with a protocol error
+  5    no connection, or it was lost, or --timeout passed
+  6    the call waits for its user or for others; its result has the handle for continue_call
+  130  interrupted"""
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -82,8 +85,8 @@ def _configure(parser: ArgumentParser) -> None:
     add_timeout(parser, _TIMEOUT_SECONDS, limit, type=seconds)
     add_header(parser)
     parser.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder that the server may know")
-    level = "the lowest level to show; default: %(default)s"
-    parser.add_argument("--log-level", choices=_LEVELS, default="info", help=level)
+    level = f"the lowest level to show: {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}; default: %(default)s"
+    parser.add_argument("--log-level", choices=_LEVELS, default="info", metavar="LEVEL", help=level)
 
 
 def _run(arguments: Namespace) -> int:

@@ -1,11 +1,18 @@
 """Sub-commands: their parts, lookup and failure."""
 
+import re
+import shutil
+import textwrap
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from importlib import import_module
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 __all__ = ["Command", "CommandFailed", "command_in", "prepare"]
+
+
+_FULL: Final = 90
+"""Length from which on a line of a text is one that its author has filled, so that the next line continues it."""
 
 
 class Command(NamedTuple):
@@ -16,7 +23,7 @@ class Command(NamedTuple):
     run: Callable[[Namespace], int]
     """Function that returns the exit code."""
     epilog: str = ""
-    """Text below the help of the arguments; with one, the lines of both texts are printed as they are."""
+    """Text below the help of the arguments; with one, both texts keep their paragraphs and tables."""
 
 
 class CommandFailed(Exception):
@@ -35,5 +42,42 @@ def prepare(parser: ArgumentParser, *, module: str) -> None:
     command = command_in(module)
     parser.description = command.description
     if command.epilog:
-        parser.epilog, parser.formatter_class = command.epilog, RawDescriptionHelpFormatter
+        width = shutil.get_terminal_size().columns - 2
+        parser.description, parser.epilog = filled(command.description, width), filled(command.epilog, width)
+        parser.formatter_class = RawDescriptionHelpFormatter
     command.configure(parser)
+
+
+def filled(text: str, width: int) -> str:
+    """Return a text whose lines fit a width. Its paragraphs, indentations and tables stay."""
+    lines = text.splitlines()
+    if all(len(line) <= width for line in lines):
+        return text
+    paragraphs: list[str] = []
+    last = ""
+    for line in lines:
+        if len(last) >= _FULL and line.strip() and _indentation(line) == _column(last):
+            paragraphs[-1] += " " + line.strip()
+        else:
+            paragraphs.append(line)
+        last = line
+    return "\n".join(
+        textwrap.fill(
+            paragraph,
+            width,
+            subsequent_indent=" " * _column(paragraph),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for paragraph in paragraphs
+    )
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _column(line: str) -> int:
+    """Return where the text of a line begins; in a table, that of its second column."""
+    found = re.match(r" *(?:\S+(?: \S+)? {2,})?", line)
+    return found.end() if found is not None else 0

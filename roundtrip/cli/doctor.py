@@ -38,8 +38,10 @@ headers:
   value from the environment. Headers go to every URL.
 
 exit codes:
-  0  no problems; there may be notes      2  wrong usage, or no instance answered the probe
-  1  problems were found                  130  interrupted"""
+  0    no problems; there may be notes
+  1    problems were found
+  2    wrong usage, or no instance answered the probe
+  130  interrupted"""
 
 
 def _configure(parser: ArgumentParser) -> None:

@@ -43,7 +43,8 @@ output:
   The text for the host is printed on standard output, and where it belongs on standard error.
 
 exit codes:
-  0  printed        2  not printed; standard error has the reason"""
+  0  printed
+  2  not printed; standard error has the reason"""
 
 
 @dataclass(frozen=True, slots=True)

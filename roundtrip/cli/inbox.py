@@ -25,7 +25,9 @@ The server gets a token as `Authorization: Bearer`, from ${_TOKEN_VARIABLE} or -
 
 _EPILOG: Final = """\
 exit codes:
-  0  done        1  unknown, decided, or not yours to decide        2  not done; standard error has the reason"""
+  0  done
+  1  unknown, decided, or not yours to decide
+  2  not done; standard error has the reason"""
 
 _ACTIONS: Final = {
     "list": "list what waits for you, the oldest first",

@@ -41,7 +41,8 @@ rotation:
   An instance reads the file when it starts; `roundtrip serve` with several workers also on SIGHUP.
 
 exit codes:
-  0  done        2  not done; standard error has the reason"""
+  0  done
+  2  not done; standard error has the reason"""
 
 
 def _configure(parser: ArgumentParser) -> None:

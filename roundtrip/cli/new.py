@@ -24,7 +24,8 @@ NAME has small letters, digits, and - or _ between them. The server's file has t
 hide a module of Python or of an installed package.
 
 exit codes:
-  0  made        2  not made; standard error has the reason"""
+  0  made
+  2  not made; standard error has the reason"""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*", re.ASCII)
 _MAX_NAME_CHARS: Final = 40

@@ -56,7 +56,9 @@ signals:
   SIGHUP   replace the workers one after another, with code and keys as they are now (several workers only)
 
 exit codes:
-  0  stopped by a signal        1  running requests were aborted        2  not started; standard error has the reason"""
+  0  stopped by a signal
+  1  running requests were aborted
+  2  not started; standard error has the reason"""
 
 
 _FLAGS: Final = {

@@ -37,8 +37,9 @@ T = TypeVar("T")
 
 EXIT_CODES: Final = """\
 exit codes:
-  0  done        1  some of the tasks could not be found, changed or read        2  not done; standard error has the
-  reason"""
+  0  done
+  1  some of the tasks could not be found, changed or read
+  2  not done; standard error has the reason"""
 _DONE: Final = {
     "cancel": "cancelled",
     "retry": "is due again",

@@ -33,7 +33,9 @@ signals:
   SIGHUP           replace the processes one after another, with code and keys as they are now (several only)
 
 exit codes:
-  0  stopped by a signal        1  running legs were given up        2  not started; standard error has the reason"""
+  0  stopped by a signal
+  1  running legs were given up
+  2  not started; standard error has the reason"""
 
 _FLAGS: Final = {
     "--config FILE": "settings; default: roundtrip.toml, if there is one",
