@@ -248,13 +248,17 @@ def build(folder: Path, version: str) -> Path:
 
 def _add_sources(pages: Path, site: Path) -> None:
     """Put each page's Markdown beside it, and the list of pages for programs that read."""
-    for page in pages.rglob("*.md"):
+    listed = {one.path for one in listed_pages()}
+    others: list[str] = []
+    for page in sorted(pages.rglob("*.md")):
         place = page.relative_to(pages)
         own = _folder_of(place)
         if (site / own).is_dir():
             text = page.read_text(encoding="utf-8")
             if place.parts[0] == "reference":
                 text = _reference_text(place.stem, REFERENCE[place.stem])
+            elif place.as_posix() not in listed:
+                others.append(f"- [{text.partition(chr(10))[0].removeprefix('# ')}]({(own / 'index.md').as_posix()})")
             (site / own / "index.md").write_text(_with_links_of_site(text, place, own, pages), encoding="utf-8")
     lines = ["# roundtrip", "", "> MCP servers whose tools can ask, and resume on any instance.", ""]
     section = ""
@@ -265,6 +269,9 @@ def _add_sources(pages: Path, site: Path) -> None:
         lines.append(f"- [{one.title}]({one.path.removesuffix('.md')}/index.md): {one.about}")
     lines += ["", "## API", ""]
     lines += [f"- [{title}](reference/{module}/index.md): `{module}`" for module, title in REFERENCE.items()]
+    lines += ["", "## Other pages", "", *others]
+    # The site has no address of its own, without which such a map is empty.
+    (site / "sitemap.xml").unlink()
     (site / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -41,6 +41,13 @@ def test_every_page_is_listed_and_built(site: Path) -> None:
         assert f"]({path.removesuffix('.md')}/index.md)" in (site / "llms.txt").read_text()
 
 
+def test_every_markdown_page_is_in_the_list_for_programs(site: Path) -> None:
+    listed = (site / "llms.txt").read_text()
+    pages = {page.relative_to(site).as_posix() for page in site.rglob("index.md")}
+    assert {"index.md", "CHANGELOG/index.md", "specs/token/index.md"} <= pages
+    assert {page for page in pages if listed.count(f"]({page})") != 1} == set()
+
+
 @pytest.mark.parametrize("module", REFERENCE)
 def test_reference_has_every_public_name(site: Path, module: str) -> None:
     page = (site / "reference" / module / "index.html").read_text()
