@@ -13,9 +13,9 @@ from typing import Any, Final
 from roundtrip.cli.command import CommandFailed, command_in, prepare
 from roundtrip.cli.parsing import OptionsAnywhere
 
-__all__ = ["main", "make_parser"]
+__all__ = ["COMMANDS", "main", "make_parser"]
 
-_COMMANDS: Final = {
+COMMANDS: Final = {
     "audit": "attack a server that asks, and report clause by clause",
     "call": "call a tool from the terminal, and answer what it asks",
     "calls": "list and show calls, and cancel, retry, expire, remind or answer stored ones",
@@ -67,7 +67,7 @@ def make_parser() -> OptionsAnywhere:
     chosen = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", required=True, parser_class=OptionsAnywhere
     )
-    for name, summary in _COMMANDS.items():
+    for name, summary in COMMANDS.items():
         chosen.add_parser(name, help=summary).when_chosen(partial(prepare, module=_module_of(name)))
     return parser
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roundtrip.cli import _COMMANDS, main
+from roundtrip.cli import COMMANDS, main
 from roundtrip.cli.command import filled
 
 WIDE = 400
@@ -16,7 +16,7 @@ def help_of(command: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: p
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_the_terminal_and_loses_no_word(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
