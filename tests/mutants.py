@@ -1,10 +1,12 @@
 """Measure how many changed lines fail a test: `python -m tests.mutants --share 0.15 --seed 1`.
 
 mutmut makes the mutants and runs the tests that `[tool.mutmut]` in pyproject.toml names. This program takes a random
-part of the mutants, the same for a seed, and counts the results by package.
+part of the mutants, the same for a seed, and counts the results by package. Survivors whose change cannot have an
+effect are counted as `the same`.
 """
 
 import argparse
+import ast
 import importlib
 import json
 import random
@@ -12,9 +14,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from typing_extensions import override
 
 WORKPLACE = Path("mutants")
+SQL: Final = ("BEGIN", "COMMIT", "CREATE", "DELETE", "INSERT", "PRAGMA", "ROLLBACK", "SELECT", "UPDATE")
 
 
 def all_mutants(files: list[Path]) -> dict[Path, list[str]]:
@@ -35,6 +40,41 @@ def outcomes(file: Path) -> dict[str, str]:
     stats: Any = importlib.import_module("mutmut.stats")
     noted = json.loads((WORKPLACE / f"{file}.meta").read_text())["exit_code_by_key"]
     return {name: stats.status_by_exit_code[code] for name, code in noted.items() if code is not None}
+
+
+def without_effect(file: Path) -> set[str]:
+    """Return the names of a file's mutants that differ from the original only in what nothing can see."""
+    by_name: dict[str, str] = {}
+    for node in ast.walk(ast.parse((WORKPLACE / file).read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and "__mutmut_" in node.name:
+            name, node.name = node.name, ""
+            by_name[name] = ast.dump(_Visible().visit(node))
+    module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+    return {
+        f"{module}.{name}"
+        for name, text in by_name.items()
+        if not name.endswith("_orig") and text == by_name[f"{name.rpartition('__mutmut_')[0]}__mutmut_orig"]
+    }
+
+
+class _Visible(ast.NodeTransformer):
+    """Drop what only type checkers read, the check of `zip`, and the case of SQL without literals."""
+
+    @override
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "cast" and len(node.args) == 2:
+            return node.args[1]
+        if isinstance(node.func, ast.Name) and node.func.id == "zip":
+            node.keywords = []
+        return node
+
+    @override
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        text = node.value
+        if isinstance(text, str) and "'" not in text and text.lstrip().upper().startswith(SQL):
+            return ast.Constant(text.upper())
+        return node
 
 
 def main() -> int:
@@ -67,7 +107,10 @@ def main() -> int:
     counts: dict[str, Counter[str]] = {}
     for file, names in chosen.items():
         room = counts.setdefault(file.parent.name, Counter())
-        noted = outcomes(file)
+        same = without_effect(file)
+        noted = {
+            name: "the same" if name in same and end == "survived" else end for name, end in outcomes(file).items()
+        }
         room.update(all=len(mutants[file]), tried=len(names))
         room.update(noted.get(name, "not tried") for name in names)
         for name in names:

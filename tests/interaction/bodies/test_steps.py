@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, field_validator
 
 from roundtrip import Context, ToolError
 from roundtrip.testing import Era, Hop, LegByLeg, Restart, User
@@ -121,6 +121,45 @@ async def test_step_result_contradicting_its_annotation_fails_the_call(era: Era)
 
     result = await User(shop(body), era=era).call("order")
     assert "the value of 'quote' cannot be remembered" in result.text
+
+
+async def test_step_result_is_kept_under_its_aliases(era: Era) -> None:
+    class Seat(BaseModel):
+        row: int = Field(alias="seat-row")
+
+    def seat() -> Seat:
+        return Seat.model_validate({"seat-row": 7})
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        kept = await ctx.step("seat", seat)
+        await ctx.ask("left", LEFT)
+        return str(kept.row)
+
+    assert (await User(shop(body), {"left": {"value": 1}}, era=era).call("order")).text == "7"
+
+
+async def test_step_result_that_cannot_be_read_back_fails_with_the_place_and_without_the_value(era: Era) -> None:
+    class Card(BaseModel):
+        number: str
+
+        @field_validator("number")
+        @classmethod
+        def digits(cls, number: str) -> str:
+            if not number.isdigit():
+                raise ValueError("only digits")
+            return number
+
+    def card() -> Card:
+        return Card.model_construct(number="tangerine")
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.step("card", card)
+        return "never"
+
+    result = await User(shop(body), era=era).call("order")
+    assert "the value of 'card' cannot be remembered" in result.text
+    assert "number: Value error, only digits" in result.text
+    assert "tangerine" not in result.text
 
 
 async def test_unreadable_step_result_of_another_build_is_computed_again() -> None:

@@ -171,8 +171,8 @@ async def test_test_user_may_decline(ledger: Any, action: str) -> None:
     ("tool", "key", "said"),
     [
         ("visit", "page", "sends its user to a page"),
-        ("think", "idea", "the software of its client answers"),
-        ("order", "color", 'no such open question; its open questions: "size"'),
+        ("think", "idea", "^the software of its client answers this question, and no user; wait for the client$"),
+        ("order", "color", '^it has no such open question; its open questions: "size"$'),
     ],
 )
 async def test_other_questions_are_not_answered(tool: str, key: str, said: str, audit: Path) -> None:
