@@ -274,7 +274,7 @@ async def seat_of(film: str) -> Elicit[Seat]:
         (
             lambda: Elicit("Which seat?", Seat),
             "parameter 'seat' must be filled by a function, got the question Elicit(...); write a function that "
-            "returns it",
+            "returns it, and Resolve(that_function)",
         ),
     ],
     ids=["called", "question"],

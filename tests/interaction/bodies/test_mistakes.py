@@ -194,6 +194,15 @@ async def test_an_empty_name_is_rejected(era: Era) -> None:
     assert "needs a name that is not empty" in (await User(shop(body), era=era).call("order")).text
 
 
+async def test_a_name_of_the_library_is_rejected(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("~sleep", LEFT)
+        return "never"
+
+    told = (await User(shop(body), era=era).call("order")).text
+    assert "'~sleep' cannot name a question or step; give it a name that does not begin with '~'" in told
+
+
 async def _ask_in_a_list(ctx: Context[Any, Any]) -> str:
     return str(await ctx.ask_all(["left", LEFT]))  # type: ignore[arg-type]
 

@@ -265,6 +265,11 @@ def test_former_names_are_a_sequence_and_keys_not_empty() -> None:
         Resolve(number, was="old")
     with pytest.raises(ValueError, match="key=''"):
         Resolve(number, key="")
+    said = "^'~old' cannot name a question; give it a name that does not begin with '~'$"
+    with pytest.raises(ValueError, match=said):
+        Resolve(number, key="~old")
+    with pytest.raises(ValueError, match=said):
+        Resolve(number, was=["new", "~old"])
 
 
 # Values that are kept.
