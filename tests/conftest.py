@@ -3,8 +3,9 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator
-from typing import Final
+from typing import Any, Final
 
 import httpcore2
 import pytest
@@ -14,6 +15,7 @@ from tests.held_threads import Held
 from tests.nightly import VARIABLE
 
 _NIGHTLY_SECONDS: Final = 1800
+_LEASE_SECONDS: Final = 30.0
 _LOADED_FIRST: Final = (httpcore2,)
 """`httpx2` keeps the errors of this module. Loaded by a test with `pytester`, it would be loaded again later."""
 
@@ -50,6 +52,14 @@ def pytest_collection_finish() -> None:
     """Leave what is imported by now out of all later collections of garbage, which took a seventh of the time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Give tasks their lease back, which servers for other processes shorten, also if a test makes one in this process."""
+    claim: Any = sys.modules.get("roundtrip.server.tasks.claim")
+    if claim is not None:
+        claim.LEASE_SECONDS = _LEASE_SECONDS
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -38,7 +38,8 @@ class HtmlForm(HTMLParser):
             case "input":
                 kind = attributes["type"]
                 chosen = "checked" in attributes or kind not in ("radio", "checkbox")
-                self.controls.append(HtmlControl(name, kind, _one_line(attributes["value"]), chosen, attributes))
+                value = attributes["value"] if kind == "hidden" else _one_line(attributes["value"])
+                self.controls.append(HtmlControl(name, kind, value, chosen, attributes))
             case "textarea":
                 self._area = HtmlControl(name, tag, "", True, attributes)
                 self.controls.append(self._area)
@@ -49,7 +50,7 @@ class HtmlForm(HTMLParser):
                 chosen = "selected" in attributes
                 self.controls.append(HtmlControl(name, "select", attributes["value"], chosen, of_menu))
             case "button":
-                self.controls.append(HtmlControl(name, tag, attributes["value"], False, attributes))
+                self.controls.append(HtmlControl(name, tag, attributes.get("value", ""), False, attributes))
             case _:
                 pass
 

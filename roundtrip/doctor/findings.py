@@ -328,7 +328,11 @@ def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
 
 
 def _tasks(seen: Observed) -> Iterator[_Found]:
-    having = [(facts, tasks) for facts in _facts(seen) if (tasks := facts.tasks) is not None]
+    all_tasks = [(facts, tasks) for facts in _facts(seen) if (tasks := facts.tasks) is not None]
+    if away := [facts for facts, tasks in all_tasks if tasks.down]:
+        text = f"{_labels(seen, away)}: the store of tasks does not answer"
+        yield Level.PROBLEM, text, "Its log has the error. Until then, neither tasks nor calls that wait go on."
+    having = [(facts, tasks) for facts, tasks in all_tasks if not tasks.down]
     if not having:
         return
     problems = [*_unread_tasks(seen, having), *_stuck_tasks(having)]
@@ -426,9 +430,9 @@ def _older_clients(seen: Observed) -> Iterator[_Found]:
         details = {place.older_clients_detail for place in cannot if _NO_WAY_BACK not in place.older_clients_detail}
         more = f" ({'; '.join(sorted(details))})" if details else ""
         advice = (
-            "If there are such clients: with Pages(authenticate=...) they get a link, and with the rung 'model' the "
-            "questions. To ask them by form, serve with stateless_http=False and json_response=False (roundtrip serve "
-            "with one worker), and let the balancer keep each client on its instance."
+            "If there are such clients: a server with Pages(authenticate=...) gives them a link, and one with the rung "
+            "'model' the questions. To ask them by form, serve with stateless_http=False and json_response=False "
+            "(roundtrip serve with one worker), and let the balancer keep each client on its instance."
         )
         text = f"clients of 2025-11-25 and before cannot be asked by form{where}{more}"
         yield Level.NOTE, text, advice

@@ -24,6 +24,7 @@ from roundtrip.pages.calls import (
     PageState,
     WorkingPage,
 )
+from roundtrip.pages.controls import Posted
 from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import TOKEN, PostUnreadable, form_of_questions, parse_body, read_form
 from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
@@ -48,11 +49,8 @@ _LOGIN: Final = ("Please log in", "Log in, and open this page again.")
 _ELSEWHERE: Final = ("This did not come from this page", "Open the page again, and answer it there.")
 _UNREADABLE: Final = ("This could not be read", "Nothing was sent. Open the page again, and answer it there.")
 _TOO_LONG: Final = ("This is too long", "Nothing was sent. Go back, and shorten your answer.")
-_UNAVAILABLE: Final = (
-    "This cannot be shown just now",
-    "Wait a moment, and open the page again. If you have just sent something, it shows whether that has arrived.",
-)
-RETRY_HEADERS: Final = {"Retry-After": "5"}
+_RETRY_SECONDS: Final = 5
+RETRY_HEADERS: Final = {"Retry-After": str(_RETRY_SECONDS)}
 """The headers of a response while the store cannot be used."""
 
 
@@ -133,28 +131,36 @@ class QuestionPages:
             return unavailable_page(self._renderer, self._headers)
 
     async def _take(self, request: Request, ticket: str, subject: str | None) -> Response:
-        """Return the response to a POST.
-
-        Raises:
-            CallsUnavailable: The store cannot be used.
-        """
+        """Return the response to a POST."""
         if not is_own_form(request.headers, self._origin):
             return self.error_page(403, _ELSEWHERE)
         if not is_form(request.headers):
             return self.error_page(415, _UNREADABLE)
+        posted: Posted = {}
         try:
             posted = parse_body(await read_body(request, self._max_body_bytes))
-            state = await self._calls.open(ticket, subject)
-            if not isinstance(state, AskingPage):
-                return self._state_page(ticket, subject, state, notice=_ANSWERED)
-            token = "".join(posted.get(TOKEN, ()))
-            if not self._tokens.is_valid(token, ticket, subject, state.round_id, state.questions):
-                return self._state_page(ticket, subject, state, notice=_ANSWERED)
-            form, answers = read_form(state.questions, posted)
+            return await self._answered(ticket, subject, posted)
         except BodyTooLong:
             return self.error_page(413, _TOO_LONG)
         except PostUnreadable:
             return self.error_page(400, _UNREADABLE)
+        except CallsUnavailable:
+            return unavailable_page(self._renderer, self._headers, posted)
+
+    async def _answered(self, ticket: str, subject: str | None, posted: Posted) -> Response:
+        """Return the response to the content of a form.
+
+        Raises:
+            PostUnreadable: No page sends such content.
+            CallsUnavailable: The store cannot be used.
+        """
+        state = await self._calls.open(ticket, subject)
+        if not isinstance(state, AskingPage):
+            return self._state_page(ticket, subject, state, notice=_ANSWERED)
+        token = "".join(posted.get(TOKEN, ()))
+        if not self._tokens.is_valid(token, ticket, subject, state.round_id, state.questions):
+            return self._state_page(ticket, subject, state, notice=_ANSWERED)
+        form, answers = read_form(state.questions, posted)
         if answers is None:
             return self._page(self._renderer.question(form, token=token), 422)
         if await self._calls.answer(ticket, subject, state.round_id, answers):
@@ -196,9 +202,10 @@ class QuestionPages:
         return HTMLResponse(text.encode("utf-8", "replace"), status, self._headers)
 
 
-def unavailable_page(renderer: PageRenderer, headers: Mapping[str, str]) -> Response:
-    """Return the page for the time while the store cannot be used."""
-    return HTMLResponse(renderer.error(*_UNAVAILABLE).encode("utf-8", "replace"), 503, {**headers, **RETRY_HEADERS})
+def unavailable_page(renderer: PageRenderer, headers: Mapping[str, str], sent: Posted | None = None) -> Response:
+    """Return the page for the time while the store cannot be used, with what its reader has sent by a form."""
+    text = renderer.unavailable(seconds=_RETRY_SECONDS, sent=sent or {})
+    return HTMLResponse(text.encode("utf-8", "replace"), 503, {**headers, **RETRY_HEADERS})
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:

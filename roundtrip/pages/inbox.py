@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from roundtrip.pages.calls import CallsUnavailable
+from roundtrip.pages.controls import Posted
 from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import TOKEN, PostUnreadable, parse_body
 from roundtrip.pages.handler import RETRY_HEADERS, BodyTooLong, read_body, unavailable_page
@@ -133,6 +134,17 @@ class InboxSite:
             return self._error_page(413, _TOO_LONG)
         except PostUnreadable:
             return self._error_page(400, _UNREADABLE)
+        try:
+            return await self._form_answered(reader, approval_id, posted)
+        except CallsUnavailable:
+            return unavailable_page(self._renderer, self._headers, posted)
+
+    async def _form_answered(self, reader: Reader, approval_id: str, posted: Posted) -> Response:
+        """Return the response to the content of a form.
+
+        Raises:
+            CallsUnavailable: The store cannot be used.
+        """
         approval = await self._approvals.find(reader, approval_id)
         if approval is None:
             return self._error_page(404, _UNKNOWN)

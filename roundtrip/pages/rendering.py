@@ -120,5 +120,10 @@ class PageRenderer:
         """Return the page for a request that cannot be answered."""
         return self._render("error.html.j2", title=title, text=text)
 
+    def unavailable(self, *, seconds: int, sent: Mapping[str, Sequence[str]]) -> str:
+        """Return the page while nothing can be looked up; from it, what its reader has just sent can be sent again."""
+        fields = [(name, value) for name, values in sent.items() for value in values]
+        return self._render("unavailable.html.j2", seconds=seconds, sent=fields)
+
     def _render(self, template: str, **values: Any) -> str:
         return self._templates.get_template(template).render(self._shared, **values)

@@ -18,6 +18,7 @@ _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "ended.html.j2": frozenset({"text", "is_error", "decisions", "notice"}),
     "closed.html.j2": frozenset(),
     "error.html.j2": frozenset({"title", "text"}),
+    "unavailable.html.j2": frozenset({"seconds", "sent"}),
     "inbox.html.j2": frozenset({"approvals", "following", "reader", "path"}),
     "approval.html.j2": frozenset({"approval", "token", "notice", "mistake", "reason", "reader", "path"}),
     "page.css": frozenset(),

@@ -40,6 +40,7 @@ from roundtrip.server.ladder_client import PAGE_ELICITATION, LadderClient, with_
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused
+from roundtrip.server.outages import store_down
 from roundtrip.server.pages import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.server.requests import Incoming, RequestClient, RequestRecord
 from roundtrip.server.stored_replies import (
@@ -430,7 +431,7 @@ class StoredCalls:
                 view = await self._book.view(await self._equal.choose(labels, journal.call_id))
         except (LedgerDown, ContentUnreadable) as error:
             _LOG.warning("a call of %s could not be stored for its questions: %s", function.owner, error)
-            raise MCPError(code=INTERNAL_ERROR, message="Calls cannot be stored now; try again later") from error
+            raise store_down("Calls cannot be stored now") from error
         if view is None:
             raise MCPError(code=INTERNAL_ERROR, message="This call has ended; begin it again")
         self._service.start()

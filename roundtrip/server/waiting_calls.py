@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersRefused, read_answers
+from roundtrip.server.outages import store_down
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.changes import changes_of
 from roundtrip.server.tasks.content import ContentUnreadable
@@ -134,4 +134,4 @@ class WaitingCalls:
 def out_of_reach(error: Exception) -> MCPError:
     """Return the error for a client whose call cannot be reached, and log the reason."""
     _LOG.warning("a stored call cannot be reached: %s", error)
-    return MCPError(code=INTERNAL_ERROR, message="Calls cannot be reached now; try again later")
+    return store_down("Calls cannot be reached now")

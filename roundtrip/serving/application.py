@@ -112,6 +112,8 @@ class _Health:
                     why = str(error)
             if not reached and self._reached:
                 logger.error("not ready: the ledger cannot be reached: %s", why)
+            elif reached and not self._reached:
+                logger.info("ready again: the ledger can be reached")
             self._looked, self._reached = anyio.current_time(), reached
             return reached
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import decode_header_value
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ClientCapabilities
+from mcp_types import INVALID_PARAMS, ClientCapabilities
 from starlette.requests import Request
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.outages import store_down
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import ContentUnreadable, is_call_id, split_id
 from roundtrip.server.tasks.listening import LISTEN, TaskListening, tasks_listened_for
@@ -172,7 +173,7 @@ class TaskMethods:
 
 def _out_of_reach(error: LedgerDown) -> MCPError:
     _LOG.warning("a client cannot reach its task: %s", error)
-    return MCPError(code=INTERNAL_ERROR, message="Tasks cannot be reached now; try again later")
+    return store_down("Tasks cannot be reached now")
 
 
 def _unknown() -> MCPError:

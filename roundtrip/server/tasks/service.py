@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ClientCapabilities
+from mcp_types import INVALID_PARAMS, ClientCapabilities
 
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.errors import InvalidSignature
@@ -19,6 +19,7 @@ from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.outages import store_down
 from roundtrip.server.requests import REQUEST, SKEW, Incoming, RequestRecord, offer, take_back
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
@@ -173,7 +174,7 @@ class TaskService:
             view = end if end is not None else await self.book.add(entry, content)
         except (LedgerDown, ContentUnreadable) as error:
             _LOG.warning("a call of %s could not become a task: %s", function.owner, error)
-            raise MCPError(code=INTERNAL_ERROR, message="Tasks cannot be stored now; try again later") from error
+            raise store_down("Tasks cannot be stored now") from error
         if view is None:
             raise MCPError(code=INVALID_PARAMS, message="Task not found")
         if not isinstance(view, TaskView):

@@ -108,5 +108,7 @@ class Sweep:
                 message = "tasks cannot be run, and this is not logged again until they can: %s"
                 logger.error(message, error, exc_info=None if known else error)
             return None
-        self._is_down = False
+        if self._is_down:
+            self._is_down = False
+            logger.info("tasks can be run again")
         return following

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page
 
+from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger.contract import LedgerDown
 from roundtrip.testing import Clock
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.connected import ConnectedShop, connected_shop
@@ -57,6 +60,39 @@ def see(page: Page, heading: str) -> None:
 def handle_of(text: str) -> str:
     (handle,) = re.findall(r"handle='([^']+)'", text)
     return handle
+
+
+@contextmanager
+def outage(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Let the store of calls fail."""
+
+    async def down(*_: Any, **__: Any) -> Any:
+        raise LedgerDown("the store is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(MemoryLedger().tasks), "load", down)
+        yield
+
+
+def test_outage_loses_nothing_that_was_sent(tab: Tab, shop: ConnectedShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tab.page
+    page.goto(shop.link("twice"))
+    for question, text in (("Your name?", "Ada <b>\"'"), ("Your town?", "Paris & Rome")):
+        see(page, question)
+        with outage(monkeypatch):
+            # It looks again by itself.
+            page.reload()
+            see(page, "This cannot be shown just now")
+        see(page, question)
+        page.get_by_role("textbox").fill(text)
+        with outage(monkeypatch):
+            press(page, "Answer")
+            see(page, "This cannot be shown just now")
+            press(page, "Send again")
+            see(page, "This cannot be shown just now")
+        press(page, "Send again")
+    see(page, "Done")
+    assert shop.orders == ["Ada <b>\"', Paris & Rome"]
 
 
 def test_all_kinds_of_questions_reach_the_tool(tab: Tab, shop: ConnectedShop) -> None:

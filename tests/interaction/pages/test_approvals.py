@@ -95,6 +95,9 @@ async def test_inbox_is_unavailable_while_the_store_is_down(
             if method == "load":
                 away += [await fay.get(f"/approvals/{approval}"), await fay.api(f"/{approval}")]
         assert [(one.status_code, one.headers["retry-after"]) for one in away] == [(503, "5")] * len(away)
+        refreshes = 'http-equiv="refresh" content="5"' in away[0].text
+        assert refreshes == (method == "labelled")
+        assert ('name="choice" value="approve"' in away[0].text) == (method != "labelled")
         assert away[1].json() == {"error": "the approvals cannot be reached now; try again later"}
         await fay.decide("approve")
         assert text_of(await result_of(client, asked)) == "refunded 5"

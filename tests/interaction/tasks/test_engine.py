@@ -279,7 +279,11 @@ async def test_client_is_told_to_try_again_while_the_store_is_down(
             await peer.send("tasks/get", taskId=task_id),
             await peer.send("subscriptions/listen", notifications={"taskIds": [task_id]}),
         ):
-            assert answer["error"] == {"code": -32603, "message": "Tasks cannot be reached now; try again later"}
+            assert answer["error"] == {
+                "code": -32000,
+                "message": "Tasks cannot be reached now; try again later",
+                "data": {"reason": "ledger_unavailable"},
+            }
     assert "a client cannot reach its task: away: secret address" in caplog.text
 
 

@@ -237,6 +237,14 @@ def test_unknown_keys_of_tasks_are_a_problem_of_the_instance() -> None:
     assert all("#2 cannot" not in one.text for one in found)
 
 
+def test_store_of_tasks_that_is_down_is_a_problem_of_the_instance() -> None:
+    stored = tasks(states={"due": 1}, keys={"new": 1})
+    down, counted = of("tasks", seen(facts(1, tasks={"down": True, "runs": True}), facts(2, tasks=stored)))
+    assert (down.level, down.text) == (Level.PROBLEM, "#1: the store of tasks does not answer")
+    assert (counted.level, counted.text) == (Level.OK, "1 due; encrypted: 1 with new")
+    assert only("tasks", seen(facts(1, tasks={"down": True, "runs": True}))).level is Level.PROBLEM
+
+
 def test_overdue_and_lost_tasks_are_found() -> None:
     overdue, lost = of("tasks", seen(facts(1, tasks=tasks(states={"due": 2, "lost": 1}, overdue=2, runs=False))))
     assert (overdue.level, overdue.text) == (

@@ -127,6 +127,7 @@ def every_page(renderer: PageRenderer) -> dict[str, str]:
         "ended.html.j2": renderer.ended(text="Done", is_error=False),
         "closed.html.j2": renderer.closed(),
         "error.html.j2": renderer.error("Oh", "no"),
+        "unavailable.html.j2": renderer.unavailable(seconds=3, sent={"note": ["x"]}),
         "inbox.html.j2": renderer.inbox(approvals=[approval], following=None, **shown),
         "approval.html.j2": renderer.approval(
             approval=approval, token="t", notice=None, mistake=None, reason="", **shown
