@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Give tasks their lease back, which servers for other processes shorten, also if a test makes one in this process."""
+    """Give tasks their lease back: servers for other processes shorten it, also where a test makes one itself."""
     claim: Any = sys.modules.get("roundtrip.server.tasks.claim")
     if claim is not None:
         claim.LEASE_SECONDS = _LEASE_SECONDS
