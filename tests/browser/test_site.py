@@ -15,6 +15,9 @@ from docs.site import LINK, REFERENCE, broken_links, build, listed_pages
 from tests.browser.conftest import Tab
 from tests.docs.pages import ROOT
 
+# `.ci/run` builds the site for every change, which checks its links.
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

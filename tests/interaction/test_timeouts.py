@@ -20,6 +20,7 @@ from roundtrip.testing import Era, Steps
 from tests.held_threads import Held
 from tests.hosts import WAIT
 from tests.interaction.pages.visitors import Visitor, visiting
+from tests.nightly import at_night
 from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
@@ -395,7 +396,7 @@ async def lost_native_children_and_crashes() -> str:
         lost_native_children_and_crashes,
     ],
 )
-@pytest.mark.parametrize("asking", [False, True])
+@pytest.mark.parametrize("asking", [*at_night(False), True])
 async def test_stopped_body_has_timed_out_for_any_reaction(era: Era, body: Callable[..., Any], asking: bool) -> None:
     trace = Steps()
     server = Server[Any]("slow", trace=trace)

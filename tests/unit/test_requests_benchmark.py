@@ -23,6 +23,8 @@ def _run(*arguments: str, path: str | None = None) -> subprocess.CompletedProces
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
+# `.ci/run` runs it, too.
+@pytest.mark.nightly
 @needs_wrk
 def test_requests_per_second_are_printed() -> None:
     done = _run("--only", "ask", "--variant", "sdk", "--variant", "roundtrip")

@@ -56,10 +56,8 @@ def show_error(tab: Tab) -> None:
 @pytest.mark.parametrize(
     ("act", "scheme"),
     [
-        (ask, "light"),
-        *at_night((ask, "dark")),
         *at_night(
-            *((act, scheme) for act in (show_media, make_mistakes, ask_a_model, show_error) for scheme in SCHEMES)
+            *((act, scheme) for act in (ask, show_media, make_mistakes, ask_a_model, show_error) for scheme in SCHEMES)
         ),
     ],
 )

@@ -27,6 +27,7 @@ from tests.interaction.pages.page_users import (
     text_of,
     user_of,
 )
+from tests.nightly import rarely
 
 pytestmark = pytest.mark.anyio
 
@@ -229,7 +230,7 @@ async def instances(tmp_path: Path, effects: list[int]) -> AsyncGenerator[list[s
         yield [one, other]
 
 
-@pytest.mark.parametrize("kind", PAGE_NETWORKS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", rarely(PAGE_NETWORKS, every=2), ids=lambda kind: kind.__name__)
 async def test_each_round_of_a_page_is_answered_once(kind: type[PageNetwork], tmp_path: Path) -> None:
     effects: list[int] = []
     async with instances(tmp_path, effects) as urls, client_of(urls[0]) as client:

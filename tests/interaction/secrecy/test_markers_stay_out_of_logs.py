@@ -32,7 +32,7 @@ def playing(over: str, plant: Markers, era: Era, **options: Any) -> Playing:
     [
         pytest.param("memory", {}, id="memory", marks=pytest.mark.nightly),
         pytest.param("http", {}, id="http"),
-        pytest.param("memory", {"mask_error_details": True}, id="masked"),
+        pytest.param("memory", {"mask_error_details": True}, id="masked", marks=pytest.mark.nightly),
         pytest.param("memory", {"strict_input_validation": True}, id="strict", marks=pytest.mark.nightly),
     ],
 )

@@ -225,6 +225,7 @@ def inspected(words: Sequence[str], home: Path) -> list[str]:
     return [tool["name"] for tool in json.loads(said[said.index("{") :])["result"]["tools"]]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(os.name != "posix", reason="the processes are forked")
 def test_inspector_takes_the_printed_commands(
     project: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -12,6 +12,7 @@ from roundtrip import Approval, Context, Resolve, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import Approver, Breach, Era, User, served
 from tests.interaction.pages.approving import how_much, large, shop
+from tests.nightly import at_night
 
 pytestmark = pytest.mark.anyio
 
@@ -125,7 +126,7 @@ async def test_second_run_on_a_server_with_approvals_is_a_breach(network: str) -
     ],
     ids=["own", "verdict", "group"],
 )
-@pytest.mark.parametrize("client", [None, "links", "no-elicitation"])
+@pytest.mark.parametrize("client", [None, *at_night("links", "no-elicitation")])
 @pytest.mark.roundtrip(eras="both")
 async def test_approval_that_no_approver_decides_fails_the_test(approver: Approver, client: Any) -> None:
     user = User(bookshop(), approver=approver, client=client, page_headers=ANN, patience=0.1)

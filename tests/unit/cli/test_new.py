@@ -71,6 +71,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(tmp_path_factory.mktemp("venv"))
 
 
+# `.ci/release` does the same on each Python.
+@pytest.mark.nightly
 def test_new_project_passes_its_tests_and_answers_in_a_fresh_environment(
     folder: Path, environment: Environment
 ) -> None:
