@@ -79,6 +79,8 @@ class ServeSettings(ProcessSettings):
         """Reject a name that no request could match."""
         read = host_from if info.field_name == "allowed_hosts" else origin_from
         for one in value:
+            if one != ANY and ANY in one.removesuffix(f":{ANY}"):
+                raise PydanticCustomError("name", "'*' stands for any name alone; list each name")
             try:
                 _ = None if one == ANY else read(one)
             except ValueError as error:
@@ -145,6 +147,9 @@ def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file:
         variable = f"{_PREFIX}{name.upper()}"
         if variable in os.environ:
             values[name], places[name] = os.environ[variable], variable
+        single = f"{_PREFIX}{_FLAGS.get(name, name).upper()}"
+        if single != variable and single in os.environ:
+            raise BadSettings(f"{single} is not read: the variable is {variable}, a list separated by commas")
     for name, value in arguments.items():
         if value is not None:
             values[name], places[name] = value, f"--{_FLAGS.get(name, name).replace('_', '-')}"

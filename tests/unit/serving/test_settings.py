@@ -77,12 +77,23 @@ def test_mistake_is_reported_at_its_place(file: Path, monkeypatch: pytest.Monkey
         ({"allowed_origins": ["app.example.com"]}, "--allowed-origin: an origin must be SCHEME://NAME"),
         ({"allowed_origins": ["https://app.example.com/"]}, "without a path"),
         ({"allowed_hosts": ["https://app.example.com"]}, "--allowed-host: a host must be NAME"),
+        ({"allowed_hosts": ["*.example.com"]}, r"--allowed-host: '\*' stands for any name alone"),
+        ({"allowed_origins": ["https://*.example.com:*"]}, r"--allowed-origin: '\*' stands for any name alone"),
     ],
 )
 def test_a_name_that_no_request_can_match_is_rejected(file: Path, given: dict[str, object], told: str) -> None:
     del file
     with pytest.raises(BadSettings, match=told):
         read_settings(ServeSettings, given, file=None)
+
+
+def test_variable_for_one_name_is_no_variable(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del file
+    monkeypatch.setenv("ROUNDTRIP_ALLOWED_ORIGIN", "https://app.example")
+    with pytest.raises(
+        BadSettings, match="^ROUNDTRIP_ALLOWED_ORIGIN is not read: .* ROUNDTRIP_ALLOWED_ORIGINS, a list"
+    ):
+        read_settings(ServeSettings, {}, file=None)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
