@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import socket
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,6 +112,10 @@ async def _serve(arguments: Namespace) -> int:
             tasks.start_soon(end_at_signal)
             tasks.start_soon(app.take_lines)
             print(address, flush=True)
+            if server is not None and stored.problem:
+                print(
+                    f"roundtrip ui: tasks and approvals cannot be shown: {stored.problem}", file=sys.stderr, flush=True
+                )
             await host.serve(sockets=[listening])
             tasks.cancel_scope.cancel()
         index.close()

@@ -10,6 +10,7 @@ import pytest
 from roundtrip.ui.stored import OperatedCalls
 from tests.interaction.tasks import workshops
 from tests.interaction.tasks.peer import WAIT_SECONDS, peers
+from tests.operated import operating
 
 pytestmark = pytest.mark.anyio
 
@@ -46,3 +47,12 @@ async def test_store_that_does_not_answer_is_told_soon(tmp_path: Path, monkeypat
         assert shown is not None
         assert shown["facts"] == [["Store", "the store did not answer within 2 seconds"]]
         other.execute("ROLLBACK")
+
+
+def test_store_in_the_memory_of_the_server_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
+    with operating(f"--server={workshops.__name__}:forgetful", str(tmp_path)) as ui:
+        assert ui.end() == 130
+        assert "roundtrip ui: tasks and approvals cannot be shown: The server's calls are in the memory" in ui.errors()

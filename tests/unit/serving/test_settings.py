@@ -91,7 +91,7 @@ def test_variable_for_one_name_is_no_variable(file: Path, monkeypatch: pytest.Mo
     del file
     monkeypatch.setenv("ROUNDTRIP_ALLOWED_ORIGIN", "https://app.example")
     with pytest.raises(
-        BadSettings, match="^ROUNDTRIP_ALLOWED_ORIGIN is not read: .* ROUNDTRIP_ALLOWED_ORIGINS, a list"
+        BadSettings, match=r"^ROUNDTRIP_ALLOWED_ORIGIN is not read: .* ROUNDTRIP_ALLOWED_ORIGINS, a list"
     ):
         read_settings(ServeSettings, {}, file=None)
 
