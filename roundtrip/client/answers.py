@@ -241,12 +241,14 @@ def _name_of(key: str | None, message: str) -> str:
 
 
 def _written_form(form: ElicitRequestFormParams, answer: Any, name: str) -> ElicitResult:
-    """Read the answer to a form: its content, `accept` (with the form's defaults), `decline` or `cancel`."""
+    """Read the answer to a form: its content, its only value, `accept` (with defaults), `decline` or `cancel`."""
     if _is_action(answer) and answer != "accept":
         return ElicitResult.model_validate({"action": answer})
+    properties: object = form.requested_schema.get("properties")
+    names = list(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else []
+    if names == ["value"] and not isinstance(answer, dict) and answer != "accept":
+        answer = {"value": answer}
     if not isinstance(answer, dict) and answer != "accept":
-        properties: object = form.requested_schema.get("properties")
-        names = list(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else []
         fields = ", ".join(repr(name[:_MAX_FIELD_CHARS]) for name in names[:_MAX_NAMED_FIELDS]) or "none"
         raise CallFailed(
             f"the answer to {name} must be an object with the form's fields ({fields}), or 'accept', 'decline' or "
