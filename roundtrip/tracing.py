@@ -88,7 +88,7 @@ class StoppedCall(NamedTuple):
 
     call_id: str
     tool: str
-    how: Literal["cancelled", "lost", "expired"]
+    how: Literal["cancelled", "lost", "expired", "unstored"]
     ends_leg: bool
     """True if a worker ran a leg of it, and reports the end of that leg itself."""
 

@@ -407,11 +407,12 @@ class StoredCalls:
         clock = self._legs.parts.system.time
         once = function.once
         grace = self._book.inbox.grace_seconds if self._book.inbox is not None and end.approvals else 0.0
+        # As its client calls it: hosts of other classes may rename tools.
+        called = str((ctx.params or {}).get("name", function.name))
         try:
             entry = await self._book.entry(
                 journal.call_id,
-                # As its client calls it: hosts of other classes may rename tools.
-                str((ctx.params or {}).get("name", function.name)),
+                called,
                 content,
                 ttl=max(1.0, journal.end - clock()) + grace,
                 runs_once=once is not None and once.on_unknown == "fail",
@@ -431,6 +432,7 @@ class StoredCalls:
                 view = await self._book.view(await self._equal.choose(labels, journal.call_id))
         except (LedgerDown, ContentUnreadable) as error:
             _LOG.warning("a call of %s could not be stored for its questions: %s", function.owner, error)
+            self._book.tell_unstored(journal.call_id, called)
             raise store_down("Calls cannot be stored now") from error
         if view is None:
             raise MCPError(code=INTERNAL_ERROR, message="This call has ended; begin it again")

@@ -188,11 +188,21 @@ class TaskBook:
         how = _how_stopped(entry, now)
         if how is None:
             return
-        from roundtrip.tracing import StoppedCall, StoredCallTracer  # only traced servers need it
-
         # A lease that has lapsed was that of a worker that is silent.
         ends_leg = before is TaskState.RUNNING and (how != "lost" or is_by_worker)
-        stopped = StoppedCall(entry.call_id, entry.tool, how, ends_leg)
+        self._tell(entry.call_id, entry.tool, how, ends_leg=ends_leg)
+
+    def tell_unstored(self, call_id: str, tool: str) -> None:
+        """Report to tracers that a call which asks could not be stored."""
+        if self._parts.effects.tracers:
+            self._tell(call_id, tool, "unstored", ends_leg=False)
+
+    def _tell(
+        self, call_id: str, tool: str, how: Literal["cancelled", "lost", "expired", "unstored"], *, ends_leg: bool
+    ) -> None:
+        from roundtrip.tracing import StoppedCall, StoredCallTracer  # only traced servers need it
+
+        stopped = StoppedCall(call_id, tool, how, ends_leg)
         for tracer in self._parts.effects.tracers.tracers:
             if isinstance(tracer, StoredCallTracer):
                 try:

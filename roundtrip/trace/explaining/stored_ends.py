@@ -32,6 +32,8 @@ def explain_stop(call: TracedCall, line: StoppedLine) -> str:
             "too many workers died with it. Look at what it has done; `roundtrip calls retry` lets a worker continue "
             "behind its stored steps."
         )
+    if line.how == "unstored":
+        return "The call ended because it could not be stored when it asked; its client was told to try again later."
     is_task = any(serving.is_handed for serving in call.servings)
     if line.how == "expired":
         waited = ", ".join(quoted(question.key) for question in call.unanswered)

@@ -47,7 +47,12 @@ _ACTED: Final = {
     "remind": "reminded its approvers",
     "answer": "answered",
 }
-_STOPPED: Final = {"cancelled": "was cancelled", "lost": "was lost with its worker", "expired": "expired"}
+_STOPPED: Final = {
+    "cancelled": "was cancelled",
+    "lost": "was lost with its worker",
+    "expired": "expired",
+    "unstored": "could not be stored",
+}
 _RUNGS: Final = {
     "url": " on a page that the client shows",
     "local": " on a page in the browser of the server's machine",

@@ -305,8 +305,9 @@ class StoppedLine(_Head):
     instance: str
     call: str
     tool: str
-    how: Literal["cancelled", "lost", "expired"]
-    """`cancelled`: by its client or an operator. `lost`: its worker died. `expired`: its time was over."""
+    how: Literal["cancelled", "lost", "expired", "unstored"]
+    """`cancelled`: by its client or an operator. `lost`: its worker died. `expired`: its time was over. `unstored`: it
+    asked while the store was down."""
 
 
 OperatorAction = Literal["cancel", "retry", "expire", "remind", "answer"]

@@ -9,13 +9,16 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitationCapability, ElicitResult, UrlElicitationCapability
 
-from roundtrip import Context, Pages, Server
+from roundtrip import Context, Pages, Recorder, Server, State
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server import stored_pages
 from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
+from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.hosts import hosted
 from tests.interaction.pages.page_users import (
     BASE,
@@ -125,6 +128,28 @@ async def test_page_is_unavailable_while_the_store_is_down(
         assert text_of(result) == "paid 5 to Bob"
     assert "a page cannot be shown: the store is down" in caplog.messages
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@modes
+async def test_call_that_cannot_be_stored_has_ended_in_its_transcript(
+    mode: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ledger, path = MemoryLedger(), tmp_path / "calls.jsonl"
+    app = bank(ledger=ledger, trace=Recorder(path)).streamable_http_app()
+    async with hosted(app) as url, client_of(url, mode=mode) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(ledger.tasks), "add", down)
+            with pytest.raises(MCPError, match="Calls cannot be stored now"):
+                await client.call_tool("pay", {"amount": 5})
+        asked = await client.call_tool("pay", {"amount": 6})
+        await Browser(url, "ann").answer_all(link_in(asked), {"To whom?": "Bob"})
+        assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "paid 6 to Bob"
+    calls = join(read_files(files_of([path])).lines).calls
+    unstored, paid = sorted(calls.values(), key=lambda call: call.stopped is None)
+    assert (unstored.stopped is not None and unstored.stopped.how, unstored.is_over) == ("unstored", True)
+    assert (paid.stopped, paid.state) == (None, State.COMPLETED)
+    (failure,) = [one for one in explain(unstored) if one.subject is ExplainedSubject.FAILURE]
+    assert "could not be stored when it asked" in failure.text
 
 
 async def test_call_that_is_asked_by_form_needs_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
