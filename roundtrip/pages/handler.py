@@ -182,7 +182,7 @@ class QuestionPages:
             case WorkingPage(seconds):
                 return self._page(self._renderer.working(seconds=seconds, notice=notice), status)
             case AwaitingPage(groups, seconds):
-                return self._page(self._renderer.awaiting(groups=groups, seconds=seconds), status)
+                return self._page(self._renderer.awaiting(groups=groups, seconds=seconds, notice=notice), status)
             case EndedPage(text, is_error, decisions):
                 shown = self._renderer.ended(text=text, is_error=is_error, decisions=decisions, notice=notice)
                 return self._page(shown, status)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -105,7 +106,7 @@ class InboxSite:
     async def respond(self, request: Request) -> Response:
         """Return the response to a request for the page of an approval."""
         approval_id = str(request.path_params["approval"])
-        request.state.page_url = self.url()
+        request.state.page_url = self.url(quote(approval_id, safe=""))
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
             return reader if reader is not None else self._error_page(401, _LOGIN)

@@ -100,9 +100,10 @@ class PageRenderer:
         ]
         return self._render("ended.html.j2", text=shown, is_error=is_error, decisions=made, notice=notice)
 
-    def awaiting(self, *, groups: Sequence[str], seconds: int) -> str:
+    def awaiting(self, *, groups: Sequence[str], seconds: int, notice: str | None = None) -> str:
         """Return the page of a call that waits for the decision of others; it loads itself again after some seconds."""
-        return self._render("awaiting.html.j2", groups=[printable(group) for group in groups], seconds=seconds)
+        shown = [printable(group) for group in groups]
+        return self._render("awaiting.html.j2", groups=shown, seconds=seconds, notice=notice)
 
     def inbox(self, **values: Any) -> str:
         """Return a page of the inbox."""

@@ -14,7 +14,7 @@ _SUFFIXES: Final = (".j2", ".jinja", ".jinja2", ".html", ".css")
 _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "question.html.j2": frozenset({"form", "token", "notice"}),
     "working.html.j2": frozenset({"seconds", "notice"}),
-    "awaiting.html.j2": frozenset({"groups", "seconds"}),
+    "awaiting.html.j2": frozenset({"groups", "seconds", "notice"}),
     "ended.html.j2": frozenset({"text", "is_error", "decisions", "notice"}),
     "closed.html.j2": frozenset(),
     "error.html.j2": frozenset({"title", "text"}),

@@ -322,6 +322,8 @@ class Sample(SdkSample):
         otherwise: Otherwise[CreateMessageResult | CreateMessageResultWithTools] = NOTHING,
         **params: Unpack[SamplingParams],
     ) -> None:
+        if not _is_count(attempts):
+            raise ValueError(f"Sample(attempts=...) must be a whole number of at least 1, got {attempts!r}")
         self.result_type = result_type
         self.attempts = attempts
         self.otherwise = otherwise

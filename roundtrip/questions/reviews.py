@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from roundtrip.errors import BodyMistake
 from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid, Form
 from roundtrip.questions.markers import AnsweredBy
@@ -29,6 +30,8 @@ class ReviewForm:
         for key, (form, content) in parts.items():
             for field, shape in form.schema["properties"].items():
                 name = _name(key, field, form)
+                if name in properties:
+                    raise BodyMistake(f"a review cannot show two fields named {name!r}; rename one of the questions")
                 title = key if form.single else f"{key}: {shape.get('title', field)}"
                 properties[name] = {**shape, "title": title}
                 if content.get(field) is not None:

@@ -2,11 +2,9 @@
 
 import json
 import re
-import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, cast
 
 from mcp_types import (
@@ -33,7 +31,7 @@ from mcp_types import (
     UrlElicitationCapability,
 )
 from mcp_types.methods import serialize_server_result
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
 from roundtrip.errors import CapabilityMissing
@@ -231,14 +229,18 @@ class UrlQuestion(Question):
 
     @override
     def restore(self, action: Action, data: Any) -> Outcome:
+        from roundtrip.questions.done_values import values_of  # few calls visit pages
+
         try:
-            return Outcome(True if data is None else _values_of(self.done).validate_python(data), action)
+            return Outcome(True if data is None else values_of(self.done).validate_python(data), action)
         except ValidationError as error:
             raise AnswerInvalid("it is not of the type that `done` returns") from error
 
     @override
     def plain(self, value: Any) -> Any:
-        return _values_of(self.done).dump_python(value, mode="json", by_alias=True, warnings="error")
+        from roundtrip.questions.done_values import values_of
+
+        return values_of(self.done).dump_python(value, mode="json", by_alias=True, warnings="error")
 
     @override
     def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:
@@ -339,16 +341,6 @@ def complaint_for_model(complaint: str) -> str:
 def with_complaint(text: str, complaint: str | None) -> str:
     """Return the message of a question; a complaint tells the user what was wrong with the last answer."""
     return text if complaint is None else f"{text}\n\n(The last answer was not valid: {complaint})"
-
-
-@lru_cache(maxsize=256)
-def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
-    """Return the adapter for the values that `done` returns, by its annotation."""
-    try:
-        returns = typing.get_type_hints(done).get("return", Any) if done is not None else bool
-    except (NameError, TypeError):
-        returns = Any
-    return TypeAdapter(returns)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.questions.markers import MARKERS
-from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
+from roundtrip.resolvers.markers import Dependency, Depends, Marker, SdkResolve
 from roundtrip.resolvers.signatures import (
     arms_of,
     display_name,
@@ -19,13 +19,7 @@ from roundtrip.resolvers.signatures import (
     wants_outcome,
 )
 
-__all__ = [
-    "asking_arms",
-    "filled_foreign",
-    "find_resolved",
-    "marker_of",
-    "read_marker",
-]
+__all__ = ["asking_arms", "filled_foreign", "find_resolved", "marker_of", "read_marker"]
 
 _FOREIGN_PACKAGES: Final = ("docket", "uncalled_for")
 
@@ -88,6 +82,9 @@ def read_marker(
     _check_not_foreign(parameter.default, extras, subject)
     _check_spelling(parameter, annotation, extras, subject)
     _check_not_bare(parameter, extras, subject)
+    given = [one for one in (*extras, parameter.default) if isinstance(one, SdkResolve | Dependency)]
+    if len(given) > 1:
+        raise InvalidSignature(f"{subject} has two markers, {given[0]!r} and {given[1]!r}; remove one")
     marker, filled = marker_of(annotation, parameter.default)
     buried = _buried_marker(filled)
     if buried is not None:
@@ -120,18 +117,21 @@ def _check_not_foreign(default: Any, extras: tuple[Any, ...], subject: str) -> N
 
 
 def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple[Any, ...], subject: str) -> None:
-    """Reject a marker that is the default, the annotation itself, or a class."""
+    """Reject a marker that is the default, the annotation itself, or without its function."""
+    kind = _kind_of(annotation)
     if isinstance(parameter.default, SdkResolve):
         written = f"{parameter.name} = Resolve(...)"
     elif isinstance(annotation, SdkResolve | Dependency):
-        written = f"{parameter.name}: {_kind_of(annotation)}(...)"
-    elif any(isinstance(extra, type) and issubclass(extra, SdkResolve) for extra in extras):
-        written = "Annotated[T, Resolve], without a function"
+        written = f"{parameter.name}: {kind}(...)"
     else:
-        return
+        kinds = [given for given in (parameter.default, *extras) if given is Depends or isinstance(given, type)]
+        bare = [given for given in kinds if given is Depends or issubclass(given, (SdkResolve, Dependency))]
+        if not bare:
+            return
+        kind = "Depends" if bare[0] is Depends or issubclass(bare[0], Dependency) else "Resolve"
+        written = f"with {kind}, without a function"
     raise InvalidSignature(
-        f"{subject} is written {written}, which fills nothing; "
-        f"write {parameter.name}: Annotated[T, {_kind_of(annotation)}(fn)]"
+        f"{subject} is written {written}, which fills nothing; write {parameter.name}: Annotated[T, {kind}(fn)]"
     )
 
 

@@ -129,10 +129,7 @@ def makes_async_manager(fn: Callable[..., Any]) -> bool:
 
 def wants_outcome(filled: Any) -> bool:
     """Return True if a parameter's type is `ElicitationResult[T]`, one of its members, or a union of members."""
-    # An alias has its union in `__value__`; a subscripted alias has it in the `__value__` of its origin.
-    alias = getattr(filled, "__value__", None) or getattr(get_origin(filled), "__value__", None)
-    members = arms_of(alias if alias is not None else filled)
-    return any(isinstance(member, type) and issubclass(member, _OUTCOMES) for member in members)
+    return any(isinstance(member, type) and issubclass(member, _OUTCOMES) for member in arms_of(filled))
 
 
 def arms_of(annotation: Any) -> tuple[Any, ...]:

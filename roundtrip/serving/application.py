@@ -14,15 +14,13 @@ from roundtrip.server.connections import take_no_answers
 from roundtrip.server.server import Server
 from roundtrip.serving.names import CrossOrigin
 from roundtrip.serving.others import OtherServer
-from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.settings import LIVE_PATH, READY_PATH, ServeSettings
 from roundtrip.serving.transport import chosen_responses, http_options
 
-__all__ = ["LIVE_PATH", "READY_PATH", "ProcessState", "application_of", "closing"]
+__all__ = ["ProcessState", "application_of", "closing"]
 
 logger = logging.getLogger("roundtrip")
 
-LIVE_PATH: Final = "/health/live"
-READY_PATH: Final = "/health/ready"
 _PATIENCE: Final = 2.0
 """Seconds after which a ledger that has not answered counts as down."""
 _FRESH: Final = 1.0

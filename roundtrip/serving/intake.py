@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.serving.application import LIVE_PATH, READY_PATH, closing
+from roundtrip.serving.application import closing
+from roundtrip.serving.settings import LIVE_PATH, READY_PATH
 
 __all__ = ["Intake", "connections_for"]
 

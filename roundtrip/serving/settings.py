@@ -12,9 +12,20 @@ from pydantic_core import PydanticCustomError
 
 from roundtrip.serving.names import ANY, host_from, origin_from
 
-__all__ = ["DEFAULT_FILE", "BadSettings", "ProcessSettings", "ServeSettings", "WorkerSettings", "read_settings"]
+__all__ = [
+    "DEFAULT_FILE",
+    "LIVE_PATH",
+    "READY_PATH",
+    "BadSettings",
+    "ProcessSettings",
+    "ServeSettings",
+    "WorkerSettings",
+    "read_settings",
+]
 
 DEFAULT_FILE: Final = "roundtrip.toml"
+LIVE_PATH: Final = "/health/live"
+READY_PATH: Final = "/health/ready"
 _PREFIX: Final = "ROUNDTRIP_"
 _FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
 """Settings that are lists, with the flag that adds one item."""
@@ -98,6 +109,8 @@ class ServeSettings(ProcessSettings):
     def _absolute(cls, value: str) -> str:
         if not value.startswith("/"):
             raise PydanticCustomError("path", "a path must begin with '/'")
+        if "?" in value or "#" in value or value in (LIVE_PATH, READY_PATH):
+            raise PydanticCustomError("path", "a path must have no '?' or '#', and be no health check")
         return value
 
     @property

@@ -130,6 +130,18 @@ async def test_a_review_walks_the_same_path_on_both_eras(body: Any) -> None:
     assert paths[0] == paths[1]
 
 
+async def test_two_fields_of_a_review_cannot_have_one_name(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("ship", "Which ship?", Seat)
+        await ctx.ask("ship.seat", "Which seat on it?", int)
+        await ctx.review("all", "Right?", of=["ship", "ship.seat"])
+        return "never"
+
+    answers: Any = {"ship": {"seat": 1}, "ship.seat": {"value": 2}}
+    result = await User(shop(body), answers, era=era, allow_error=True).call("order")
+    assert "a review cannot show two fields named 'ship.seat'; rename one of the questions" in result.text
+
+
 async def test_a_review_requires_no_field_that_was_answered(era: Era) -> None:
     talk = Talk({"All right?": [{}]})
     assert (await talk.order(by_body, era)).startswith("accept: Rome, Forum, 3")

@@ -26,12 +26,14 @@ from mcp_types import (
 )
 from pydantic import AnyHttpUrl, BaseModel, Field
 from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
 from roundtrip import Approval, Approvals, Approve, Context, InvalidSignature, Pages, PendingApproval, Resolve, Server
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
+from tests.interaction.pages import approving
 from tests.interaction.pages.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
 from tests.interaction.pages.page_users import Browser, client_of, declare_only, handle_in, link_in, text_of
 from tests.interaction.tasks.peer import Peer
@@ -102,6 +104,20 @@ async def test_inbox_is_unavailable_while_the_store_is_down(
         await fay.decide("approve")
         assert text_of(await result_of(client, asked)) == "refunded 5"
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_login_leads_back_to_the_page_of_the_approval(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    async def login(request: Request) -> Response:
+        seen.append(request.state.page_url)
+        return RedirectResponse("/login", 303)
+
+    monkeypatch.setattr(approving, "reader", login)
+    async with open_shop() as url:
+        for path in ("/approvals", "/approvals/abc.def", '/approvals/a"<b>?x=1'):
+            assert (await Person(url, None).get(path)).status_code == 303
+    assert seen == [f"{BASE}/approvals", f"{BASE}/approvals/abc.def", f"{BASE}/approvals/a%22%3Cb%3E"]
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])

@@ -135,6 +135,11 @@ def every_page(renderer: PageRenderer) -> dict[str, str]:
     }
 
 
+def test_page_of_an_approval_says_why_an_answer_was_not_taken() -> None:
+    shown = PageRenderer(PageLook("Shop")).awaiting(groups=["finance"], seconds=3, notice="Nothing was sent just now.")
+    assert '<p class="notice" role="status">Nothing was sent just now.</p>' in shown
+
+
 def test_footer_of_the_documentation_is_on_every_page(tmp_path: Path) -> None:
     root = Path(rendering.__file__).parent
     docs = (root.parents[1] / "docs" / "theming.md").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """Questions: the request, the pin, the reading of answers, and the required capability."""
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp_types import (
@@ -38,6 +39,9 @@ from roundtrip.questions.markers import (
 )
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation, Outcome
 from roundtrip.questions.wire import FormQuestion, ModelQuestion, question_of
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 
 class Choice(BaseModel):
@@ -249,6 +253,33 @@ def test_incapable_client_is_not_asked_and_the_error_names_it(
         question_of(marker).require("the_key", capabilities)
     assert (caught.value.key, caught.value.capability) == ("the_key", named)
     assert caught.value.required.model_dump(by_alias=True, exclude_none=True) == required
+
+
+@pytest.mark.parametrize("attempts", [0, True, "3", 1.5])
+def test_attempts_of_a_sample_are_a_count(attempts: Any) -> None:
+    with pytest.raises(ValueError, match=r"Sample\(attempts=...\) must be a whole number of at least 1"):
+        Sample("Think.", max_tokens=9, attempts=attempts)
+
+
+class Payment(BaseModel):
+    paid: int
+
+
+class Checks:
+    def __call__(self, other: "Decimal") -> Payment:
+        raise NotImplementedError
+
+
+def checked(secret: str, other: "Decimal") -> Payment:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("done", [checked, functools.partial(checked, "s"), Checks(), Checks().__call__])
+def test_value_of_a_page_has_the_type_that_done_returns(done: Any) -> None:
+    question = question_of(ElicitUrl("Pay.", "https://shop.example/pay", done=done))
+    plain = question.plain(Payment(paid=5))
+    assert plain == {"paid": 5}
+    assert question.restore(Action.ACCEPT, plain).value == Payment(paid=5)
 
 
 def test_form_question_keeps_its_attempts_and_change_policy() -> None:

@@ -140,13 +140,34 @@ def test_a_buried_marker_is_found_without_a_tools_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("annotation", "default"),
+    [
+        (Annotated[int, Depends(number), Resolve(number)], inspect.Parameter.empty),
+        (Annotated[int, Resolve(number)], Depends(number)),
+    ],
+)
+def test_two_markers_of_one_parameter_are_rejected(annotation: Any, default: Any) -> None:
+    def order(count: Any) -> None: ...
+
+    order.__annotations__["count"] = annotation
+    if default is not inspect.Parameter.empty:
+        order.__defaults__ = (default,)
+    message = refusal(order)
+    assert "parameter 'count' of 'order' has two markers" in message
+    assert message.endswith("; remove one")
+
+
+@pytest.mark.parametrize(
     ("annotation", "default", "written", "cure"),
     [
         (int, Resolve(number), "count = Resolve(...)", "Annotated[T, Resolve(fn)]"),
         (int, SdkResolve(number), "count = Resolve(...)", "Annotated[T, Resolve(fn)]"),
         (Resolve(number), inspect.Parameter.empty, "count: Resolve(...)", "Annotated[T, Resolve(fn)]"),
         (Depends(number), inspect.Parameter.empty, "count: Depends(...)", "Annotated[T, Depends(fn)]"),
-        (Annotated[int, Resolve], 3, "Annotated[T, Resolve], without a function", "Annotated[T, Resolve(fn)]"),
+        (Annotated[int, Resolve], 3, "with Resolve, without a function", "Annotated[T, Resolve(fn)]"),
+        (Annotated[int, Depends], 3, "with Depends, without a function", "Annotated[T, Depends(fn)]"),
+        (int, Depends, "with Depends, without a function", "Annotated[T, Depends(fn)]"),
+        (int, Resolve, "with Resolve, without a function", "Annotated[T, Resolve(fn)]"),
     ],
 )
 def test_unread_marker_is_rejected_as_clients_could_fill_it(

@@ -60,6 +60,9 @@ def test_a_path_begins_with_a_slash(file: Path) -> None:
     del file
     with pytest.raises(BadSettings, match="--path: a path must begin with '/', not 'mcp'"):
         read_settings(ServeSettings, {"path": "mcp"}, file=None)
+    for path in ("/health/live", "/health/ready", "/mcp?x=1", "/mcp#x"):
+        with pytest.raises(BadSettings, match=r"--path: a path must have no '\?' or '#', and be no health check"):
+            read_settings(ServeSettings, {"path": path}, file=None)
 
 
 def test_mistake_is_reported_at_its_place(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
