@@ -24,7 +24,7 @@ _POLL: Final = 0.4
 """Seconds between two polls, at most."""
 _LATER: Final = 3.0
 _HANGS_UP: Final = 0.1
-_OUT_OF_REACH: Final = -32603
+_OUT_OF_REACH: Final = -32000
 
 
 def secrets_of(number: int) -> dict[str, Any]:

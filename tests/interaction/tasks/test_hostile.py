@@ -157,7 +157,7 @@ async def require_errors(peer: Peer, task: str) -> None:
         group.start_soon(partial(send, "tools/call", name="ask", arguments={"secret": ARGUMENT}))
         group.start_soon(partial(send, "subscriptions/listen", notifications={"taskIds": [task]}))
     for reply in found:
-        assert reply["error"]["code"] == -32603
+        assert (reply["error"]["code"], reply["error"]["data"]) == (-32000, {"reason": "ledger_unavailable"})
         assert "try again later" in reply["error"]["message"]
     assert len(found) == 5
 
