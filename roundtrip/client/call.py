@@ -15,7 +15,6 @@ from mcp.client.session import IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
-    INTERNAL_ERROR,
     REQUEST_TIMEOUT,
     CallToolResult,
     ErrorData,
@@ -373,7 +372,10 @@ def _is_of_connection(error: Exception) -> bool:
 
 def _is_of_store(error: Exception) -> bool:
     """Return True if the server cannot reach its tasks at the moment."""
-    return isinstance(error, MCPError) and error.code == INTERNAL_ERROR and "try again later" in error.error.message
+    if not isinstance(error, MCPError):
+        return False
+    data: object = error.error.data
+    return isinstance(data, dict) and cast("dict[str, object]", data).get("reason") == "ledger_unavailable"
 
 
 def _in_short(error: Exception) -> str:
