@@ -466,10 +466,15 @@ class _UserCall:
 
     def _endless(self) -> AssertionError:
         waited = f"done= has not found it finished in {self.max_rounds} rounds"
+        if self.conversation.era is Era.TASK:
+            advice = ". End its loop, or ask in fewer rounds (ctx.ask_all, or a form with more fields)"
+        else:
+            advice = (
+                f"; clients on {FIRST_OF_RETRY_ERA} stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds "
+                "(ctx.ask_all, or a form with more fields), or give User a higher max_rounds="
+            )
         return self._unfinished(waited) or AssertionError(
-            f"the call still asks after {self.max_rounds} rounds: {self.conversation.keys[-3:]}; clients on "
-            f"{FIRST_OF_RETRY_ERA} stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds (ctx.ask_all, or a form "
-            "with more fields), or give User a higher max_rounds="
+            f"the call still asks after {self.max_rounds} rounds: {self.conversation.keys[-3:]}{advice}"
         )
 
     def _unfinished(self, waited: str) -> PageUnfinished | None:

@@ -11,10 +11,10 @@ from roundtrip.testing import Era, User
 pytestmark = pytest.mark.anyio
 
 
-def asking(rounds: int) -> Server[Any]:
+def asking(rounds: int, **options: Any) -> Server[Any]:
     server = Server[Any]("shop")
 
-    @server.tool()
+    @server.tool(**options)
     async def chat(ctx: Context) -> str:
         for number in range(rounds):
             await ctx.ask(f"item-{number}", "More?", bool)
@@ -54,6 +54,13 @@ async def test_live_client_has_no_rounds_to_run_out_of(caplog: pytest.LogCapture
 async def test_user_stops_after_ten_rounds() -> None:
     with pytest.raises(AssertionError, match=r"still asks after 10 rounds: .*'item-9'.*max_rounds="):
         await User(asking(11), answers(11), era=Era.RETRY).call("chat")
+
+
+async def test_task_that_never_stops_asking_is_told_to_end_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roundtrip.testing.users._MAX_TASK_ROUNDS", 3)
+    said = r"still asks after 3 rounds: .*'item-2'.*\. End its loop, or ask in fewer rounds \(ctx\.ask_all, .*\)$"
+    with pytest.raises(AssertionError, match=said):
+        await User(asking(5, task=True), answers(5), era=Era.TASK).call("chat")
 
 
 async def test_user_continues_for_the_requested_number_of_rounds() -> None:
