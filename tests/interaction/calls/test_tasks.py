@@ -17,7 +17,7 @@ if sys.platform == "win32":
 from typing import Annotated, Any
 
 from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.ledger import SqliteLedger
+from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import LedgerDown
 from tests.interaction.calls.sessions import PATIENCE, Ended, command, script, served
 
@@ -29,7 +29,8 @@ def how_many() -> Elicit[int]:
 
 
 def shop() -> Server[Any]:
-    server = Server[Any]("shop")
+    ledger = MemoryLedger()
+    server = Server[Any]("shop", ledger=ledger)
 
     @server.tool(task=True, confirm="Order {title}?")
     async def order(title: str, copies: Annotated[int, Resolve(how_many)], ctx: Context) -> str:
@@ -46,8 +47,7 @@ def shop() -> Server[Any]:
     @server.tool(task="required")
     async def falter() -> str:
         """Let the next looks of the client find the store down."""
-        tasks: Any = server.ledger.tasks
-        load, looks = tasks.load, count(1)
+        load, looks = ledger.tasks.load, count(1)
 
         async def down(call_id: str) -> Any:
             if next(looks) <= 2:
@@ -56,7 +56,7 @@ def shop() -> Server[Any]:
 
         # Its client has the handle by then.
         await anyio.sleep(1)
-        tasks.load = down
+        ledger.tasks.load = down
         await anyio.sleep(3)
         return f"back after {next(looks) - 1 >= 3}"
 
