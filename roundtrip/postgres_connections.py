@@ -164,7 +164,7 @@ class PostgresConnections:
             if not connection.is_closed():
                 break
         else:
-            connection = await self._asyncpg.connect(self._dsn, **self._options)
+            connection = await self._connect()
         try:
             async with own.lock:
                 while own.tables < len(self._tables):
@@ -175,6 +175,12 @@ class PostgresConnections:
             raise
         return connection
 
+    async def _connect(self) -> Any:
+        try:
+            return await self._asyncpg.connect(self._dsn, **self._options)
+        except (AttributeError, LookupError) as error:
+            raise ConnectionError("what answers there is no PostgreSQL") from error
+
     async def _create(self, connection: Any, tables: str) -> None:
         # One process at a time: even with IF NOT EXISTS, two at once fail.
         async with connection.transaction():
@@ -184,7 +190,7 @@ class PostgresConnections:
             await connection.execute(tables.replace("{s}", self.schema))
 
     async def _listening(self, own: _LoopPool, channel: str, heard: Any, ended: Any) -> Any:
-        connection = await self._asyncpg.connect(self._dsn, **self._options)
+        connection = await self._connect()
         own.listening.add(connection)
         connection.add_termination_listener(ended)
         await connection.add_listener(channel, heard)
@@ -192,7 +198,15 @@ class PostgresConnections:
 
     @contextmanager
     def _reported(self) -> Generator[None]:
-        down = (self._asyncpg.PostgresError, self._asyncpg.InterfaceError, OSError, TimeoutError, EOFError)
+        library = self._asyncpg
+        down = (
+            library.PostgresError,
+            library.InterfaceError,
+            library.InternalClientError,
+            OSError,
+            TimeoutError,
+            EOFError,
+        )
         try:
             yield
         except down as error:

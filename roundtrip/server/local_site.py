@@ -200,10 +200,13 @@ class LocalSite:
         """Return the state of a call for a browser; wait a moment for the next questions."""
         if not self._admits(ticket, subject):
             return ClosedPage()
-        state: PageState = WorkingPage()
-        with self._calls.changes(ticket) as next_change, anyio.move_on_after(_PATIENCE_SECONDS):
-            while isinstance(state := await self._calls.open(ticket, None), WorkingPage):
-                await next_change()
+        with self._calls.changes(ticket) as next_change:
+            # A store that is slow is waited for: what it says decides if an answer has arrived.
+            state = await self._calls.open(ticket, None)
+            with anyio.move_on_after(_PATIENCE_SECONDS):
+                while isinstance(state, WorkingPage):
+                    await next_change()
+                    state = await self._calls.open(ticket, None)
         return state
 
     async def answer(

@@ -521,7 +521,10 @@ class StoredCalls:
         action = responses.get(_page_key(view), {}).get("action")
         if self.site is None or action not in ("decline", "cancel"):
             return await self._waiting.changed(view, request)
-        await self.site.calls.refuse(view, action)
+        try:
+            await self.site.calls.refuse(view, action)
+        except (LedgerDown, ContentUnreadable) as error:
+            raise out_of_reach(error) from error
         # A call that asks on sends its client to the page again.
         return await self._waiting.changed(view, request, until_asking=True)
 

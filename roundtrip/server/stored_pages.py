@@ -32,7 +32,7 @@ from roundtrip.server.pages import Pages
 from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.changes import NextChange, changes_of
-from roundtrip.server.tasks.content import TaskContent, split_id
+from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, split_id
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -236,7 +236,7 @@ def reaching_store() -> Generator[None]:
     """Raise `CallsUnavailable` in place of the error of a store that cannot be used."""
     try:
         yield
-    except LedgerDown as error:
+    except (LedgerDown, ContentUnreadable) as error:
         _LOG.warning("a page cannot be shown: %s", error)
         raise CallsUnavailable from error
 

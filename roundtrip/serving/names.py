@@ -160,6 +160,8 @@ class CrossOrigin(CORSMiddleware):
             # A client sends headers of its own, such as those of `x-mcp-header`.
             allow_headers=[ANY],
             expose_headers=["Mcp-Session-Id", "WWW-Authenticate", "Retry-After"],
+            # Pages of these origins may call a server on the user's own network.
+            allow_private_network=ANY not in origins,
         )
         self._path = path.rstrip("/")
         self._origins = {origin_from(one) for one in origins if one != ANY}

@@ -105,7 +105,8 @@ class _OnePieceBody:
             if kept[-1]["type"] == "http.disconnect":
                 return
         if body is None:
-            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+            # The connection stays: closed with unread data, it would be reset before the client reads this.
+            headers = [(b"content-type", b"text/plain; charset=utf-8")]
             await send({"type": "http.response.start", "status": _TOO_LARGE_STATUS, "headers": headers})
             await send({"type": "http.response.body", "body": _TOO_LARGE_TEXT})
             return

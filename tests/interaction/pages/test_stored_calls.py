@@ -170,12 +170,15 @@ async def test_call_that_is_asked_by_form_needs_no_store(monkeypatch: pytest.Mon
         assert text_of(await client.call_tool("greet", {})) == "dear Ada"
 
 
-async def test_call_that_is_stored_cannot_go_on_without_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("action", "method"), [("accept", "load"), ("decline", "save"), ("cancel", "save")])
+async def test_call_that_is_stored_cannot_go_on_without_its_store(
+    monkeypatch: pytest.MonkeyPatch, action: Any, method: str
+) -> None:
     ledger = MemoryLedger()
 
     async def visit(context: Any, params: Any) -> ElicitResult:
-        monkeypatch.setattr(type(ledger.tasks), "load", down)
-        return ElicitResult(action="accept")
+        monkeypatch.setattr(type(ledger.tasks), method, down)
+        return ElicitResult(action=action)
 
     declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
     app = bank(ledger=ledger).streamable_http_app()

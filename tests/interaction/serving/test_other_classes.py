@@ -71,6 +71,8 @@ def test_settings_hold_for_every_class(fleet: Service) -> None:
     assert fleet.post("/mcp", large)[0] == 413
     many = json.dumps({**request, "params": {"list": [0] * 60_000}}, separators=(",", ":")).encode()
     assert fleet.post("/mcp", many)[0] == 413
+    # So large that much of it is not read when the answer is sent: the connection must not be reset before.
+    assert [fleet.post("/mcp", b"x" * 8_000_000)[0] for _ in range(5)] == [413] * 5
 
 
 async def test_pages_of_the_author_are_not_limited_as_mcp_is(tmp_path: Path) -> None:

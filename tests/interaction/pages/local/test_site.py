@@ -24,7 +24,8 @@ from mcp_types import (
 from starlette.requests import Request
 
 from roundtrip import Pages, Recorder, Server
-from roundtrip.ledger import SqliteLedger
+from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.ledger.contract import LedgerDown
 from tests.hosts import WAIT, hosted
 from tests.html_forms import read_page
 from tests.interaction.pages.local.cinema import cinema
@@ -124,6 +125,26 @@ async def test_second_use_of_the_address_closes_the_page(caplog: pytest.LogCaptu
         assert (await second.send("4")).heading == "Done"
         end = await client.call_tool("continue_call", {"handle": handle_in(asked)})
     assert text_of(end) == "4"
+
+
+async def test_store_that_hangs_takes_no_answer_and_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(*_: Any, **__: Any) -> Any:
+        await anyio.sleep(1.5)
+        raise LedgerDown("no answer within 1.5 s")
+
+    desktop, ledger = Desktop(), MemoryLedger()
+    async with on_desk(desktop, ledger=ledger) as client, tab() as one:
+        asked = await client.call_tool("many", ONE)
+        await one.open(await desktop.address())
+        with monkeypatch.context() as patch:
+            patch.setattr(type(ledger.tasks), "load", hang)
+            await one.send("4")
+            assert (one.status, one.heading) == (503, "This cannot be shown just now")
+            assert 'value="4"' in one.html
+            assert (await one.open(one.url)).status == 503
+        assert (await one.open(one.url)).heading == "Number 0?"
+        assert (await one.send("4")).heading == "Done"
+        assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "4"
 
 
 async def test_address_that_is_only_looked_at_stays_good() -> None:
