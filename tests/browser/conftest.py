@@ -85,8 +85,13 @@ def axe(tab: Tab) -> Axe:
         session: Any = tab.page.context.new_cdp_session(tab.page)
         rules = ", ".join(f"{rule!r}: {{enabled: false}}" for rule in without)
         looked_at = f"{{include: [document], exclude: {list(exclude)}}}"
+        whole = "await new Promise(go => document.readyState === 'complete' ? go() : addEventListener('load', go));"
         run = f"const found = await axe.run({looked_at}, {{rules: {{{rules}}}}}); return JSON.stringify({_SUMMARY});"
-        program = {"expression": f"{source}\n(async () => {{ {run} }})()", "awaitPromise": True, "returnByValue": True}
+        program = {
+            "expression": f"{source}\n(async () => {{ {whole} {run} }})()",
+            "awaitPromise": True,
+            "returnByValue": True,
+        }
         # A page that is still loading can take the program's promise with it: its answer is an empty object then.
         answers = (session.send("Runtime.evaluate", program)["result"].get("value") for _ in range(_TRIES))
         assert next((answer for answer in answers if isinstance(answer, str)), None) == "[]"
