@@ -8,8 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Final, NamedTuple
 
-__all__ = ["Command", "CommandFailed", "command_in", "prepare"]
-
+__all__ = ["Command", "CommandFailed", "command_in", "filled", "prepare"]
 
 _FULL: Final = 90
 """Length from which on a line of a text is one that its author has filled, so that the next line continues it."""

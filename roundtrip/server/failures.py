@@ -41,6 +41,7 @@ from roundtrip.server.functions import AskingFunction
 from roundtrip.server.tools.arguments import ArgumentsRejected, fields_rejected_by, rejected_fields
 
 __all__ = [
+    "SERVER_ERROR",
     "Crashed",
     "failed_tool",
     "log_tool_failure",
@@ -62,7 +63,7 @@ _UNKNOWN_PROMPT_CODE: Final = 0
 """The SDK's error code for an unknown prompt."""
 _WORDS_CHARS: Final = 80
 """Characters of a question's message that replace its missing name."""
-_SERVER_ERROR: Final = -32000
+SERVER_ERROR: Final = -32000
 """The SDK uses it for closed connections, too: `data.reason` distinguishes them."""
 
 _SERVER_ERRORS: Final = (
@@ -92,7 +93,7 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
             data: dict[str, Any] = {"reason": reason, "tool": name}
             if isinstance(error, ToolTimedOut):
                 data["timeout"] = error.seconds
-            return MCPError(code=_SERVER_ERROR, message=text.format(tool=f"Tool {name!r}", error=error), data=data)
+            return MCPError(code=SERVER_ERROR, message=text.format(tool=f"Tool {name!r}", error=error), data=data)
     prefix = f"Error executing tool {name}"
     if isinstance(error, Crashed):
         # Not an UnexpectedToolError, which the SDK would log: the earlier leg has logged the traceback.

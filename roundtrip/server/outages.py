@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from mcp.shared.exceptions import MCPError
+
+from roundtrip.server.failures import SERVER_ERROR
 
 __all__ = ["store_down"]
 
-_SERVER_ERROR: Final = -32000
-"""As for tools that run once, whose ledger is down."""
-
 
 def store_down(message: str) -> MCPError:
-    """Return the error for a client that may try again later."""
-    return MCPError(code=_SERVER_ERROR, message=f"{message}; try again later", data={"reason": "ledger_unavailable"})
+    """Return the error for a client that may try again later, as for tools that run once and whose ledger is down."""
+    return MCPError(code=SERVER_ERROR, message=f"{message}; try again later", data={"reason": "ledger_unavailable"})
