@@ -234,7 +234,7 @@ def _asked(host: HostFacts) -> Iterator[str]:
         return
     kinds = {"forms": known.form, "URLs": known.url, "its model": known.sampling, "roots": known.roots}
     said = ", ".join(f"{kind} {support}" for kind, support in kinds.items())
-    yield f"what {host.title} can be asked, as of {known.sources[0].date}: {said}; see docs/hosts.md"
+    yield f"what {host.title} can be asked, as of {known.sources[0].date}: {said}; see the page Hosts of the docs"
 
 
 COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)

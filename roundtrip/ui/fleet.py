@@ -54,9 +54,9 @@ def _instances(rows: Sequence[Row], now: float) -> list[Data]:
     calls, last, builds = Counter[str](), dict[str, float](), defaultdict[str, dict[str, None]](dict)
     behind: dict[str, tuple[float, str]] = {}
     for row in rows:
-        for instance in row["instances"]:
+        for instance, at in row["seen"].items():
             calls[instance] += 1
-            last[instance] = max(last.get(instance, 0.0), row["last_at"])
+            last[instance] = max(last.get(instance, 0.0), at)
             # The rows are newest first.
             builds[instance][row["build"]] = None
         for late, other, seconds in row["lags"]:

@@ -13,7 +13,7 @@ __all__ = ["IndexUnusable", "open_database", "translated_errors", "writing"]
 
 _APPLICATION: Final = 0x72745478
 """The mark of SQLite files that are ours."""
-_VERSION: Final = 3
+_VERSION: Final = 4
 _BUSY_SECONDS: Final = 60.0
 _CACHE_KIB: Final = 32 * 1024
 _FILE_MODE: Final = 0o600

@@ -24,7 +24,10 @@ FACETS: Final = (*_SINGLE, *_SEVERAL)
 
 def row_of(call: TracedCall) -> Row:
     """Return the row of a call."""
-    return {**summary(call), "left": list(_left(call)), "lags": list(_lags(call))}
+    # When each instance wrote its last line of the call.
+    ends = sorted((serving.lines[-1].at, serving.instance) for serving in call.servings)
+    seen = {instance: at for at, instance in ends}
+    return {**summary(call), "seen": seen, "left": list(_left(call)), "lags": list(_lags(call))}
 
 
 def facets_of(row: Mapping[str, Any]) -> list[Facet]:

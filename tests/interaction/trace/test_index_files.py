@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from roundtrip.cli import main
+from roundtrip.trace.explaining.wording import duration_text
 from roundtrip.trace.index import places
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
@@ -20,6 +21,7 @@ from roundtrip.trace.index.rows import Row, row_of
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.pruning import prune
 from roundtrip.trace.reading.transcripts import files_of, read_files
+from roundtrip.ui.fleet import fleet_data
 from tests.unit.trace.tales import Tale, question
 
 SECONDS: Final = 60
@@ -151,8 +153,8 @@ def names_of(found: CallIndex) -> list[str]:
     return [row["call"] for row in found.rows(CallFilter())]
 
 
-def acted(call: str) -> str:
-    line = {"v": 1, "event": "acted", "at": 5.0, "instance": "ui", "call": call, "tool": "book"}
+def acted(call: str, at: float = 5.0) -> str:
+    line = {"v": 1, "event": "acted", "at": at, "instance": "ui", "call": call, "tool": "book"}
     return json.dumps({**line, "action": "cancel", "by": "ana", "outcome": "done", "why": ""}) + "\n"
 
 
@@ -262,3 +264,16 @@ def test_index_of_another_version_is_made_again(tmp_path: Path) -> None:
         database.execute("PRAGMA user_version = 999")
         database.commit()
     assert rows_of(tmp_path) == read(tmp_path)
+
+
+def test_instance_was_last_heard_of_in_its_own_lines(tmp_path: Path) -> None:
+    tale = Tale("aaa1").began(1, "ash").asked(question("seat")).began(2, "birch").asked(question("row"))
+    first, last = (max(line.at for line in tale.lines if line.instance == name) for name in ("ash", "birch"))
+    (tmp_path / "a.jsonl").write_text(tale.write() + acted("aaa1", last + 30))
+    with closing(CallIndex([tmp_path], index_path([tmp_path]))) as index:
+        index.refresh()
+        (row,) = index.rows(CallFilter())
+        assert row["last_at"] == last + 30
+        instances = fleet_data(index, last + 50)["instances"]
+    shown = {name: f"{duration_text((last + 50 - at) * 1000)} ago" for name, at in (("ash", first), ("birch", last))}
+    assert {one["name"]: one["last"] for one in instances} == shown
