@@ -25,6 +25,7 @@ from roundtrip.trace.explaining.wording import (
     size_text,
     stop_text,
     times_text,
+    token_text,
     wait_text,
 )
 from roundtrip.trace.reading.calls import HappenedLine, Mark, Serving, TracedCall
@@ -33,6 +34,7 @@ from roundtrip.trace.writing.lines import (
     AnsweredLine,
     AskedLine,
     EndedLine,
+    HandedLine,
     NodeRun,
     ReadAnswer,
     Recorded,
@@ -174,6 +176,8 @@ class _CallView:
             self._token(line.token)
         if isinstance(line, EndedLine):
             self._end(line)
+        if isinstance(line, HandedLine):
+            self._screen.line(("the call became a task, and its client got the handle", _DIM), indent=2)
 
     def _asked(self, asked: AskedLine) -> None:
         round_ = self._rounds[id(asked)]
@@ -252,7 +256,7 @@ class _CallView:
         parts += [f"- {part}" for part in token.dropped]
         parts += [f"~ {part}" for part in token.changed]
         changes = f": {', '.join(parts)}" if parts else ", nothing in it changed"
-        self._screen.line((f"token of {size_text(token.bytes)}{changes}", _DIM), indent=4)
+        self._screen.line((f"{token_text(token.bytes)}{changes}", _DIM), indent=4)
 
     def _end(self, line: EndedLine) -> None:
         style = STATE_STYLES.get(line.state, "")

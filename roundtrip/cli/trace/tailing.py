@@ -25,8 +25,8 @@ from roundtrip.trace.explaining.wording import (
     clock_text,
     count_text,
     duration_text,
-    size_text,
     stop_text,
+    token_text,
 )
 from roundtrip.trace.index.filters import fits
 from roundtrip.trace.reading.following import Follower
@@ -175,7 +175,7 @@ def _event(line: Line) -> list[Part]:
         for place, question in enumerate(line.questions):
             is_new = question.reason is Reason.NEW
             parts += [", " if place else "", question.key, (f" ({question.reason.value})", "" if is_new else "yellow")]
-        size = f", token of {size_text(line.token.bytes)}" if line.token is not None else ""
+        size = f", {token_text(line.token.bytes)}" if line.token is not None else ""
         return [*parts, (f", round {line.round} in leg {line.leg}{size}", "dim")]
     if isinstance(line, AnsweredLine) and not line.keys:
         return ["gave the question up", (f" after {duration_text(line.waited)}", "dim")]

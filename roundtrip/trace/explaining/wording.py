@@ -31,6 +31,7 @@ __all__ = [
     "size_text",
     "stop_text",
     "times_text",
+    "token_text",
     "wait_text",
 ]
 
@@ -87,6 +88,11 @@ def distance_text(seconds: float) -> str:
     """Return the way from now to a time: `in 3 min`, `2 h ago`."""
     text = duration_text(abs(seconds) * 1000)
     return f"in {text}" if seconds > 0 else f"{text} ago"
+
+
+def token_text(size: int) -> str:
+    """Say where the state of a call went: into a token of some bytes, or into the ledger, as that of a task."""
+    return f"token of {size_text(size)}" if size else "no token, as the server keeps the state"
 
 
 def size_text(size: int) -> str:

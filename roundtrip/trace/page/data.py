@@ -19,6 +19,7 @@ from roundtrip.trace.explaining.wording import (
     listed_text,
     size_text,
     times_text,
+    token_text,
 )
 from roundtrip.trace.page.forms import json_text, page_fields_of, value_text
 from roundtrip.trace.reading.calls import SYMBOLS, HappenedLine, Round, Serving, TracedCall
@@ -293,8 +294,7 @@ def _token(round_: Round | None, before: Round | None) -> Data | None:
         more = written.bytes - earlier.bytes
         grown = f"{'+' if more >= 0 else '−'}{size_text(abs(more))} since the round before"  # noqa: RUF001 - a minus
     return {
-        "size": size_text(written.bytes),
-        "grown": grown,
+        "text": f"{size_text(written.bytes)}, {grown}" if written.bytes else token_text(0),
         "added": written.added,
         "dropped": written.dropped,
         "changed": written.changed,

@@ -1,5 +1,6 @@
 """The trace of a task says what it waits for, and how it ended."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Era, TaskUnfinished, User
 from roundtrip.trace.explaining.explanations import explain
 from roundtrip.trace.index.rows import row_of
+from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers
@@ -93,6 +95,18 @@ def office(transcript: Path, began: anyio.Event, *traces: Any, system: System = 
         return ""
 
     return server
+
+
+async def test_leg_that_becomes_a_task_says_so_and_task_has_no_token(
+    tmp_path: Path, trace_of: Callable[..., str]
+) -> None:
+    await User(office(tmp_path / "calls.jsonl", anyio.Event()), era=Era.TASK, answers={"sure": True}).call("ask")
+    shown = trace_of("show")
+    assert shown.index("the call became a task, and its client got the handle") < shown.index("round 1 · leg 1")
+    assert "no token, as the server keeps the state: + asked:" in shown
+    page = json.dumps(data_of(call_in(tmp_path / "calls.jsonl")))
+    assert "no token, as the server keeps the state" in page
+    assert "0 B" not in shown + page
 
 
 async def task_of(peer: Peer, tool: str) -> str:

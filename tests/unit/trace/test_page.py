@@ -171,7 +171,7 @@ def test_the_token_shows_what_changed_since_the_round_before() -> None:
     tale = Tale().began(1).asked(question("a"), token={"bytes": 300, "added": ["asked:a"]})
     tale.began(2).asked(question("b"), token={"bytes": 280, "added": ["answer:a"], "dropped": ["asked:a"]})
     token = step(tale, 1)["token"]
-    assert token["grown"] == "−20 B since the round before"  # noqa: RUF001 - a minus sign
+    assert token["text"] == "280 B, −20 B since the round before"  # noqa: RUF001 - a minus sign
     assert (token["added"], token["dropped"], token["changed"]) == (("answer:a",), ("asked:a",), ())
 
 

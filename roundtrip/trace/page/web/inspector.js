@@ -140,7 +140,7 @@ function answerOf(question) {
 }
 
 function tokenCard(token) {
-  const card = make("article", "token", make("h3", "", "Token"), make("p", "", `${token.size}, ${token.grown}`));
+  const card = make("article", "token", make("h3", "", "Token"), make("p", "", token.text));
   const list = make("ul", "changes");
   for (const [symbol, how, parts] of [["+", "added", token.added], ["−", "dropped", token.dropped], ["~", "changed", token.changed]]) {
     for (const part of parts) {
