@@ -589,6 +589,8 @@ async def assert_same_on_both_eras(
     *,
     answers: AnswersBy[MatcherT] | None = None,
     visits: VisitsBy[PageT] | None = None,
+    approver: Approver | Sequence[Approver] = (),
+    principal: AccessToken | str | None = None,
     roots: Sequence[Root] | None = None,
 ) -> Conversation:
     """Make a call in each era, and compare the results, the questions and the states.
@@ -598,7 +600,8 @@ async def assert_same_on_both_eras(
     Raises:
         AssertionError: They differ.
     """
-    users = {era: User(server, answers, visits=visits, era=era, roots=roots) for era in ERAS}
+    given: dict[str, Any] = {"visits": visits, "approver": approver, "principal": principal, "roots": roots}
+    users = {era: User(server, answers, era=era, **given) for era in ERAS}
     return await _require_same(users, tool, arguments)
 
 
@@ -609,6 +612,8 @@ async def assert_same_in_all_lives(
     *,
     answers: AnswersBy[MatcherT] | None = None,
     visits: VisitsBy[PageT] | None = None,
+    approver: Approver | Sequence[Approver] = (),
+    principal: AccessToken | str | None = None,
     roots: Sequence[Root] | None = None,
 ) -> Conversation:
     """Make a call in each era, and as a task, and compare as `assert_same_on_both_eras`.
@@ -616,7 +621,8 @@ async def assert_same_in_all_lives(
     Raises:
         AssertionError: They differ.
     """
-    users = {life: User(server, answers, visits=visits, era=life, roots=roots) for life in LIVES}
+    given: dict[str, Any] = {"visits": visits, "approver": approver, "principal": principal, "roots": roots}
+    users = {life: User(server, answers, era=life, **given) for life in LIVES}
     return await _require_same(users, tool, arguments)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
+from mcp.server.auth.provider import AccessToken
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CreateMessageRequestParams,
@@ -20,6 +21,7 @@ from roundtrip.client.legs import Era, LegRequest
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.table import CallArrow, State
+from roundtrip.testing.approvers import Approver
 from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
 from roundtrip.testing.forms import invalid_answers, valid_answer
@@ -56,6 +58,8 @@ async def paths(
     *,
     answers: AnswersBy[MatcherT] | None = None,
     visits: VisitsBy[PageT] | None = None,
+    approver: Approver | Sequence[Approver] = (),
+    principal: AccessToken | str | None = None,
     depth: int = 3,
     limit: int = 500,
     era: Era | None = None,
@@ -77,6 +81,8 @@ async def paths(
         arguments: The tool's arguments.
         answers: Contents to accept forms with, as for `User`; by default the simplest content that fits.
         visits: Visits of pages, as for `User`; without them, a path that agrees to open a page does not finish.
+        approver: As for `User`.
+        principal: As for `User`.
         depth: The number of questions of a path at which others branch off.
         limit: The highest number of paths; those with the fewest deviations come first.
         era: As for `User`.
@@ -98,7 +104,8 @@ async def paths(
     if depth < 0 or limit < 1 or questions < 1:
         raise ValueError("depth= must be at least 0, limit= and questions= at least 1")
     leg = tool if isinstance(tool, LegRequest) else LegRequest(tool, dict(arguments or {}))
-    exploration = _Exploration(server, leg, answers or {}, visits or {}, depth, era, roots, questions, patience)
+    given = {"visits": visits, "approver": approver, "principal": principal, "era": era, "roots": roots}
+    exploration = _Exploration(server, leg, answers or {}, given, depth, questions, patience)
     waiting: deque[_Way] = deque([()])
     while waiting and len(exploration.gone) < limit:
         waiting.extend(await exploration.go(waiting.popleft()))
@@ -208,7 +215,7 @@ class _Guide(Script):
         self.met.append(_Met(question, action, [other for other in possible if other is not action]))
         match action:
             case PathAction.ACCEPT if question.params is None:
-                return ListRootsResult(roots=list(self.exploration.roots or ()))
+                return ListRootsResult(roots=list(self.exploration.given["roots"] or ()))
             case PathAction.ACCEPT:
                 return self._accepting(question)
             case PathAction.INVALID:
@@ -257,10 +264,9 @@ class _Exploration:
     server: Target
     leg: LegRequest
     answers: Answers
-    visits: Mapping[Any, Any]
+    given: Mapping[str, Any]
+    """What each path's user is given beside its answers."""
     depth: int
-    era: Era | None
-    roots: Sequence[Root] | None
     questions: int
     patience: float
     gone: list[Path] = field(default_factory=list[Path])
@@ -293,9 +299,7 @@ class _Exploration:
 
     def user(self) -> User:
         """Return the user of one path; of a function that makes servers, each user makes its own."""
-        return User(
-            self.server, visits=self.visits, era=self.era, roots=self.roots, allow_error=True, allow_unused=True
-        )
+        return User(self.server, **self.given, allow_error=True, allow_unused=True)
 
     async def go(self, way: _Way) -> list[_Way]:
         """Play one path, and return the paths that branch off it."""

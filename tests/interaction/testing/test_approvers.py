@@ -7,10 +7,21 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
+from mcp.server.auth.middleware.auth_context import get_access_token
 
 from roundtrip import Approval, Context, Resolve, Server
 from roundtrip.ledger import MemoryLedger
-from roundtrip.testing import Approver, Breach, Era, User, served
+from roundtrip.testing import (
+    Approver,
+    Breach,
+    Era,
+    PathOutcome,
+    User,
+    assert_same_in_all_lives,
+    assert_same_on_both_eras,
+    paths,
+    served,
+)
 from tests.interaction.pages.approving import how_much, large, shop
 from tests.nightly import at_night
 
@@ -152,3 +163,31 @@ async def test_task_that_no_approver_decides_fails_the_test() -> None:
     with anyio.fail_after(20):
         with pytest.raises(AssertionError, match="Waits for an approval by finance"):
             await User(bookshop(), era=Era.TASK, approver=sam, patience=0.1).call("close_books", year=2025)
+
+
+def subject(ctx: Any) -> str | None:
+    token = get_access_token()
+    return token.subject if token is not None else None
+
+
+def desk() -> Server[Any]:
+    """Return a shop whose callers are known by their tokens."""
+    return shop(principal=subject)
+
+
+async def test_call_of_a_user_is_compared_in_all_lives() -> None:
+    fay = Approver({"finance": "approve"}, headers=FAY)
+    for compare, times in ((assert_same_on_both_eras, 2), (assert_same_in_all_lives, 3)):
+        fay.decided.clear()
+        call = await compare(desk, "refund_all", {"order": "Emma"}, approver=fay, principal="ann")
+        assert call.text == "refunded Emma, as fay says: None"
+        assert [one["caller"] for one in fay.decided] == ["ann"] * times
+
+
+async def test_paths_of_a_user_go_on_behind_approvals() -> None:
+    fay = Approver({"finance": "approve"}, headers=FAY)
+    explored = await paths(desk, "refund_all", {"order": "Emma"}, approver=fay, principal="ann", depth=0)
+    assert [(path.outcome, path.text) for path in explored.paths] == [
+        (PathOutcome.COMPLETED, "refunded Emma, as fay says: None")
+    ]
+    assert [one["caller"] for one in fay.decided] == ["ann"]
