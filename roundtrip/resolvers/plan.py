@@ -47,7 +47,6 @@ class Node(NamedTuple):
     key: str
     bare_key: str
     """Its key without the path that distinguishes it from nodes of the same name."""
-    was: tuple[str, ...]
     names: tuple[str, ...]
     """Its key, then its former keys. An answer in flight may have any of them."""
     once: bool
@@ -58,7 +57,6 @@ class Node(NamedTuple):
     inputs: tuple[Input, ...]
     needs: tuple[int, ...]
     dependents: tuple[int, ...]
-    path: str
     consumer: str | None
     """The first parameter that takes its bare value. The report of a declined question names it."""
     computed: TypeAdapter[Any] | None
@@ -87,7 +85,6 @@ class Node(NamedTuple):
 class Plan(NamedTuple):
     """Nodes of one tool; `roots` are its own parameters."""
 
-    owner: str
     nodes: tuple[Node, ...]
     roots: tuple[Input, ...]
     fingerprint: str
@@ -116,4 +113,4 @@ class Plan(NamedTuple):
         return tuple(sorted(found))
 
 
-EMPTY: Final = Plan("", (), (), "", {}, {}, [], {}, enters=False)
+EMPTY: Final = Plan((), (), "", {}, {}, [], {}, enters=False)

@@ -112,7 +112,6 @@ class _Planner:
         )
         lanes, home = _lanes(nodes, inputs)
         return Plan(
-            owner=self.owner,
             nodes=nodes,
             roots=inputs,
             fingerprint=_fingerprint(nodes),
@@ -366,7 +365,7 @@ class _Planner:
     def _index_names(self, nodes: Sequence[Node]) -> dict[str, int]:
         names = {node.key: node.index for node in nodes}
         for node in nodes:
-            for name in node.was:
+            for name in node.names[1:]:
                 if names.setdefault(name, node.index) != node.index:
                     raise InvalidSignature(
                         f"{self.owner}: {node.label!r} has the former name {name!r}, and so has (or had) "
@@ -412,7 +411,6 @@ class _Planner:
             label=draft.label,
             key=draft.full_key,
             bare_key=draft.name,
-            was=draft.was,
             names=(draft.full_key, *draft.was),
             once=draft.once,
             is_async=(waits := is_async(draft.fn) or (draft.enters and makes_async_manager(draft.fn))),
@@ -422,7 +420,6 @@ class _Planner:
             inputs=inputs,
             needs=tuple(child.index for child in self._needs(draft)),
             dependents=tuple(draft.dependents),
-            path=".".join(draft.path),
             consumer=draft.consumer,
             computed=computed,
             asked=asked_type(asking[0]) if asking else None,

@@ -137,18 +137,9 @@ def test_repeated_mentions_of_a_function_make_one_node() -> None:
 
     plan = plan_of(tool)
     assert keys(plan) == ["named", "method", "nested"]
-    assert plan.nodes[0].was == ("old", "older")
+    assert plan.nodes[0].names == ("named", "old", "older")
     assert plan.nodes[0].once
     assert [root.node for root in plan.roots] == [0, 0, 1, 2, 0]
-
-
-def test_node_knows_its_path_from_the_tool() -> None:
-    def left(value: Annotated[int, Resolve(ONE)]) -> int:
-        return value
-
-    def tool(a: Annotated[int, Resolve(left)], b: Annotated[int, Resolve(TWO)]) -> None: ...
-
-    assert {node.fn: node.path for node in plan_of(tool).nodes} == {left: "a", ONE: "a.value", TWO: "b"}
 
 
 def test_overridden_method_and_its_override_are_two_nodes() -> None:
