@@ -11,17 +11,16 @@ from typing import Any, Final, cast
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.controls import Posted
 from roundtrip.pages.form_tokens import FormTokens
-from roundtrip.pages.forms import TOKEN, PostUnreadable, parse_body
-from roundtrip.pages.handler import RETRY_HEADERS, BodyTooLong, read_body, unavailable_page
-from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
+from roundtrip.pages.forms import TOKEN, PostUnreadable
 from roundtrip.pages.inbox_calls import Choice, InboxApprovals, Reader, ShownApproval
 from roundtrip.pages.rendering import PageRenderer
+from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageResponses, PostWords, read_body
 from roundtrip.safe_text import printable
 
 __all__ = ["API_PATH", "INBOX_PATH", "InboxSite"]
@@ -33,10 +32,11 @@ _MAX_HEADING_CHARS: Final = 200
 _MAX_REASON_CHARS: Final = 2000
 _CHOICES: Final[Mapping[str, Choice]] = {"approve": "approved", "reject": "rejected"}
 
-_LOGIN: Final = ("Please log in", "Log in, and open this page again.")
-_ELSEWHERE: Final = ("This did not come from this page", "Open the page again, and decide there.")
-_UNREADABLE: Final = ("This could not be read", "Nothing was decided. Open the page again, and decide there.")
-_TOO_LONG: Final = ("This is too long", "Nothing was decided. Go back, and shorten your reason.")
+_WORDS: Final = PostWords(
+    "Open the page again, and decide there.",
+    "Nothing was decided. Open the page again, and decide there.",
+    "Nothing was decided. Go back, and shorten your reason.",
+)
 _UNKNOWN: Final = (
     "There is nothing to decide here",
     "This is over, or is not for you to decide. Your inbox shows what waits for you.",
@@ -61,11 +61,9 @@ class InboxSite:
         self, approvals: InboxApprovals, *, base_url: str, keys: Sequence[bytes], renderer: PageRenderer
     ) -> None:
         self._approvals = approvals
-        self._origin = origin_of(base_url)
-        self._base = base_url.rstrip("/")
         self._tokens = FormTokens(keys)
         self._renderer = renderer
-        self._headers = page_headers(renderer.policy)
+        self._responses = PageResponses(renderer, base_url=base_url, words=_WORDS, max_body_bytes=_MAX_BODY_BYTES)
 
     @property
     def routes(self) -> list[Route]:
@@ -79,7 +77,7 @@ class InboxSite:
 
     def url(self, approval_id: str | None = None) -> str:
         """Return the address of the inbox, or of an approval."""
-        return f"{self._base}{INBOX_PATH}" + ("" if approval_id is None else f"/{approval_id}")
+        return f"{self._responses.base}{INBOX_PATH}" + ("" if approval_id is None else f"/{approval_id}")
 
     # Pages.
 
@@ -88,15 +86,15 @@ class InboxSite:
         request.state.page_url = self.url()
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
-            return reader if reader is not None else self._error_page(401, _LOGIN)
+            return reader if reader is not None else self._responses.login()
         try:
             page = await self._approvals.page(reader, request.query_params.get("after"))
         except ValueError:
-            return self._error_page(404, _UNKNOWN)
+            return self._responses.error(404, *_UNKNOWN)
         except CallsUnavailable:
-            return unavailable_page(self._renderer, self._headers)
+            return self._responses.unavailable()
         shown = [_listed(one) for one in page.approvals]
-        return self._page(
+        return self._responses.page(
             self._renderer.inbox(
                 approvals=shown, following=page.following, reader=printable(reader.name), path=self.url()
             ),
@@ -109,36 +107,24 @@ class InboxSite:
         request.state.page_url = self.url(quote(approval_id, safe=""))
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
-            return reader if reader is not None else self._error_page(401, _LOGIN)
+            return reader if reader is not None else self._responses.login()
+        posted: Posted | Response = {}
+        if request.method == "POST":
+            posted = await self._responses.posted(request)
+            if isinstance(posted, Response):
+                return posted
         try:
             if request.method == "POST":
-                return await self._take(request, reader, approval_id)
+                return await self._form_answered(reader, approval_id, posted)
             return await self._shown(reader, approval_id)
         except CallsUnavailable:
-            return unavailable_page(self._renderer, self._headers)
+            return self._responses.unavailable(posted)
 
     async def _shown(self, reader: Reader, approval_id: str, *, notice: str | None = None) -> Response:
         approval = await self._approvals.find(reader, approval_id)
         if approval is None:
-            return self._error_page(404, _UNKNOWN)
+            return self._responses.error(404, *_UNKNOWN)
         return self._approval_page(reader, approval, 200 if notice is None else 409, notice=notice)
-
-    async def _take(self, request: Request, reader: Reader, approval_id: str) -> Response:
-        """Return the response to a decision by a form."""
-        if not is_own_form(request.headers, self._origin):
-            return self._error_page(403, _ELSEWHERE)
-        if not is_form(request.headers):
-            return self._error_page(415, _UNREADABLE)
-        try:
-            posted = parse_body(await read_body(request, _MAX_BODY_BYTES))
-        except BodyTooLong:
-            return self._error_page(413, _TOO_LONG)
-        except PostUnreadable:
-            return self._error_page(400, _UNREADABLE)
-        try:
-            return await self._form_answered(reader, approval_id, posted)
-        except CallsUnavailable:
-            return unavailable_page(self._renderer, self._headers, posted)
 
     async def _form_answered(self, reader: Reader, approval_id: str, posted: Posted) -> Response:
         """Return the response to the content of a form.
@@ -148,19 +134,19 @@ class InboxSite:
         """
         approval = await self._approvals.find(reader, approval_id)
         if approval is None:
-            return self._error_page(404, _UNKNOWN)
+            return self._responses.error(404, *_UNKNOWN)
         token = "".join(posted.get(TOKEN, ()))
         if approval.state != "pending" or not self._tokens.is_valid(token, *_form_of(reader, approval)):
             return self._approval_page(reader, approval, 409, notice=_LATE)
         choice = _CHOICES.get("".join(posted.get("choice", ())))
         reason = "".join(posted.get("reason", ())).strip()
         if choice is None:
-            return self._error_page(400, _UNREADABLE)
+            return self._responses.unreadable()
         if (mistake := _mistake_in(choice, reason, approval)) is not None:
             return self._approval_page(reader, approval, 422, mistake=mistake, reason=reason)
         decided = await self._approvals.decide(reader, approval_id, approval.pin, choice, reason)
         if isinstance(decided, ShownApproval):
-            return Response(status_code=303, headers={**self._headers, "Location": self.url(decided.id)})
+            return self._responses.redirect(self.url(decided.id))
         return await self._shown(reader, approval_id, notice=_LATE)
 
     def _approval_page(
@@ -182,13 +168,7 @@ class InboxSite:
             reader=printable(reader.name),
             path=self.url(),
         )
-        return self._page(text, status)
-
-    def _error_page(self, status: int, words: tuple[str, str]) -> Response:
-        return self._page(self._renderer.error(*words), status)
-
-    def _page(self, text: str, status: int) -> Response:
-        return HTMLResponse(text.encode("utf-8", "replace"), status, self._headers)
+        return self._responses.page(text, status)
 
     # API.
 
@@ -219,7 +199,7 @@ class InboxSite:
         headers = request.headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         is_own = headers.get("sec-fetch-site") in (None, "same-origin", "none")
-        return kind == "application/json" and is_own and headers.get("origin") in (None, self._origin)
+        return kind == "application/json" and is_own and headers.get("origin") in (None, self._responses.origin)
 
     async def _listed(self, reader: Reader, after: str | None) -> Response:
         try:
@@ -258,7 +238,9 @@ class InboxSite:
     def _json(self, data: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
         # In ASCII: a lone surrogate has no place in UTF-8.
         text = json.dumps(data)
-        return Response(text, status, {**self._headers, **(headers or {})}, media_type=JSONResponse.media_type)
+        return Response(
+            text, status, {**self._responses.headers, **(headers or {})}, media_type=JSONResponse.media_type
+        )
 
 
 def _form_of(reader: Reader, approval: ShownApproval) -> tuple[str, str, str, dict[str, Any]]:

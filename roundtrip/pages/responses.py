@@ -1,0 +1,119 @@
+"""The responses that question pages and the inbox share, and the reading of what a form has sent."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+
+from roundtrip.pages.controls import Posted
+from roundtrip.pages.forms import PostUnreadable, parse_body
+from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
+from roundtrip.pages.rendering import PageRenderer
+
+__all__ = ["RETRY_HEADERS", "BodyTooLong", "PageResponses", "PostWords", "read_body"]
+
+_RETRY_SECONDS: Final = 5
+RETRY_HEADERS: Final = {"Retry-After": str(_RETRY_SECONDS)}
+"""The headers of a response while the store cannot be used."""
+
+
+class BodyTooLong(Exception):
+    """The body of a request is larger than a page takes."""
+
+
+class PostWords(NamedTuple):
+    """What the reader of a page is told of a form that cannot be taken."""
+
+    elsewhere: str
+    """Another site has sent it."""
+    unreadable: str
+    """No page sends such a form."""
+    too_long: str
+
+
+class PageResponses:
+    """The responses of one site.
+
+    Args:
+        renderer: Renders the pages.
+        base_url: The address at which browsers reach the server, such as `https://shop.example`.
+        words: What readers are told of a form that cannot be taken.
+        max_body_bytes: The largest form that is read.
+
+    Raises:
+        ValueError: The address is not one.
+    """
+
+    def __init__(self, renderer: PageRenderer, *, base_url: str, words: PostWords, max_body_bytes: int) -> None:
+        self.origin = origin_of(base_url)
+        self.base = base_url.rstrip("/")
+        self._words = words
+        self.headers = page_headers(renderer.policy)
+        self._renderer = renderer
+        self._max_body_bytes = max_body_bytes
+
+    def page(self, text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+        """Return a page."""
+        # A lone surrogate, which JSON can carry, has no place in UTF-8.
+        return HTMLResponse(text.encode("utf-8", "replace"), status, {**self.headers, **(headers or {})})
+
+    def error(self, status: int, title: str, text: str) -> Response:
+        """Return the page for a request that cannot be answered."""
+        return self.page(self._renderer.error(title, text), status)
+
+    def unreadable(self, status: int = 400) -> Response:
+        """Return the page for a form that no page sends."""
+        return self.error(status, "This could not be read", self._words.unreadable)
+
+    def login(self) -> Response:
+        """Return the page for a reader who is not known."""
+        return self.error(401, "Please log in", "Log in, and open this page again.")
+
+    def redirect(self, url: str) -> Response:
+        """Return a response that leads the browser to a page, so that no reload sends its form again."""
+        return Response(status_code=303, headers={**self.headers, "Location": url})
+
+    def unavailable(self, sent: Posted | None = None) -> Response:
+        """Return the page for the time while the store cannot be used, with what its reader has sent by a form."""
+        return self.page(self._renderer.unavailable(seconds=_RETRY_SECONDS, sent=sent or {}), 503, RETRY_HEADERS)
+
+    async def posted(self, request: Request) -> Posted | Response:
+        """Return what a form of this site has sent, or the page that says why it cannot be taken."""
+        if not is_own_form(request.headers, self.origin):
+            return self.error(403, "This did not come from this page", self._words.elsewhere)
+        if not is_form(request.headers):
+            return self.unreadable(415)
+        try:
+            return parse_body(await read_body(request, self._max_body_bytes))
+        except BodyTooLong:
+            return self.error(413, "This is too long", self._words.too_long)
+        except PostUnreadable:
+            return self.unreadable()
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """Return the body of a request, and stop reading one that is too long.
+
+    Raises:
+        BodyTooLong: It is too long.
+        PostUnreadable: The browser left before its end.
+    """
+    if _length_of(request.headers) > max_bytes:
+        raise BodyTooLong
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > max_bytes:
+                raise BodyTooLong
+    except ClientDisconnect as error:
+        raise PostUnreadable("the client disconnected") from error
+    return bytes(body)
+
+
+def _length_of(headers: Headers) -> int:
+    """Return the length that the headers announce; 0 for none, or none that can be read."""
+    length = headers.get("content-length", "")
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
