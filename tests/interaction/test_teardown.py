@@ -11,8 +11,8 @@ import pytest
 from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult, InputRequiredResult
 
-from roundtrip import Context, Depends, Elicit, Event, Resolve, Server, ToolError
-from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, served
+from roundtrip import Context, Depends, Elicit, ElicitUrl, Event, Resolve, Server, ToolError
+from roundtrip.testing import ACCEPT, DECLINE, Era, LegByLeg, Steps, User, served
 from roundtrip.testing.scripts import UserAction
 from tests.hosts import WAIT
 from tests.interaction.held import (
@@ -108,10 +108,17 @@ async def test_question_of_a_dependency_exits_only_entered_dependencies(era: Era
     assert [*retried, "open connection", "open asks", "close asks", "close connection"] == LOG
 
 
-async def test_a_dependency_that_is_held_open_cannot_ask(era: Era) -> None:
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_dependency_that_is_held_open_cannot_ask(era: Era, plain: bool) -> None:
     async def asks() -> AsyncGenerator[Elicit[bool]]:
         with logged("asks"):
             yield Elicit("Sure?", bool)
+
+    if plain:
+
+        def asks() -> Generator[Elicit[bool]]:
+            with logged("asks"):
+                yield Elicit("Sure?", bool)
 
     async def order(value: bool = Depends(asks), session: str = Depends(session)) -> str:
         raise AssertionError("the body must not run")
@@ -334,3 +341,18 @@ async def test_failing_sibling_exits_those_entered_before(era: Era) -> None:
 
     assert await play(server_of(order), era) == "Error executing tool order: no"
     assert [*OPENED, "waits: CancelledError", "session: ValueError", "connection: ValueError"] == LOG
+
+
+async def test_dependency_of_a_look_whether_a_page_is_finished_is_exited(era: Era) -> None:
+    async def done(session: str = Depends(session)) -> str:
+        LOG.append("looked")
+        return session
+
+    async def order(ctx: Context) -> str:
+        page = ElicitUrl[str]("Log in.", "https://shop.example/login", done=done, wait=0)
+        LOG.append(f"body has {await ctx.ask('login', page)}")
+        return "ordered"
+
+    call = await User(server_of(order), {"login": ACCEPT}, era=era).call("order")
+    assert call.text == "ordered"
+    assert [*OPENED, "looked", *CLOSED, "body has session on connection"] == LOG

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp_types import INTERNAL_ERROR
 
 from roundtrip import Context, ElicitUrl, Sample, Server
 from roundtrip.server.tasks.operations import AnswerUnfit, TaskNotChanged
@@ -133,10 +134,11 @@ async def test_expired_task_that_runs_once_is_found_by_a_repeated_request(ledger
         await peer.asked(task, "sum")
         await operator_of(server, audit).act(task.split(".")[0], "expire")
         shown = await peer.get(task)
-        assert (shown["status"], shown["error"]["message"]) == (
-            "failed",
-            "The time of this call is over: an operator of the server has ended it.",
-        )
+        assert shown["status"] == "failed"
+        assert shown["error"] == {
+            "code": INTERNAL_ERROR,
+            "message": "The time of this call is over: an operator of the server has ended it.",
+        }
         again = await peer.ask("tools/call", **sent)
         assert (again["taskId"], again["status"]) == (task, "failed")
 

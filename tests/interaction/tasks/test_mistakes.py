@@ -1,5 +1,6 @@
 """Mistakes with tasks that would pass unseen, and are errors."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from roundtrip import Context, DocketEngine, Pages, Server, after
 from roundtrip.cli import main
+from roundtrip.errors import AskedTooLate
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.serving.agreement import cautions, objection
 from roundtrip.testing import Era, User
@@ -30,6 +32,39 @@ async def test_wait_that_is_not_awaited_fails_the_body(kind: str, name: str) -> 
     call = await User(server, era=Era.TASK).call("ship")
     assert call.is_error
     assert f"without awaiting '{name}'" in call.failure
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("kind", "name"), [("sleep", "ctx.sleep"), ("wait", "paid")])
+async def test_wait_whose_exception_is_caught_fails_the_body(kind: str, name: str) -> None:
+    server = Server[Any]("shop", keys=[KEY])
+
+    @server.tool(task="required")
+    async def ship(ctx: Context) -> str:
+        with suppress(BaseException):
+            await (ctx.sleep(60) if kind == "sleep" else ctx.wait_for("paid"))
+        return "shipped"
+
+    call = await User(server, era=Era.TASK).call("ship")
+    assert call.is_error
+    assert f"the exception with which '{name}' ended the leg" in call.failure
+
+
+@pytest.mark.anyio
+async def test_wait_after_the_end_of_the_body_is_named() -> None:
+    server, kept = Server[Any]("shop", keys=[KEY]), list[Context]()
+
+    @server.tool(task="required")
+    async def ship(ctx: Context) -> str:
+        kept.append(ctx)
+        return "shipped"
+
+    await User(server, era=Era.TASK).call("ship")
+    (ctx,) = kept
+    with pytest.raises(AskedTooLate, match=r"ctx\.sleep"):
+        await ctx.sleep(60)
+    with pytest.raises(AskedTooLate, match="'paid'"):
+        await ctx.wait_for("paid")
 
 
 def tasks_in(ledger: Any) -> Server[Any]:

@@ -168,6 +168,22 @@ async def test_body_that_runs_once_is_lost_with_its_worker(
     assert (await loaded(store)).state is state
 
 
+async def test_retried_task_is_lost_again_only_if_its_body_has_begun_again(store: TaskStore, clock: Clock) -> None:
+    await store.add(entry_of(clock, runs_once=True))
+
+    def lose(entry: TaskEntry, now: float) -> None:
+        entry.claim("one", now, lease=30)
+        entry.has_begun = True
+        entry.give_up(now)
+
+    await change_task(store, "a", lose)
+    assert (await loaded(store)).state is TaskState.LOST
+    await change_task(store, "a", lambda entry, now: entry.retry(now))
+    assert await claimed(store, "two") is not None
+    clock.advance(31)
+    assert await claimed(store, "three") is not None
+
+
 async def test_task_that_ends_its_workers_is_given_up(store: TaskStore, clock: Clock) -> None:
     await store.add(entry_of(clock))
     for number in range(MAX_TRIES):
