@@ -108,23 +108,24 @@ async def test_question_of_a_dependency_exits_only_entered_dependencies(era: Era
     assert [*retried, "open connection", "open asks", "close asks", "close connection"] == LOG
 
 
-@pytest.mark.parametrize("plain", [False, True])
-async def test_a_dependency_that_is_held_open_cannot_ask(era: Era, plain: bool) -> None:
-    async def asks() -> AsyncGenerator[Elicit[bool]]:
-        with logged("asks"):
-            yield Elicit("Sure?", bool)
+async def asks_while_open() -> AsyncGenerator[Elicit[bool]]:
+    with logged("asks"):
+        yield Elicit("Sure?", bool)
 
-    if plain:
 
-        def asks() -> Generator[Elicit[bool]]:
-            with logged("asks"):
-                yield Elicit("Sure?", bool)
+def asks_while_open_plainly() -> Generator[Elicit[bool]]:
+    with logged("asks"):
+        yield Elicit("Sure?", bool)
 
+
+@pytest.mark.parametrize("asks", [asks_while_open, asks_while_open_plainly])
+async def test_a_dependency_that_is_held_open_cannot_ask(era: Era, asks: Callable[[], Any]) -> None:
     async def order(value: bool = Depends(asks), session: str = Depends(session)) -> str:
         raise AssertionError("the body must not run")
 
     assert await play(server_of(order), era) == (
-        "Error executing tool order: 'asks' is a context manager, and must not ask; ask in a function that it takes"
+        f"Error executing tool order: {asks.__name__!r} is a context manager, and must not ask; ask in a function that "
+        "it takes"
     )
     assert LOG == ["open asks", "asks: InvalidSignature"]
 

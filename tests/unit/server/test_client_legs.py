@@ -15,4 +15,7 @@ def test_waiting_for_the_client_counts_as_no_death() -> None:
         assert content.needs_client
         entry.due = now
         assert entry.advance(now)
+    # A worker that dies with it then is the first one.
+    assert entry.claim("worker", 1.0, lease=30)
+    assert entry.advance(100.0)
     assert entry.state is TaskState.DUE
