@@ -7,7 +7,7 @@ Register this program at the provider as a web application with the redirect add
         python examples/oidc_pages.py --port 8000
 
 A client names its user by an access token, and a browser by a login. Both are the same user if issuer and subject
-agree. The default of `principal=` would compare the id of the client too, which differs.
+agree.
 """
 
 import argparse
@@ -20,21 +20,14 @@ import httpx
 import jwt
 import uvicorn
 from authlib.integrations.starlette_client import OAuth, OAuthError
-from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
-from mcp.server.context import ServerRequestContext
 from starlette.applications import Starlette
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from roundtrip import Context, Pages, Server
-
-
-def person(issuer: object, subject: object) -> str:
-    """Return the text that names a user, for clients and for browsers. A subject is unique per issuer only."""
-    return f"{subject} of {issuer}"
 
 
 class AccessTokens:
@@ -73,12 +66,6 @@ class AccessTokens:
         )
 
 
-def user_of_client(request: ServerRequestContext[Any, Any]) -> str | None:
-    """Return the user whose client sent a request."""
-    token = get_access_token()
-    return None if token is None else person((token.claims or {})["iss"], token.subject)
-
-
 class BrowserLogin:
     """Login of browsers: the authorization code flow, with PKCE and a nonce."""
 
@@ -93,10 +80,11 @@ class BrowserLogin:
             client_kwargs={"scope": "openid", "code_challenge_method": "S256"},
         )
 
-    async def user(self, request: Request) -> str | Response:
+    async def user(self, request: Request) -> AccessToken | Response:
         """Return the user who is logged in, or send the browser to the provider. `Pages` calls this for each page."""
         if (user := request.session.get("user")) is not None:
-            return user
+            # It names the user in the form of the client's token. No one sends it anywhere.
+            return AccessToken(token="", client_id="pages", scopes=[], **user)
         response: Response = await self._provider.authorize_redirect(request, self._back)
         # The address of a page begins with BASE_URL, so nobody can make this server redirect elsewhere.
         request.session["page"] = request.state.page_url
@@ -111,7 +99,8 @@ class BrowserLogin:
             return PlainTextResponse("The login failed, or took too long. Open your link again.", 400)
         # A new session, so that nothing from before the login stays.
         request.session.clear()
-        request.session["user"] = person(token["userinfo"]["iss"], token["userinfo"]["sub"])
+        user = token["userinfo"]
+        request.session["user"] = {"subject": user["sub"], "claims": {"iss": user["iss"]}}
         return RedirectResponse(page, 303) if page else PlainTextResponse("You are logged in.")
 
 
@@ -126,7 +115,6 @@ def cinema(issuer: str, client_id: str, client_secret: str, base_url: str) -> St
             {"issuer_url": issuer, "resource_server_url": resource, "validate_token_resource": True}
         ),
         token_verifier=AccessTokens(issuer, resource),
-        principal=user_of_client,
         pages=Pages(base_url=base_url, authenticate=login.user),
     )
     server.custom_route("/login", methods=["GET"])(login.finish)

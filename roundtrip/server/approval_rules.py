@@ -7,10 +7,7 @@ one counts.
 
 from __future__ import annotations
 
-import json
-import logging
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,7 +20,7 @@ from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.pages.calls import ShownDecision
 from roundtrip.pages.inbox_calls import Choice, Reader
 from roundtrip.safe_text import quoted
-from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.persons import is_another
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks.content import TaskContent
@@ -40,7 +37,6 @@ __all__ = [
     "listed_groups",
     "look_at",
     "may_decide",
-    "name_of",
     "next_look",
     "open_groups",
     "park_approvals",
@@ -59,62 +55,9 @@ GRACE_SECONDS: Final = 60.0
 _DECLINED: Final = "The user declined while this call waited for an approval, so it has ended."
 _MAX_GRACE_SHARE: Final = 0.1
 _PLAIN_NAME: Final = re.compile(r"[\w.@-]{1,60}")
-_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 Record = dict[str, Any]
 """Approval in the content of a stored call, in JSON."""
-
-
-# People. Callers and readers are compared by their principals.
-
-
-class _OAuthPerson(NamedTuple):
-    issuer: str | None
-    subject: str
-
-
-def _person_of(principal: str) -> _OAuthPerson | str:
-    """Return the person of a principal. A web login has another OAuth client than the caller's, so that is left out."""
-    try:
-        parts: Any = json.loads(principal) if principal.startswith("[") else None
-    except ValueError:
-        return principal
-    match parts:
-        case [str() | None, (str() | None) as issuer, str(subject)]:
-            return _OAuthPerson(issuer, subject)
-        case _:
-            return principal
-
-
-def name_of(principal: str) -> str:
-    """Return the name of a person, for people."""
-    person = _person_of(principal)
-    return person.subject if isinstance(person, _OAuthPerson) else person
-
-
-def _is_another(reader: str, caller: str | None) -> bool:
-    """Return True if a reader is certainly not the caller."""
-    if caller is None:
-        return False
-    one, other = _person_of(reader), _person_of(caller)
-    if isinstance(one, _OAuthPerson) and isinstance(other, _OAuthPerson):
-        if _folded(one.subject) != _folded(other.subject):
-            return True
-        if one.issuer is None or other.issuer is None:
-            return False
-        return _folded(one.issuer.rstrip("/")) != _folded(other.issuer.rstrip("/"))
-    if isinstance(one, str) and isinstance(other, str):
-        return _folded(one) != _folded(other)
-    _LOG.warning(
-        "people and callers have principals of two forms, so no approval can be decided: Pages(authenticate=...) must "
-        "return what Server(principal=...) returns for the same person"
-    )
-    return False
-
-
-def _folded(name: str) -> str:
-    """Return a name without what logins may write in two ways: case, forms of characters, and spaces around it."""
-    return unicodedata.normalize("NFKC", name).casefold().strip()
 
 
 # Records.
@@ -315,7 +258,7 @@ def _must_run(content: TaskContent, entry: TaskEntry, now: float) -> bool:
 
 def may_decide(reader: Reader, content: TaskContent, record: Mapping[str, Any]) -> bool:
     """Return True if a reader is of the group, and not the caller."""
-    return record["by"] in reader.groups and _is_another(reader.principal, content.user)
+    return record["by"] in reader.groups and is_another(reader.principal, content.user)
 
 
 def decide(

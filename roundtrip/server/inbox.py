@@ -38,11 +38,11 @@ from roundtrip.server.approval_rules import (
     decide,
     decision_of,
     may_decide,
-    name_of,
     relabel,
 )
 from roundtrip.server.approvals import Approvals, PendingApproval
 from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.persons import name_of
 from roundtrip.server.stored_pages import reaching_store
 from roundtrip.server.tasks.content import TaskContent, is_call_id, split_id
 

@@ -29,6 +29,7 @@ from roundtrip.pages.handler import QuestionPages
 from roundtrip.server.access_log import hide_tickets
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.pages import Pages
+from roundtrip.server.persons import is_same
 from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.changes import NextChange, changes_of
@@ -173,7 +174,7 @@ class CallsOfSite:
         content = view.content
         if not hmac.compare_digest(content.page_secret.encode(), secret.encode("utf-8", "replace")):
             return None
-        if self._knows_readers and (subject is None or subject != content.user):
+        if self._knows_readers and (subject is None or content.user is None or not is_same(subject, content.user)):
             return None
         return view
 

@@ -1,0 +1,74 @@
+"""Compare people by their principals: callers, the readers of pages, and those who decide approvals.
+
+The principal of an access token has its OAuth client, issuer and subject. A web login has another client than the
+program that calls, so the client is left out here.
+"""
+
+import json
+import logging
+import unicodedata
+from typing import Any, Final, NamedTuple
+
+from roundtrip.server.limited_logs import LimitedLog
+
+__all__ = ["is_another", "is_same", "name_of"]
+
+_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
+_TWO_FORMS: Final = (
+    "its reader and its caller have principals of two forms. Pages(authenticate=...) must return what "
+    "Server(principal=...) returns for the same person, or an AccessToken if there is no principal=. A stored call "
+    "keeps the principal that it began with"
+)
+
+
+class _OAuthPerson(NamedTuple):
+    issuer: str | None
+    subject: str
+
+
+def name_of(principal: str) -> str:
+    """Return the name of a person, for people."""
+    person = _person_of(principal)
+    return person.subject if isinstance(person, _OAuthPerson) else person
+
+
+def is_same(reader: str, caller: str) -> bool:
+    """Return True if a reader is certainly the caller."""
+    one, other = _person_of(reader), _person_of(caller)
+    if type(one) is not type(other):
+        _LOG.warning(f"a page was not shown: {_TWO_FORMS}")
+    return one == other
+
+
+def is_another(reader: str, caller: str | None) -> bool:
+    """Return True if a reader is certainly not the caller."""
+    if caller is None:
+        return False
+    one, other = _person_of(reader), _person_of(caller)
+    if isinstance(one, _OAuthPerson) and isinstance(other, _OAuthPerson):
+        if _folded(one.subject) != _folded(other.subject):
+            return True
+        if one.issuer is None or other.issuer is None:
+            return False
+        return _folded(one.issuer.rstrip("/")) != _folded(other.issuer.rstrip("/"))
+    if isinstance(one, str) and isinstance(other, str):
+        return _folded(one) != _folded(other)
+    _LOG.warning(f"an approval cannot be decided: {_TWO_FORMS}")
+    return False
+
+
+def _person_of(principal: str) -> _OAuthPerson | str:
+    try:
+        parts: Any = json.loads(principal) if principal.startswith("[") else None
+    except ValueError:
+        return principal
+    match parts:
+        case [str() | None, (str() | None) as issuer, str(subject)]:
+            return _OAuthPerson(issuer, subject)
+        case _:
+            return principal
+
+
+def _folded(name: str) -> str:
+    """Return a name without what logins may write in two ways: case, forms of characters, and spaces around it."""
+    return unicodedata.normalize("NFKC", name).casefold().strip()
