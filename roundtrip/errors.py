@@ -484,10 +484,13 @@ class ChannelMissing(CannotAsk):
                 if in_session
                 else "stateless_http=False, json_response=False (roundtrip serve with one worker)"
             )
+            # A call whose user answers on pages has the newest revision, whatever its client speaks.
+            is_new = protocol_version >= FIRST_OF_RETRY_ERA
+            client = "an older client" if is_new else f"a {protocol_version} client"
             why = (
-                f"a {protocol_version} client is asked over its open connection, and this transport has no way back "
-                f"to it. Serve such clients over stdio or streamable HTTP with {settings}, or use a client that "
-                f"speaks {FIRST_OF_RETRY_ERA}, which can be asked over any transport"
+                f"{client} is asked over its open connection, and this transport has no way back to it. Serve such "
+                f"clients over stdio or streamable HTTP with {settings}, or use a client that speaks "
+                f"{FIRST_OF_RETRY_ERA}, which can be asked over any transport"
             )
         super().__init__(f"cannot ask {asked}: {why}")
         self.keys = tuple(keys)

@@ -526,12 +526,12 @@ class _ServedLeg:
             logger.warning("%s %s%s", owner, error, still, exc_info=error.__cause__)
         if isinstance(error, ChannelMissing) and self.wire is not None:
             _CHANNEL_LOG.warning(
-                "%s could not ask %s, which speaks %s: this transport has no way back to it; serve older clients over "
-                "stdio, or streamable HTTP with stateless_http=False and json_response=False (roundtrip serve with one "
-                "worker)",
+                "%s could not ask %s, whose revision is older than %s: this transport has no way back to it; serve "
+                "older clients over stdio, or streamable HTTP with stateless_http=False and json_response=False "
+                "(roundtrip serve with one worker)",
                 owner,
                 client_name(self.wire),
-                error.protocol_version,
+                FIRST_OF_RETRY_ERA,
             )
 
 

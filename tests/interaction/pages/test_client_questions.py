@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import anyio
 import pytest
 from mcp.client import Client
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CreateMessageResult,
     ElicitationCapability,
@@ -280,3 +281,13 @@ async def test_client_that_shows_links_runs_the_leg_with_its_retry(monkeypatch: 
 
         async with client_of(url, elicitation_callback=elicited) as client:
             assert text_of(await client.call_tool("late", {})) == READ["late"]
+
+
+async def test_old_client_that_cannot_be_reached_is_not_called_new(caplog: pytest.LogCaptureFixture) -> None:
+    app = library().streamable_http_app(stateless_http=True, json_response=True)
+    async with hosted(app) as url, client_of(url, mode="legacy", **CALLBACKS) as client:
+        with pytest.raises(MCPError) as raised:
+            await client.call_tool("before", {})
+    assert "an older client is asked over its open connection" in raised.value.error.message
+    assert "whose revision is older than 2026-07-28" in caplog.text
+    assert "2026-07-28 client" not in raised.value.error.message + caplog.text
