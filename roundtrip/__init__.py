@@ -74,6 +74,9 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
+    from roundtrip.on_demand import importable, load_public_name
+
+    __all__ = importable(__all__, {"DocketEngine": "docket"})
     # The command line shows its help without the SDK, and a server does not pay for what it does not use.
     _HOMES: Final = {
         "mcp.server.mcpserver.exceptions": ["ToolError"],
@@ -106,9 +109,6 @@ if not TYPE_CHECKING:
     }
 
     def __getattr__(name: str) -> Any:
-        # Imported here: the pytest plugin loads this package in every run of pytest.
-        from roundtrip.on_demand import load_public_name
-
         return load_public_name(__name__, name, _HOMES, modules=["errors", "ledger"])
 
     def __dir__() -> list[str]:

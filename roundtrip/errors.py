@@ -485,8 +485,7 @@ class ChannelMissing(CannotAsk):
                 else "stateless_http=False, json_response=False (roundtrip serve with one worker)"
             )
             # A call whose user answers on pages has the newest revision, whatever its client speaks.
-            is_new = protocol_version >= FIRST_OF_RETRY_ERA
-            client = "an older client" if is_new else f"a {protocol_version} client"
+            client = "an older client" if protocol_version >= FIRST_OF_RETRY_ERA else f"a {protocol_version} client"
             why = (
                 f"{client} is asked over its open connection, and this transport has no way back to it. Serve such "
                 f"clients over stdio or streamable HTTP with {settings}, or use a client that speaks "

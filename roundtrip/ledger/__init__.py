@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, Reach
-from roundtrip.on_demand import load_public_name
+from roundtrip.on_demand import importable, load_public_name
 
 if TYPE_CHECKING:
     from roundtrip.ledger.memory import MemoryLedger
@@ -24,6 +24,8 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
+    __all__ = importable(__all__, {"PostgresLedger": "asyncpg", "RedisLedger": "redis"})
+
     # Most servers need none.
     _HOMES: Final = {
         "roundtrip.ledger.memory": ["MemoryLedger"],

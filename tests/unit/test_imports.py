@@ -158,6 +158,13 @@ def test_names_are_imported_from_where_type_checkers_see_them(package: object) -
         assert getattr(package, name) is getattr(import_module(str(seen[name])), name)
 
 
+def test_everything_can_be_imported_without_extras() -> None:
+    blocked = "for name in ('docket', 'redis', 'asyncpg'): sys.modules[name] = None"
+    program = f"import sys\n{blocked}\nfrom roundtrip import *\nfrom roundtrip.ledger import *"
+    told = run(f"{program}\nprint(Server.__name__, SqliteLedger.__name__, 'DocketEngine' in globals())")
+    assert told.stdout.split() == ["Server", "SqliteLedger", "False"], told.stderr
+
+
 def test_threads_may_be_the_first_to_use_different_names() -> None:
     assert run(THREADS).stdout.split() == []
 
