@@ -120,11 +120,13 @@ class FieldView:
     def options(self) -> tuple[ControlOption, ...]:
         """Return the options of the control, in the order of the form."""
         listed = [(wire, printable(choice.title)) for wire, choice in _choices_of(self.field)]
-        # A radio button cannot be unchosen without a script.
-        if self.control is Control.MENU:
-            listed.insert(0, ("", "Choose one" if self.field.required else "No answer"))
-        elif self.control is Control.RADIOS and not self.field.required:
-            listed.append(("", "No answer"))
+        # Without an answer, the tool gets the default. So a form with one has no other way to say nothing.
+        if _default_of(self.field) is LEFT_OUT:
+            # A radio button cannot be unchosen without a script.
+            if self.control is Control.MENU:
+                listed.insert(0, ("", "Choose one" if self.field.required else "No answer"))
+            elif self.control is Control.RADIOS and not self.field.required:
+                listed.append(("", "No answer"))
         chosen = self.typed if self.control is Control.CHECKBOXES else (self.text,)
         return tuple(
             ControlOption(f"{self.id}-{place}", wire, label, wire in chosen)

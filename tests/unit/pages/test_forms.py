@@ -365,3 +365,19 @@ def test_question_for_no_user_has_no_page(request_: Mapping[str, Any]) -> None:
 def test_form_without_fields_is_a_confirmation(params: Mapping[str, Any]) -> None:
     page = form_of_questions({"q": {"method": "elicitation/create", "params": params}})
     assert page.questions[0].kind is QuestionKind.CONFIRMATION
+
+
+@pytest.mark.parametrize(
+    ("shape", "labels"),
+    [
+        (ONE, ["s", "m", "", "No answer"]),
+        ({**ONE, "default": "m"}, ["s", "m", ""]),
+        ({**ONE, "default": "other"}, ["s", "m", "", "No answer"]),
+        (YES_NO, ["Yes", "No", "No answer"]),
+        ({**YES_NO, "default": False}, ["Yes", "No"]),
+        ({**MENU, "default": "v3"}, [f"Value {place}" for place in range(9)]),
+    ],
+)
+def test_no_answer_is_offered_only_where_it_means_none(shape: Mapping[str, Any], labels: list[str]) -> None:
+    """Without an answer, the tool gets the default."""
+    assert [option.label for option in shown(shape, required=False).options] == labels
