@@ -1,5 +1,6 @@
 """roundtrip: MCP servers whose tools can ask, and resume on any instance."""
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    from roundtrip.on_demand import importable, load_public_name
+    # So that `import *` works without the extra.
+    if find_spec("docket") is None:
+        __all__.remove("DocketEngine")
 
-    __all__ = importable(__all__, {"DocketEngine": "docket"})
     # The command line shows its help without the SDK, and a server does not pay for what it does not use.
     _HOMES: Final = {
         "mcp.server.mcpserver.exceptions": ["ToolError"],
@@ -109,6 +111,9 @@ if not TYPE_CHECKING:
     }
 
     def __getattr__(name: str) -> Any:
+        # Imported here: the pytest plugin loads this package in every run of pytest.
+        from roundtrip.on_demand import load_public_name
+
         return load_public_name(__name__, name, _HOMES, modules=["errors", "ledger"])
 
     def __dir__() -> list[str]:

@@ -4,10 +4,9 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
-__all__ = ["importable", "load_public_name"]
+__all__ = ["load_public_name"]
 
 # Modules of the SDK import each other in circles: two threads that begin at different ones would deadlock.
 _IMPORTING: Final = threading.RLock()
@@ -41,8 +40,3 @@ def load_public_name(
             setattr(sys.modules[package], name, value)
             return value
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
-
-
-def importable(names: Sequence[str], needs: Mapping[str, str]) -> list[str]:
-    """Return public names without those whose package is not installed, so that `import *` works."""
-    return [name for name in names if name not in needs or find_spec(needs[name]) is not None]

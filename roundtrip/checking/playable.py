@@ -122,6 +122,8 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
         "\n".join([f"# The call {literal(call.id)}, as it was recorded.", *constants]),
     ]
     asked = f"assert call.shown == {'ASKED' if call.client_rounds else '[]'}"
+    if approvers:
+        statements.append(f'{_INDENT}assert sorted(one["message"] for one in call.approvals) == APPROVALS')
     test = _test(call, eras, [*statements, _INDENT + asked, _INDENT + expected])
     return "\n\n\n".join(["\n\n".join(head), _BACKEND, test]) + "\n"
 
@@ -296,7 +298,12 @@ def _approvers(call: RecordedCall) -> list[str]:
         constants.append(f"{_LOGIN.format(name)}\nLOGIN_{number}: dict[str, str] = {{}}")
         constants.append(assignment(f"VERDICTS_{number}: dict[str, Any]", given))
         made.append(f"Approver(VERDICTS_{number}, headers=LOGIN_{number})")
-    return [*constants, assignment("APPROVERS", [Name(one) for one in made])]
+    messages = sorted(str(round_.approvals[key].message) for round_ in call.rounds for key in round_.decisions)
+    return [
+        *constants,
+        assignment("APPROVERS", [Name(one) for one in made]),
+        assignment("APPROVALS: list[str]", messages),
+    ]
 
 
 def _test(call: RecordedCall, eras: Sequence[Era], statements: Sequence[str]) -> str:

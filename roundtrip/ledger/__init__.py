@@ -1,9 +1,10 @@
 """Provide ledgers, which record the calls whose body has run, so that it runs once."""
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, Reach
-from roundtrip.on_demand import importable, load_public_name
+from roundtrip.on_demand import load_public_name
 
 if TYPE_CHECKING:
     from roundtrip.ledger.memory import MemoryLedger
@@ -24,7 +25,10 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __all__ = importable(__all__, {"PostgresLedger": "asyncpg", "RedisLedger": "redis"})
+    # So that `import *` works without the extras.
+    for _name, _package in (("PostgresLedger", "asyncpg"), ("RedisLedger", "redis")):
+        if find_spec(_package) is None:
+            __all__.remove(_name)
 
     # Most servers need none.
     _HOMES: Final = {

@@ -50,8 +50,8 @@ class Approver:
         self.decided: list[dict[str, Any]] = []
         """The approvals that this person has decided, as the API shows them afterwards."""
 
-    async def watch(self, server: Callable[[], object]) -> None:
-        """Decide everything that comes, until it is cancelled.
+    async def watch(self, server: Callable[[], object], tell: Callable[[dict[str, Any]], object]) -> None:
+        """Decide everything that comes, until it is cancelled, and tell each decision.
 
         Raises:
             AssertionError: The person cannot log in, or a decision is not one.
@@ -61,7 +61,7 @@ class Approver:
             async with self._client(instance) as http:
                 # On a network, the call moves to instances with other keys.
                 while server() is instance:
-                    await self._decide_all(http)
+                    await self._decide_all(http, tell)
                     await anyio.sleep(_LOOK_SECONDS)
 
     def _client(self, server: object) -> httpx2.AsyncClient:
@@ -73,7 +73,7 @@ class Approver:
             return httpx2.AsyncClient(base_url=server.removesuffix("/mcp"), headers=self._headers)
         raise AssertionError("approver= needs a server of this process, or the address of one")
 
-    async def _decide_all(self, http: httpx2.AsyncClient) -> None:
+    async def _decide_all(self, http: httpx2.AsyncClient, tell: Callable[[dict[str, Any]], object]) -> None:
         after: str | None = None
         while True:
             page = await http.get("/approvals/api", params={} if after is None else {"after": after})
@@ -84,15 +84,17 @@ class Approver:
                 )
             listed = page.json()
             for approval in listed["approvals"]:
-                await self._decide(http, approval)
+                if (decided := await self._decide(http, approval)) is not None:
+                    self.decided.append(decided)
+                    tell(decided)
             after = listed["next"]
             if after is None:
                 return
 
-    async def _decide(self, http: httpx2.AsyncClient, approval: Mapping[str, Any]) -> None:
+    async def _decide(self, http: httpx2.AsyncClient, approval: Mapping[str, Any]) -> dict[str, Any] | None:
         verdict = self._verdict_on(approval)
         if verdict is None:
-            return
+            return None
         decision, reason = (verdict, _REASON) if isinstance(verdict, str) else verdict
         if decision not in ("approve", "reject"):
             raise AssertionError(f"a decision must be 'approve' or 'reject', alone or with a reason, got {verdict!r}")
@@ -100,8 +102,7 @@ class Approver:
             reason = ""
         made = await http.post(f"/approvals/api/{approval['id']}", json={"decision": decision, "reason": reason})
         # Another person may have been faster.
-        if made.status_code == 200:
-            self.decided.append(made.json())
+        return made.json() if made.status_code == 200 else None
 
     def _verdict_on(self, approval: Mapping[str, Any]) -> Verdict:
         if callable(self._verdicts):

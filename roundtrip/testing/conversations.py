@@ -110,6 +110,8 @@ class Conversation:
     """The number of requests."""
     states: list[State] | None = None
     """The states of the call; None for servers of another library or in another process."""
+    approvals: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """The approvals that people of `approver=` have decided, in order, as the API of the inbox shows them."""
     link_results: list[LinkResult] = field(default_factory=list[LinkResult])
     """The results before the last one, which had links to question pages."""
     result: FinalResult = field(default_factory=lambda: CallToolResult(content=[]))

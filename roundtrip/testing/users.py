@@ -1,7 +1,7 @@
 """`User`: a scripted person in front of a real client."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
@@ -115,7 +115,8 @@ class User:
             `Visit` and plays the browser, or a list of them, one for each time the page is asked for. The user
             accepts the question, and goes on when the function returns.
         approver: An `Approver`, or several, who decide approvals while the call waits for them. The user agrees to the
-            page that says who must decide, and asks for the result with `continue_call`, as models do.
+            page that says who must decide, and asks for the result with `continue_call`, as models do. The decisions
+            are in `Conversation.approvals`.
         patience: Seconds within which `done=` must find a page finished after the user agreed to visit it. A server in
             another process waits as long as its own `wait=`, and has five times as long to answer. A task has five
             times as long, too, until its status changes. An approval has five times as long to be decided.
@@ -328,6 +329,7 @@ class _UserCall:
     """The names of the live round's questions that have not been asked yet."""
     pages: dict[tuple[str | None, str, str], _AgreedPage] = field(default_factory=dict[Any, _AgreedPage])
     waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    call_id: str = ""
     stored_call: str | None = None
     """The call that waits for an approval, in the store of a server in this process."""
     continues: bool = False
@@ -342,9 +344,9 @@ class _UserCall:
             if not one.used
         ]
 
-    def listen(self, step: Transition) -> None:
+    def listen(self, step: Transition, by_worker: bool) -> None:
         """Record the states, and the names of questions, of the live era."""
-        if self.conversation.era is not Era.LIVE or self.conversation.left or self.continues:
+        if self.conversation.era is not Era.LIVE or self.conversation.left or (self.continues and not by_worker):
             return
         if self.conversation.states is not None:
             self.conversation.states.append(step.target)
@@ -369,8 +371,10 @@ class _UserCall:
         async def send_leg(leg: LegRequest) -> LegResult:
             conversation.legs += 1
             delivery = await carry(leg)
-            if conversation.states is not None and conversation.era is not Era.LIVE and not self.continues:
-                conversation.states.extend(step.target for step in delivery.steps or ())
+            if not self.continues:
+                self.call_id = delivery.call_id or self.call_id
+                self._note_states(delivery.steps or ())
+            self._note_states(self.fleet.take_worker_steps(self.call_id))
             if delivery.error is not None:
                 conversation.error = delivery.error
                 raise delivery.error
@@ -417,7 +421,7 @@ class _UserCall:
     async def watched(self, approver: Approver) -> None:
         """Let an approver decide, and end the call if they cannot."""
         try:
-            await approver.watch(lambda: self.fleet.at)
+            await approver.watch(lambda: self.fleet.at, self.conversation.approvals.append)
         except AssertionError as error:
             self.failure = self.failure or error
             self.waiting.cancel()
@@ -446,16 +450,18 @@ class _UserCall:
         page = page_at(link, self.fleet.at)
         if page is None:
             return True
-        steps = self.fleet.follow_call(page.call_id)
         try:
             return await page.play(self._answer_page, headers=self.page_headers)
         except Exception as error:  # noqa: BLE001  # raised here it would be taken for the client's
             self.failure = self.failure or error
             return False
         finally:
-            if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
-                self.conversation.states.extend(step.target for step in steps)
-            steps.clear()
+            self._note_states(self.fleet.take_worker_steps(page.call_id))
+
+    def _note_states(self, steps: Iterable[Transition]) -> None:
+        """Record the states after steps; `listen` records those of the live era."""
+        if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
+            self.conversation.states.extend(step.target for step in steps)
 
     async def _answer_page(self, questions: Sequence[AskedQuestion]) -> list[InputResponse | None] | None:
         """Answer a round on a page; None if the user does not go on."""

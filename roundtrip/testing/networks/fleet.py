@@ -168,7 +168,7 @@ class NetworkFleet:
     stack: AsyncExitStack
     wired: bool = False
     over: Literal["memory", "http"] = "memory"
-    listen: Callable[[Transition], None] = ignore
+    listen: Callable[[Transition, bool], None] = lambda step, by_worker: None
     principal: AccessToken | str | None = None
     """The authenticated user, if there is one."""
     tracers: Sequence[Tracer] = ()
@@ -182,7 +182,7 @@ class NetworkFleet:
     _clients: list[tuple[Instance, Client]] = field(default_factory=list[tuple[Instance, Client]])
     _open: list[LegDelivery] = field(default_factory=list[LegDelivery])
     _deployed: dict[Make, Instance] = field(default_factory=dict[Make, Instance])
-    _task_steps: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
+    _worker_steps: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
     """The transitions of workers that no delivery has yet, by the calls of this fleet."""
     _at: Instance | None = None
     _group: TaskGroup | None = None
@@ -248,9 +248,8 @@ class NetworkFleet:
         finally:
             _SENDING.reset(reset)
             self._open.remove(delivery)
-            if delivery.steps is not None and (of_workers := self._task_steps.get(_call_of(delivery))):
-                delivery.steps += of_workers
-                of_workers.clear()
+            if delivery.steps is not None:
+                delivery.steps += self.take_worker_steps(_call_of(delivery))
         return delivery
 
     async def _follow(self, delivery: LegDelivery) -> LegResult:
@@ -272,13 +271,16 @@ class NetworkFleet:
         session = self.session
         return await follow(session, delivery.leg, send=partial(send, session), seen=seen, pace=_POLL_SECONDS)
 
-    def follow_call(self, call_id: str) -> list[Transition]:
-        """Return the list that gets the transitions of a call which workers continue, as its user answers on a page."""
-        return self._task_steps.setdefault(call_id, [])
+    def take_worker_steps(self, call_id: str) -> list[Transition]:
+        """Return the transitions of a call since the last look, in legs that its client did not request."""
+        steps = self._worker_steps.get(call_id, [])
+        taken = steps[:]
+        steps.clear()
+        return taken
 
     def has_task(self, call_id: str) -> bool:
         """Return True if a call is one of this fleet's, and may be a task."""
-        return call_id in self._task_steps
+        return call_id in self._worker_steps
 
     def requests_to(self, task_id: str) -> TaskRequests:
         """Return requests to a task, for the current instance."""
@@ -324,23 +326,22 @@ class NetworkFleet:
             delivery = next((one for one in self._open if one.steps == []), None)
         if beginning.within is not None or delivery is None or delivery.steps is None:
             return ignore
-        if self.era is Era.TASK:
-            delivery.call_id = beginning.call_id
-            self._task_steps.setdefault(beginning.call_id, [])
+        delivery.call_id = beginning.call_id
+        self._worker_steps.setdefault(beginning.call_id, [])
         return partial(self._note, delivery, delivery.steps)
 
     def _watch_worker(self, beginning: Beginning) -> Watch:
-        """Watch a leg that a worker serves for a task of this fleet."""
-        steps = self._task_steps.get(beginning.call_id)
+        """Watch a leg that a worker serves for a call of this fleet."""
+        steps = self._worker_steps.get(beginning.call_id)
         if steps is None or beginning.within is not None:
             return ignore
         following = next((one for one in self._open if _call_of(one) == beginning.call_id), LegDelivery(LegRequest("")))
-        return partial(self._note, following, steps)
+        return partial(self._note, following, steps, by_worker=True)
 
-    def _note(self, delivery: LegDelivery, steps: list[Transition], fact: object) -> None:
+    def _note(self, delivery: LegDelivery, steps: list[Transition], fact: object, *, by_worker: bool = False) -> None:
         if isinstance(fact, Transition):
             steps.append(fact)
-            self.listen(fact)
+            self.listen(fact, by_worker)
         elif isinstance(fact, BodyBegan):
             delivery.bodies += 1
         elif isinstance(fact, Raised) and is_crash(fact.error):

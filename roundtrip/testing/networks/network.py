@@ -55,7 +55,7 @@ class LegDelivery:
     computed: list[Any] = field(default_factory=list[Any])
     """Computed values that the token must hide, if the server reports facts."""
     call_id: str = ""
-    """The call, if it may become a task of a server that reports facts."""
+    """The call, if the server reports facts."""
     task_id: str | None = None
     """The task that the call is, or became with this leg."""
 

@@ -53,6 +53,10 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
         }
         for round_, token in zip(call.rounds, tokens, strict=False)
     ]
+    if call.approvals:
+        # Without ids and times, which differ in each call.
+        told = ("message", "by", "state", "who", "reason")
+        story["approvals"] = [{part: one[part] for part in told if part in one} for one in call.approvals]
     if call.link_results:
         story["link_results"] = [
             {"round": one.round, "content": _blocks(one.result.content)} for one in call.link_results
@@ -65,6 +69,7 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
         "name",
         "arguments",
         "rounds",
+        "approvals",
         "link_results",
         "error",
         "result",

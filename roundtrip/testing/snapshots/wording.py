@@ -61,6 +61,8 @@ class _Page:
                 self._question(question)
             self._token(round_.get("token"))
         self._link_results(len(rounds))
+        for approval in _list(story.get("approvals")):
+            self._approval(approval)
         self._states(_list(story.get("states")))
         self._end()
         return "\n".join(self._lines) + "\n"
@@ -72,6 +74,15 @@ class _Page:
                 self._lines.append("")
                 self._line("result with a link")
                 self._blocks(result.get("content"), 1)
+
+    def _approval(self, approval: Story) -> None:
+        self._lines.append("")
+        self._line(f"approval by {printable(str(approval.get('by')))}")
+        self._quoted(str(approval.get("message")), 1)
+        who = f" by {printable(str(approval['who']))}" if "who" in approval else ""
+        self._line(f"-> {approval.get('state')}{who}", 1)
+        if approval.get("reason"):
+            self._quoted(str(approval["reason"]), 2)
 
     def _line(self, text: str, depth: int = 0) -> None:
         spaces = len(text) - len(text.rstrip(" "))

@@ -1,5 +1,6 @@
 """Scripted people who decide the approvals of a scripted user's calls."""
 
+import copy
 import itertools
 import re
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ import anyio
 import pytest
 from mcp.server.auth.middleware.auth_context import get_access_token
 
-from roundtrip import Approval, Context, Resolve, Server
+from roundtrip import Approval, Context, Resolve, Server, State
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import (
     Approver,
@@ -22,6 +23,7 @@ from roundtrip.testing import (
     paths,
     served,
 )
+from roundtrip.testing.snapshots.texts import call_text
 from tests.interaction.pages.approving import how_much, large, shop
 from tests.nightly import at_night
 
@@ -191,3 +193,25 @@ async def test_paths_of_a_user_go_on_behind_approvals() -> None:
         (PathOutcome.COMPLETED, "refunded Emma, as fay says: None")
     ]
     assert [one["caller"] for one in fay.decided] == ["ann"]
+
+
+async def test_snapshot_has_the_approval_and_all_states(era: Era) -> None:
+    fay = Approver({"finance": ("reject", "no receipt")}, headers=FAY)
+    call = await User(bookshop(), {"how_much": 3}, approver=fay).call("partly", order="Emma")
+    assert call.states is not None
+    assert [state.value for state in call.states[-4:]] == ["resumed", "resolving", "executing", "completed"]
+    assert [(one["message"], one["state"]) for one in call.approvals] == [("Refund 3 of Emma?", "rejected")]
+    text = call_text(call)
+    assert "approval by finance\n  > Refund 3 of Emma?\n  -> rejected by fay\n    > no receipt\n" in text
+    reworded = copy.deepcopy(call)
+    reworded.approvals[0]["message"] = "Give 3 of Emma away?"
+    assert call_text(reworded) != text
+    assert call_text(await User(bookshop(), {"how_much": 3}, approver=fay).call("partly", order="Emma")) == text
+
+
+@pytest.mark.roundtrip(eras="all")
+@pytest.mark.parametrize("verdict", ["approve", ("reject", "no")])
+async def test_states_of_a_decided_call_end_with_its_end(verdict: Any) -> None:
+    call = await User(bookshop(), approver=Approver({"finance": verdict}, headers=FAY)).call("refund", amount=5)
+    assert call.states is not None
+    assert call.states[-1] is (State.COMPLETED if verdict == "approve" else State.FAILED)

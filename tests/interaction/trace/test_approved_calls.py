@@ -245,6 +245,11 @@ def test_generated_tests_pass_with_the_logins_filled_in(recording: Recording, pr
         (project.folder / f"test_{name}.py").write_text(filled_in(generated))
     ended, out = project.run()
     assert ended == {name: {"passed"} for name in decisions}, out
+    # Each has this approval. Now the person who decides reads other words.
+    project.serve(DESK.replace("Refund {amount} for", "Give {amount} away for"), "desk")
+    ended, out = project.run()
+    assert ended == {name: {"failed"} for name in decisions}, out
+    assert "away for" in out
 
 
 def test_generated_test_without_logins_says_so(recording: Recording, project: Project) -> None:
