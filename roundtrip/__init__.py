@@ -76,9 +76,7 @@ __all__ = [
 
 if not TYPE_CHECKING:
     # So that `import *` works without the extra.
-    if find_spec("docket") is None:
-        __all__.remove("DocketEngine")
-
+    __all__ = [name for name in __all__ if name != "DocketEngine" or find_spec("docket") is not None]
     # The command line shows its help without the SDK, and a server does not pay for what it does not use.
     _HOMES: Final = {
         "mcp.server.mcpserver.exceptions": ["ToolError"],

@@ -232,10 +232,11 @@ async def _connected(arguments: Namespace, limits: "AuditLimits") -> "AsyncGener
 
     named: str | None = arguments.server
     if named is not None and (_MODULE.fullmatch(named) or re.fullmatch(r"\S+\.py", named)):
-        from roundtrip.cli.loading import load_any_server
+        from roundtrip.cli.loading import load_any_server, running_own_tasks
         from roundtrip.testing.hosting import served
 
-        server = load_any_server(named)
+        with running_own_tasks():
+            server = load_any_server(named)
         with _without_log():
             async with (
                 served(server) as url,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import load_any_server, names_server
+from roundtrip.cli.loading import load_any_server, names_server, running_own_tasks
 from roundtrip.cli.parsing import add_header, add_timeout, seconds
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def _run(arguments: Namespace) -> int:
     from roundtrip.client.failures import CallFailed
 
     try:
-        return _call(arguments)
+        with running_own_tasks():
+            return _call(arguments)
     except CallFailed as failure:
         failed = CommandFailed(str(failure))
         failed.exit_code = failure.ending

@@ -118,6 +118,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     from roundtrip.playground.playground import ServedFacts
     from roundtrip.playground.running import RunningPage, listen_at, run_page
     from roundtrip.playground.writing import TestWriter
+    from roundtrip.server.switches import RUN_TASKS_VARIABLE
     from roundtrip.serving.reloading import folders_of, prepare_processes
     from roundtrip.serving.settings import ServeSettings
     from roundtrip.serving.supervisor import WorkerFailed
@@ -126,6 +127,8 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     transcripts, place, secret = folder / "trace", folder / "place.json", os.urandom(_SECRET_BYTES).hex()
     transcripts.mkdir()
     prepare_processes(os.environ)
+    # A fleet may have the store of this server, too: its tasks are not for this process.
+    os.environ.setdefault(RUN_TASKS_VARIABLE, "own")
     os.environ |= {
         _PATH_VARIABLE: secret,
         _PLACE_VARIABLE: str(place),

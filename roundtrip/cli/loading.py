@@ -10,8 +10,8 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_type_hints
@@ -34,6 +34,7 @@ __all__ = [
     "load_served",
     "load_server",
     "names_server",
+    "running_own_tasks",
 ]
 
 TARGET: Final = "MODULE:SERVER"
@@ -44,6 +45,21 @@ TARGET_HELP: Final = (
 
 _FORMS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
 _MAX_CAUSES: Final = 5
+
+
+@contextmanager
+def running_own_tasks() -> Generator[None]:
+    """Let servers that are loaded run the tasks of this command only: a fleet may have their store, too."""
+    from roundtrip.server.switches import RUN_TASKS_VARIABLE
+
+    if RUN_TASKS_VARIABLE in os.environ:
+        yield
+        return
+    os.environ[RUN_TASKS_VARIABLE] = "own"
+    try:
+        yield
+    finally:
+        del os.environ[RUN_TASKS_VARIABLE]
 
 
 class _Target(NamedTuple):

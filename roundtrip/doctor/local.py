@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import IO, Final
 
 from roundtrip.safe_text import printable
+from roundtrip.server.switches import PROBE_VARIABLE, RUN_TASKS_VARIABLE
 
 __all__ = ["InstanceNotStarted", "instances_of"]
 
@@ -44,7 +45,8 @@ def _started(target: str) -> "Generator[queue.Queue[str | None]]":
     command = [sys.executable, "-m", "roundtrip", "serve", target, "--port", "0", "--workers", "1", "--drain", "0"]
     process = subprocess.Popen(  # noqa: S603 - the command of this very interpreter
         [*command, "--host", "127.0.0.1", "--path", "/mcp", "--log-level", "warning"],
-        env={**os.environ, "ROUNDTRIP_PROBE": "1"},
+        # A fleet may have the store of this server, too: its tasks are not for this process.
+        env={RUN_TASKS_VARIABLE: "own", **os.environ, PROBE_VARIABLE: "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

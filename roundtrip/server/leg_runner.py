@@ -97,7 +97,7 @@ class LegRunner:
         """The approvals of calls, if the server has an inbox."""
         self.tasks: TaskService | None = None
         """The tasks of the server, once it has a tool that runs as a task."""
-        self.runs_tasks = True
+        self.runs_tasks: bool | str = True
         """False if other processes run the tasks of the store."""
         self.task_engine: DistributedEngine | None = None
         """Delivers tasks to workers, in place of each worker's look at the store."""

@@ -214,7 +214,7 @@ class Probe:
             else:
                 told = {**backlog._asdict(), "own_keys": tasks.book.seal.hints}
             self._backlog = now, told
-        return {**self._backlog[1], "runs": self._legs.runs_tasks}
+        return {**self._backlog[1], "runs": bool(self._legs.runs_tasks)}
 
     def _digests(self) -> dict[str, str]:
         """Return a digest of each tool; tools that some clients do not see share one, which hides their names."""

@@ -111,8 +111,8 @@ class Server(ToolServer[LifespanResultT]):
             none: a tool that runs once and asks them nothing runs without that, and the log and the trace say so.
         probe: True to answer the probe of `roundtrip doctor`, a tool that no list shows. By default as the environment
             variable ROUNDTRIP_PROBE says; without it, False.
-        run_tasks: False to leave the tasks of the store to other processes: to `roundtrip worker`, or to servers that
-            run them. By default as the environment variable ROUNDTRIP_RUN_TASKS says; without it, True.
+        run_tasks: False to leave the tasks of the store to other processes; "own" to run those of this process's
+            clients only. By default as the environment variable ROUNDTRIP_RUN_TASKS says; without it, True.
         task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker looks at the store.
         pages: `Pages(...)`, on which users answer if their clients cannot ask them by form. By default such calls fail.
         ladder: The ways in which questions may be asked: `form` (by the client), `local` (a page on the user's
@@ -167,7 +167,7 @@ class Server(ToolServer[LifespanResultT]):
         ledger: Ledger | None = None,
         no_empty_rounds: Iterable[str] = (),
         probe: bool | None = None,
-        run_tasks: bool | None = None,
+        run_tasks: bool | Literal["own"] | None = None,
         task_engine: DistributedEngine | None = None,
         pages: Pages | None = None,
         ladder: Iterable[Rung] | None = None,
@@ -228,7 +228,10 @@ class Server(ToolServer[LifespanResultT]):
         )
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
         self._legs.task_engine = task_engine
-        self._legs.runs_tasks = is_on(run_tasks, RUN_TASKS_VARIABLE, environment=os.environ, default=True)
+        if run_tasks is not None or RUN_TASKS_VARIABLE in os.environ:
+            from roundtrip.server.tasks.choice import runs_tasks
+
+            self._legs.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
         if pages is not None or ladder is not None:
             from roundtrip.server.stored_calls import StoredCalls
 

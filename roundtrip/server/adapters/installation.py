@@ -6,6 +6,7 @@ there, and not where it was registered: FastMCP servers are mounted on each othe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from roundtrip.server.install import Attached
 from roundtrip.server.install import install as attach
 from roundtrip.server.parts import Parts, parts_of
 from roundtrip.server.request_state import Recover, Request, RequestBoundary
+from roundtrip.server.tasks.choice import runs_tasks
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
@@ -206,6 +208,7 @@ class Installation(Attached, Generic[HostT]):
         )
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
         self._legs.warns_of_guesses = self._parts.may_forget
+        self._legs.runs_tasks = runs_tasks(None, environment=os.environ)
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, _Naming(self))
 

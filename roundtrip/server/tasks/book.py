@@ -94,6 +94,8 @@ class TaskBook:
         audience = protection.policy.audience
         service = service if audience is None else audience
         self.seal = TaskSeal(None if is_private else protection.ledger_sealer, protection.hints, service)
+        self.named: set[str] | None = None
+        """The calls that clients of this process have made or asked for, if it runs no others."""
         self.inbox: Inbox | None = None
         """The approvals of the calls, if the server has an inbox."""
         self._ahead: float | None = None
@@ -123,6 +125,8 @@ class TaskBook:
             with suppress(LedgerDown):
                 self.saw_time((await self.store.load(call_id))[1])
         now = self.clock()
+        if self.named is not None:
+            self.named.add(call_id)
         return TaskEntry(
             call_id,
             tool,
@@ -151,6 +155,11 @@ class TaskBook:
             LedgerDown: The store cannot be used.
             ContentUnreadable: No key of this server opens it.
         """
+        if self.named is not None:
+            self.named.add(call_id)
+        return await self._look(call_id)
+
+    async def _look(self, call_id: str) -> TaskView | None:
         entry, now = await self.store.load(call_id)
         self.saw_time(now)
         if entry is None:
@@ -162,8 +171,12 @@ class TaskBook:
                 return None
         return None if now >= entry.expires else TaskView(entry, self.seal.read(entry.content, call_id))
 
-    async def find(self, call_id: str) -> TaskView | None:
+    async def find(self, call_id: str, *, is_named: bool = True) -> TaskView | None:
         """Return the task of an id from outside; None if there is none, or if no key of this server opens it.
+
+        Args:
+            call_id: The call.
+            is_named: False if no client of this process asks for it, so that this may not be the process to run it.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -172,7 +185,7 @@ class TaskBook:
             # Some stores cannot even look for it.
             return None
         try:
-            return await self.view(call_id)
+            return await (self.view(call_id) if is_named else self._look(call_id))
         except ContentUnreadable:
             _LOG.warning("a stored call cannot be read with the keys of this server; give all instances the same keys")
             return None

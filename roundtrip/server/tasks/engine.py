@@ -39,7 +39,7 @@ _LOG: Final = LimitedLog(logger)
 _SKIP_SECONDS: Final = 10.0
 """Time for which a worker leaves a task alone that it cannot run."""
 _PAUSE_SECONDS: Final = 1.0
-"""Time for which a worker leaves a task alone that it could not claim, although it is due."""
+"""Time for which a worker leaves a task alone that it could not claim although it is due, or that is of others."""
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _STOP_SECONDS: Final = 10.0
@@ -205,8 +205,11 @@ class TaskEngine:
                     await asyncio.wait([leg])
 
     async def _begin_all(self, due: Sequence[str]) -> None:
+        named = self._book.named
         for call_id in due:
-            if call_id not in self._running and call_id not in self._apart:
+            if named is not None and call_id not in named:
+                self._delivery.skip(call_id, _PAUSE_SECONDS)
+            elif call_id not in self._running and call_id not in self._apart:
                 self._begin(call_id)
 
     def _begin(self, call_id: str) -> asyncio.Task[None]:

@@ -22,6 +22,7 @@ from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.outages import store_down
 from roundtrip.server.requests import REQUEST, SKEW, Incoming, RequestRecord, offer, take_back
 from roundtrip.server.tasks.book import TaskBook, TaskView
+from roundtrip.server.tasks.choice import OWN
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.engine import DistributedEngine, TaskEngine
 from roundtrip.server.tasks.extension import EXTENSION, TaskMethods
@@ -58,6 +59,8 @@ class TaskService:
         self._calls = calls
         self._server = server
         self.book = TaskBook(legs.parts, server.name, needed_by)
+        if legs.runs_tasks == OWN:
+            self.book.named = set()
         self._distributed = legs.task_engine
         if self._distributed is not None:
             self._bind(self._distributed)

@@ -1,0 +1,101 @@
+"""A process with `run_tasks="own"` leaves the tasks of others in its store alone, as `roundtrip call` and `dev` do."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Context, Server
+from roundtrip.cli import main
+from roundtrip.ledger import SqliteLedger
+from roundtrip.server.switches import RUN_TASKS_VARIABLE
+from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
+
+pytestmark = pytest.mark.anyio
+KEY = "7f" * 32
+
+
+def shop(folder: Path, run_tasks: Any, ran: list[str]) -> Server[Any]:
+    ledger = SqliteLedger(folder / "tasks.db", durable=False)
+    server = Server[Any]("shop", keys=[KEY], ledger=ledger, run_tasks=run_tasks)
+
+    @server.tool(task="required")
+    async def ship(order: str) -> str:
+        ran.append(order)
+        return f"shipped {order}"
+
+    @server.tool(task="required")
+    async def wrap(order: str, ctx: Context) -> str:
+        ran.append(order)
+        return f"{order} in {await ctx.ask('paper', 'Which paper?', str)}"
+
+    return server
+
+
+async def begun(peer: Peer, tool: str, order: str) -> str:
+    return (await peer.call(tool, order=order))["taskId"]
+
+
+async def test_tasks_of_others_are_left_alone_until_a_client_asks_for_them(tmp_path: Path) -> None:
+    theirs, ours = list[str](), list[str]()
+    async with peers(shop(tmp_path, False, theirs), shop(tmp_path, "own", ours)) as (fleet, command):
+        waiting = await begun(fleet, "ship", "theirs")
+        assert text_of(await command.until(await begun(command, "ship", "ours"))) == "shipped ours"
+        asking = await begun(command, "wrap", "a book")
+        await command.asked(asking, "paper")
+        # Another process takes the answer, and does not run the task.
+        await fleet.answer(asking, paper="red")
+        assert text_of(await command.until(asking)) == "a book in red"
+        # Longer than a look at the store takes.
+        await anyio.sleep(2.5)
+        assert theirs == []
+        assert ours == ["ours", "a book", "a book"]
+        with anyio.fail_after(WAIT_SECONDS):
+            assert text_of(await command.until(waiting)) == "shipped theirs"
+    assert theirs == []
+
+
+def test_choice_that_is_none_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TypeError, match="run_tasks= must be True or False"):
+        shop(tmp_path, "mine", [])
+    monkeypatch.setenv(RUN_TASKS_VARIABLE, "mine")
+    with pytest.raises(ValueError, match="ROUNDTRIP_RUN_TASKS must be 1 or 0"):
+        shop(tmp_path, None, [])
+
+
+SERVER = """
+from roundtrip import Server
+from roundtrip.ledger import SqliteLedger
+
+server = Server("shop", keys=["{key}"], ledger=SqliteLedger("{folder}/tasks.db"))
+
+
+@server.tool(task="required")
+async def ship(order: str) -> str:
+    with open("{folder}/ran", "a") as file:
+        file.write(order + "\\n")
+    return "shipped " + order
+"""
+
+
+def test_call_runs_the_tasks_of_its_own_calls_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(RUN_TASKS_VARIABLE, raising=False)
+    file = tmp_path / "own_tasks_shop.py"
+    file.write_text(SERVER.format(key=KEY, folder=tmp_path))
+
+    async def store() -> str:
+        async with peers(shop(tmp_path, False, [])) as (fleet,):
+            return await begun(fleet, "ship", "theirs")
+
+    task = anyio.run(store)
+    assert main(["call", str(file), "ship", "order=ours"]) == 0
+    assert capsys.readouterr().out == "shipped ours\n"
+    assert (tmp_path / "ran").read_text() == "ours\n"
+    assert RUN_TASKS_VARIABLE not in os.environ
+    # Who names a task goes on with it.
+    assert main(["call", str(file), "--task", task]) == 0
+    assert capsys.readouterr().out == "shipped theirs\n"
