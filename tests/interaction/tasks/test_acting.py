@@ -154,6 +154,8 @@ async def test_answer_of_a_test_user_continues_the_task(ledger: Any, audit: Path
         assert set(await peer.asked(task, "size")) == {"size"}
         await operator.answer(call, "size", {"action": "accept", "content": {"value": 3}})
         assert text_of(await peer.until(task)) == "ordered 3"
+        with pytest.raises(TaskNotChanged, match="it has ended already, and is completed"):
+            await operator_of(server).answer(call, "size", {"action": "accept", "content": {"value": 4}})
     lines = logged(audit)
     assert {line.why for line in lines[:-1]} == {"the answer does not fit its question"}
     assert (lines[-1].outcome, lines[-1].why) == ("done", "size")
