@@ -25,7 +25,9 @@ def fork_text(fork: Fork) -> str:
         lines.append(f"It does not come to that round as recorded: {printable(fork.differs)}.")
     recorded = {round_.number: round_ for round_ in call.rounds}
     for round_ in fork.rounds:
-        lines += ["", f"round {round_.number}", *_round_lines(round_, recorded.get(round_.number))]
+        # The fork stopped at the last round if it waits, and has used none of its answers.
+        is_open = fork.end is End.ASKS and round_ is fork.rounds[-1]
+        lines += ["", f"round {round_.number}", *_round_lines(round_, recorded.get(round_.number), is_open=is_open)]
     if fork.unused:
         lines += ["", f"not asked: {', '.join(repr(printable(name)) for name in fork.unused)}"]
     return "\n".join([*lines, "", f"recorded: {_recorded_end(call)}", f"fork:     {_fork_end(fork)}"])
@@ -70,7 +72,7 @@ def _recorded_data(round_: RecordedRound | None) -> dict[str, Any]:
     return answers | {key: _decision_data(made.outcome, made.reason) for key, made in round_.decisions.items()}
 
 
-def _round_lines(round_: ForkedRound, recorded: RecordedRound | None) -> Iterator[str]:
+def _round_lines(round_: ForkedRound, recorded: RecordedRound | None, *, is_open: bool) -> Iterator[str]:
     for question in round_.questions:
         yield f"  {printable(question.key)!r} {quoted(words(question))}"
         before = recorded.answers.get(question.key) if recorded is not None else None
@@ -85,6 +87,10 @@ def _round_lines(round_: ForkedRound, recorded: RecordedRound | None) -> Iterato
             yield "    fork:     open"
         elif question.key in round_.own:
             yield f"    fork:     {_shown(_reply_data(round_, question.key))}"
+        elif is_open:
+            yield "    fork:     open (the recorded answer still fits)"
+        else:
+            yield f"    fork:     {_shown(_reply_data(round_, question.key))} (as recorded)"
 
 
 def _recorded_end(call: RecordedCall) -> str:
@@ -142,6 +148,6 @@ def _decision_data(outcome: str, reason: JsonValue) -> dict[str, Any]:
 def _shown(data: dict[str, Any]) -> str:
     if data["action"] in ("approved", "rejected") and data.get("data"):
         return f"{data['action']}: {printable(str(data['data']))}"
-    if data.get("data") and data["action"] == Action.ACCEPT.word:
+    if "data" in data and data["action"] == Action.ACCEPT.word:
         return printable(json.dumps(data["data"], ensure_ascii=False))
     return str(data["action"])

@@ -149,6 +149,19 @@ def test_fork_with_another_answer_comes_to_other_questions_and_another_end(
     assert shop.charged == ["20", "50"]
 
 
+@pytest.mark.parametrize(("value", "shown"), [("0", "0"), ("false", "false"), ('""', '""'), ("", '""'), ("{}", "{}")])
+def test_falsy_answer_is_shown(shop: Shop, value: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork("--at", "3", "--answer", f"seats={value}") == 0
+    assert f"    fork:     {shown}\n" in capsys.readouterr().out
+
+
+def test_recorded_answer_that_the_fork_uses_is_shown(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork("--at", "2", "--answer", "which=B") == 0
+    assert '    recorded: {"value": 2}\n    fork:     {"value": 2} (as recorded)\n' in capsys.readouterr().out
+    assert shop.fork("--at", "3") == 0
+    assert "    fork:     open (the recorded answer still fits)\n" in capsys.readouterr().out
+
+
 def test_declined_question_ends_the_fork(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     assert shop.fork("--at", "2", "--answer", "which=:decline") == 0
     assert "fork:     declined: " in capsys.readouterr().out
@@ -356,6 +369,7 @@ def test_approval_is_decided_by_the_fork_or_as_recorded(tmp_path: Path) -> None:
         (round_,) = [each for each in recorded_call(call, whole=True).rounds if each.approvals]
         forked = await fork(server, call, round_.number, run=True)
         assert "refunded 5, fred" in str(forked.result)
+        assert "    recorded: approved\n    fork:     approved (as recorded)\n" in fork_text(forked)
         forked = await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.ACCEPT))
         assert "refunded 5, fork" in str(forked.result)
         forked = await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.DECLINE, "too much"))
