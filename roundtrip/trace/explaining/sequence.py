@@ -11,8 +11,10 @@ from roundtrip.trace.explaining.wording import (
     approval_text,
     duration_text,
     listed_text,
+    rung_text,
     size_text,
     stop_text,
+    wait_text,
 )
 from roundtrip.trace.reading.calls import HappenedLine, Serving, TracedCall
 from roundtrip.trace.writing.lines import (
@@ -83,9 +85,14 @@ def exchange_of(call: TracedCall) -> MessageSequence:
         if isinstance(request, RejectedLine):
             messages += _rejected(request, place, step)
             continue
-        messages.append(SequenceMessage(MessageKind.REQUEST, CLIENT, place, _request(call, request, before), step))
+        text = _request(call, request, before)
+        if _is_of_worker(request):
+            # Its client has sent nothing: it waits, or was answered.
+            messages.append(SequenceMessage(MessageKind.NOTE, place, place, text, step))
+        else:
+            messages.append(SequenceMessage(MessageKind.REQUEST, CLIENT, place, text, step))
         for line in request.happened:
-            messages.append(_message_of(line, place, step, live=_is_live(request)))
+            messages.append(_message_of(line, request, place, step))
             if isinstance(line, AskedLine):
                 step += 1
                 before = line
@@ -102,19 +109,24 @@ def _is_live(serving: Serving) -> bool:
     return any(isinstance(line, AnsweredLine) for line in serving.lines)
 
 
+def _is_of_worker(serving: Serving) -> bool:
+    return serving.began is not None and serving.began.era == "task"
+
+
 def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> str:
     began = serving.began
     if began is None:
         return f"leg {serving.leg} (its beginning was not recorded)"
-    if began.era == "task":
-        return "a worker goes on"
     if serving.leg == 1 or before is None:
+        if began.era == "task":
+            return "a worker goes on"
         return f"{began.method} {_short(began.tool)}" if call.servings[0] is serving else f"leg {serving.leg} again"
     answers = [
         f"{_short(answer.key)}: {answer.action or 'malformed' if answer.how == 'taken' else answer.how}"
         for answer in serving.brought
     ]
-    parts = [f"retry with {listed_text(answers, _MAX_LISTED_QUESTIONS)}" if answers else "retry"]
+    what = "a worker goes on" if began.era == "task" else "retry"
+    parts = [f"{what} with {listed_text(answers, _MAX_LISTED_QUESTIONS)}" if answers else what]
     if began.token_bytes is not None:
         parts.append(f"token of {size_text(began.token_bytes)}")
     if before.leg < serving.leg and began.at >= before.at:
@@ -122,20 +134,27 @@ def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> st
     return ", ".join(parts)
 
 
-def _message_of(line: HappenedLine, place: int, step: int, *, live: bool) -> SequenceMessage:
+def _message_of(line: HappenedLine, serving: Serving, place: int, step: int) -> SequenceMessage:
     if isinstance(line, AskedLine):
         asked = [
             _short(question.key) if question.reason == "new" else f"{_short(question.key)} ({question.reason})"
             for question in line.questions
         ]
-        kind = MessageKind.REQUEST if live else MessageKind.RESPONSE
+        # Questions that end a leg are written with its token; others are requests over the open connection.
+        kind = MessageKind.REQUEST if _is_live(serving) and line.token is None else MessageKind.RESPONSE
+        target = CLIENT
+        if _is_of_worker(serving) and (line.rung is not None or not line.questions):
+            # A worker has no request to answer: the questions are on a page, or it waits for others.
+            kind, target = MessageKind.NOTE, place
         awaited = [approval_text(approval, _short) for approval in line.approvals]
         if awaited and not asked:
-            return SequenceMessage(
-                kind, place, CLIENT, f"waits for {listed_text(awaited, _MAX_LISTED_QUESTIONS)}", step
-            )
-        text = listed_text([*asked, *awaited], _MAX_LISTED_QUESTIONS) or "nothing"
-        return SequenceMessage(kind, place, CLIENT, f"asks {text}", step)
+            text = f"waits for {listed_text(awaited, _MAX_LISTED_QUESTIONS)}"
+        elif line.waits and not asked:
+            text = f"waits {wait_text(line.waits)}"
+        else:
+            names = listed_text([*asked, *awaited], _MAX_LISTED_QUESTIONS) or "nothing"
+            text = f"asks {names}{rung_text(line)}"
+        return SequenceMessage(kind, place, target, text, step)
     if isinstance(line, EndedLine):
         return SequenceMessage(MessageKind.RESPONSE, place, CLIENT, _end(line), step)
     if isinstance(line, HandedLine):

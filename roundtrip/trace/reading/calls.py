@@ -96,9 +96,15 @@ class Serving:
 
     @property
     def is_over(self) -> bool:
-        """Return True if the client got a response: questions, in the retry era, or the end of the call."""
-        live = self.began is not None and self.began.era == "live"
-        return self.ended is not None or self.is_handed or (self.has_asked and not live)
+        """Return True if the client got a response: questions, a link or a wait, or the end of the call."""
+        return self.ended is not None or self.is_handed or (self.has_asked and not self.is_open)
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if it waits for its client over the open connection, in the live era."""
+        last, is_live = self.lines[-1], self.began is not None and self.began.era == "live"
+        # Questions that end a leg are written with its token, also if the store keeps the call and the token is empty.
+        return is_live and isinstance(last, AskedLine) and last.token is None
 
     @property
     def brought(self) -> tuple[ReadAnswer, ...]:

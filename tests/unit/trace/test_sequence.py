@@ -61,6 +61,28 @@ def test_a_request_without_an_end_says_so() -> None:
     assert told(Tale().began(1))[-1] == ("ash", "ash", "no end of this request was recorded", 0)
 
 
+def test_live_request_that_ends_with_a_link_has_an_end() -> None:
+    link = {"rung": "link", "token": {"bytes": 0}}
+    exchange = exchange_of(Tale(era="live").began(1).asked(question("a"), **link).call())
+    assert [(message.kind, message.text) for message in exchange.messages] == [
+        (MessageKind.REQUEST, "tools/call order"),
+        (MessageKind.RESPONSE, "asks a by a link in the result"),
+    ]
+
+
+def test_leg_that_a_page_starts_is_no_request_of_the_client() -> None:
+    tale = Tale(era="live").began(1, "ash").asked(question("a"), rung="link", token={"bytes": 0})
+    tale.began(2, "birch", era="task", token_bytes=None)
+    tale.asked(
+        question("b"), rung="page", token={"bytes": 0}, answers=[{"key": "a", "action": "accept", "how": "taken"}]
+    )
+    assert told(tale)[2:] == [
+        ("birch", "birch", "a worker goes on with a: accept, after 1.0 s", 1),
+        ("birch", "birch", "asks b on its page", 1),
+    ]
+    assert "    Note over p2: asks b on its page" in mermaid(tale.call()).splitlines()
+
+
 def test_a_leg_that_is_served_twice_is_two_requests() -> None:
     tale = Tale().began(1, "ash").asked(question("a")).began(1, "birch").asked(question("a"))
     assert [text for _, _, text, _ in told(tale)] == ["tools/call order", "asks a", "leg 1 again", "asks a"]
