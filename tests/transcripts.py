@@ -19,6 +19,7 @@ from roundtrip.trace.writing.lines import (
     ReadAnswer,
     RejectedLine,
     ShownQuestion,
+    StoppedLine,
 )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "kept",
     "question",
     "rejected",
+    "stopped",
     "write",
 ]
 
@@ -101,6 +103,12 @@ def rejected(at: float = 4.0, reason: RejectionReason = RejectionReason.EXPIRED,
 def acted(at: float = 5.0, action: str = "cancel", **fields: Any) -> ActedLine:
     head = {"v": 1, "event": "acted", "at": AT + at, "instance": "command", "call": "call-1", "tool": "order"}
     line: Any = LINE.validate_python({**head, "action": action, "by": "ana", "outcome": "done", **fields})
+    return line
+
+
+def stopped(at: float = 5.0, how: str = "cancelled", **fields: Any) -> StoppedLine:
+    head = {"v": 1, "event": "stopped", "at": AT + at, "instance": "a", "call": "call-1", "tool": "order"}
+    line: Any = LINE.validate_python({**head, "how": how, **fields})
     return line
 
 

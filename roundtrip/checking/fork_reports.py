@@ -95,6 +95,8 @@ def _round_lines(round_: ForkedRound, recorded: RecordedRound | None, *, is_open
 
 def _recorded_end(call: RecordedCall) -> str:
     ended = call.ended
+    if ended is None and call.is_stopped:
+        return "it ended while it waited" if call.rounds else "it ended outside of its legs"
     if ended is None:
         return "it waits" if call.rounds else "unknown"
     try:

@@ -136,7 +136,8 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
     if any(round_.by == "author" for round_ in call.client_rounds):
         raise NotReplayable("its function asks by hand, and the answers to that are not recorded")
     if call.rounds and call.rounds[-1].approvals and call.ending is RoundEnding.WAITS:
-        raise NotReplayable("it waits for an approval; choose a call that ran to its end")
+        what = "it ended before its approval was decided" if call.is_stopped else "it waits for an approval"
+        raise NotReplayable(f"{what}; choose a call that ran to its end")
     approved = [place for place, round_ in enumerate(call.rounds) if round_.approvals]
     if approved and not call.is_task and any(round_.questions for round_ in call.rounds[approved[0] :]):
         raise NotReplayable("a question of it came after an approval, on a page, which a transcript does not have")

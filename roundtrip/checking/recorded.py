@@ -185,6 +185,8 @@ class RecordedCall:
     rounds: tuple[RecordedRound, ...]
     ending: RoundEnding
     ended: EndedLine | None
+    is_stopped: bool = False
+    """True if it ended outside of its legs: its client or an operator cancelled it, or its time was over."""
 
     @property
     def client_rounds(self) -> tuple[RecordedRound, ...]:
@@ -247,6 +249,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         rounds=tuple(rounds),
         ending=_ending(chain[-1], rounds),
         ended=last if isinstance(last, EndedLine) else None,
+        is_stopped=call.stopped is not None or call.ended_by is not None,
     )
 
 

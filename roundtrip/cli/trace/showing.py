@@ -9,6 +9,7 @@ from roundtrip.cli.trace.calls import find_call
 from roundtrip.cli.trace.sources import present, view
 from roundtrip.cli.trace.terminal import MARK_STYLES, STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
+from roundtrip.machine.table import State
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_rejection, explain_replay
 from roundtrip.trace.explaining.stories import outcome_of, story
@@ -94,8 +95,7 @@ class _CallView:
             count_text(call.round_count, "round"),
         ]
         self._fact("", " · ".join(parts))
-        waited = f", waiting {duration_text(call.waited_ms)}" if call.rounds else ""
-        self._fact("", f"server {duration_text(call.server_ms)}{waited} · {self._body_text()}")
+        self._fact("", f"server {duration_text(call.server_ms)}{self._waited_text()} · {self._body_text()}")
         if began is None:
             self._fact("", "its first line is missing: rotated away, or in a file that was not named")
             return
@@ -112,6 +112,16 @@ class _CallView:
             self._fact("replaces", f"call {began.replaces}, which expired")
         if began.arguments is not None:
             self._fact("arguments", _value(began.arguments))
+
+    def _waited_text(self) -> str:
+        call = self._call
+        if not call.rounds:
+            return ""
+        ms, last = call.waited_ms, call.rounds[-1]
+        if call.state is State.AWAITING_INPUT and last.waited_ms is None:
+            ms += max(0.0, self._now - last.asked.at) * 1000
+            return f", waiting {duration_text(ms)} so far"
+        return f", waiting {duration_text(ms)}" if last.waited_ms is not None or ms else ""
 
     def _body_text(self) -> str:
         times = self._call.bodies
@@ -189,7 +199,8 @@ class _CallView:
             awaited = [approvals_text(asked.approvals)] if asked.approvals else []
             awaited += [wait_text(asked.waits)] if asked.waits else []
             event, outcome = f"waits {' or '.join(awaited)}", outcome.replace("answered", "went on", 1)
-            outcome = "still waits" if outcome == "not went on" else outcome
+            if outcome == "not went on":
+                outcome = "but the call ended first" if self._call.is_over else "still waits"
         elif asked.questions or asked.by != "resolvers":
             event = f"asked by {by}{rung_text(asked)}"
         else:

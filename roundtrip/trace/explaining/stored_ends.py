@@ -40,7 +40,11 @@ def explain_stop(call: TracedCall, line: StoppedLine) -> str:
         where = f" while it waited for an answer to {waited}" if waited else ""
         option = "task_ttl=" if is_task else "max_age="
         return f"The call ended because its time was over{where}; raise {option} if it needs longer."
-    by = "its client cancelled its task" if is_task else "its client left it, or an equal call goes on in its place"
+    by = (
+        "its client cancelled its task"
+        if is_task
+        else "its client left it or declined its link, or an equal call goes on in its place"
+    )
     return f"The call ended because {by}; nothing needs to be fixed if that was intended."
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from roundtrip import Server
 from roundtrip.cli import main
-from roundtrip.testing import LEAVE, Approver, Era, User
+from roundtrip.testing import DECLINE, LEAVE, Approver, Era, User
 from tests.interaction.trace.deploys import Change, Recording, changed, recording
 from tests.interaction.trace.test_check import check, checked
 from tests.interaction.trace.test_to_test import Project, project
@@ -271,3 +271,19 @@ def test_no_test_is_written_without_a_repeatable_decision(
             cut_at_the_approval(recording)
         assert main(["trace", "to-test", "last", "--server", "desk:server", str(recording.file)]) == 2
         assert reason in capsys.readouterr().err
+
+
+def test_call_whose_link_was_declined_waits_for_no_approval(
+    recording: Recording, project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.serve(DESK, "desk")
+    server = recording.load(DESK, reveal="all")
+    answers = {**ANSWERS, "page": DECLINE}
+    user = User(server, answers, era=Era.RETRY, principal="ada", page_headers=ADA, allow_unused=True, allow_error=True)
+    anyio.run(lambda: user.call("refund", order="A1", amount=500))
+    assert main(["trace", "show", "last", str(recording.file)]) == 0
+    shown = capsys.readouterr().out
+    assert "waits for the approval 'large' by 'finance', but the call ended first\n" in shown
+    assert "the call was cancelled" in shown
+    assert main(["trace", "to-test", "last", "--server", "desk:server", str(recording.file)]) == 2
+    assert "it ended before its approval was decided" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -12,7 +13,7 @@ from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, answer, asked, began, call_of, ended, question, write
+from tests.transcripts import AT, answer, asked, began, call_of, ended, question, stopped, write
 from tests.unit.cli.trace.shelf import LIVE, PENDING, RETRY, live_call, pending_call, retry_call, shelf
 
 
@@ -52,6 +53,32 @@ def test_each_question_is_marked_by_a_symbol_and_in_words() -> None:
     assert "✓ size  reused\n" in text
     third = [began(20, leg=3, round=2), ended(21, leg=3, round=2)]
     assert "↻ gift  asked again: missing\n" in shown(*first, *second, *third)
+
+
+APPROVAL = {"key": "confirm:order", "by": "finance", "message": {"value": "Order?"}}
+
+
+@pytest.mark.parametrize("end", [{"approvals": [APPROVAL]}, {"rung": "link"}])
+def test_live_call_whose_request_ended_has_not_run_its_body(end: dict[str, Any]) -> None:
+    out = asked(1, question(), **end, token={"bytes": 0})
+    text = shown(began(era="live"), out.model_copy(update={"questions": ()}) if "approvals" in end else out)
+    assert "the body has not run" in text
+    assert "no end of the body is recorded" in shown(began(era="live"), asked(1))
+
+
+def test_approval_of_a_cancelled_call_does_not_wait() -> None:
+    waits = asked(1, approvals=[APPROVAL]).model_copy(update={"questions": ()})
+    assert "'finance', still waits\n" in shown(began(), waits)
+    text = shown(began(), waits, stopped())
+    assert "waits for the approval 'confirm:order' by 'finance', but the call ended first\n" in text
+    assert "still waits" not in text
+    assert "waiting 0 ms" not in text
+
+
+def test_head_says_how_long_the_call_waits_so_far() -> None:
+    assert "server 2.0 ms, waiting 30.0 s so far · " in shown(began(), asked(1), now=AT + 31)
+    later = [began(11, leg=2, round=1), asked(12, leg=2, round=2)]
+    assert ", waiting 40.0 s so far · " in shown(began(), asked(1), *later, now=AT + 42)
 
 
 def test_round_without_questions_is_attributed_to_no_asker() -> None:
