@@ -17,6 +17,7 @@ from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import OUTCOMES, Journal
 from roundtrip.safe_text import build_text
+from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, keys_of
 from roundtrip.tokens.binding import TokenBinding
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
 from roundtrip.trace.explaining.wording import duration_text, size_text
@@ -24,8 +25,9 @@ from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, fo
 
 __all__ = ["COMMANDS", "configure", "run"]
 
-_KEYS_VARIABLE: Final = "ROUNDTRIP_KEYS"
 _MAX_KEYS_BYTES: Final = 64 * 1024
+_ROLE: Final = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(?:signs|next|former)\s")
+"""The beginning of a file of `roundtrip keys`, whose lines have roles."""
 _LABEL_CHARS: Final = 11
 _TOKENLIKE: Final = re.compile(r"(?:r[1-9][a-z]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
 _SIGNATURES: Final = {
@@ -53,7 +55,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--keys-file",
         metavar="FILE",
-        help=f"the server's keys, one on a line, newest first (else from ${_KEYS_VARIABLE})",
+        help="the server's keys: a file of `roundtrip keys`, or keys one on a line, newest first (default: from "
+        f"${KEYS_VARIABLE} or ${KEY_FILE_VARIABLE})",
     )
     add_json(parser)
 
@@ -90,16 +93,28 @@ def _read_token(source: str) -> str:
 
 
 def _read_keys(file: str | None) -> list[bytes]:
-    if file is not None:
-        raw = _read(file, limit=_MAX_KEYS_BYTES, what="keys")
-        keys = raw.splitlines()
-    else:
-        raw = os.fsencode(os.environ.get(_KEYS_VARIABLE, ""))
-        keys = raw.replace(b",", b"\n").splitlines()
-    stripped = [key.strip() for key in keys if key.strip()]
-    if file is not None and not stripped:
+    if file is None:
+        return _keys_of_environment()
+    raw = _read(file, limit=_MAX_KEYS_BYTES, what="keys")
+    keys = [key.strip() for key in raw.splitlines() if key.strip()]
+    if not keys:
         raise CommandFailed("the file given with --keys-file holds no key; put one on each line, newest first")
-    return stripped
+    if _ROLE.match(raw) is None:
+        return keys
+    try:
+        return [key.encode() for key in KeyFile.read(Path(file)).keys]
+    except ValueError as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _keys_of_environment() -> list[bytes]:
+    """Return the keys as servers read them; none without a variable, or with an empty one."""
+    set_ones = {name: os.environ[name] for name in (KEYS_VARIABLE, KEY_FILE_VARIABLE) if os.environ.get(name)}
+    try:
+        found = keys_of(set_ones)
+    except ValueError as error:
+        raise CommandFailed(str(error)) from error
+    return [] if found is None else [os.fsencode(key) for key in found.keys]
 
 
 def _read(source: str, *, limit: int, what: str) -> bytes:
@@ -147,7 +162,8 @@ def _signature(view: TokenView) -> str:
         return f"valid, by key {view.key} of {view.keys} (1 is the newest)"
     if view.signature is SignatureCheck.INVALID:
         return "not valid: a holder of the token may have written what follows"
-    return f"not checked, as there are no keys (${_KEYS_VARIABLE} or --keys-file): anyone may have written what follows"
+    places = f"${KEYS_VARIABLE}, ${KEY_FILE_VARIABLE} or --keys-file"
+    return f"not checked, as there are no keys ({places}): anyone may have written what follows"
 
 
 def _unread(view: TokenView) -> str:
@@ -225,8 +241,9 @@ COMMANDS: Final = {
     "token": Command(
         "Show one token: its signature, its deadline, its call, the answers and the open questions. The signed part is "
         "readable without a key; the server's keys verify the signature and open the sealed part. The keys come from "
-        f"${_KEYS_VARIABLE} (newest first, separated by commas or lines) or from --keys-file. The exit code is 0 for a "
-        "token that was read, 1 for a text that is not a token or does not verify with these keys, 2 for wrong usage.",
+        f"${KEYS_VARIABLE} (newest first, separated by commas), from the key file that ${KEY_FILE_VARIABLE} names, or "
+        "from --keys-file. The exit code is 0 for a token that was read, 1 for a text that is not a token or does not "
+        "verify with these keys, 2 for wrong usage.",
         configure,
         run,
     )

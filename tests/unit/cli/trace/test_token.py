@@ -8,6 +8,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from dataclasses import replace
+from datetime import UTC, datetime
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from roundtrip.cli import main
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.trace.token import configure, run
 from roundtrip.machine.journal import Action, Entry, Journal
+from roundtrip.server.key_files import KeyFile, Role, RoledKey
 from tests.forks import is_readable, start
 from tests.unit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pinned
 
@@ -28,7 +30,8 @@ HOSTILE = "\x1b[31m\x07\u202e"
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ROUNDTRIP_KEYS", raising=False)
+    for name in ("ROUNDTRIP_KEYS", "ROUNDTRIP_KEY_FILE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def give(monkeypatch: pytest.MonkeyPatch, token: str | bytes) -> None:
@@ -56,7 +59,7 @@ def test_a_token_is_read_from_standard_input_without_keys(
     assert trace("-") == 0
     shown = capsys.readouterr().out
     for said in (
-        "signature  not checked, as there are no keys ($ROUNDTRIP_KEYS or --keys-file)",
+        "signature  not checked, as there are no keys ($ROUNDTRIP_KEYS, $ROUNDTRIP_KEY_FILE or --keys-file)",
         "written    2023-11-14T22:13:20.000Z (",
         " ago)",
         "method     tools/call",
@@ -86,6 +89,31 @@ def test_token_file_is_verified_with_keys_from_the_environment(
     assert "signature  valid, by key 2 of 2 (1 is the newest)" in shown
     assert f'  quote: "{SECRET}"' in shown
     assert "author's   no request_state" in shown
+
+
+@pytest.mark.parametrize("how", ["variable", "option"])
+def test_token_is_verified_with_a_key_file(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older, path = "b" * 64, tmp_path / "keys"
+    since = datetime(2026, 11, 18, tzinfo=UTC)
+    made = KeyFile(RoledKey(Role.SIGNS, "a" * 64, since), RoledKey(Role.FORMER, older, since))
+    path.write_text(made.text())
+    path.chmod(0o600)
+    give(monkeypatch, codec(older.encode()).seal(payload(journal(computed=SECRET), older.encode())))
+    if how == "variable":
+        monkeypatch.setenv("ROUNDTRIP_KEY_FILE", str(path))
+    assert trace("-", *(["--keys-file", str(path)] if how == "option" else [])) == 0
+    assert "signature  valid, by key 2 of 2 (1 is the newest)" in capsys.readouterr().out
+
+
+def test_key_file_variables_that_servers_reject_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROUNDTRIP_KEY_FILE", str(tmp_path / "none"))
+    give(monkeypatch, TOKEN)
+    assert "ROUNDTRIP_KEY_FILE: the key file" in failure("-")
+    monkeypatch.setenv("ROUNDTRIP_KEYS", "a" * 64)
+    give(monkeypatch, TOKEN)
+    assert "are both set; unset one of them" in failure("-")
 
 
 def test_keys_come_from_a_file_one_on_each_line(
