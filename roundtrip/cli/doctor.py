@@ -25,8 +25,8 @@ _EPILOG: Final = """\
 URL is the address of an instance (http://10.0.0.1:8000/mcp), or of a balancer: then the doctor sends requests
 until it meets no more instances. MODULE:SERVER, or a file with one server, is started twice on this machine, with this
 environment, to see if its instances would fit together. Servers that run already must allow the probe:
-ROUNDTRIP_PROBE=1 in their environment, or Server(..., probe=True). The doctor asks no person and runs none of the
-service's tools.
+ROUNDTRIP_PROBE=1 in their environment, or Server(..., probe=True). Only a roundtrip.Server can be probed, and no server
+of FastMCP or the SDK, also after install(). The doctor asks no person and runs none of the service's tools.
 
 clients:
   roundtrip doctor --client          print how to add this server to a client, serve it over HTTP on this machine, and

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET, TARGET_HELP, load_any_server, load_served
 from roundtrip.server.key_files import KEYS_VARIABLE
+from roundtrip.server.switches import PROBE_IGNORED, PROBE_VARIABLE, is_on
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from roundtrip.server.probe import Identity
     from roundtrip.serving.settings import ServeSettings
@@ -189,7 +190,7 @@ def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
         def announce(identity: "Identity") -> None:
             for caution in cautions(identity):
                 logger.warning("%s", caution)
-            _announce(identity.name, settings, listening)
+            _announce(identity, settings, listening)
             print("roundtrip: it reloads when Python files change", file=sys.stderr, flush=True)
 
         return ReloadingSupervisor(command, settings, listening, on_ready=announce, folders=folders_of(target))
@@ -226,7 +227,7 @@ def _serve_alone(target: str, settings: "ServeSettings") -> int:
     listening = _listen(settings)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, _cannot_roll)
-    ended = serve(server, settings, listening, on_ready=lambda: _announce(identity.name, settings, listening))
+    ended = serve(server, settings, listening, on_ready=lambda: _announce(identity, settings, listening))
     if ended is Ended.NOT_BEGUN:
         raise CommandFailed("the server could not be started; its log is above")
     return 0 if ended is Ended.IN_TIME else 1
@@ -245,7 +246,7 @@ def _serve(target: str, settings: "ServeSettings") -> int:
 
     def supervisor(command: list[str], listening: "socket.socket") -> Supervisor:
         return Supervisor(
-            command, settings, listening, on_ready=lambda identity: _announce(identity.name, settings, listening)
+            command, settings, listening, on_ready=lambda identity: _announce(identity, settings, listening)
         )
 
     why = "several workers need os.fork, which this system lacks; use --workers 1"
@@ -279,13 +280,14 @@ def _supervise(
         raise CommandFailed(str(error)) from error
 
 
-def _announce(name: str, settings: "ServeSettings", listening: "socket.socket") -> None:
+def _announce(identity: "Identity", settings: "ServeSettings", listening: "socket.socket") -> None:
     from roundtrip.safe_text import printable
 
     host, port = listening.getsockname()[:2]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.path}"
     workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"
-    said = [f"{printable(name)} serves on {place} with {workers}"]
+    said = [PROBE_IGNORED] if not identity.takes_probe and _wants_probe(os.environ) else []
+    said.append(f"{printable(identity.name)} serves on {place} with {workers}")
     if not settings.asks_older_clients:
         said.append(_older_clients(settings))
     if not settings.is_loopback and not settings.allowed_hosts:
@@ -295,6 +297,13 @@ def _announce(name: str, settings: "ServeSettings", listening: "socket.socket") 
         )
     for line in said:
         print(f"roundtrip: {line}", file=sys.stderr, flush=True)
+
+
+def _wants_probe(environment: "Mapping[str, str]") -> bool:
+    try:
+        return is_on(None, PROBE_VARIABLE, environment=environment, default=False)
+    except ValueError:
+        return True
 
 
 def _older_clients(settings: "ServeSettings") -> str:

@@ -108,7 +108,8 @@ _TROUBLES: Final = {
     ),
     Trouble.NO_PROBE: (
         "an MCP server without the probe",
-        "If it is a server of this library: start it with ROUNDTRIP_PROBE=1, or Server(..., probe=True).",
+        "If it is a roundtrip.Server: start it with ROUNDTRIP_PROBE=1, or Server(..., probe=True). Servers of FastMCP "
+        "and the SDK cannot be probed, also after install(); examine them with roundtrip audit.",
     ),
     Trouble.STRANGE: ("its probe has no valid answer", "Does it have its own tool with the name roundtrip_probe?"),
 }

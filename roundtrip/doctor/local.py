@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import IO, Final
 
 from roundtrip.safe_text import printable
-from roundtrip.server.switches import PROBE_VARIABLE, RUN_TASKS_VARIABLE
+from roundtrip.server.switches import PROBE_IGNORED, PROBE_VARIABLE, RUN_TASKS_VARIABLE
 
 __all__ = ["InstanceNotStarted", "instances_of"]
 
@@ -37,7 +37,7 @@ def instances_of(target: str) -> Generator[list[str]]:
     with ExitStack() as stack:
         # All start at once.
         started = [stack.enter_context(_started(target)) for _ in range(_INSTANCES)]
-        yield [_address(lines) for lines in started]
+        yield [_address(lines, target) for lines in started]
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def _read(stderr: IO[str] | None, lines: "queue.Queue[str | None]") -> None:
     lines.put(None)
 
 
-def _address(lines: "queue.Queue[str | None]") -> str:
+def _address(lines: "queue.Queue[str | None]", target: str) -> str:
     """Wait until an instance says its address."""
     said: list[str] = []
     while True:
@@ -89,6 +89,11 @@ def _address(lines: "queue.Queue[str | None]") -> str:
         if line is None:
             why = "\n".join(said) or "an instance ended before it served"
             raise InstanceNotStarted(printable(why, keep_newlines=True))
+        if line == f"roundtrip: {PROBE_IGNORED}":
+            raise InstanceNotStarted(
+                f"{target!r} has a server of FastMCP or the SDK, and only a roundtrip.Server can be probed, also after "
+                "install(); examine it with: roundtrip audit"
+            )
         if (found := _SERVES.match(line)) is not None:
             return found[1]
         # The last complaint, with the places after it.

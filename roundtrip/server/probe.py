@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from mcp.server.mcpserver.exceptions import ToolError
 
+from roundtrip.errors import ChannelMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.server.context import Context
 from roundtrip.server.leg_runner import LegRunner
@@ -70,6 +71,8 @@ class Identity(NamedTuple):
     """True if this process made its key, so that no other can resume its calls."""
     stores_calls: bool = False
     """True if calls may be stored: for tasks, question pages, models or approvals."""
+    takes_probe: bool = True
+    """True if the server can have the probe of `roundtrip doctor`; only a `roundtrip.Server` can."""
 
     @property
     def needs_ledger(self) -> bool:
@@ -157,7 +160,11 @@ class Probe:
             return await self._facts(ctx, claim=claim, look=look)
         began = await ctx.step("began", self._own_name)
         question = f"A probe by `roundtrip doctor`, which answers by itself. It began on instance {began}"
-        await ctx.ask(_QUESTION, question, bool)
+        try:
+            await ctx.ask(_QUESTION, question, bool)
+        except ChannelMissing as error:
+            # The doctor reports it. The log would warn of a client that no user has.
+            raise ToolError(str(error)) from error
         return {"instance": self.instance, "began": began}
 
     def _own_name(self) -> str:

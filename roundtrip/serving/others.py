@@ -48,9 +48,9 @@ class OtherServer:
     def identity(self) -> Identity:
         """Return the facts that all instances of the service must have in common."""
         if self._installation is not None:
-            return self._installation.identity()
+            return self._installation.identity()._replace(takes_probe=False)
         name = str(self._server.name)
-        return Identity(name, (), name, "", "", Reach.FLEET, exactly_once=False, own_key=False)
+        return Identity(name, (), name, "", "", Reach.FLEET, exactly_once=False, own_key=False, takes_probe=False)
 
     def is_one_of(self, workers: int, *, group: str) -> None:
         """Take the number of workers that serve together.

@@ -232,6 +232,7 @@ def test_unprobed_items_are_listed_and_the_rest_continues(town: Town, doctor: An
     assert {place["url"]: place["trouble"] for place in report.data["places"][:-2]} == urls
     assert report.levels("reach") == ["problem"] * len(urls)
     assert "ROUNDTRIP_PROBE=1" in report.said("reach")
+    assert "Servers of FastMCP and the SDK cannot be probed" in report.said("reach")
     assert report.levels("keys") == ["ok"]
     assert report.code == 1
 

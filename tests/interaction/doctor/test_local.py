@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from roundtrip.cli import main
-from tests.interaction.serving.services import KEY
+from tests.interaction.serving.services import KEY, Service
 
 SHOP: Final = (
     "from roundtrip import Server\nserver = Server('bookshop')\n\n@server.tool\ndef buy() -> str:\n    return ''\n"
@@ -65,3 +65,28 @@ def test_server_that_does_not_start_is_reported_with_its_place(shop: Path, capsy
         "roundtrip doctor: importing 'doctor_shop.py' failed: ZeroDivisionError: division by zero\n"
         '  File "doctor_shop.py", line 2, in <module>\n    1 / 0\n    ~~^~~\n'
     )
+
+
+OTHERS: Final = {
+    "fastmcp": "from fastmcp import FastMCP\nfrom roundtrip.fastmcp import install\nserver = FastMCP('bookshop')\n",
+    "sdk": "from mcp.server import MCPServer\nfrom roundtrip.install import install\nserver = MCPServer('bookshop')\n",
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_server_of_another_class_cannot_be_probed(shop: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.write_text(f"{OTHERS[kind]}install(server, keys=['{KEY}'])\n")
+    assert main(["doctor", "doctor_shop.py"]) == 2
+    told = capsys.readouterr().err
+    assert told == (
+        "roundtrip doctor: 'doctor_shop.py' has a server of FastMCP or the SDK, and only a roundtrip.Server can be "
+        "probed, also after install(); examine it with: roundtrip audit\n"
+    )
+
+
+def test_probe_logs_no_warning_about_itself(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Service(shop.name, "--no-sessions", folder=shop.parent, ROUNDTRIP_KEYS=KEY, ROUNDTRIP_PROBE="1") as service:
+        code, data = report(capsys, service.url)
+    assert (code, problems(data)) == (0, set())
+    assert [one["level"] for one in data["findings"] if one["topic"] == "older clients"] == ["note"]
+    assert not [line for line in service.log if "could not ask" in line or "WARNING" in line]

@@ -113,7 +113,8 @@ def test_workers_that_would_lose_calls_do_not_start(kind: str, given: dict[str, 
 
 
 async def test_server_without_roundtrip_is_served_by_one_worker(tmp_path: Path, era: Era) -> None:
-    with Service(f"{SHOPS}:plain_shop", "--drain", "0", folder=tmp_path) as service:
+    with Service(f"{SHOPS}:plain_shop", "--drain", "0", folder=tmp_path, ROUNDTRIP_PROBE="1") as service:
+        assert any("ROUNDTRIP_PROBE is ignored: only a roundtrip.Server has the probe" in line for line in service.log)
         assert (await User(service.url, era=era).call("ping")).value == "pong"
 
 
