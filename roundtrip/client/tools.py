@@ -34,6 +34,8 @@ _MAX_OPTIONS: Final = 20
 """Alternatives to read per schema: each may have as many of its own."""
 
 _MAX_SHOWN_CHARS: Final = 60
+_KINDS: Final = {"integer": "an integer", "number": "a number", "boolean": "true or false", "null": "null"}
+"""Values that need no word about JSON, by their type."""
 
 
 def find_tool(tools: Sequence[Tool], name: str) -> Tool:
@@ -110,9 +112,14 @@ def _json_of(tool: Tool, name: str, text: str) -> Any:
         return json.loads(text, parse_constant=_reject_constant)
     except ValueError as error:
         shown = text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "..."
-        raise CallFailed(
-            f"the argument {name!r} must be {kind_of(tool, name)} written as JSON, got {shown!r}: {error}"
-        ) from error
+        kinds = kind_of(tool, name).split(" | ")
+        if all(kind in _KINDS for kind in kinds):
+            wanted, why = " or ".join(_KINDS[kind] for kind in kinds), ""
+        else:
+            # Of a text that does not begin as JSON, the parser says nothing of use.
+            wanted = f"JSON ({' | '.join(kinds)})"
+            why = f": {error}" if text.lstrip().startswith(("{", "[", '"')) else ""
+        raise CallFailed(f"the argument {name!r} must be {wanted}, got {shown!r}{why}") from error
 
 
 def _reject_constant(constant: str) -> NoReturn:

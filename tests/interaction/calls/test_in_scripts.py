@@ -164,7 +164,7 @@ def test_tools_are_listed_with_their_parameters(railway: str, ask: list[str]) ->
         (["book", "train=X1", "people=2", "dog=1"], "the tool 'book' has no parameter 'dog'"),
         (
             ["book", "train=X1", "people=two"],
-            "the argument 'people' must be integer written as JSON, got 'two'",
+            "the argument 'people' must be an integer, got 'two'\n",
         ),
         (["book", "train=X1", "train=X2", "people=2"], "the argument 'train' is given twice"),
         (["book", "X1"], "'X1' is not an argument; write key=value, key:=JSON or key@=FILE"),

@@ -62,6 +62,7 @@ SCHEMA = {
         "kind": {"$ref": "#/$defs/Kind"},
         "point": {"$ref": "#/$defs/Point"},
         "loop": {"$ref": "#/properties/loop"},
+        "sure": {"type": "boolean"},
         "types": {"type": ["integer", "string"]},
         "any": {},
     },
@@ -91,10 +92,24 @@ def test_a_value_is_json_only_where_text_does_not_fit(word: str, value: object) 
     assert list(arguments_of(TOOL, [word]).values()) == [value]
 
 
-def test_invalid_json_input_lists_the_accepted_forms() -> None:
-    for word in ("maybe_count=x", "maybe_count=NaN"):
-        with pytest.raises(CallFailed, match=r"'maybe_count' must be integer \| null"):
-            arguments_of(TOOL, [word])
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("maybe_count=x", "'maybe_count' must be an integer or null, got 'x'"),
+        ("maybe_count=NaN", "'maybe_count' must be an integer or null, got 'NaN'"),
+        ("sure=yes", "'sure' must be true or false, got 'yes'"),
+        ("point=x", "'point' must be JSON (object), got 'x'"),
+        ("point={x}", "'point' must be JSON (object), got '{x}': Expecting property name"),
+    ],
+)
+def test_value_of_another_type_is_rejected_in_plain_words(word: str, told: str) -> None:
+    with pytest.raises(CallFailed) as caught:
+        arguments_of(TOOL, [word])
+    assert str(caught.value).startswith(f"the argument {told}")
+    assert ("Expecting" in str(caught.value)) == ("Expecting" in told)
+
+
+def test_choices_are_described_as_json() -> None:
     assert kind_of(TOOL, "kind") == '"1" | "2"'
 
 
