@@ -9,7 +9,7 @@ from typing import Final
 
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.trace.calls import FoundCalls, open_calls
-from roundtrip.cli.trace.sources import present, view
+from roundtrip.cli.trace.sources import present, view, warn
 from roundtrip.cli.trace.terminal import STATE_STYLES, Column, Part, Screen
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
@@ -142,6 +142,10 @@ def _filter(arguments: Namespace) -> CallFilter:
     return CallFilter(chosen, since=arguments.since, rounds=rounds)
 
 
+def _has_filter(arguments: Namespace) -> bool:
+    return arguments.since is not None or any(getattr(arguments, kind, None) is not None for kind in FACETS)
+
+
 def _run(arguments: Namespace) -> int:
     if arguments.limit is not None and arguments.limit < 1:
         raise CommandFailed(f"--limit must be at least 1, got {arguments.limit}")
@@ -161,6 +165,8 @@ def _run(arguments: Namespace) -> int:
             screen.line((f"and {tokens} rejected without a known call (--rejections lists them)", "dim"))
 
     present(arguments, lambda: rows, draw)
+    if not rows:
+        warn("no recorded call fits the filters" if _has_filter(arguments) else "no call is recorded")
     return 0 if rows else 1
 
 
@@ -199,6 +205,8 @@ def _list_rejections(calls: FoundCalls, arguments: Namespace) -> int:
     present(
         arguments, lambda: [{**line.model_dump(mode="json"), "text": explain_rejection(line)} for line in lines], draw
     )
+    if not lines:
+        warn("no rejected token fits the filters" if _has_filter(arguments) else "no token was rejected without a call")
     return 0 if lines else 1
 
 

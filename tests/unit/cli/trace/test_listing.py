@@ -1,6 +1,7 @@
 """`roundtrip trace ls`: the columns, the filters, and the output for scripts."""
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from roundtrip.cli import main
+from roundtrip.errors import RejectionReason
+from roundtrip.machine.facts import Reason
+from tests.hosts import ROOT
 from tests.transcripts import AT, began, rejected, write
 from tests.unit.cli.trace.shelf import LIVE, PENDING, RETRY, shelf
 
@@ -83,6 +87,12 @@ def test_since_takes_an_age(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert listed(capsys, path, "--since", "30 s") == []
 
 
+def test_docs_list_the_reasons_that_the_filter_takes() -> None:
+    page = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| ([a-z ]+) \| [A-Z].*\. \|$", page, re.MULTILINE)
+    assert listed == [*(reason.value for reason in Reason), *(reason.value for reason in RejectionReason)]
+
+
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
@@ -105,7 +115,11 @@ def test_filters_that_mean_nothing_are_rejected(
 
 def test_no_match_exits_like_grep(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "ls", "--tool", "none", str(path)]) == 1
-    assert capsys.readouterr().out == "and 1 token rejected without a known call (--rejections lists them)\n"
+    printed = capsys.readouterr()
+    assert printed.out == "and 1 token rejected without a known call (--rejections lists them)\n"
+    assert printed.err == "roundtrip trace: no recorded call fits the filters\n"
+    assert main(["trace", "ls", "--rejections", "--reason", "expired", str(path)]) == 1
+    assert capsys.readouterr().err == "roundtrip trace: no rejected token fits the filters\n"
 
 
 def test_rejections_without_a_call_are_listed_and_explained(
@@ -158,7 +172,8 @@ def test_an_empty_transcript_has_no_calls(tmp_path: Path, capsys: pytest.Capture
     path = write(tmp_path / "calls.jsonl", [])
     assert listed(capsys, path) == []
     assert main(["trace", "ls", str(path)]) == 1
-    assert capsys.readouterr().out == ""
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "roundtrip trace: no call is recorded\n")
 
 
 def test_hostile_names_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
