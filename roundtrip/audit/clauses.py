@@ -58,7 +58,7 @@ _ALL: Final = (
     AuditClause("S3.kinds", _MUST, "Questions are forms or pages, for a model, or for roots.", _MRTR, _NO_QUESTION),
     AuditClause("S4.tampered", _MUST, "A state with a changed character is rejected.", _MRTR, _NO_STATE),
     AuditClause("S4.truncated", _MUST, "A shortened state is rejected.", _MRTR, _NO_STATE),
-    AuditClause("S4.forged", _MUST, "A readable state whose values were rewritten is rejected.", _MRTR, _NO_STATE),
+    AuditClause("S4.forged", _MUST, "A state in JSON whose values were rewritten is rejected.", _MRTR, _NO_STATE),
     AuditClause("S4.invented", _MUST, "A state that the server never sent is rejected.", _MRTR, _NO_STATE),
     AuditClause("S5.principal", _SHOULD, "The state of a user is rejected from another one.", _MRTR, _NO_STATE),
     AuditClause("S5.expiry", _SHOULD, "A state is rejected after a short time.", _MRTR, _NO_STATE),

@@ -131,7 +131,7 @@ class StateAttacks:
             else:
                 self._notes.passed(clause, self._tool.name)
         if not list(forged(state)):
-            self._notes.untried("S4.forged", "the state is not readable JSON", self._tool.name)
+            self._notes.untried("S4.forged", "the state is not JSON, so no value in it was rewritten", self._tool.name)
         await self._elsewhere(leg, place)
         control = await self._session.call(leg)
         self._judge_accepted(accepted, control, await self._without_state(leg, place) if accepted else None)
@@ -288,7 +288,7 @@ class StateAttacks:
         secrets = tuple(secrets)
         for state in self._honest.states:
             for secret in readable_in(state, secrets):
-                self._notes.failed("P1", f"a state can be read, and contains {secret!r}", self._tool.name)
+                self._notes.failed("P1", f"a state can be read without a key, and contains {secret!r}", self._tool.name)
             if secrets:
                 self._notes.passed("P1", self._tool.name)
             said = {
@@ -302,9 +302,11 @@ class StateAttacks:
             }
             found = readable_in(state, said)
             for text in found:
-                self._notes.fact("A4", f"a state can be read, and contains the {said[text]} {text!r}", self._tool.name)
+                self._notes.fact(
+                    "A4", f"a state can be read without a key, and contains the {said[text]} {text!r}", self._tool.name
+                )
             if not found and list(forged(state)):
-                self._notes.fact("A4", "a state can be read as JSON", self._tool.name)
+                self._notes.fact("A4", "a state can be read as JSON without a key", self._tool.name)
             elif not found:
                 self._notes.passed("A4", self._tool.name)
 

@@ -9,6 +9,7 @@ from roundtrip.audit.auditing import AuditFailed
 from roundtrip.audit.findings import AuditReport, ClauseVerdict
 from roundtrip.audit.sessions import AuditLimits
 from tests.interaction.audit.audits import audited, failed, told
+from tests.interaction.audit.libraries import of_roundtrip
 from tests.interaction.audit.wrong_servers import BindsNoUser, Rejection, RightServer
 from tests.nightly import rarely
 
@@ -19,6 +20,13 @@ Json = dict[str, Any]
 
 def verdict(report: AuditReport, clause: str, tool: str = "book") -> ClauseVerdict:
     return next(one.verdict for one in report.findings if one.clause.id == clause and one.tool in (tool, None))
+
+
+async def test_packed_state_is_readable_and_not_rewritten() -> None:
+    users = ({"authorization": "Bearer app/ada"}, {"authorization": "Bearer app/eve"})
+    report = await audited(of_roundtrip(), "book", lifespan="on", users=users)
+    assert told(report, "A4") == ["a state can be read without a key, and contains the answer 'middle'"]
+    assert told(report, "S4.forged") == ["the state is not JSON, so no value in it was rewritten"]
 
 
 class KnowsFilms(RightServer):

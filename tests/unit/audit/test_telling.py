@@ -101,7 +101,7 @@ def test_text_has_reasons_once_and_evidence_below_its_clause() -> None:
 
 def test_attempts_win_over_a_reason_why_not() -> None:
     notes = AuditNotes()
-    notes.untried("S4.forged", "the state is not readable JSON", "book")
+    notes.untried("S4.forged", "the state is not JSON, so no value in it was rewritten", "book")
     notes.passed("S4.forged", "book")
     (finding,) = [one for one in notes.findings() if one.clause.id == "S4.forged"]
     assert (finding.verdict, finding.texts) == (ClauseVerdict.PASSED, ())
