@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET, TARGET_HELP, load_any_server, load_served
 from roundtrip.server.key_files import KEYS_VARIABLE
-from roundtrip.server.switches import PROBE_IGNORED, PROBE_VARIABLE, is_on
+from roundtrip.server.switches import PROBE_VARIABLE, is_on
 
 if TYPE_CHECKING:
     import socket
@@ -281,6 +281,7 @@ def _supervise(
 
 
 def _announce(identity: "Identity", settings: "ServeSettings", listening: "socket.socket") -> None:
+    from roundtrip.doctor.local import PROBE_IGNORED
     from roundtrip.safe_text import printable
 
     host, port = listening.getsockname()[:2]

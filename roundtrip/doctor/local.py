@@ -12,9 +12,12 @@ from contextlib import ExitStack, contextmanager
 from typing import IO, Final
 
 from roundtrip.safe_text import printable
-from roundtrip.server.switches import PROBE_IGNORED, PROBE_VARIABLE, RUN_TASKS_VARIABLE
+from roundtrip.server.switches import PROBE_VARIABLE, RUN_TASKS_VARIABLE
 
-__all__ = ["InstanceNotStarted", "instances_of"]
+__all__ = ["PROBE_IGNORED", "InstanceNotStarted", "instances_of"]
+
+PROBE_IGNORED: Final = f"{PROBE_VARIABLE} is ignored: only a roundtrip.Server has the probe of roundtrip doctor"
+"""The line of `roundtrip serve` about a server of another class."""
 
 _INSTANCES: Final = 2
 _START_SECONDS: Final = 60.0

@@ -3,14 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["FAST_LANE_VARIABLE", "PROBE_IGNORED", "PROBE_VARIABLE", "RUN_TASKS_VARIABLE", "is_on"]
+__all__ = ["FAST_LANE_VARIABLE", "PROBE_VARIABLE", "RUN_TASKS_VARIABLE", "is_on"]
 
 FAST_LANE_VARIABLE: Final = "ROUNDTRIP_FAST_LANE"
 PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
 RUN_TASKS_VARIABLE: Final = "ROUNDTRIP_RUN_TASKS"
-
-PROBE_IGNORED: Final = f"{PROBE_VARIABLE} is ignored: only a roundtrip.Server has the probe of roundtrip doctor"
-"""The line of `roundtrip serve` about a server of another class."""
 
 _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
