@@ -113,7 +113,7 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
             "a server with keys= must have a name, because each token names its service, and FastMCP makes another one "
             'in each process; write FastMCP("bookshop"), or give audience='
         )
-    _require_installed(mcp)
+    require_installed(mcp)
     installation = Installation(
         mcp, low_level, options, given=policy, routes=lambda: routes_of(mcp), mounted=lambda: _mounted_on(mcp)
     )
@@ -206,7 +206,7 @@ def _asks(target: object) -> bool:
     return callable(target) and uses_roundtrip(target, kinds=_MARKERS)
 
 
-def _require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:
+def require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:
     """Reject a server without `install`, and those that it mounts, if their tools have roundtrip's markers or options.
 
     They would do nothing.
@@ -227,10 +227,10 @@ def _require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:
 
 
 def _require_installed_in(provider: Any) -> None:
-    """Reject a provider of a mounted server as `_require_installed` does."""
+    """Reject a provider of a mounted server as `require_installed` does."""
     mounted = mounted_by(provider)
     if mounted is not None:
-        _require_installed(mounted, where=f"on the server {mounted.name!r}, ")
+        require_installed(mounted, where=f"on the server {mounted.name!r}, ")
 
 
 def _require_plain(component: Any, *, where: str = "") -> None:
@@ -241,8 +241,10 @@ def _require_plain(component: Any, *, where: str = "") -> None:
     """
     fn = getattr(component, "fn", None)
     if callable(fn) and uses_roundtrip(fn, kinds=_MARKERS):
+        # Its key is `tool:name@version`.
+        kind, _, named = str(component.key).partition(":")
         raise InvalidSignature(
-            f"{component.key} asks by roundtrip, and was made before roundtrip could fill its parameters; call "
-            f"install() {where}before tools are registered, and register its function (@mcp.tool, "
+            f"{kind} {named.rpartition('@')[0]!r} asks by roundtrip, and was made before roundtrip could fill its "
+            f"parameters; call install() {where}before tools are registered, and register its function (@mcp.tool, "
             "mcp.add_tool(fn)), not an object made of it"
         )

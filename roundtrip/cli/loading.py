@@ -154,9 +154,15 @@ def find_any_server(target: str) -> FoundServer:
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    from roundtrip.server.adapters.finding import is_server
+    from roundtrip.errors import InvalidSignature
+    from roundtrip.server.adapters.finding import is_server, require_installed
 
-    return _load(target, _Wanted("server of MCP", is_server, _no_hint))
+    found = _load(target, _Wanted("server of MCP", is_server, _no_hint))
+    try:
+        require_installed(found.server)
+    except InvalidSignature as error:
+        raise CommandFailed(f"{target}: {error}") from error
+    return found
 
 
 def _load(text: str, wanted: _Wanted) -> FoundServer:

@@ -10,6 +10,7 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
 from typing_extensions import TypeIs
 
+from roundtrip.errors import InvalidSignature
 from roundtrip.server.adapters.installation import Installation, installation_in
 from roundtrip.server.adapters.sdk_names import low_level_of
 from roundtrip.server.server import Server
@@ -17,7 +18,16 @@ from roundtrip.server.server import Server
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = ["AnyServer", "FastMcpServer", "attached", "is_fastmcp", "is_server", "low_level", "server_classes"]
+__all__ = [
+    "AnyServer",
+    "FastMcpServer",
+    "attached",
+    "is_fastmcp",
+    "is_server",
+    "low_level",
+    "require_installed",
+    "server_classes",
+]
 
 
 class FastMcpServer(Protocol):
@@ -46,6 +56,32 @@ def is_fastmcp(server: object) -> TypeIs[FastMcpServer]:
 def is_server(server: object) -> TypeIs[AnyServer]:
     """Return True for a server object of any class."""
     return isinstance(server, server_classes())
+
+
+def require_installed(server: object) -> None:
+    """Reject a server whose tools have roundtrip's markers or options, and that has no roundtrip: they do nothing.
+
+    Raises:
+        InvalidSignature: It is one.
+    """
+    if attached(server) is not None:
+        return
+    if is_fastmcp(server):
+        try:
+            from roundtrip import fastmcp
+        except ImportError:
+            # Of another version than roundtrip knows, and so without it.
+            return
+        fastmcp.require_installed(cast("Any", server))
+    elif isinstance(server, MCPServer):
+        from roundtrip.server.adapters import marked, sdk_names
+
+        for kind, name, fn in sdk_names.functions_of(cast("MCPServer[Any]", server)):
+            if marked.uses_roundtrip(fn):
+                raise InvalidSignature(
+                    f"{kind} {name!r} has markers or options of roundtrip, which do nothing without "
+                    "roundtrip.install.install(server); call it before tools are registered"
+                )
 
 
 def server_classes() -> tuple[type[Any], ...]:

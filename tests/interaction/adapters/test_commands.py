@@ -274,3 +274,28 @@ def test_options_above_the_decorator_that_registers_are_an_error(kind: str, is_p
     server.add_tool(fn) if kind == "mcpserver" else server.tool(fn)
     with pytest.raises(roundtrip.InvalidSignature, match="put it below the decorator that registers the function"):
         roundtrip.tool(confirm="Sure?")(fn)
+
+
+FORGOTTEN = {
+    "fastmcp": ("from fastmcp import FastMCP", "FastMCP", "tool 'pay' asks by roundtrip", "call install() before"),
+    "sdk": ("from mcp.server import MCPServer", "MCPServer", "tool 'pay' has markers or options", "install(server)"),
+}
+
+
+@pytest.mark.parametrize("kind", FORGOTTEN)
+@pytest.mark.parametrize(
+    "command", [["call", "pay"], ["serve"], ["serve", "--stdio"]]
+)
+def test_server_whose_install_was_forgotten_is_rejected(
+    kind: str, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its options would do nothing, and clients could set what its resolvers return."""
+    head, name, said, advice = FORGOTTEN[kind]
+    file = tmp_path / f"forgotten_{kind}.py"
+    options = "\n\n@server.tool()\n@tool(confirm='Sure?')\ndef pay(euros: int) -> str:\n    return 'paid'\n"
+    file.write_text(f"{head}\nfrom roundtrip import tool\n\nserver = {name}('shop'){options}")
+    words, rest = command[:1], command[1:]
+    assert main([*words, str(file), *rest]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert advice in told
