@@ -126,14 +126,14 @@ class MemoryLedger(EntryLedger):
         if self._bytes >= self._max_bytes:
             raise LedgerDown(
                 f"the ledger in memory is full, with {len(self._entries)} calls of about {self._bytes} bytes that may "
-                "still be sent again; give the server a SqliteLedger or a RedisLedger, its tools a shorter max_age, "
-                "or MemoryLedger(max_bytes=...) more room"
+                "still be sent again; give the server a SqliteLedger, RedisLedger or PostgresLedger, its tools a "
+                "shorter max_age, or MemoryLedger(max_bytes=...) more room"
             )
         held = self._account_bytes.get(account, 0) if account is not None else 0
         if held >= self._max_bytes - self._bytes:
             raise LedgerDown(
                 f"the ledger in memory has no more room for one caller (or one tool, if its callers are not "
                 f"authenticated), which holds about {held} of {self._max_bytes} bytes; the rest is for others; "
-                "give the server a SqliteLedger or a RedisLedger, its tools a shorter max_age, or "
+                "give the server a SqliteLedger, RedisLedger or PostgresLedger, its tools a shorter max_age, or "
                 "MemoryLedger(max_bytes=...) more room"
             )

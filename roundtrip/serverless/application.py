@@ -192,7 +192,7 @@ def _warn_of_other_instances(server: Server[Any]) -> None:
     if identity.exactly_once and identity.reach < Reach.FLEET:
         logger.warning(
             "server %r has tools with exactly_once, and its %s is not shared by all instances, so a call can run again "
-            "on another one; use Server(ledger=RedisLedger(URL))",
+            "on another one; use Server(ledger=RedisLedger(URL)) or PostgresLedger(DSN)",
             server.name,
             identity.ledger,
         )

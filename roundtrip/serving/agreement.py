@@ -13,6 +13,7 @@ _GIVE_KEYS = (
     f"give all of them the same key: ROUNDTRIP_KEYS=$(roundtrip keys new --print), or a file with {KEY_FILE_VARIABLE} "
     "(roundtrip keys new FILE)"
 )
+_GIVE_LEDGER = "Give the server ledger=SqliteLedger(PATH), RedisLedger(URL) or PostgresLedger(DSN)"
 
 _DIFFERENCES: Final = {
     "audience": "the workers are of different services, {0.audience!r} and {1.audience!r}, and would reject each "
@@ -65,13 +66,12 @@ def cautions(identity: Identity) -> list[str]:
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         warnings.append(
             f"tools with exactly_once are covered within this process only, by its {identity.ledger}: after a restart, "
-            "or on another instance, a call can run again. Give the server "
-            "ledger=SqliteLedger(PATH) or RedisLedger(URL)"
+            f"or on another instance, a call can run again. {_GIVE_LEDGER}"
         )
     if identity.stores_calls and identity.reach is Reach.PROCESS:
         warnings.append(
             f"calls that wait (tasks, question pages, approvals) are in the memory of this process, in its "
-            f"{identity.ledger}, and end with it. Give the server ledger=SqliteLedger(PATH) or RedisLedger(URL)"
+            f"{identity.ledger}, and end with it. {_GIVE_LEDGER}"
         )
     return warnings
 
@@ -101,13 +101,12 @@ def _alone(identity: Identity) -> str | None:
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         return (
             f"tools with exactly_once need a ledger that all workers share, and {identity.ledger} covers one process: "
-            "two workers would run a call twice. Give the server ledger=SqliteLedger(PATH) or "
-            "RedisLedger(URL), or serve with --workers 1"
+            f"two workers would run a call twice. {_GIVE_LEDGER}, or serve with --workers 1"
         )
     if identity.stores_calls and identity.reach is Reach.PROCESS:
         return (
             "calls that wait (tasks, question pages, approvals) need a ledger that all workers share, and "
-            f"{identity.ledger} covers one process: another worker would not find them. Give the server "
-            "ledger=SqliteLedger(PATH) or RedisLedger(URL), or serve with --workers 1"
+            f"{identity.ledger} covers one process: another worker would not find them. {_GIVE_LEDGER}, or serve with "
+            "--workers 1"
         )
     return None

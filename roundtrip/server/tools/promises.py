@@ -62,6 +62,7 @@ def check_promises(function: AskingFunction, parts: Parts) -> None:
     if function.once is not None and parts.may_forget:
         logger.warning(
             "%s has to run exactly once, and other processes may have the keys of its calls; give all of them "
-            "one ledger= (a SqliteLedger or a RedisLedger), or ledger=MemoryLedger() if there is only one process",
+            "one ledger= (SqliteLedger, RedisLedger or PostgresLedger), or ledger=MemoryLedger() if there is only one "
+            "process",
             function.owner,
         )

@@ -536,3 +536,4 @@ def test_shared_keys_require_a_shared_ledger(
         return "paid"
 
     assert ("tool 'pay' has to run exactly once, and other processes may have the keys" in caplog.text) is warned
+    assert ("SqliteLedger, RedisLedger or PostgresLedger" in caplog.text) is warned
