@@ -42,6 +42,10 @@ _UNKNOWN: Final = (
     "This is over, or is not for you to decide. Your inbox shows what waits for you.",
 )
 _LATE: Final = "Nothing was decided just now: this was decided already, or has changed since."
+_NO_DECISION: Final = (
+    'a decision must be {"decision": "approve"} or {"decision": "reject", "reason": text}; the reason to approve is '
+    "optional"
+)
 _NO_REASON: Final = "Say why you reject this, so that the person who asked knows what to change"
 _NO_REASON_FOR_RECORD: Final = "Say why you reject this: the reason is kept with the call"
 _LONG_REASON: Final = f"Shorten the reason to {_MAX_REASON_CHARS} characters"
@@ -216,10 +220,12 @@ class InboxSite:
         except (PostUnreadable, ValueError, RecursionError):
             body = None
         data: Mapping[str, Any] = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-        named, reason = data.get("decision"), data.get("reason", "")
+        named, reason = data.get("decision"), data.get("reason")
+        if reason is None:
+            reason = ""
         choice = _CHOICES.get(named) if isinstance(named, str) else None
         if choice is None or not isinstance(reason, str) or not data.keys() <= {"decision", "reason"}:
-            return self._json({"error": 'a decision must be {"decision": "approve" or "reject", "reason": text}'}, 422)
+            return self._json({"error": _NO_DECISION}, 422)
         approval = await self._approvals.find(reader, approval_id)
         if approval is None:
             return self._unknown()

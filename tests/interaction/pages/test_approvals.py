@@ -618,6 +618,7 @@ async def test_api_lists_shows_and_decides() -> None:
             {"decision": "maybe"},
             {"decision": "approve", "reason": 1},
             {"decision": "reject"},
+            {"decision": "reject", "reason": None},
         ]
         for body in bodies:
             assert (await fay.api(f"/{approval}", json=body)).status_code == 422
@@ -630,6 +631,18 @@ async def test_api_lists_shows_and_decides() -> None:
             "reason": "fine",
         }
         assert text_of(await result_of(client, asked)) == "refunded Emma, as fay says: fine"
+
+
+async def test_api_takes_null_as_no_reason() -> None:
+    async with open_shop() as url, client_of(url) as client:
+        asked = await client.call_tool("refund_all", {"order": "Emma"})
+        fay = Person(url, "fay")
+        approval = await fay.one()
+        decided = await fay.api(f"/{approval}", json={"decision": "approve", "reason": None})
+        assert decided.status_code == 200
+        assert decided.json()["state"] == "approved"
+        assert "reason" not in decided.json()
+        assert text_of(await result_of(client, asked)).startswith("refunded Emma")
 
 
 def test_registration_refuses_what_cannot_be_checked() -> None:
