@@ -103,7 +103,7 @@ def stage(folder: Path) -> None:
     """Copy the pages and what they show into a folder, and make the pages of the reference."""
     for pattern in (*PAGES, *ASSETS):
         for source in sorted(ROOT.glob(pattern)):
-            if source.is_file():
+            if source.is_file() and "__pycache__" not in source.parts:
                 target = folder / source.relative_to(ROOT)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
