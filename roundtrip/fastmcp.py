@@ -62,6 +62,7 @@ _MARKERS: Final = (SdkResolve, Dependency)
 _PLAIN: Final = (Tool, Prompt, Resource, ResourceTemplate)
 _META: Final[dict[Kind, type[Any]]] = {"tool": ToolMeta, "prompt": PromptMeta, "resource": ResourceMeta}
 
+_MOVE: Final = "move the tool to a roundtrip.Server (docs/docket.md: Moving from FastMCP's task=True)"
 _REFUSED: Final = (
     (
         ("name", "title", "description", "annotations", "icons", "meta", "tags", "version", "output_schema"),
@@ -72,8 +73,7 @@ _REFUSED: Final = (
     (("enabled",), "is FastMCP's own here; use its visibility (mcp.disable) or auth=, which decide for each request"),
     (
         ("task", "task_ttl"),
-        "needs roundtrip.Server, as FastMCP's tasks are another store; leave it out, or move the tool to a "
-        "roundtrip.Server",
+        f"needs roundtrip.Server, as FastMCP's tasks are another store; leave it out, or {_MOVE}",
     ),
     (
         ("recover",),
@@ -182,7 +182,8 @@ class _Registration:
         refuse_options(given, _REFUSED, owner=owner)
         if getattr(meta, "task", None):
             raise InvalidSignature(
-                f"{owner} asks, and FastMCP's task=True runs it in a worker, which has no client to ask; leave it out"
+                f"{owner} asks, and FastMCP's task=True runs it in a worker, which has no client to ask; leave it out, "
+                f"or {_MOVE}"
             )
         version = getattr(meta, "version", None)
         function, plain = function_for_fastmcp(
