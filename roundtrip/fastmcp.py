@@ -95,10 +95,10 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
             approvals, no_empty_rounds, max_token_bytes, max_journal_bytes and system.
 
     Raises:
-        TypeError: It is not a FastMCP server, or there is no such option.
+        TypeError: It is not a FastMCP server, or an option does not exist.
         ValueError: It has roundtrip already, or the options contradict each other.
         InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or ladder= has to
-            store calls, and the ledger cannot, or other processes can read it and there are no keys.
+            store calls, and the ledger cannot, or other processes can read it and the server has no keys.
     """
     if not isinstance(mcp, FastMCP):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = type(mcp)

@@ -43,10 +43,10 @@ def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[Inst
             and system.
 
     Raises:
-        TypeError: It is a server of another class, or there is no such option.
+        TypeError: It is a server of another class, or an option does not exist.
         ValueError: It has roundtrip already, or the options contradict each other.
         InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or ladder= has to
-            store calls, and the ledger cannot, or other processes can read it and there are no keys.
+            store calls, and the ledger cannot, or other processes can read it and the server has no keys.
     """
     if isinstance(server, Server):
         raise TypeError("install() must be given a server without roundtrip, got a roundtrip.Server; leave it out")
