@@ -31,12 +31,7 @@ AUDIT: Final = ROOT / "docs" / "audit.md"
 SECONDS: Final = 120
 HIDING: Final = """\
 import sys
-HIDDEN = frozenset({hidden!r})
-class Hiding:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in HIDDEN:
-            raise ModuleNotFoundError(f"No module named {{name!r}}, as no extra is installed", name=name)
-sys.meta_path.insert(0, Hiding())
+sys.modules.update(dict.fromkeys({hidden!r}))
 """
 
 

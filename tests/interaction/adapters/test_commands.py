@@ -283,9 +283,7 @@ FORGOTTEN = {
 
 
 @pytest.mark.parametrize("kind", FORGOTTEN)
-@pytest.mark.parametrize(
-    "command", [["call", "pay"], ["serve"], ["serve", "--stdio"]]
-)
+@pytest.mark.parametrize("command", [["call", "pay"], ["serve"], ["serve", "--stdio"]])
 def test_server_whose_install_was_forgotten_is_rejected(
     kind: str, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -442,7 +442,7 @@ def discounted(film: str) -> str:
 def test_install_after_marked_tools_is_rejected() -> None:
     mcp = FastMCP[Any]("cinema")
     mcp.tool(asking)
-    with pytest.raises(InvalidSignature, match=r"tool:asking.* asks by roundtrip.*call install\(\) before"):
+    with pytest.raises(InvalidSignature, match=r"tool 'asking' asks by roundtrip.*call install\(\) before"):
         install(mcp)
 
 
