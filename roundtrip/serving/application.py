@@ -1,11 +1,13 @@
 """ASGI application of one process: the SDK's, with health checks, a choice of responses, and an orderly shutdown."""
 
 import asyncio
+import json
 import logging
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
+from mcp_types import INTERNAL_ERROR
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,7 +19,7 @@ from roundtrip.serving.others import OtherServer
 from roundtrip.serving.settings import LIVE_PATH, READY_PATH, ServeSettings
 from roundtrip.serving.transport import chosen_responses, http_options
 
-__all__ = ["ProcessState", "application_of", "closing"]
+__all__ = ["Exchange", "ProcessState", "application_of", "closing"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -29,6 +31,11 @@ _PROBE: Final = "health"
 _OK: Final = 200
 _NOT_ALLOWED: Final = 405
 _UNAVAILABLE: Final = 503
+_STOPPED: Final = {
+    "code": INTERNAL_ERROR,
+    "message": "the server stopped while this call ran, so its outcome is unknown",
+    "data": {"reason": "server_stopped"},
+}
 _LISTENS: Final = (b"mcp-method", b"subscriptions/listen")
 
 
@@ -40,16 +47,25 @@ class ProcessState:
     stopping: bool = False
     broken_off: bool = False
     """True if a request was still running when the time to finish was over."""
-    requests: dict[int, Scope] = field(default_factory=dict[int, Scope])
-    """Scopes of the running requests by `id`."""
+    requests: dict[int, "Exchange"] = field(default_factory=dict[int, "Exchange"])
+    """The running requests by the `id` of their scopes."""
     ended: anyio.Event = field(default_factory=anyio.Event)
     """Event that ends listening streams and live questions."""
 
     def end(self) -> None:
         """End the streams that only listen, and the live questions, whose answers could no longer arrive."""
         self.ended.set()
-        for scope in self.requests.values():
-            take_no_answers(scope)
+        for exchange in self.requests.values():
+            take_no_answers(exchange.scope)
+
+    async def answer_all(self) -> None:
+        """Answer the requests that still run with an error: their legs will be cut."""
+        running = list(self.requests.values())
+        if running:
+            self.broken_off = True
+            logger.error("the time to finish is over; requests answered with an error: %d", len(running))
+        for exchange in running:
+            await exchange.stop()
 
 
 def application_of(server: Server[Any] | OtherServer, settings: ServeSettings, state: ProcessState) -> ASGIApp:
@@ -144,9 +160,10 @@ class _Orderly:
             elif scope["path"] == self._path and (scope["method"] == "GET" or _LISTENS in scope["headers"]):
                 await self._serve_listener(scope, receive, send_and_close)
             else:
-                self._state.requests[id(scope)] = scope
+                exchange = Exchange(scope, receive, send_and_close)
+                self._state.requests[id(scope)] = exchange
                 try:
-                    await self._app(scope, receive, send_and_close)
+                    await self._app(scope, exchange.receive, exchange.send)
                 finally:
                     del self._state.requests[id(scope)]
         except asyncio.CancelledError:
@@ -175,6 +192,53 @@ class _Orderly:
         if streaming:
             # Finish the stream: an aborted one looks like a failure, to the client and in the log.
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Exchange:
+    """One request and its response, whose client must learn if the process stops in between."""
+
+    __slots__ = ("_body", "_ended", "_kind", "_receive", "_send", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self._receive = receive
+        self._send = send
+        self._body: list[bytes] = []
+        self._kind: bytes | None = None
+        """The content type of the response; None before it has begun."""
+        self._ended = False
+
+    async def receive(self) -> Message:
+        """Receive a message, and keep what it has of the request's body."""
+        message = await self._receive()
+        if body := message.get("body"):
+            self._body.append(body)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send a message of the response, unless it has been stopped."""
+        if self._ended:
+            return
+        if message["type"] == "http.response.start":
+            self._kind = next((value for name, value in message.get("headers", ()) if name == b"content-type"), b"")
+        else:
+            self._ended = not message.get("more_body", False)
+        await self._send(message)
+
+    async def stop(self) -> None:
+        """End the response to a message with an error of the protocol, if that is still possible."""
+        if self._ended:
+            return
+        try:
+            request: Any = json.loads(b"".join(self._body))
+            answered = {"jsonrpc": "2.0", "id": request["id"], "error": _STOPPED}
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return
+        text = json.dumps(answered).encode()
+        if self._kind is None:
+            await JSONResponse(answered)(self.scope, self._receive, self.send)
+        elif self._kind.startswith(b"text/event-stream"):
+            await self.send({"type": "http.response.body", "body": b"event: message\r\ndata: " + text + b"\r\n\r\n"})
 
 
 def closing(send: Send) -> Send:

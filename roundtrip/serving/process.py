@@ -3,6 +3,7 @@
 A worker sends its supervisor its identity, waits for the start command, and serves.
 """
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -64,6 +65,8 @@ _FORMAT: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 _TICK: Final = 0.05
 _LAST_REQUESTS: Final = 0.25
 """Seconds for the requests of the last accepted connections."""
+_ANSWERING: Final = 0.1
+"""Seconds in which the clients of the legs that will be cut are told so."""
 _MARGIN: Final = 3.0
 """Seconds after which a stopping process exits, even if a thread still runs."""
 _SDK_FORMAT: Final = "%(message)s"
@@ -302,9 +305,16 @@ class _Process(uvicorn.Server):
         if not self._hurried:
             await anyio.sleep(_LAST_REQUESTS)
         self._state.end()
-        self._ends_within(self._settings.timeout_graceful_shutdown + _MARGIN)
+        grace = self._settings.timeout_graceful_shutdown
+        self._ends_within(grace + _MARGIN)
+        answering = asyncio.get_running_loop().create_task(self._answer_after(max(0.0, grace - _ANSWERING)))
         await super().shutdown(sockets)
+        answering.cancel()
         self._ends_within(_MARGIN)
+
+    async def _answer_after(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self._state.answer_all()
 
     def _ends_within(self, seconds: float) -> None:
         # A plain function runs in a thread that cannot be interrupted, and Python waits for it at exit.

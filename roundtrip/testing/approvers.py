@@ -1,7 +1,9 @@
 """Decide approvals for scripted users: people of a group, who use the API of the inbox."""
 
+import logging
 import re
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import anyio
@@ -17,6 +19,10 @@ __tracebackhide__ = True
 
 _LOOK_SECONDS: Final = 0.02
 _REASON: Final = "rejected by the test"
+
+_IS_LOOKING: Final[ContextVar[bool]] = ContextVar("is_looking", default=False)
+# Otherwise each look at the inbox is a line of the log.
+logging.getLogger("httpx2").addFilter(lambda record: not _IS_LOOKING.get() or record.levelno > logging.INFO)
 
 Verdict: TypeAlias = Literal["approve", "reject"] | tuple[Literal["approve", "reject"], str] | None
 """A decision, alone or with its reason; None leaves the approval open."""
@@ -56,6 +62,7 @@ class Approver:
         Raises:
             AssertionError: The person cannot log in, or a decision is not one.
         """
+        _IS_LOOKING.set(True)
         while True:
             instance = server()
             async with self._client(instance) as http:

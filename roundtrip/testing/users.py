@@ -153,7 +153,7 @@ class User:
         answers: AnswersBy[MatcherT] | Sequence[AnswersBy[MatcherT]] | None = None,
         *,
         visits: VisitsBy[PageT] | None = None,
-        approver: Approver | Sequence[Approver] = (),
+        approver: Approver | Sequence[Approver] | None = None,
         patience: float = 2.0,
         era: Era | None = None,
         network: Network | str | Sequence[Network | str] | None = None,
@@ -185,7 +185,7 @@ class User:
         self._instances = Instances(server)
         self._answers: Answers | Sequence[Answers] = answers or {}
         self._visits: Mapping[Any, Any] = visits or {}
-        self._approvers = (approver,) if isinstance(approver, Approver) else tuple(approver)
+        self._approvers = (approver,) if isinstance(approver, Approver) else tuple(approver or ())
         self._patience = patience
         self._era = era
         self._network = None if network is None else stack_of(network)
@@ -595,7 +595,7 @@ async def assert_same_on_both_eras(
     *,
     answers: AnswersBy[MatcherT] | None = None,
     visits: VisitsBy[PageT] | None = None,
-    approver: Approver | Sequence[Approver] = (),
+    approver: Approver | Sequence[Approver] | None = None,
     principal: AccessToken | str | None = None,
     roots: Sequence[Root] | None = None,
 ) -> Conversation:
@@ -618,7 +618,7 @@ async def assert_same_in_all_lives(
     *,
     answers: AnswersBy[MatcherT] | None = None,
     visits: VisitsBy[PageT] | None = None,
-    approver: Approver | Sequence[Approver] = (),
+    approver: Approver | Sequence[Approver] | None = None,
     principal: AccessToken | str | None = None,
     roots: Sequence[Root] | None = None,
 ) -> Conversation:

@@ -58,7 +58,7 @@ async def paths(
     *,
     answers: AnswersBy[MatcherT] | None = None,
     visits: VisitsBy[PageT] | None = None,
-    approver: Approver | Sequence[Approver] = (),
+    approver: Approver | Sequence[Approver] | None = None,
     principal: AccessToken | str | None = None,
     depth: int = 3,
     limit: int = 500,

@@ -244,19 +244,22 @@ def test_missing_server_is_reported_without_a_traceback(tmp_path: Path) -> None:
     assert "no attribute 'nowhere'" in refused("nowhere", folder=tmp_path, ROUNDTRIP_KEYS=KEY)
 
 
-@pytest.mark.parametrize(("workers", "tool"), [("1", "stubbornly"), ("2", "slowly")])
-async def test_legs_beyond_the_grace_period_are_cut_and_reported(tmp_path: Path, workers: str, tool: str) -> None:
+@pytest.mark.parametrize(
+    ("workers", "tool", "era"), [("1", "stubbornly", Era.RETRY), ("2", "slowly", Era.RETRY), ("1", "slowly", Era.LIVE)]
+)
+async def test_legs_beyond_the_grace_period_are_cut_and_reported(
+    tmp_path: Path, workers: str, tool: str, era: Era
+) -> None:
     begun = tmp_path / "begun"
     flags = ("--workers", workers, "--drain", "0", "--timeout-graceful-shutdown", "0.3")
 
-    cut: list[BaseException] = []
+    cut: list[MCPError] = []
 
     async def leg(url: str) -> None:
-        try:
-            await call(url, Era.RETRY, tool, {"seconds": 2 * WAIT, "begun": str(begun)})
-        # The second if the response has not begun.
-        except* (MCPError, httpx2.RemoteProtocolError) as error:
-            cut.append(error)
+        async with connect(url, era) as client:
+            with pytest.raises(MCPError) as raised:
+                await client.call_tool(tool, {"seconds": 2 * WAIT, "begun": str(begun)})
+            cut.append(raised.value)
 
     with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
         async with anyio.create_task_group() as tasks:
@@ -264,7 +267,9 @@ async def test_legs_beyond_the_grace_period_are_cut_and_reported(tmp_path: Path,
             await _in_thread(eventually, begun.exists)
             service.signal(signal.SIGTERM)
             assert await _in_thread(service.ended) == 1
-    assert cut
+    (error,) = cut
+    assert error.error.message == "the server stopped while this call ran, so its outcome is unknown"
+    assert error.error.data == {"reason": "server_stopped"}
     assert any("INFO [" in line for line in service.log), "readers of the log find a time and a process"
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import logging
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -215,3 +216,11 @@ async def test_states_of_a_decided_call_end_with_its_end(verdict: Any) -> None:
     call = await User(bookshop(), approver=Approver({"finance": verdict}, headers=FAY)).call("refund", amount=5)
     assert call.states is not None
     assert call.states[-1] is (State.COMPLETED if verdict == "approve" else State.FAILED)
+
+
+async def test_looks_at_the_inbox_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    fay = Approver({"finance": "approve"}, headers=FAY)
+    with caplog.at_level(logging.INFO):
+        assert (await User(bookshop(), approver=fay).call("refund", amount=5)).text == "refunded 5"
+    assert "/approvals/api" not in caplog.text
+    assert User(bookshop(), approver=None).era is Era.RETRY
