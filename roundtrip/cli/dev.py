@@ -75,8 +75,6 @@ def _run(arguments: Namespace) -> int:
             return anyio.run(_play_with, arguments)
         if not hasattr(os, "fork"):
             raise CommandFailed("a file or MODULE:SERVER needs os.fork, which this system lacks; name an address")
-        if arguments.header:
-            raise CommandFailed("--header is for addresses; a server that this command starts has no headers")
         with TemporaryDirectory(prefix="roundtrip-dev-") as folder:
             return anyio.run(_play_and_reload, arguments, Path(folder))
     except CallFailed as failure:
@@ -113,7 +111,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     """Open the playground of a server that runs in a process of its own."""
     import anyio
 
-    from roundtrip.client.targets import Target
+    from roundtrip.client.targets import target_of
     from roundtrip.playground.hosting import WatchedSupervisor
     from roundtrip.playground.playground import ServedFacts
     from roundtrip.playground.running import RunningPage, listen_at, run_page
@@ -139,7 +137,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     listening = _listen(settings)
     port = listening.getsockname()[1]
     page = RunningPage(
-        Target(url=f"http://{settings.host}:{port}/{secret}/mcp"),
+        target_of(f"http://{settings.host}:{port}/{secret}/mcp", arguments.header),
         ServedFacts(arguments.server, is_traced=True, reloads=True),
         listen_at(arguments.port),
         opener=environment if arguments.open else None,

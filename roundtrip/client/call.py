@@ -276,9 +276,7 @@ class _Caller:
 
     def _failed(self, error: Exception) -> CallFailed:
         """Describe an error for the user, with its exit code."""
-        status = f" (HTTP status {self._plan.target.status})" if self._plan.target.status is not None else ""
-        if self._plan.target.status in (401, 403):
-            status = f"{status[:-1]}; give credentials with --header)"
+        status = self._plan.target.status_text
         ending = ExitCode.NO_CONNECTION
         match error:
             case CallFailed():

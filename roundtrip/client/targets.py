@@ -80,6 +80,13 @@ class Target:
     status: int | None = None
     """The last HTTP status of 400 or more."""
 
+    @property
+    def status_text(self) -> str:
+        """Return the last HTTP status as the end of a sentence, with advice; empty without one."""
+        if self.status is None:
+            return ""
+        return f" (HTTP status {self.status}{'; give credentials with --header' if self.status in (401, 403) else ''})"
+
     def connection(self, terminal: Terminal) -> Any:
         """Return what the SDK's client connects to: the server in this process, or a transport."""
         return self.server if self.server is not None else self.connect(terminal)

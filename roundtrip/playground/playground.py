@@ -159,6 +159,7 @@ class Playground:
             if info is not None:
                 self._listed.server = " ".join(filter(None, [info.title or info.name, info.version]))
 
+        self._target.status = None
         try:
             with anyio.fail_after(_LIST_SECONDS):
                 connection = Client(self._target.connection(self._terminal), mode=Era.AUTO.mode, cache=None)
@@ -167,7 +168,9 @@ class Playground:
             self._listed.data = [_tool_data(tool) for tool in self._listed.tools]
         except Exception as error:  # noqa: BLE001  # a transport may raise anything, and the page shows it
             inner = innermost(error)
-            self._listed.failure = f"The tools cannot be listed: {inner or type(inner).__name__}"
+            self._listed.failure = (
+                f"The tools cannot be listed: {inner or type(inner).__name__}{self._target.status_text}"
+            )
         self._listed.version += 1
         self.changed()
 

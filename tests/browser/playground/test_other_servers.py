@@ -141,3 +141,36 @@ def test_two_playgrounds_have_their_own_secrets(start: Start) -> None:
     one: Playing = start("till.py")
     other: Playing = start("till.py")
     assert one.url.rpartition(":")[2].partition("/")[2] != other.url.rpartition(":")[2].partition("/")[2]
+
+
+LOGIN = """
+from fastmcp import FastMCP
+from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
+
+import roundtrip
+from roundtrip.fastmcp import install
+
+mcp = FastMCP("guarded", auth=StaticTokenVerifier({"secret": {"client_id": "cli", "sub": "ann", "scopes": []}}))
+install(mcp, keys=["7f" * 32])
+
+
+@mcp.tool
+def whoami() -> str:
+    return roundtrip.get_access_token().subject
+"""
+
+
+def test_server_with_a_login_is_played_with_a_header(tab: Tab, tmp_path: Path) -> None:
+    (tmp_path / "guarded.py").write_text(LOGIN)
+    with playing("guarded.py", folder=tmp_path) as without:
+        tab.page.goto(without.url)
+        expect(tab.page.locator("#broken")).to_contain_text("HTTP status 401; give credentials with --header")
+        expect(tab.page.locator("#no-tools")).to_be_hidden()
+        tab.page.goto("about:blank")
+    with playing("guarded.py", "--header", "Authorization: Bearer secret", folder=tmp_path) as with_header:
+        with_header.open(tab)
+        choose(tab, "whoami")
+        begin(tab, "whoami")
+        ended(tab, "completed")
+        assert "ann" in tab.text("#result")
+        tab.page.goto("about:blank")

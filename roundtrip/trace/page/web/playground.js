@@ -42,7 +42,8 @@ function drawTools() {
     }),
   );
   [...byId("tool-list").querySelectorAll("button")].find((button) => button.dataset.tool === hadFocus)?.focus();
-  byId("no-tools").hidden = shown.length > 0;
+  // A failure is told beside the name of the server.
+  byId("no-tools").hidden = shown.length > 0 || Boolean(state.server.failure);
   write(byId("no-tools"), state.tools.length ? "No tool fits." : state.toolsVersion ? "The server has no tools." : "Starting…");
 }
 
