@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,6 +20,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolResult,
     InputRequiredResult,
     ToolAnnotations,
@@ -214,9 +215,21 @@ class StoredCalls:
     def _can_open_locally(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         return self._local is not None and self._local.can_ask(ctx)
 
-    def _explained(self, ctx: ServerRequestContext[Any, Any]) -> AbstractContextManager[None]:
-        """Tell a client that cannot be asked why no page of its machine opens."""
-        return self._local.explained(ctx) if self._local is not None else nullcontext()
+    @contextmanager
+    def _explained(self, ctx: ServerRequestContext[Any, Any]) -> Generator[None]:
+        """Tell a client that cannot be asked why its user is not asked on a page."""
+        with nullcontext() if self._local is None else self._local.explained(ctx):
+            try:
+                yield
+            except MCPError as error:
+                knows_user = self._legs.parts.protection.user(ctx) is not None
+                if error.error.code != MISSING_REQUIRED_CLIENT_CAPABILITY or not self.gives_links or knows_user:
+                    raise
+                told = (
+                    f"{error.error.message}; a page cannot ask either, as the server does not know the user of this "
+                    "call: send an access token that names the user, or let principal= of the server name them"
+                )
+                raise MCPError(code=error.error.code, message=told, data=error.error.data) from error
 
     async def serve(
         self, calls: LegsOfTools, name: str, arguments: dict[str, Any], record: RequestRecord, incoming: Incoming

@@ -394,6 +394,7 @@ async def test_client_without_a_user_is_not_given_a_link() -> None:
         with pytest.raises(MCPError) as failed:
             await client.call_tool("many", {"number": 1})
     assert failed.value.code == -32021
+    assert "a page cannot ask either, as the server does not know the user of this call" in str(failed.value)
 
 
 async def test_old_client_that_shows_forms_is_asked_over_its_connection() -> None:
