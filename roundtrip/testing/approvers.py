@@ -56,7 +56,9 @@ class Approver:
         self.decided: list[dict[str, Any]] = []
         """The approvals that this person has decided, as the API shows them afterwards."""
 
-    async def watch(self, server: Callable[[], object], tell: Callable[[dict[str, Any]], object]) -> None:
+    async def watch(
+        self, server: Callable[[], object], tell: Callable[[dict[str, Any]], object] = lambda decided: None
+    ) -> None:
         """Decide everything that comes, until it is cancelled, and tell each decision.
 
         Raises:
