@@ -65,7 +65,7 @@ def pytest_runtest_teardown() -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Run more processes than there are cores, because many tests wait for other processes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + max(1, cores // 2)
+    return 2 * cores
 
 
 @pytest.fixture

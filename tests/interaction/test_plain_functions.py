@@ -160,6 +160,7 @@ async def test_connection_serves_all_functions_that_depend_on_it(era: Era) -> No
     assert results == ["1 1 tea slow slower"] * 20
 
 
+@pytest.mark.nightly
 async def test_hundredth_call_places_functions_as_the_first(era: Era) -> None:
     places = Places()
     server = linked(places)

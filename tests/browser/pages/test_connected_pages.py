@@ -74,6 +74,7 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
         yield
 
 
+@pytest.mark.nightly
 def test_outage_loses_nothing_that_was_sent(tab: Tab, shop: ConnectedShop, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tab.page
     page.goto(shop.link("twice"))

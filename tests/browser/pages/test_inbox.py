@@ -71,6 +71,7 @@ def test_rejection_needs_a_reason_and_keeps_what_was_typed(tab: Tab, desk: Desk)
     expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
 
 
+@pytest.mark.nightly
 def test_second_tab_learns_that_it_is_late(tab: Tab, desk: Desk) -> None:
     desk.ask("Emma")
     tab.page.goto(f"{desk.url}/approvals")

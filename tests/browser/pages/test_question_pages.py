@@ -113,6 +113,7 @@ def test_incomplete_date_is_not_sent(tab: Tab, shop: PageShop) -> None:
     assert call.answers == [{"order": {"action": "decline"}}]
 
 
+@pytest.mark.nightly
 def test_several_questions_are_answered_on_one_page(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(SEVERAL)
     tab.page.goto(shop.url())

@@ -43,6 +43,7 @@ def paged(_paged: Playing, tab: Tab) -> Playing:
     return _paged
 
 
+@pytest.mark.nightly
 def test_client_of_links_answers_on_the_page_of_the_server(tab: Tab, paged: Playing) -> None:
     tab.page.get_by_label("The client shows").select_option("links")
     begin(tab, "order")

@@ -140,6 +140,7 @@ def test_typing_is_not_disturbed_by_news(tab: Tab, cinema: Playing) -> None:
     ended(tab, "stopped")
 
 
+@pytest.mark.nightly
 def test_page_loads_nothing_from_elsewhere(tab: Tab, cinema: Playing) -> None:
     show_media(tab)
     assert all(request.startswith((cinema.url, "data:", "blob:")) for request in tab.requests)

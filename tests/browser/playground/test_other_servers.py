@@ -64,6 +64,7 @@ def test_server_of_another_library_is_called(tab: Tab, start: Start, name: str) 
     assert playing.end() == 0
 
 
+@pytest.mark.nightly
 def test_server_at_an_address_is_called(tab: Tab, tmp_path: Path) -> None:
     folder = project(tmp_path / "project", "cinema.py")
     port = free_port()

@@ -176,6 +176,7 @@ def test_question_is_answered_with_its_form(tab: Tab, ui: Served, page: Callable
     expect(tab.page.locator("#stored-questions")).to_be_focused()
 
 
+@pytest.mark.nightly
 def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Callable[..., None]) -> None:
     page()
     tab.page.get_by_label("From round").select_option("2")
@@ -219,6 +220,7 @@ def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Calla
     expect(tab.page.locator("#fork-form")).to_be_hidden()
 
 
+@pytest.mark.nightly
 def test_approval_is_shown_as_decided_and_forked(tab: Tab, ui: Served, page: Callable[..., None]) -> None:
     budget = {"key": "budget", "by": "finance", "message": {"value": "Refund 400?"}}
     told = Tale("c1").began(1).asked(approvals=[budget])

@@ -74,6 +74,7 @@ def test_filters_are_in_the_address_and_survive_a_reload(tab: Tab, ui: Served, s
     expect(tab.page.locator("#filter-since")).to_have_attribute("aria-invalid", "true")
 
 
+@pytest.mark.nightly
 def test_older_calls_have_an_address_of_their_own(tab: Tab, ui: Served, show: Open) -> None:
     show("?instance=birch")
     assert calls(tab)[0] == "done-0"
@@ -120,6 +121,7 @@ def test_news_keep_the_focus_the_place_and_open_menus(tab: Tab, ui: Served, show
     expect(tab.page.locator("#menu-tool summary")).to_be_focused()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
 def test_list_has_no_barriers_and_fits_a_phone(tab: Tab, show: Open, axe: Axe, scheme: Any) -> None:
     tab.page.emulate_media(color_scheme=scheme)

@@ -157,6 +157,7 @@ def test_call_whose_transcript_is_gone_is_answered_on_its_page(tab: Tab, ui: Ope
     tab.page.goto("about:blank")
 
 
+@pytest.mark.nightly
 def test_list_is_live_while_a_fleet_works_and_is_killed(tab: Tab, folder: Path) -> None:
     async def order(first: HttpProcess, rounds: list[Any]) -> None:
         await User(first.url, rounds).call("order", {"title": "Dune"})

@@ -214,6 +214,7 @@ server.tool(book)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("tool", ["below_book", *at_night("book")])
 def test_recorded_call_is_checked_and_becomes_a_test_by_the_name_that_clients_call(
     tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -131,6 +131,7 @@ async def test_equal_results_do_not_show_that_a_tool_acts_once() -> None:
     assert verdict(report, "S5.once") is ClauseVerdict.FACT
 
 
+@pytest.mark.nightly
 async def test_waiting_for_a_state_to_expire_uses_up_no_time() -> None:
     server = RightServer(ttl=6.0)
     report = await audited(server, "cancel", stale=6.1, limits=AuditLimits(seconds=6.0, body_bytes=2**18))

@@ -196,6 +196,7 @@ def test_given_keys_are_kept(project: Path) -> None:
         assert f"ROUNDTRIP_KEYS={KEY}".encode() in Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
 
 
+@pytest.mark.nightly
 async def test_killed_worker_is_replaced_and_calls_go_on(service: Service) -> None:
     question = await asked(service.url)
     (worker,) = service.workers()

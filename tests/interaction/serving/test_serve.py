@@ -430,6 +430,7 @@ async def test_plain_function_running_at_shutdown_is_waited_for(tmp_path: Path, 
     assert exited.exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("tool", ["hold", *at_night("hold_briefly")])
 async def test_plain_function_does_not_delay_the_end_of_its_process(tmp_path: Path, tool: str) -> None:
     begun = tmp_path / "begun"

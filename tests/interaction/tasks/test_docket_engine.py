@@ -108,6 +108,7 @@ def go_on(folder: Path) -> None:
     (folder / "go on").touch()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [DocketWorker, *at_night(Worker)])
 async def test_worker_serves_tasks_of_a_server(kind: type[DocketWorker], tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
@@ -155,6 +156,7 @@ async def test_retries_timeouts_and_progress_work_by_docket(tmp_path: Path, stor
     assert ended["error"]["data"]["reason"] == "tool_timeout"
 
 
+@pytest.mark.nightly
 async def test_cancelled_task_stops_in_its_worker(tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         with worker(tmp_path, store, "--concurrency", "1"):

@@ -69,6 +69,7 @@ async def test_all_runs_are_identical_in_memory_and_over_http() -> None:
     assert len({await tell_wire() for _ in range(3)}) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("python", pythons())
 async def test_other_process_reports_equal_values(python: str) -> None:
     text = await tell("memory") + await tell_wire()

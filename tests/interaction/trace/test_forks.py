@@ -386,6 +386,7 @@ def test_approval_is_decided_by_the_fork_or_as_recorded(tmp_path: Path) -> None:
     anyio.run(scenario)
 
 
+@pytest.mark.nightly
 def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
     """A fork, or a check, is no worker: it would end the task at its body."""
     ran: list[str] = []

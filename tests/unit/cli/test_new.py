@@ -90,6 +90,7 @@ def test_new_project_passes_its_tests_and_answers_in_a_fresh_environment(
     assert (called.returncode, called.stdout) == (0, "Booked 4 seats for Mirror in the front row.\n"), called.stderr
 
 
+@pytest.mark.nightly
 def test_change_of_the_server_fails_the_tests_of_the_project(folder: Path, environment: Environment) -> None:
     assert main(["new", "matinee"]) == 0
     server = folder / "matinee" / "matinee.py"
