@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from roundtrip import Elicit, Resolve, Server
+from roundtrip import Elicit, Pages, Resolve, Server
 from roundtrip.ledger import MemoryLedger, RedisLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger
 
@@ -61,6 +61,13 @@ def shop(**options: Any) -> Server[Any]:
     return server
 
 
+def with_pages() -> Server[Any]:
+    async def reader(request: Request) -> str:
+        return "ann"
+
+    return shop(principal=lambda ctx: "ann", pages=Pages(base_url="https://shop.example", authenticate=reader))
+
+
 def next_build(**options: Any) -> Server[Any]:
     server = shop(**options)
 
@@ -96,6 +103,7 @@ def _shops() -> Mapping[str, Server[Any]]:
         "new-and-old": shop(keys=[NEW, OLD]),
         "other-audience": shop(audience="https://shop.example/\x1b[31m"),
         "next-build": next_build(),
+        "with-pages": with_pages(),
         "other-principal": shop(principal=by_port),
         "paying": paying(SqliteLedger(folder / "shared.db")),
         "paying-elsewhere": paying(SqliteLedger(folder / f"{os.getpid()}.db")),

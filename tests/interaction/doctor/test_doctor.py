@@ -259,9 +259,11 @@ def test_credentials_open_what_is_locked(town: Town, doctor: Any, monkeypatch: p
 
 def test_older_clients_are_askable_with_sessions(town: Town, doctor: Any) -> None:
     assert doctor(town.at(0, "with-sessions")).levels("older clients") == ["ok"]
-    report = doctor(town.at(0, "plain"))
-    assert report.levels("older clients") == ["note"]
-    assert "stateless_http=False" in report.said("older clients")
+    for name in ("plain", "with-pages"):
+        report = doctor(town.at(0, name))
+        assert report.levels("older clients") == ["note"]
+        assert "stateless_http=False" in report.said("older clients")
+        assert "Unknown tool" not in report.said("older clients")
 
 
 def test_only_addresses_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
