@@ -204,7 +204,7 @@ def _require_agreement(answered: Sequence[LegDelivery], what: str, route: Route)
         one.final.model_dump(mode="json", by_alias=True, exclude={"meta"}) for one in answered if one.final is not None
     ]
     if finals and finals[0] != finals[1]:
-        raise Breach(f"{told}; what it does, it has probably done twice")
+        raise Breach(f"{told}; what it does, it has probably done twice; exactly_once=True prevents it")
 
 
 def _is_stored(delivery: LegDelivery, route: Route) -> bool:
