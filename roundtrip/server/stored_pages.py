@@ -174,7 +174,11 @@ class CallsOfSite:
         content = view.content
         if not hmac.compare_digest(content.page_secret.encode(), secret.encode("utf-8", "replace")):
             return None
-        if self._knows_readers and (subject is None or content.user is None or not is_same(subject, content.user)):
+        if self._knows_readers and (
+            subject is None
+            or content.user is None
+            or not is_same(subject, content.user, by_token=self._book.knows_users_by_token)
+        ):
             return None
         return view
 

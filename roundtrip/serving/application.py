@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import anyio
 from mcp_types import INTERNAL_ERROR
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.ledger.contract import Ledger, LedgerDown
@@ -31,6 +31,7 @@ _PROBE: Final = "health"
 _OK: Final = 200
 _NOT_ALLOWED: Final = 405
 _UNAVAILABLE: Final = 503
+_MAX_KEPT_BYTES: Final = 64 * 1024
 _STOPPED: Final = {
     "code": INTERNAL_ERROR,
     "message": "the server stopped while this call ran, so its outcome is unknown",
@@ -58,14 +59,17 @@ class ProcessState:
         for exchange in self.requests.values():
             take_no_answers(exchange.scope)
 
-    async def answer_all(self) -> None:
-        """Answer the requests that still run with an error: their legs will be cut."""
-        running = list(self.requests.values())
-        if running:
-            self.broken_off = True
-            logger.error("the time to finish is over; requests answered with an error: %d", len(running))
-        for exchange in running:
-            await exchange.stop()
+    async def answer_all(self, seconds: float) -> None:
+        """Answer the requests that still run with an error, as far as their clients read it: their legs will be cut."""
+        running = [asyncio.ensure_future(exchange.stop()) for exchange in self.requests.values()]
+        if not running:
+            return
+        self.broken_off = True
+        done, late = await asyncio.wait(running, timeout=seconds)
+        for one in late:
+            one.cancel()
+        answered = sum(one.exception() is None and one.result() for one in done)
+        logger.error("the time to finish is over: %d requests still ran, %d got an error", len(running), answered)
 
 
 def application_of(server: Server[Any] | OtherServer, settings: ServeSettings, state: ProcessState) -> ASGIApp:
@@ -160,7 +164,7 @@ class _Orderly:
             elif scope["path"] == self._path and (scope["method"] == "GET" or _LISTENS in scope["headers"]):
                 await self._serve_listener(scope, receive, send_and_close)
             else:
-                exchange = Exchange(scope, receive, send_and_close)
+                exchange = Exchange(scope, receive, send_and_close, is_mcp=scope["path"] == self._path)
                 self._state.requests[id(scope)] = exchange
                 try:
                     await self._app(scope, exchange.receive, exchange.send)
@@ -197,13 +201,15 @@ class _Orderly:
 class Exchange:
     """One request and its response, whose client must learn if the process stops in between."""
 
-    __slots__ = ("_body", "_ended", "_kind", "_receive", "_send", "scope")
+    __slots__ = ("_body", "_ended", "_kind", "_receive", "_room", "_send", "scope")
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, is_mcp: bool) -> None:
         self.scope = scope
         self._receive = receive
         self._send = send
         self._body: list[bytes] = []
+        self._room = _MAX_KEPT_BYTES if is_mcp else 0
+        """The bytes that may still be kept; a request with more is not answered."""
         self._kind: bytes | None = None
         """The content type of the response; None before it has begun."""
         self._ended = False
@@ -211,8 +217,9 @@ class Exchange:
     async def receive(self) -> Message:
         """Receive a message, and keep what it has of the request's body."""
         message = await self._receive()
-        if body := message.get("body"):
-            self._body.append(body)
+        if self._room and (body := message.get("body")):
+            self._room = max(0, self._room - len(body))
+            self._body = [*self._body, body] if self._room else []
         return message
 
     async def send(self, message: Message) -> None:
@@ -225,20 +232,22 @@ class Exchange:
             self._ended = not message.get("more_body", False)
         await self._send(message)
 
-    async def stop(self) -> None:
-        """End the response to a message with an error of the protocol, if that is still possible."""
-        if self._ended:
-            return
+    async def stop(self) -> bool:
+        """End the response to a message with an error of the protocol; return False if that is not possible."""
         try:
             request: Any = json.loads(b"".join(self._body))
-            answered = {"jsonrpc": "2.0", "id": request["id"], "error": _STOPPED}
+            number = request["id"]
         except (ValueError, TypeError, KeyError, RecursionError):
-            return
-        text = json.dumps(answered).encode()
+            return False
+        if self._ended or not isinstance(number, str | int):
+            return False
+        # In ASCII: a lone surrogate has no place in UTF-8.
+        text = json.dumps({"jsonrpc": "2.0", "id": number, "error": _STOPPED}).encode()
         if self._kind is None:
-            await JSONResponse(answered)(self.scope, self._receive, self.send)
+            await Response(text, media_type="application/json")(self.scope, self._receive, self.send)
         elif self._kind.startswith(b"text/event-stream"):
             await self.send({"type": "http.response.body", "body": b"event: message\r\ndata: " + text + b"\r\n\r\n"})
+        return self._ended
 
 
 def closing(send: Send) -> Send:

@@ -66,7 +66,7 @@ _TICK: Final = 0.05
 _LAST_REQUESTS: Final = 0.25
 """Seconds for the requests of the last accepted connections."""
 _ANSWERING: Final = 0.1
-"""Seconds in which the clients of the legs that will be cut are told so."""
+"""Seconds in which the clients of the legs that will be cut are told so, at the end of the time to finish."""
 _MARGIN: Final = 3.0
 """Seconds after which a stopping process exits, even if a thread still runs."""
 _SDK_FORMAT: Final = "%(message)s"
@@ -314,7 +314,7 @@ class _Process(uvicorn.Server):
 
     async def _answer_after(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        await self._state.answer_all()
+        await self._state.answer_all(_ANSWERING)
 
     def _ends_within(self, seconds: float) -> None:
         # A plain function runs in a thread that cannot be interrupted, and Python waits for it at exit.

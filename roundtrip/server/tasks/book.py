@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
+from mcp.server.request_state import authenticated_principal
+
 from roundtrip.engine.leg import Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
@@ -18,6 +20,7 @@ from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
+from roundtrip.server.tasks.named import NamedTasks
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
@@ -91,10 +94,12 @@ class TaskBook:
                 "read its calls after a restart; pass keys=, or set ROUNDTRIP_KEY_FILE"
             )
         self.store: TaskStore = ledger.tasks
+        self.knows_users_by_token = protection.policy.bind_principal is authenticated_principal
+        """True if the users of calls are named by access tokens, and not by the author's `principal=`."""
         audience = protection.policy.audience
         service = service if audience is None else audience
         self.seal = TaskSeal(None if is_private else protection.ledger_sealer, protection.hints, service)
-        self.named: set[str] | None = None
+        self.named: NamedTasks | None = None
         """The calls that clients of this process have made or asked for, if it runs no others."""
         self.inbox: Inbox | None = None
         """The approvals of the calls, if the server has an inbox."""

@@ -39,7 +39,7 @@ _LOG: Final = LimitedLog(logger)
 _SKIP_SECONDS: Final = 10.0
 """Time for which a worker leaves a task alone that it cannot run."""
 _PAUSE_SECONDS: Final = 1.0
-"""Time for which a worker leaves a task alone that it could not claim although it is due, or that is of others."""
+"""Time for which a worker leaves a task alone that it could not claim, although it is due."""
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _STOP_SECONDS: Final = 10.0
@@ -148,7 +148,12 @@ class TaskEngine:
         )
 
     def _sweep(self) -> Sweep:
-        return Sweep(self._book.store, self._begin_all, self._system, room=lambda: self.most - len(self._running))
+        return Sweep(
+            self._book.named or self._book.store,
+            self._begin_all,
+            self._system,
+            room=lambda: self.most - len(self._running),
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -205,11 +210,8 @@ class TaskEngine:
                     await asyncio.wait([leg])
 
     async def _begin_all(self, due: Sequence[str]) -> None:
-        named = self._book.named
         for call_id in due:
-            if named is not None and call_id not in named:
-                self._delivery.skip(call_id, _PAUSE_SECONDS)
-            elif call_id not in self._running and call_id not in self._apart:
+            if call_id not in self._running and call_id not in self._apart:
                 self._begin(call_id)
 
     def _begin(self, call_id: str) -> asyncio.Task[None]:

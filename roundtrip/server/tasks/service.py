@@ -27,6 +27,7 @@ from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.engine import DistributedEngine, TaskEngine
 from roundtrip.server.tasks.extension import EXTENSION, TaskMethods
 from roundtrip.server.tasks.legs import TaskLeg, incoming_of
+from roundtrip.server.tasks.named import NamedTasks
 from roundtrip.server.tool_calls import written
 
 if TYPE_CHECKING:
@@ -59,11 +60,13 @@ class TaskService:
         self._calls = calls
         self._server = server
         self.book = TaskBook(legs.parts, server.name, needed_by)
+        distributed = legs.task_engine
+        if distributed is not None:
+            self._bind(distributed)
+        self._delivers = distributed
         if legs.runs_tasks == OWN:
-            self.book.named = set()
-        self._distributed = legs.task_engine
-        if self._distributed is not None:
-            self._bind(self._distributed)
+            # A distributed engine would deliver the tasks of others, too.
+            self._delivers, self.book.named = None, NamedTasks(self.book.store)
         self._engines: dict[asyncio.AbstractEventLoop, TaskEngine] = {}
         self._has_methods = False
         self.stops_first: list[Callable[[], Awaitable[None]]] = []
@@ -104,8 +107,8 @@ class TaskService:
         """Run tasks on this event loop, while the server's lifespan is active here. A rehearsal runs none."""
         if self._legs.parts.effects.rehearsal is not None:
             return
-        if self._distributed is not None and self._legs.lifespans.get(asyncio.get_running_loop()):
-            self._distributed.start()
+        if self._delivers and self._legs.lifespans.get(asyncio.get_running_loop()):
+            self._delivers.start()
         if self._legs.runs_tasks:
             self._start_engine()
 
@@ -113,9 +116,9 @@ class TaskService:
         loop = asyncio.get_running_loop()
         if loop not in self._engines and self._legs.lifespans.get(loop):
             system = self._legs.parts.system
-            if self._distributed is not None:
-                self._distributed.start()
-                options = {"deliver": self._distributed.deliver, **options}
+            if self._delivers is not None:
+                self._delivers.start()
+                options = {"deliver": self._delivers.deliver, **options}
             calls = self._calls
             self._engines[loop] = TaskEngine(
                 self.book, self._serve, system, knows=calls.has_task, is_gated=calls.is_gated, **options
@@ -129,8 +132,8 @@ class TaskService:
         engine = self._engines.pop(asyncio.get_running_loop(), None)
         if engine is not None:
             await engine.stop()
-        if self._distributed is not None:
-            await self._distributed.stop()
+        if self._delivers is not None:
+            await self._delivers.stop()
 
     def abandon(self, call_id: str) -> None:
         """End the running leg of a task as if its process had died, for tests."""

@@ -10,7 +10,7 @@ from contextvars import Context
 from typing import Final
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskStore
+from roundtrip.server.tasks.named import DueTasks
 from roundtrip.system import System
 
 __all__ = ["Sweep"]
@@ -26,7 +26,7 @@ class Sweep:
     """Asyncio task of one event loop that hands over the calls of the tasks that are due.
 
     Args:
-        store: The tasks.
+        tasks: The tasks.
         hand_over: Receives the calls, the longest due first.
         system: The clocks and randomness.
         room: Returns the number of calls that it may hand over.
@@ -36,14 +36,14 @@ class Sweep:
 
     def __init__(
         self,
-        store: TaskStore,
+        tasks: DueTasks,
         hand_over: Callable[[Sequence[str]], Awaitable[None]],
         system: System,
         *,
         room: Callable[[], int],
         spread: float = 0.0,
     ) -> None:
-        self._store = store
+        self._tasks = tasks
         self._hand_over = hand_over
         self._system = system
         self._room = room
@@ -99,7 +99,7 @@ class Sweep:
         now = self._system.monotonic()
         self._skipped = {call_id: until for call_id, until in self._skipped.items() if until > now}
         try:
-            due, following = await self._store.due(room + min(len(self._skipped), _MAX_SKIPPED))
+            due, following = await self._tasks.due(room + min(len(self._skipped), _MAX_SKIPPED))
             await self._hand_over([call_id for call_id in due if call_id not in self._skipped][:room])
         except Exception as error:
             if not self._is_down:

@@ -1,6 +1,7 @@
 """A question page opens for the user of its call, who has logged in by another OAuth client than the call's."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,12 +19,12 @@ def token(client: str, subject: str | None, issuer: str | None = None) -> Access
     return AccessToken(token="t", client_id=client, scopes=[], subject=subject, claims=claims)
 
 
-def cinema(reader: AccessToken | str) -> Server[Any]:
+def cinema(reader: AccessToken | str, **options: Any) -> Server[Any]:
     async def authenticate(request: Request) -> AccessToken | str:
         return reader
 
     pages = Pages(base_url="https://cinema.example", authenticate=authenticate, wait=0.05)
-    server = Server[Any]("cinema", keys=["7f" * 32], pages=pages)
+    server = Server[Any]("cinema", keys=["7f" * 32], pages=pages, **options)
 
     @server.tool()
     async def book(ctx: Context) -> str:
@@ -64,3 +65,25 @@ async def test_reader_of_another_form_is_warned_of(caplog: pytest.LogCaptureFixt
         await booked_by(token("cli", "ann"), "ann")
     assert "a page was not shown: its reader and its caller have principals of two forms" in caplog.text
     assert "ann" not in caplog.text
+
+
+def always(text: str) -> Callable[[Any], str]:
+    return lambda ctx: text
+
+
+@pytest.mark.parametrize(("reader", "is_opened"), [('["one", null, "ann"]', True), ('["two", null, "ann"]', False)])
+async def test_principals_of_the_author_are_compared_as_they_are(reader: str, is_opened: bool) -> None:
+    """Here the first part is a tenant, and no OAuth client."""
+    server = cinema(reader, principal=always('["one", null, "ann"]'))
+    user = User(server, {"seats": 2}, client="no-elicitation")
+    if is_opened:
+        assert (await user.call("book")).text == "2 seats"
+    else:
+        with pytest.raises(AssertionError, match="404"):
+            await user.call("book")
+
+
+async def test_principal_of_any_depth_is_compared() -> None:
+    deep = "[" * 200_000
+    user = User(cinema(deep, principal=always(deep)), {"seats": 2}, client="no-elicitation")
+    assert (await user.call("book")).text == "2 seats"

@@ -38,6 +38,18 @@ async def begun(peer: Peer, tool: str, order: str) -> str:
     return (await peer.call(tool, order=order))["taskId"]
 
 
+async def test_many_tasks_of_others_do_not_delay_own_ones(tmp_path: Path) -> None:
+    ours = list[str]()
+    async with peers(shop(tmp_path, False, []), shop(tmp_path, "own", ours)) as (fleet, command):
+        for number in range(300):
+            await begun(fleet, "ship", str(number))
+        with anyio.fail_after(5):
+            for number in range(3):
+                task = await begun(command, "ship", f"own {number}")
+                assert text_of(await command.until(task)) == f"shipped own {number}"
+    assert ours == ["own 0", "own 1", "own 2"]
+
+
 async def test_tasks_of_others_are_left_alone_until_a_client_asks_for_them(tmp_path: Path) -> None:
     theirs, ours = list[str](), list[str]()
     async with peers(shop(tmp_path, False, theirs), shop(tmp_path, "own", ours)) as (fleet, command):

@@ -152,7 +152,7 @@ async def test_leg_begins_with_the_awaited_answers(tmp_path: Path, clock: Clock)
     assert "roundtrip.answered" not in [event["name"] for event in first["events"]]
     answered = second["events"][0]
     assert answered["name"] == "roundtrip.answered"
-    assert plain(answered["attributes"]) == {"roundtrip.waited": pytest.approx(42, abs=0.01)}
+    assert plain(answered["attributes"]) == {"roundtrip.waited": pytest.approx(42, abs=0.5)}
 
 
 def test_call_known_by_rejection_alone_is_one_span() -> None:

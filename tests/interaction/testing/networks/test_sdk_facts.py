@@ -120,7 +120,8 @@ async def test_booking():
             "FAILED test_cinema.py::test_booking[[]duplicate-at-once[]] - *",
             "FAILED test_cinema.py::test_booking[[]drop[]] - *",
             "*Breach: a leg was delivered twice, and answered with the result 'Solaris, back, nuts: ticket 1' "
-            "and with the result 'Solaris, back, nuts: ticket 2'; what it does, it has probably done twice; exactly_once=True prevents it",
+            "and with the result 'Solaris, back, nuts: ticket 2'; what it does, it has probably done twice; "
+            "exactly_once=True prevents it",
             "*Breach: the response to a leg was lost, so it was sent again, and answered with the result "
             "'Solaris, back, nuts: ticket 1' and with the result 'Solaris, back, nuts: ticket 2'; *",
         ]

@@ -1,0 +1,118 @@
+"""What a client gets whose request still runs when its process stops."""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from starlette.types import Message
+
+from roundtrip.serving.application import Exchange, ProcessState
+
+pytestmark = pytest.mark.anyio
+
+SCOPE: dict[str, Any] = {"type": "http", "path": "/mcp", "method": "POST", "headers": []}
+CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call"}'
+
+
+class Line:
+    """A connection: what arrives on it, and what is sent."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self._parts = list(parts)
+        self.sent: list[Message] = []
+
+    async def receive(self) -> Message:
+        body = self._parts.pop(0)
+        return {"type": "http.request", "body": body, "more_body": bool(self._parts)}
+
+    async def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    @property
+    def text(self) -> str:
+        return b"".join(message.get("body", b"") for message in self.sent).decode()
+
+
+async def read(*parts: bytes, is_mcp: bool = True) -> tuple[Exchange, Line]:
+    line = Line(*parts)
+    exchange = Exchange(SCOPE, line.receive, line.send, is_mcp=is_mcp)
+    for _ in parts:
+        await exchange.receive()
+    return exchange, line
+
+
+async def test_request_without_a_response_gets_an_error() -> None:
+    exchange, line = await read(CALL[:20], CALL[20:])
+    assert await exchange.stop()
+    error = json.loads(line.text)
+    assert (error["id"], error["error"]["data"]) == (7, {"reason": "server_stopped"})
+    # What the leg still sends goes nowhere.
+    sent = len(line.sent)
+    await exchange.send({"type": "http.response.start", "status": 200, "headers": []})
+    assert not await exchange.stop()
+    assert len(line.sent) == sent
+
+
+async def test_stream_ends_with_an_event() -> None:
+    exchange, line = await read(CALL)
+    headers = [(b"content-type", b"text/event-stream")]
+    await exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
+    await exchange.send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
+    assert await exchange.stop()
+    assert line.text.startswith(": ping\r\n\r\nevent: message\r\ndata: {")
+    assert not line.sent[-1].get("more_body", False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[",
+        b"[" * 100_000,
+        b'[{"jsonrpc":"2.0","id":7,"method":"ping"}]',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
+        b'{"id":NaN}',
+        b'{"id":null}',
+        b'{"id":[1]}',
+        CALL[:-1] + b',"more":"' + b"x" * 70_000 + b'"}',
+    ],
+)
+async def test_what_has_no_id_gets_no_error(body: bytes) -> None:
+    exchange, line = await read(body)
+    assert not await exchange.stop()
+    assert line.sent == []
+
+
+async def test_id_of_any_text_is_answered() -> None:
+    exchange, line = await read(b'{"id":"\\ud800\\u00e9"}')
+    assert await exchange.stop()
+    assert json.loads(line.text)["id"] == "\ud800é"
+
+
+async def test_other_routes_and_responses_that_are_no_stream_are_left_alone() -> None:
+    exchange, line = await read(CALL, is_mcp=False)
+    assert not await exchange.stop()
+    assert line.sent == []
+    exchange, line = await read(CALL)
+    headers = [(b"content-type", b"application/json")]
+    await exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
+    assert not await exchange.stop()
+    assert len(line.sent) == 1
+
+
+async def test_client_that_does_not_read_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    state = ProcessState()
+    stuck, line = await read(CALL)
+
+    async def never(message: Message) -> None:
+        await anyio.sleep_forever()
+
+    state.requests[1] = Exchange(SCOPE, Line(CALL).receive, never, is_mcp=True)
+    await state.requests[1].receive()
+    state.requests[2] = stuck
+    with anyio.fail_after(2):
+        await state.answer_all(0.05)
+    assert json.loads(line.text)["id"] == 7
+    assert state.broken_off
+    assert "2 requests still ran, 1 got an error" in caplog.text
