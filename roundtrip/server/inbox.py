@@ -241,7 +241,7 @@ class Inbox:
         ordered = sorted(calls.values(), key=lambda summary: (summary.created, summary.call_id))
         shown: list[ShownApproval] = []
         for summary in ordered[:_PAGE_SIZE]:
-            view = await self._book.find(summary.call_id, is_named=False)
+            view = await self._book.find(summary.call_id)
             if view is not None and not view.entry.has_ended:
                 own = [record for record in view.content.approvals if may_decide(reader, view.content, record)]
                 shown += [one for record in own if (one := self._shown(view, record)).state == "pending"]
@@ -259,7 +259,7 @@ class Inbox:
         """Implement `InboxApprovals.find`."""
         call_id, _ = split_id(approval_id)
         with reaching_store():
-            view = await self._book.find(call_id, is_named=False)
+            view = await self._book.find(call_id)
         record = _record_of(view.content, approval_id) if view is not None else None
         if view is None or record is None or not may_decide(reader, view.content, record):
             return None

@@ -265,6 +265,7 @@ class StoredCalls:
         if record.journal is None:
             return await self._same_call(calls, name, ctx, record)
         sent: Mapping[str, Mapping[str, Any]] = (ctx.params or {}).get("inputResponses") or {}
+        self._book.name(record.journal.call_id)
         try:
             view = await self._book.find(record.journal.call_id)
         except LedgerDown as error:

@@ -180,6 +180,7 @@ class CallsOfSite:
             or not is_same(subject, content.user, by_token=self._book.knows_users_by_token)
         ):
             return None
+        self._book.name(call_id)
         return view
 
 

@@ -68,6 +68,7 @@ class WaitingCalls:
             MCPError: The store cannot be used.
         """
         call_id = view.entry.call_id
+        self._book.name(call_id)
         with changes_of(self._book.store, call_id) as next_change, anyio.move_on_after(self._wait):
             while True:
                 current = await self.view(call_id)

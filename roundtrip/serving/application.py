@@ -219,7 +219,9 @@ class Exchange:
         message = await self._receive()
         if self._room and (body := message.get("body")):
             self._room = max(0, self._room - len(body))
-            self._body = [*self._body, body] if self._room else []
+            self._body.append(body)
+            if not self._room:
+                self._body.clear()
         return message
 
     async def send(self, message: Message) -> None:

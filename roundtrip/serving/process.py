@@ -59,7 +59,7 @@ IDENTITY_FORMAT: Final = TypeAdapter(Identity)
 _GROUP_CHARS: Final = 12
 _MAX_FAILURE_CHARS: Final = 2000
 
-_QUIET: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager", "httpx")
+_QUIET: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager", "httpx", "httpx2")
 """Loggers with a line for every request, silenced unless --log-level is debug."""
 _FORMAT: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 _TICK: Final = 0.05

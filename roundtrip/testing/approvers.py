@@ -22,7 +22,9 @@ _REASON: Final = "rejected by the test"
 
 _IS_LOOKING: Final[ContextVar[bool]] = ContextVar("is_looking", default=False)
 # Otherwise each look at the inbox is a line of the log.
-logging.getLogger("httpx2").addFilter(lambda record: not _IS_LOOKING.get() or record.levelno > logging.INFO)
+logging.getLogger("httpx2").addFilter(
+    lambda record: not _IS_LOOKING.get() or record.levelno > logging.INFO or "/approvals/api" not in record.getMessage()
+)
 
 Verdict: TypeAlias = Literal["approve", "reject"] | tuple[Literal["approve", "reject"], str] | None
 """A decision, alone or with its reason; None leaves the approval open."""
@@ -51,6 +53,8 @@ class Approver:
         *,
         headers: Mapping[str, str],
     ) -> None:
+        if not callable(verdicts) and not isinstance(verdicts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"Approver takes verdicts by group, pattern or function, got {verdicts!r}")
         self._verdicts = verdicts
         self._headers = dict(headers)
         self.decided: list[dict[str, Any]] = []

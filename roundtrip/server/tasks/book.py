@@ -130,8 +130,7 @@ class TaskBook:
             with suppress(LedgerDown):
                 self.saw_time((await self.store.load(call_id))[1])
         now = self.clock()
-        if self.named is not None:
-            self.named.add(call_id)
+        self.name(call_id)
         return TaskEntry(
             call_id,
             tool,
@@ -142,6 +141,11 @@ class TaskBook:
             runs_once=runs_once,
             content=self.seal.write(content, call_id),
         )
+
+    def name(self, call_id: str) -> None:
+        """Note that a client of this process has made a call, or has shown that it is its own."""
+        if self.named is not None:
+            self.named.add(call_id)
 
     async def add(self, entry: TaskEntry, content: TaskContent) -> TaskView | None:
         """Store a new task, and return it; or the one that the call has already; None if that is forgotten.
@@ -160,11 +164,6 @@ class TaskBook:
             LedgerDown: The store cannot be used.
             ContentUnreadable: No key of this server opens it.
         """
-        if self.named is not None:
-            self.named.add(call_id)
-        return await self._look(call_id)
-
-    async def _look(self, call_id: str) -> TaskView | None:
         entry, now = await self.store.load(call_id)
         self.saw_time(now)
         if entry is None:
@@ -176,12 +175,8 @@ class TaskBook:
                 return None
         return None if now >= entry.expires else TaskView(entry, self.seal.read(entry.content, call_id))
 
-    async def find(self, call_id: str, *, is_named: bool = True) -> TaskView | None:
+    async def find(self, call_id: str) -> TaskView | None:
         """Return the task of an id from outside; None if there is none, or if no key of this server opens it.
-
-        Args:
-            call_id: The call.
-            is_named: False if no client of this process asks for it, so that this may not be the process to run it.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -190,7 +185,7 @@ class TaskBook:
             # Some stores cannot even look for it.
             return None
         try:
-            return await (self.view(call_id) if is_named else self._look(call_id))
+            return await self.view(call_id)
         except ContentUnreadable:
             _LOG.warning("a stored call cannot be read with the keys of this server; give all instances the same keys")
             return None

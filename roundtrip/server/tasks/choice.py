@@ -19,4 +19,9 @@ def runs_tasks(given: object, *, environment: Mapping[str, str]) -> bool | Liter
         ValueError: The variable is none of them.
     """
     said = environment.get(RUN_TASKS_VARIABLE, "").strip().lower() if given is None else given
-    return OWN if said == OWN else is_on(given, RUN_TASKS_VARIABLE, environment=environment, default=True)
+    if said == OWN:
+        return OWN
+    try:
+        return is_on(given, RUN_TASKS_VARIABLE, environment=environment, default=True)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error}; or {OWN!r}, for the tasks of this process's clients") from None

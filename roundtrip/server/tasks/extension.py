@@ -131,7 +131,10 @@ class TaskMethods:
         # The handle of another call is not a task's, else its holder could answer for the user of its page.
         if view.content.is_continued:
             return None
-        return view if view.content.principal == self._parts.protection.principal(ctx) else None
+        if view.content.principal != self._parts.protection.principal(ctx):
+            return None
+        self._book().name(call_id)
+        return view
 
     async def _listen(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext, ids: Sequence[str]

@@ -6,7 +6,7 @@ from roundtrip.ledger.tasks import TaskStore
 
 __all__ = ["DueTasks", "NamedTasks"]
 
-_MOST: Final = 500
+_MOST: Final = 100
 """The most calls to look at. Those that clients asked for longest ago are left to other processes."""
 
 

@@ -148,6 +148,7 @@ class TaskService:
             concurrency: The number of tasks to run at once. Tasks that wait do not count.
         """
         await self.stop()
+        self.book.named, self._delivers = None, self._legs.task_engine
         engine = self._start_engine(most=concurrency)
         if engine is None:
             raise RuntimeError("tasks can be run only during the server's lifespan")

@@ -102,7 +102,7 @@ def test_command_is_started_for_a_call(tab: Tab, tmp_path: Path) -> None:
         (["empty.py"], "has no server at module level"),
         (["broken.py"], "ZeroDivisionError"),
         (["cinema.py", "--port", "65536"], "--port must be"),
-        (["cinema.py", "--header", "A b"], "--header"),
+        (["cinema.py", "--header", "A b"], "must be written 'Name: value'"),
         (["ftp://x"], "is not an http(s) address"),
     ],
 )

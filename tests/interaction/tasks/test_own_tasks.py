@@ -69,11 +69,36 @@ async def test_tasks_of_others_are_left_alone_until_a_client_asks_for_them(tmp_p
     assert theirs == []
 
 
+async def test_worker_runs_all_tasks(tmp_path: Path) -> None:
+    """With one module for servers on "own" and for workers."""
+    ran = list[str]()
+    async with peers(shop(tmp_path, False, [])) as (fleet,):
+        task = await begun(fleet, "ship", "theirs")
+        server = shop(tmp_path, "own", ran)
+        tasks = server.task_service
+        assert tasks is not None
+        async with server.own_lifespan(), tasks.working(10):
+            assert text_of(await fleet.until(task)) == "shipped theirs"
+    assert ran == ["theirs"]
+
+
+async def test_call_is_named_by_those_alone_who_may_ask_for_it(tmp_path: Path) -> None:
+    ours = list[str]()
+    async with peers(shop(tmp_path, False, []), shop(tmp_path, "own", ours)) as (fleet, command):
+        waiting = await begun(fleet, "ship", "theirs")
+        call_id = waiting.partition(".")[0]
+        for other in (f"{call_id}.{'x' * 22}", call_id):
+            with pytest.raises(AssertionError):
+                await command.get(other)
+        await anyio.sleep(2.5)
+        assert ours == []
+
+
 def test_choice_that_is_none_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TypeError, match="run_tasks= must be True or False"):
+    with pytest.raises(TypeError, match="run_tasks= must be True or False, got 'mine'; or 'own'"):
         shop(tmp_path, "mine", [])
     monkeypatch.setenv(RUN_TASKS_VARIABLE, "mine")
-    with pytest.raises(ValueError, match="ROUNDTRIP_RUN_TASKS must be 1 or 0"):
+    with pytest.raises(ValueError, match="ROUNDTRIP_RUN_TASKS must be 1 or 0, got 'mine'; or 'own'"):
         shop(tmp_path, None, [])
 
 
