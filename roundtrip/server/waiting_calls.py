@@ -69,7 +69,10 @@ class WaitingCalls:
         """
         call_id = view.entry.call_id
         self._book.name(call_id)
-        with changes_of(self._book.store, call_id) as next_change, anyio.move_on_after(self._wait):
+        with (
+            changes_of(self._book.store, call_id) as next_change,
+            anyio.move_on_after(min(self._wait, self._service.page_wait)),
+        ):
             while True:
                 current = await self.view(call_id)
                 if current is None or current.entry.has_ended:

@@ -72,6 +72,11 @@ class TaskService:
         self.stops_first: list[Callable[[], Awaitable[None]]] = []
         """Functions that stop other parts of the server on an event loop, before its tasks."""
 
+    @property
+    def page_wait(self) -> float:
+        """Return the seconds for which a leg may wait for a page at most: tests hurry."""
+        return self._legs.page_wait
+
     def serve_extension(self) -> None:
         """Give the server the extension of the protocol, once it has a tool that runs as a task."""
         if self._has_methods:

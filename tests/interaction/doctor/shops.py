@@ -65,7 +65,10 @@ def with_pages() -> Server[Any]:
     async def reader(request: Request) -> str:
         return "ann"
 
-    return shop(principal=lambda ctx: "ann", pages=Pages(base_url="https://shop.example", authenticate=reader))
+    def caller(ctx: ServerRequestContext[Any, Any]) -> str:
+        return "ann"
+
+    return shop(principal=caller, pages=Pages(base_url="https://shop.example", authenticate=reader))
 
 
 def next_build(**options: Any) -> Server[Any]:

@@ -224,3 +224,19 @@ async def test_looks_at_the_inbox_are_not_logged(caplog: pytest.LogCaptureFixtur
         assert (await User(bookshop(), approver=fay).call("refund", amount=5)).text == "refunded 5"
     assert "/approvals/api" not in caplog.text
     assert User(bookshop(), approver=None).era is Era.RETRY
+
+
+async def test_question_after_an_approval_does_not_wait_as_long_as_for_people(era: Era) -> None:
+    server = shop(principal=subject, wait=60)
+
+    @server.tool()
+    async def deliver(order: str, ctx: Context) -> str:
+        await ctx.approve("ok", f"Deliver {order}?", by="finance")
+        return f"delivered {await ctx.ask('copies', 'How many?', int)}"
+
+    fay = Approver({"finance": "approve"}, headers=FAY)
+    with anyio.fail_after(20):
+        call = await User(server, {"copies": 2}, approver=fay, principal="ann", page_headers=ANN).call(
+            "deliver", order="Emma"
+        )
+    assert call.text == "delivered 2"
