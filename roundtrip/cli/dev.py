@@ -117,6 +117,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     from roundtrip.playground.running import RunningPage, listen_at, run_page
     from roundtrip.playground.writing import TestWriter
     from roundtrip.server.switches import RUN_TASKS_VARIABLE
+    from roundtrip.server.tasks.choice import OWN
     from roundtrip.serving.reloading import folders_of, prepare_processes
     from roundtrip.serving.settings import ServeSettings
     from roundtrip.serving.supervisor import WorkerFailed
@@ -126,7 +127,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     transcripts.mkdir()
     prepare_processes(os.environ)
     # A fleet may have the store of this server, too: its tasks are not for this process.
-    os.environ.setdefault(RUN_TASKS_VARIABLE, "own")
+    os.environ.setdefault(RUN_TASKS_VARIABLE, OWN)
     os.environ |= {
         _PATH_VARIABLE: secret,
         _PLACE_VARIABLE: str(place),

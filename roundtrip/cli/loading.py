@@ -51,11 +51,12 @@ _MAX_CAUSES: Final = 5
 def running_own_tasks() -> Generator[None]:
     """Let servers that are loaded run the tasks of this command only: a fleet may have their store, too."""
     from roundtrip.server.switches import RUN_TASKS_VARIABLE
+    from roundtrip.server.tasks.choice import OWN
 
     if RUN_TASKS_VARIABLE in os.environ:
         yield
         return
-    os.environ[RUN_TASKS_VARIABLE] = "own"
+    os.environ[RUN_TASKS_VARIABLE] = OWN
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ from typing import IO, Final
 
 from roundtrip.safe_text import printable
 from roundtrip.server.switches import PROBE_VARIABLE, RUN_TASKS_VARIABLE
+from roundtrip.server.tasks.choice import OWN
 
 __all__ = ["PROBE_IGNORED", "InstanceNotStarted", "instances_of"]
 
@@ -49,7 +50,7 @@ def _started(target: str) -> "Generator[queue.Queue[str | None]]":
     process = subprocess.Popen(  # noqa: S603 - the command of this very interpreter
         [*command, "--host", "127.0.0.1", "--path", "/mcp", "--log-level", "warning"],
         # A fleet may have the store of this server, too: its tasks are not for this process.
-        env={RUN_TASKS_VARIABLE: "own", **os.environ, PROBE_VARIABLE: "1"},
+        env={RUN_TASKS_VARIABLE: OWN, **os.environ, PROBE_VARIABLE: "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -98,7 +98,7 @@ class LegRunner:
         self.tasks: TaskService | None = None
         """The tasks of the server, once it has a tool that runs as a task."""
         self.runs_tasks: bool | str = True
-        """False if other processes run the tasks of the store."""
+        """False if other processes run the tasks of the store; "own" to run those of own clients only."""
         self.task_engine: DistributedEngine | None = None
         """Delivers tasks to workers, in place of each worker's look at the store."""
         self._page_waits: list[float] = []
