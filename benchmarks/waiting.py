@@ -129,7 +129,7 @@ def _places(kinds: list[str]) -> Generator[list[tuple[str, str, str]]]:
         found = [("SQLite", f"{folder}/few.db", f"{folder}/many.db")]
         if (url := stack.enter_context(own_redis(folder))) is not None:
             found.append(("Redis", f"{url}#few", f"{url}#many"))
-        from tests.postgres_server import is_installed, postgres_server  # its programs may be missing
+        from tests.kit.postgres_server import is_installed, postgres_server  # its programs may be missing
 
         if is_installed():
             dsn = stack.enter_context(postgres_server()).url

@@ -5,14 +5,17 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 import httpcore2
 import pytest
 
 from roundtrip.testing import Era
-from tests.held_threads import Held
-from tests.nightly import VARIABLE
+from tests.kit.held_threads import Held
+from tests.kit.programs import describe_missing, missing_program
+from tests.kit.tiers import Tier, current_tier, is_in_tier, tier_of
 
 _NIGHTLY_SECONDS: Final = 1800
 _LEASE_SECONDS: Final = 30.0
@@ -21,31 +24,56 @@ _LOADED_FIRST: Final = (httpcore2,)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the profile that takes minutes: see CONTRIBUTING.md."""
-    parser.addoption("--nightly", action="store_true", help="also run tests that are too slow for every change")
+    """Add the options of the tiers: see CONTRIBUTING.md."""
+    parser.addoption("--full", action="store_true", help="also run tests with processes, servers and browsers")
+    parser.addoption("--nightly", action="store_true", help="run all tests, and property tests with more examples")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let property tests try more examples at night, and tests interrupt their processes."""
-    if config.getoption("--nightly"):
-        os.environ[VARIABLE] = "1"
+    """Choose the tier, and let tests interrupt their processes."""
+    if not hasattr(config, "workerinput"):
+        tier_of(config)
+        if (config.getoption("--full") or config.getoption("--nightly")) and find_spec("fastmcp") is None:
+            raise pytest.UsageError("--full needs more packages; run: .venv/bin/pip install -e '.[full]'")
     # A suite in the background ignores the signal, and its child processes would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests marked `nightly`. They are not skipped: in CI, a skipped test means that something is missing.
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out folders of other tiers, so that their modules are not imported."""
+    if collection_path.is_dir() and not is_in_tier(collection_path, current_tier()):
+        return True
+    return None
 
-    Some of them write pages with `--snapshot-update`.
-    """
-    if config.getoption("--nightly") or config.getoption("update_snapshots", default=False):
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect tests of the full tier that stand beside tests of the first one: they need a program."""
+    if current_tier() is Tier.NIGHTLY:
         for item in items:
             item.add_marker(pytest.mark.timeout(_NIGHTLY_SECONDS))
         return
-    left_out = [item for item in items if item.get_closest_marker("nightly") is not None]
+    other_tiers = ("nightly", "needs") if current_tier() is Tier.FIRST else ("nightly",)
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (left_out if any(item.get_closest_marker(name) for name in other_tiers) else kept).append(item)
     if left_out:
-        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
+        items[:] = kept
         config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose program is not installed."""
+    if (program := missing_program(item)) is not None:
+        pytest.skip(f"needs {program}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Count skipped tests by their reasons, in one line."""
+    reports = terminalreporter.stats.get("skipped", [])
+    line = describe_missing(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
+    if line is not None:
+        terminalreporter.write_line(line)
 
 
 def pytest_collection_finish() -> None:

@@ -369,7 +369,7 @@ async def time_fastmcp() -> str:
     return await ended(server)
 
 
-_ERAS_TEST: Final = "tests/interaction/test_eras.py::test_both_eras_give_the_same_result_by_the_same_path"
+_ERAS_TEST: Final = "tests/interaction/protocol/test_eras.py::test_both_eras_give_the_same_result_by_the_same_path"
 
 ROWS: Final = (
     Row(
@@ -415,7 +415,7 @@ ROWS: Final = (
     Row(
         name="enum",
         feature="An `Enum` field in a form",
-        test="tests/interaction/test_forms.py::test_choices_single_and_multiple_with_and_without_titles",
+        test="tests/interaction/questions/test_forms.py::test_choices_single_and_multiple_with_and_without_titles",
         roundtrip=enum_ours,
         sdk=enum_sdk,
         fastmcp=enum_fastmcp,
@@ -423,7 +423,7 @@ ROWS: Final = (
     Row(
         name="invalid",
         feature="The first answer breaks a rule of the form",
-        test="tests/interaction/test_answers.py::test_invalid_then_valid_answer_complete_within_one_client_call",
+        test="tests/interaction/questions/test_answers.py::test_invalid_then_valid_answer_complete_within_one_client_call",
         roundtrip=invalid_ours,
         sdk=invalid_sdk,
         fastmcp=invalid_fastmcp,
@@ -431,7 +431,7 @@ ROWS: Final = (
     Row(
         name="timestamp",
         feature="The message of a question has the time in it",
-        test="tests/interaction/test_volatile.py::test_timestamp_in_a_question_ends_the_call_with_advice",
+        test="tests/interaction/resolvers/test_volatile.py::test_timestamp_in_a_question_ends_the_call_with_advice",
         roundtrip=time_ours,
         sdk=time_sdk,
         fastmcp=time_fastmcp,

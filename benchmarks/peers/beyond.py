@@ -352,7 +352,7 @@ ROWS: Final = (
     Row(
         name="testing",
         feature="Test a tool without a network",
-        test="tests/interaction/test_eras.py::test_a_call_of_two_rounds_walks_these_states",
+        test="tests/interaction/protocol/test_eras.py::test_a_call_of_two_rounds_walks_these_states",
         roundtrip=testing_ours,
         sdk=testing_sdk,
         fastmcp=testing_fastmcp,
@@ -384,7 +384,7 @@ ROWS: Final = (
     Row(
         name="auth",
         feature="Authentication",
-        test="tests/interaction/test_principals.py::test_a_user_resumes_a_call_of_their_own",
+        test="tests/interaction/protocol/test_principals.py::test_a_user_resumes_a_call_of_their_own",
         roundtrip=takes(Server.__init__, "token_verifier", "auth_server_provider"),
         sdk=takes(MCPServer.__init__, "token_verifier", "auth_server_provider"),
         fastmcp=auth_fastmcp,

@@ -450,7 +450,7 @@ ROWS: Final = (
     Row(
         name="resume",
         feature="Another instance with the same key gets the answer",
-        test="tests/interaction/test_instances.py::test_every_leg_lands_on_another_instance",
+        test="tests/interaction/protocol/test_instances.py::test_every_leg_lands_on_another_instance",
         roundtrip=resume_ours,
         sdk=resume_sdk,
         fastmcp=resume_fastmcp,
@@ -474,7 +474,7 @@ ROWS: Final = (
     Row(
         name="reorder",
         feature="A deploy reorders two parameters, whose resolvers are closures of one factory with equal messages",
-        test="tests/interaction/test_redeploys.py::test_reordered_closures_with_one_wording_keep_their_answers",
+        test="tests/interaction/protocol/test_redeploys.py::test_reordered_closures_with_one_wording_keep_their_answers",
         roundtrip=reorder_ours,
         sdk=reorder_sdk,
         fastmcp=reorder_fastmcp,
@@ -482,7 +482,7 @@ ROWS: Final = (
     Row(
         name="rename",
         feature="A deploy renames a resolver while its question is open",
-        test="tests/interaction/test_redeploys.py::test_renamed_question_keeps_its_answer_through_its_former_name",
+        test="tests/interaction/protocol/test_redeploys.py::test_renamed_question_keeps_its_answer_through_its_former_name",
         roundtrip=rename_ours,
         sdk=rename_sdk,
         fastmcp=rename_fastmcp,

@@ -409,7 +409,7 @@ ROWS: Final = (
     Row(
         name="concurrency",
         feature="Four independent functions of one call, each of which waits",
-        test="tests/interaction/test_concurrency.py::test_independent_resolvers_overlap",
+        test="tests/interaction/threads/test_concurrency.py::test_independent_resolvers_overlap",
         roundtrip=concurrency_ours,
         sdk=concurrency_sdk,
         fastmcp=concurrency_fastmcp,
@@ -417,7 +417,7 @@ ROWS: Final = (
     Row(
         name="yield",
         feature="A function with `yield` fills a parameter",
-        test="tests/interaction/test_teardown.py::test_dependencies_exit_in_reverse_order_after_success",
+        test="tests/interaction/teardown/test_teardown.py::test_dependencies_exit_in_reverse_order_after_success",
         roundtrip=yield_ours,
         sdk=yield_sdk,
         fastmcp=yield_fastmcp,
@@ -425,7 +425,7 @@ ROWS: Final = (
     Row(
         name="supply",
         feature="A client sends a value for a parameter that the server fills",
-        test="tests/interaction/test_dependencies.py::test_client_value_for_a_filled_parameter_is_ignored",
+        test="tests/interaction/resolvers/test_dependencies.py::test_client_value_for_a_filled_parameter_is_ignored",
         roundtrip=supply_ours,
         sdk=supply_sdk,
         fastmcp=supply_fastmcp,
@@ -433,7 +433,7 @@ ROWS: Final = (
     Row(
         name="default",
         feature="A parameter with a default, of a function that fills another",
-        test="tests/interaction/test_dependencies.py::test_a_parameter_that_nothing_fills_keeps_its_default",
+        test="tests/interaction/resolvers/test_dependencies.py::test_a_parameter_that_nothing_fills_keeps_its_default",
         roundtrip=default_ours,
         sdk=default_sdk,
         fastmcp=default_fastmcp,
@@ -441,7 +441,7 @@ ROWS: Final = (
     Row(
         name="cycle",
         feature="Two functions need each other",
-        test="tests/interaction/test_depends_refused.py::test_a_cycle_is_rejected_with_its_whole_path",
+        test="tests/interaction/resolvers/test_depends_refused.py::test_a_cycle_is_rejected_with_its_whole_path",
         roundtrip=cycle_ours,
         sdk=cycle_sdk,
         fastmcp=cycle_fastmcp,
@@ -449,7 +449,7 @@ ROWS: Final = (
     Row(
         name="gate",
         feature="A function that decides who sees a tool raises an exception",
-        test="tests/interaction/test_gates_per_request.py::test_a_gate_that_raises_hides_only_what_it_gates",
+        test="tests/interaction/visibility/test_gates_per_request.py::test_a_gate_that_raises_hides_only_what_it_gates",
         roundtrip=gate_ours,
         sdk=lacks(MCPServer.tool, "enabled", "auth"),
         fastmcp=gate_fastmcp,
@@ -465,7 +465,7 @@ ROWS: Final = (
     Row(
         name="change",
         feature="A call adds a tool, and announces nothing itself",
-        test="tests/interaction/test_list_changed.py::test_change_is_announced_once_by_any_author",
+        test="tests/interaction/visibility/test_list_changed.py::test_change_is_announced_once_by_any_author",
         roundtrip=change_ours,
         sdk=change_sdk,
         fastmcp=change_fastmcp,

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from tests.browser.chromium import ARGUMENTS, find_chromium
-from tests.hosts import ROOT
+from tests.kit.hosts import ROOT
 
 __all__ = ["Axe", "Tab", "expect", "scroll_width"]
 

@@ -27,8 +27,8 @@ from tests.browser.pages.desk import running
 from tests.browser.pages.shop import DELIVERY, page_shop
 from tests.browser.ui.test_operating import begin
 from tests.interaction.tasks import workshops
-from tests.operated import operating
-from tests.page_calls import confirmation
+from tests.kit.operated import operating
+from tests.kit.page_calls import confirmation
 
 __all__ = ["main"]
 

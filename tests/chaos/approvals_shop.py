@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from roundtrip import Approvals, Context, Pages, Server
 from roundtrip.server.tasks import claim
-from tests.interaction.pages.approving import BASE, GROUPS, KEY, reader, user_of
-from tests.interaction.tasks.stores import ledger_at
+from tests.kit.approving import BASE, GROUPS, KEY, reader, user_of
+from tests.kit.stores import ledger_at
 
 __all__ = ["PLACE", "shop"]
 

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from tests.chaos import approvals_shop
-from tests.hosts import HttpProcess
-from tests.interaction.tasks.peer import Peer, text_of
-from tests.interaction.tasks.stores import place_of, servers
+from tests.kit.hosts import HttpProcess
+from tests.kit.peer import Peer, text_of
+from tests.kit.stores import place_of, servers
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from tests.chaos.fleet.attack import Plan, attack, script
 from tests.chaos.fleet.client import Asked, Client, Completed, Leg, Reply
 from tests.chaos.fleet.instance import done_key, opened
 from tests.chaos.fleet.processes import Fleet, fleet
-from tests.hosts import WAIT
+from tests.kit.hosts import WAIT
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from mcp_types import CallToolResult
 
 from roundtrip.testing import Conversation, Hop, LegByLeg, LegDelivery, LegRequest, Route, User
 from tests.chaos.instances import ROUNDS, next_shop, shop
-from tests.hosts import WAIT, HttpProcess
+from tests.kit.hosts import WAIT, HttpProcess
 
 pytestmark = pytest.mark.anyio
 ARGUMENTS = {"title": "Dune"}

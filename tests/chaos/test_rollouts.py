@@ -12,7 +12,7 @@ import pytest
 
 from tests.chaos.fleet.client import Asked, Client, Completed, Leg
 from tests.chaos.fleet.processes import Fleet, fleet, until
-from tests.hosts import WAIT
+from tests.kit.hosts import WAIT
 
 pytestmark = pytest.mark.anyio
 

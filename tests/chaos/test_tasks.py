@@ -10,7 +10,7 @@ from tests.chaos.tasks.__main__ import INSTANCES, WORKERS
 from tests.chaos.tasks.attack import attack_tasks
 from tests.chaos.tasks.places import KINDS
 from tests.chaos.tasks.processes import worksite
-from tests.nightly import rarely
+from tests.kit.tiers import rarely
 
 
 def survived(kind: str, plan: Plan, *, lease: float) -> Report:

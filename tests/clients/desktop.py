@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.hosts import WAIT, hosted
-from tests.html_forms import HtmlForm, read_page
+from tests.kit.hosts import WAIT, hosted
+from tests.kit.html_forms import HtmlForm, read_page
 
 __all__ = ["Desktop", "desktop"]
 

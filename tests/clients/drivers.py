@@ -32,7 +32,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParam
 from roundtrip.testing import Era
 from tests.clients.environments import FOLDER, EnvironmentMissing, OlderPython, older_python
 from tests.conformance.suite import NODE_MODULES
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 __all__ = ["DRIVERS", "Driver", "Outcome", "Target", "ToolCall", "Transport", "driver_of", "node_with"]
 

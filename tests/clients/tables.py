@@ -6,7 +6,7 @@ from typing import Final
 
 from specs.sections import with_section
 from tests.clients.drivers import DRIVERS, Driver, ToolCall
-from tests.hosts import ROOT
+from tests.kit.hosts import ROOT
 
 __all__ = ["CALLS", "DONE", "KINDS", "MISSING", "ClientTable", "row_of", "survey"]
 

@@ -17,7 +17,7 @@ from roundtrip.testing import served
 from tests.clients.drivers import Driver, Outcome, Target, ToolCall, Transport, of_clients
 from tests.clients.shop import make_server
 from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable, row_of
-from tests.hosts import stdio
+from tests.kit.hosts import stdio
 
 pytestmark = pytest.mark.anyio
 

@@ -26,8 +26,8 @@ from roundtrip.testing.networks.fleet import KEYS
 from tests.combinations.agency import Agency
 from tests.combinations.features import FEATURES, Feature, compose
 from tests.combinations.rows import HONEST, Row
-from tests.hosts import stdio
 from tests.interaction.secrecy.markers import everything_logged
+from tests.kit.hosts import stdio
 
 __all__ = ["ROW_VARIABLE", "Environment", "Played", "make_over_stdio", "play"]
 

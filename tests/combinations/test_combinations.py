@@ -18,8 +18,8 @@ import pytest
 from tests.combinations.environment import Environment, Played, play
 from tests.combinations.invariants import INVARIANTS, LATER, Later
 from tests.combinations.rows import STORED, Row, made_from, rows
-from tests.postgres_server import PostgresServer, postgres_server
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.postgres_server import PostgresServer, postgres_server
+from tests.kit.redis_server import RedisServer, redis_server
 
 NIGHTLY: Final = 8
 """How many arrays run at night."""

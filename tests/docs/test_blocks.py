@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from tests.docs.pages import LANGUAGES, ROOT, Block, anchors, blocks, index, links, pages, title
-from tests.hosts import own_loop
+from tests.kit.hosts import own_loop
 
 
 def _name(page: Path) -> str:

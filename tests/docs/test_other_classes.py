@@ -19,7 +19,7 @@ from roundtrip.install import install
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import Era, User
 from tests.docs.pages import ROOT, blocks
-from tests.hosts import own_loop
+from tests.kit.hosts import own_loop
 
 PAGES: Final = {"README.md": ("book", "book_group"), "docs/tutorial.md": ("book", "buy", "book_group", "blurb", "pay")}
 ARGUMENTS: Final = {"film": "Solaris"}

@@ -23,9 +23,9 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip.testing import Era
 from tests.docs.pages import ROOT, blocks
-from tests.hosts import WAIT, free_port, hosted
 from tests.interaction.serverless.platform import LambdaTransport, rest_event
-from tests.players import Person, connect, text_of
+from tests.kit.hosts import WAIT, free_port, hosted
+from tests.kit.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 

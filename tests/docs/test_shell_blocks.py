@@ -20,8 +20,8 @@ import pytest
 from roundtrip.cli import main
 from roundtrip.serving.application import READY_PATH
 from tests.docs.pages import ROOT, Block, blocks, pages
-from tests.forks import commands_with
-from tests.hosts import free_port
+from tests.kit.forks import commands_with
+from tests.kit.hosts import free_port
 from tests.package.installed import installed_by
 
 README: Final = ROOT / "README.md"

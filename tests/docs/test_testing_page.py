@@ -7,7 +7,7 @@ import pytest
 
 import roundtrip
 from tests.docs.pages import ROOT, blocks
-from tests.inner_pytest import QUIET, run_pytest
+from tests.kit.inner_pytest import QUIET, run_pytest
 
 pytest_plugins = ["pytester"]
 

@@ -14,8 +14,8 @@ from roundtrip.server.tasks.book import TaskBook, TaskView
 from tests.exhaustive.explorer import Bounds, Exploration, Operations, Scene, explore
 from tests.exhaustive.ledgers import PayingOnce, patient
 from tests.exhaustive.stored import StoredCall
-from tests.forks import alone
-from tests.nightly import at_night
+from tests.kit.forks import alone
+from tests.kit.tiers import at_night
 from tests.simulation import faults
 
 Make = Callable[[Operations], Scene]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from roundtrip.server.sdk_private import require_names
-from tests.hosts import WAIT
+from tests.kit.hosts import WAIT
 from tests.package.building import ROOT
 
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -14,7 +14,7 @@ from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
 from roundtrip.trace.reading.calls import Traced, join
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_files
-from tests.nightly import examples
+from tests.kit.tiers import examples
 from tests.unit.trace.tales import Tale, question
 
 _INSTANCES = ("ash", "birch", "cedar")

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from roundtrip import Context, Depends, Elicit, ElicitationResult, Resolve, Server, Transition
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era
-from tests.hosts import WAIT
-from tests.nightly import examples
-from tests.players import Person, connect, text_of
+from tests.kit.hosts import WAIT
+from tests.kit.players import Person, connect, text_of
+from tests.kit.tiers import examples
 from tests.property.graphs import Answer, shown
 
 

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from starlette.types import Send
 
 from roundtrip.server import fast_lane
-from tests.nightly import examples, rarely
+from tests.kit.tiers import examples, rarely
 from tests.property.twins import MAX_BYTES, Post, Seen, Twins, spans_of
 
 Compare = Callable[[Post, bool, bool], tuple[Seen, Seen]]

@@ -17,7 +17,7 @@ from pydantic import BaseModel, EmailStr, Field, HttpUrl, create_model
 from roundtrip.questions.forms import AnswerInvalid, Form, form_of
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 from roundtrip.testing.strategies import answers, outcomes
-from tests.nightly import examples
+from tests.kit.tiers import examples
 from tests.property.test_forms import TOLD
 
 

@@ -11,7 +11,7 @@ from pydantic import AnyUrl, BaseModel, Field, create_model
 
 from roundtrip.questions.forms import AnswerInvalid, Form, form_of
 from roundtrip.testing.strategies import outcomes
-from tests.nightly import examples
+from tests.kit.tiers import examples
 
 
 class Color(enum.Enum):

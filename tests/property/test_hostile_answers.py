@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from roundtrip.questions.forms import form_of
 from roundtrip.testing.strategies import outcomes
-from tests.nightly import examples
+from tests.kit.tiers import examples
 from tests.property.vault import Choice, Send, Vault, besiege, is_the_frozen_refusal, json_of
 
 TEXT: st.SearchStrategy[str] = st.one_of(

@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from roundtrip.machine.journal import to_text
-from tests.nightly import examples
+from tests.kit.tiers import examples
 from tests.property.vault import VALID, Reply, Send, Vault, besiege, is_the_frozen_refusal
 
 ALPHABET = "ABCabc019-_.=~+/ \n\x00é"

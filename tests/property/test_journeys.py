@@ -20,8 +20,8 @@ from roundtrip import Event, Server, State
 from roundtrip.machine.table import CALL_MACHINE
 from roundtrip.testing import LegByLeg
 from roundtrip.tracing import TokenRejection
-from tests.nightly import examples
-from tests.players import text_of
+from tests.kit.players import text_of
+from tests.kit.tiers import examples
 from tests.property.graphs import Built, Expected, Graph, Kind, accepted, graphs, interpret
 
 KEY = b"k" * 32

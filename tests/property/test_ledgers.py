@@ -17,8 +17,8 @@ from transitions import Machine
 
 from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
-from tests.postgres_server import postgres_server
-from tests.redis_server import redis_server
+from tests.kit.postgres_server import postgres_server
+from tests.kit.redis_server import redis_server
 
 LONG = 60.0
 MOMENT = 0.002

@@ -15,8 +15,8 @@ from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
 from roundtrip.questions.fields import fields_of
 from roundtrip.testing.strategies import answers
-from tests.html_forms import HtmlForm, encoded, read_page
-from tests.nightly import examples
+from tests.kit.html_forms import HtmlForm, encoded, read_page
+from tests.kit.tiers import examples
 from tests.property.test_form_answers import SCHEMAS, accepts, answerable
 
 RENDERER = PageRenderer(PageLook("Shop"))

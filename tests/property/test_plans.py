@@ -15,7 +15,7 @@ from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
 from roundtrip.resolvers.planner import make_plan
 from roundtrip.resolvers.scheduler import Scheduler
-from tests.nightly import examples
+from tests.kit.tiers import examples
 from tests.property.graphs import Answer, Built, Expected, Graph, graphs, interpret
 
 ANSWERS = st.one_of(st.integers(0, 99), st.sampled_from(["decline", "cancel"]))

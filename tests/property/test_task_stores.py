@@ -20,8 +20,8 @@ from roundtrip.ledger import LedgerDown
 from roundtrip.ledger.tasks import SeenTask, TaskEntry, TaskStore, TaskSummary, change_task, summary_of
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.testing import Clock
-from tests.interaction.tasks.stores import KINDS, Servers, servers, turned_ledger
-from tests.nightly import examples
+from tests.kit.stores import KINDS, Servers, servers, turned_ledger
+from tests.kit.tiers import examples
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from roundtrip.errors import TicketRejected
 from roundtrip.tokens.tickets import Ticket, TicketOffice
 from roundtrip.tokens.token import KeyRing
-from tests.nightly import examples
+from tests.kit.tiers import examples
 
 OFFICE = TicketOffice(KeyRing([b"k" * 32]))
 NAMES = st.text(max_size=12)

@@ -10,9 +10,9 @@ from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, f
 from roundtrip.machine.journal_bytes import unpack
 from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import KeyRing, TokenCodec
-from tests.nightly import examples
+from tests.kit.secrets import NEW, OLD, CountedEntropy, claims, codec, journals
+from tests.kit.tiers import examples
 from tests.property.vault import json_of
-from tests.unit.secrets import NEW, OLD, CountedEntropy, claims, codec, journals
 
 bounded = settings(max_examples=examples(120), deadline=None, database=None)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.forks import alone
-from tests.hosts import ROOT, WAIT
-from tests.nightly import at_night, examples
+from tests.kit.forks import alone
+from tests.kit.hosts import ROOT, WAIT
+from tests.kit.tiers import at_night, examples
 from tests.simulation.faults import FAULTS, first_broken, found
 
 QUICKLY_FOUND = [*FAULTS[4:5], *at_night(*FAULTS[9:11])]

@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from tests.hosts import ROOT
+from tests.kit.hosts import ROOT
 
 PACKAGE = ROOT / "roundtrip"
 _BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)

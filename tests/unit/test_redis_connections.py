@@ -9,8 +9,8 @@ import pytest
 from redis.asyncio import ConnectionPool
 
 from roundtrip.redis_connections import RedisConnections
-from tests.hosts import WAIT
-from tests.redis_server import redis_server
+from tests.kit.hosts import WAIT
+from tests.kit.redis_server import redis_server
 
 
 @pytest.mark.parametrize("query", ["", "?protocol=3", "?protocol=3&db=2", "?db=2&protocol=3"])

@@ -17,7 +17,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip import Context, Elicit, Pages, Resolve, Server
-from tests.hosts import hosted
+from tests.kit.hosts import hosted
 
 __all__ = ["ConnectedShop", "connected_shop"]
 

@@ -8,9 +8,9 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.types import Receive, Scope, Send
 
 from roundtrip import Approvals, Approve, Pages, Server
-from tests.hosts import hosted
-from tests.interaction.pages.approving import GROUPS, KEY, reader, user_of
-from tests.interaction.pages.page_users import client_of, handle_in, text_of
+from tests.kit.approving import GROUPS, KEY, reader, user_of
+from tests.kit.hosts import hosted
+from tests.kit.page_users import client_of, handle_in, text_of
 
 __all__ = ["Desk", "running"]
 

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from roundtrip.pages.forms import OpenQuestions
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.look import PageLook
-from tests.hosts import hosted
-from tests.page_calls import KEY, TICKET, MemoryCalls, ScriptedCall, confirmation, form, link
+from tests.kit.hosts import hosted
+from tests.kit.page_calls import KEY, TICKET, MemoryCalls, ScriptedCall, confirmation, form, link
 
 __all__ = ["DELIVERY", "ORDER", "SEVERAL", "PageShop", "page_shop"]
 

@@ -14,7 +14,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.testing import Clock
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.connected import ConnectedShop, connected_shop
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
 NOTHING = "There is nothing to answer here"

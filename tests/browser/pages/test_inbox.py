@@ -7,7 +7,7 @@ import pytest
 
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.desk import Desk, running
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e"
 LONG = "Donaudampfschifffahrtsgesellschaft" * 4

@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, Page
 from roundtrip.pages.forms import OpenQuestions
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.shop import ORDER, SEVERAL, PageShop, page_shop
-from tests.nightly import at_night
-from tests.page_calls import confirmation, form, link
+from tests.kit.page_calls import confirmation, form, link
+from tests.kit.tiers import at_night
 
 ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
 NAME: OpenQuestions = {"name": form("Your name?", {"name": {"type": "string", "minLength": 2}}, required=["name"])}

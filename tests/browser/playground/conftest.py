@@ -14,8 +14,8 @@ from playwright.sync_api import Locator
 
 from roundtrip.cli import main
 from tests.browser.conftest import Tab, expect
-from tests.forks import Piped, piped
-from tests.hosts import ROOT, WAIT
+from tests.kit.forks import Piped, piped
+from tests.kit.hosts import ROOT, WAIT
 
 __all__ = ["Playing", "Start", "playing"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.browser.conftest import Tab, expect
 from tests.browser.playground.conftest import Playing, Start, begin, behind, ended, open_card, press
-from tests.hosts import WAIT
+from tests.kit.hosts import WAIT
 
 JSON: Final = {"Content-Type": "application/json"}
 

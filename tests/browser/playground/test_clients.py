@@ -23,7 +23,7 @@ from tests.browser.playground.conftest import (
     press,
     project,
 )
-from tests.hosts import free_port
+from tests.kit.hosts import free_port
 
 
 @pytest.fixture(scope="module")

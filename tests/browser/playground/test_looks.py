@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page
 
 from tests.browser.conftest import Axe, Tab, expect
 from tests.browser.playground.conftest import Playing, begin, behind, call, choose, ended, open_card, press
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 TABS = ("States", "Trace", "Token", "Messages", "Log")
 DRAWINGS = (".rt-drawing text", "#exchange-pane svg", ".mark", "#first", "#last", "#grid thead button", ".changes b")

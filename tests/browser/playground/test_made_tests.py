@@ -7,8 +7,8 @@ import pytest
 
 from tests.browser.conftest import Tab, expect
 from tests.browser.playground.conftest import Playing, Start, begin, ended, open_card, press
-from tests.hosts import WAIT
-from tests.nightly import at_night
+from tests.kit.hosts import WAIT
+from tests.kit.tiers import at_night
 
 
 def charge(tab: Tab, *, tool: str = "charge") -> None:

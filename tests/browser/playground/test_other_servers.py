@@ -19,9 +19,9 @@ from tests.browser.playground.conftest import (
     press,
     project,
 )
-from tests.forks import piped
-from tests.hosts import WAIT, free_port
-from tests.nightly import at_night
+from tests.kit.forks import piped
+from tests.kit.hosts import WAIT, free_port
+from tests.kit.tiers import at_night
 
 
 def book(tab: Tab, revision: str) -> None:

@@ -10,7 +10,7 @@ from roundtrip.playground.forms import ShownForm
 from roundtrip.trace.page.data import data_of
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 from tests.unit.trace.tales import Tale, question
 
 SEATS: Final = ShownForm(

@@ -8,7 +8,7 @@ from playwright.sync_api import Locator
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
 from tests.browser.ui.served import listed, summary
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 WHY: Final = "Leg 2 on 'ash' failed after round 1, in its body, because KeyError: 'no hall 9' was raised."
 CALLS: Final[list[dict[str, Any]]] = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import Tab, expect
-from tests.operated import Operated, operating
+from tests.kit.operated import Operated, operating
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
 

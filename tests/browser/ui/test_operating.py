@@ -15,10 +15,10 @@ from roundtrip.testing import User
 from roundtrip.trace.writing.audit import user_of_system
 from tests.browser.conftest import Tab, expect
 from tests.chaos.instances import ROUNDS, shop
-from tests.hosts import WAIT, HttpProcess
 from tests.interaction.tasks import workshops
-from tests.interaction.tasks.peer import peers
-from tests.operated import Operated, operating
+from tests.kit.hosts import WAIT, HttpProcess
+from tests.kit.operated import Operated, operating
+from tests.kit.peer import peers
 
 T = TypeVar("T")
 SHOP = "tests.interaction.tasks.workshops:shop"

@@ -7,7 +7,7 @@ import pytest
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
 from tests.browser.ui.figures import ACTIONS, APPROVALS, FLEET, REJECTED, TASKS
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 PAGES: Final[dict[str, dict[str, Any]]] = {
     "tasks": TASKS,

@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 import httpx
 
-from tests.wire import EVERYTHING, Json, headers_of, meta_of
+from tests.kit.wire import EVERYTHING, Json, headers_of, meta_of
 
 __all__ = ["PATIENCE", "Asked", "Client", "Completed", "Ended", "Leg", "Reply", "Unknown"]
 

@@ -14,10 +14,10 @@ from typing import Final
 import anyio
 
 from tests.chaos.fleet import instance as program
-from tests.forks import FORKS
-from tests.hosts import WAIT
-from tests.nginx_server import nginx
-from tests.redis_server import redis_server
+from tests.kit.forks import FORKS
+from tests.kit.hosts import WAIT
+from tests.kit.nginx_server import nginx
+from tests.kit.redis_server import redis_server
 
 __all__ = ["RETRIES", "Fleet", "Instance", "fleet", "until"]
 

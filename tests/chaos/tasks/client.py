@@ -10,8 +10,8 @@ from typing import Any, Final
 import anyio
 import httpx
 
-from tests.interaction.tasks.peer import ENDED, Peer
-from tests.wire import Json, accept
+from tests.kit.peer import ENDED, Peer
+from tests.kit.wire import Json, accept
 
 __all__ = ["POISON", "Order", "TaskClient", "secrets_of"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.postgres_server import PostgresServer, postgres_server
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.postgres_server import PostgresServer, postgres_server
+from tests.kit.redis_server import RedisServer, redis_server
 
 __all__ = ["KINDS", "Place", "Stored", "place"]
 

@@ -14,9 +14,9 @@ from tests.chaos.fleet.processes import RETRIES, Instance, until
 from tests.chaos.tasks.places import Place, place
 from tests.chaos.tasks.shop import Terms
 from tests.chaos.tasks.shop import main as serve_shop
-from tests.forks import Started, start
-from tests.hosts import ROOT, WAIT
-from tests.nginx_server import nginx
+from tests.kit.forks import Started, start
+from tests.kit.hosts import ROOT, WAIT
+from tests.kit.nginx_server import nginx
 
 __all__ = ["WorkerProcess", "Worksite", "worksite"]
 

@@ -17,7 +17,7 @@ from roundtrip.cli.loading import load_any_server, load_attached
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install
 from roundtrip.testing import Unanswered, User
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 HEAD = """
 from typing import Annotated

@@ -10,7 +10,7 @@ from fastmcp import FastMCP
 from fastmcp.server.providers import LocalProvider
 
 from roundtrip.server.adapters import fastmcp_names
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 MODULE = "roundtrip.server.adapters.fastmcp_names"
 

@@ -23,7 +23,7 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.server.adapters.finding import attached
 from roundtrip.testing import ACCEPT, DECLINE, Clock, Era, LegByLeg, User
 from roundtrip.testing.networks.fleet import KEYS
-from tests.players import text_of
+from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -28,8 +28,8 @@ from roundtrip.install import bind, install
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.testing import Approver, Era, User
-from tests.hosts import hosted
-from tests.interaction.pages.page_users import (
+from tests.kit.hosts import hosted
+from tests.kit.page_users import (
     BASE,
     KEY,
     Browser,
@@ -41,8 +41,8 @@ from tests.interaction.pages.page_users import (
     text_of,
     user_of,
 )
-from tests.interaction.tasks.peer import peers
-from tests.interaction.tasks.peer import text_of as task_text_of
+from tests.kit.peer import peers
+from tests.kit.peer import text_of as task_text_of
 
 pytestmark = pytest.mark.anyio
 

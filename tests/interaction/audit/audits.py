@@ -10,7 +10,7 @@ from roundtrip.audit.findings import AuditReport, ClauseVerdict
 from roundtrip.audit.sessions import AuditedTool, AuditLimits
 from roundtrip.audit.wires import HttpWire
 from roundtrip.client.legs import within
-from tests.hosts import hosted
+from tests.kit.hosts import hosted
 
 __all__ = ["USERS", "audited", "failed", "told"]
 

@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip.audit.telling import AuditData
 from roundtrip.cli import main
-from tests.hosts import ROOT, WAIT, listening
 from tests.interaction.audit.wrong_servers import BindsNoUser, RightServer, SignsNothing, ValidatesNoAnswers
+from tests.kit.hosts import ROOT, WAIT, listening
 
 CINEMA: Final = """\
 import pathlib

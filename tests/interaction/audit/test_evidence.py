@@ -11,7 +11,7 @@ from roundtrip.audit.sessions import AuditLimits
 from tests.interaction.audit.audits import audited, failed, told
 from tests.interaction.audit.libraries import of_roundtrip
 from tests.interaction.audit.wrong_servers import BindsNoUser, Rejection, RightServer
-from tests.nightly import rarely
+from tests.kit.tiers import rarely
 
 pytestmark = pytest.mark.anyio
 

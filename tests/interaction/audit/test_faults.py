@@ -8,7 +8,7 @@ from roundtrip.audit.clauses import CLAUSES
 from roundtrip.audit.findings import ClauseVerdict
 from tests.interaction.audit.audits import audited, failed
 from tests.interaction.audit.wrong_servers import FAULTS, SECRET, TTL, RightServer, WrongServer
-from tests.nightly import rarely
+from tests.kit.tiers import rarely
 
 pytestmark = pytest.mark.anyio
 

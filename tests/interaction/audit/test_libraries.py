@@ -12,9 +12,9 @@ import pytest
 from roundtrip.audit.clauses import CLAUSES
 from roundtrip.audit.findings import AuditReport, ClauseFinding, ClauseVerdict
 from specs.sections import with_section
-from tests.hosts import ROOT
 from tests.interaction.audit.audits import audited, failed, told
 from tests.interaction.audit.libraries import LIBRARIES, ONCE, TASKS, TTL
+from tests.kit.hosts import ROOT
 
 pytestmark = pytest.mark.nightly
 

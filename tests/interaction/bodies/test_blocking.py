@@ -11,9 +11,9 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Elicit, Event
 from roundtrip.testing import DECLINE, Era, Restart, Steps, User
-from tests.hosts import WAIT
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
-from tests.players import Person, connect, text_of
+from tests.kit.hosts import WAIT
+from tests.kit.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Event, Server, State
 from roundtrip.testing import Era, Steps
-from tests.hosts import WAIT
 from tests.interaction.bodies.shops import LEFT, shop
-from tests.players import Person, connect, text_of
+from tests.kit.hosts import WAIT
+from tests.kit.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 

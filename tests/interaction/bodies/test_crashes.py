@@ -14,8 +14,8 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, ElicitRequestParams, E
 from roundtrip import Context, Elicit, Event, Server, ToolError
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User, served
 from roundtrip.testing.networks.fleet import Instance
-from tests.hosts import WAIT, stdio
-from tests.players import Person, connect, text_of
+from tests.kit.hosts import WAIT, stdio
+from tests.kit.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from roundtrip import Context, Elicit, ListRoots, Sample
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User, served
 from tests.interaction.bodies.shops import LEFT, shop
-from tests.interaction.test_once import readings
-from tests.players import connect, sample, text_of
+from tests.interaction.resolvers.test_once import readings
+from tests.kit.players import connect, sample, text_of
 
 pytestmark = pytest.mark.anyio
 

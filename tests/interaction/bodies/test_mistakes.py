@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User
-from tests.hosts import WAIT
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
-from tests.players import Person, connect, text_of
+from tests.kit.hosts import WAIT
+from tests.kit.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 

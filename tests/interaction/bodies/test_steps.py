@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 from roundtrip import Context, ToolError
 from roundtrip.testing import Era, Hop, LegByLeg, Restart, User
 from tests.interaction.bodies.shops import LEFT, shop
-from tests.players import text_of
+from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
 

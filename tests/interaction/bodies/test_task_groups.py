@@ -11,8 +11,8 @@ import pytest
 
 from roundtrip import Context, Elicit, Event, Server
 from roundtrip.testing import Answers, Era, LegByLeg, Steps, User
-from tests.hosts import WAIT
-from tests.players import Person, connect, text_of
+from tests.kit.hosts import WAIT
+from tests.kit.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

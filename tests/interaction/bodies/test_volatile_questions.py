@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from roundtrip import Context, Elicit, Event, Server
 from roundtrip.testing import Era, LegByLeg, Restart, Steps, User
 from tests.interaction.bodies.shops import shop
-from tests.players import text_of
+from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
 

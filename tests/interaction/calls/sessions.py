@@ -20,9 +20,9 @@ from typing import Final
 import uvicorn
 
 from roundtrip.cli import main
-from tests import hosts
-from tests.forks import FORKS, command_of, is_readable
-from tests.hosts import ROOT, WAIT, Factory, name_of
+from tests.kit import hosts
+from tests.kit.forks import FORKS, command_of, is_readable
+from tests.kit.hosts import ROOT, WAIT, Factory, name_of
 
 PATIENCE: Final = 3 * WAIT
 """A server of its own imports the SDK, which takes a few seconds; on a busy machine many."""

@@ -12,7 +12,7 @@ if sys.platform == "win32":
     pytest.skip("the processes are forked", allow_module_level=True)
 
 from tests.interaction.calls.sessions import person, script
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 each_era = pytest.mark.parametrize("era", ["retry", "live", "auto"])
 

@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from roundtrip import Context, Depends, Elicit, Resolve, Sample, Server
 from roundtrip.testing import Era
-from tests.hosts import WAIT
+from tests.kit.hosts import WAIT
 
 __all__ = ["HELD", "LOG", "SHOPS", "Shop", "is_balanced"]
 

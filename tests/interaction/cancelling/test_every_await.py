@@ -15,10 +15,10 @@ from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger
 from roundtrip.server import exactly_once
 from roundtrip.testing import Era, User
-from tests.hosts import WAIT
 from tests.interaction.cancelling.cutting import Cut, How, counting_tasks
 from tests.interaction.cancelling.shops import HELD, LOG, SHOPS, Shop, is_balanced
 from tests.interaction.trace.transcribed import raw_lines
+from tests.kit.hosts import WAIT
 
 pytestmark = pytest.mark.anyio
 SOON = 5.0

@@ -19,7 +19,7 @@ from roundtrip.doctor.client_report import Askable, ClientReport, Trial
 from roundtrip.doctor.client_server import TOOL, make_server
 from roundtrip.known_clients import known_client
 from roundtrip.testing import Era, served
-from tests.hosts import ROOT, WAIT
+from tests.kit.hosts import ROOT, WAIT
 
 pytestmark = pytest.mark.anyio
 

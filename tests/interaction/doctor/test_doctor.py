@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from roundtrip.cli import main
-from tests.hosts import WAIT, HttpProcess
 from tests.interaction.doctor import shops
-from tests.redis_server import redis_server
+from tests.kit.hosts import WAIT, HttpProcess
+from tests.kit.redis_server import redis_server
 
 
 class Town:

@@ -10,8 +10,8 @@ from typing import Final
 import anyio
 
 from roundtrip.cli import main
-from tests.forks import Started, start
-from tests.hosts import ROOT, WAIT
+from tests.kit.forks import Started, start
+from tests.kit.hosts import ROOT, WAIT
 
 __all__ = ["FLEET", "Instance", "until"]
 

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from roundtrip.cli import serve
-from tests.hosts import WAIT
 from tests.interaction.fleet.processes import FLEET
-from tests.nginx_server import NGINX, runnable
+from tests.kit.hosts import WAIT
+from tests.kit.nginx_server import NGINX, runnable
 
 UNIT = FLEET / "systemd" / "shop@.service"
 PORTS = [8001, 8002, 8003]

@@ -19,12 +19,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
 from roundtrip.testing import Era
-from tests.hosts import WAIT
 from tests.interaction.fleet.processes import FLEET, Instance, until
-from tests.live_wire import session
-from tests.nginx_server import listening, nginx, runnable, serving
-from tests.players import text_of
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.hosts import WAIT
+from tests.kit.live_wire import session
+from tests.kit.nginx_server import listening, nginx, runnable, serving
+from tests.kit.players import text_of
+from tests.kit.redis_server import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from mcp_types import (
 
 from roundtrip.client.legs import LegResult
 from roundtrip.testing import LegByLeg, LegRequest
-from tests.players import Reply, reply_of
+from tests.kit.players import Reply, reply_of
 
 KINDS: Final = ("prompt", "template")
 Result = GetPromptResult | ReadResourceResult

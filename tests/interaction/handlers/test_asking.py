@@ -19,8 +19,8 @@ from roundtrip import (
 )
 from roundtrip.testing import Era, Steps
 from tests.interaction.handlers.asking import KINDS, Legs, failing, fetch, said
-from tests.players import Person, connect, roots, sample
-from tests.unit.secrets import NEW
+from tests.kit.players import Person, connect, roots, sample
+from tests.kit.secrets import NEW
 
 pytestmark = pytest.mark.anyio
 kinds = pytest.mark.parametrize("kind", KINDS)

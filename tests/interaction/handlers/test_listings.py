@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
 from roundtrip.testing import Era
 from tests.interaction.handlers.asking import said
-from tests.players import Person, connect
+from tests.kit.players import Person, connect
 
 pytestmark = pytest.mark.anyio
 

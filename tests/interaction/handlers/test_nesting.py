@@ -16,7 +16,7 @@ from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
 from roundtrip.questions.forms import form_of
 from roundtrip.testing import Answers, Era, User
 from tests.interaction.handlers.asking import KINDS, Legs, said
-from tests.unit.secrets import NEW
+from tests.kit.secrets import NEW
 
 pytestmark = pytest.mark.anyio
 kinds = pytest.mark.parametrize("kind", KINDS)

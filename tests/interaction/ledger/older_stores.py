@@ -19,7 +19,7 @@ from roundtrip.ledger import SqliteLedger
 from roundtrip.system import System
 from roundtrip.testing import Clock, LegByLeg
 from tests.interaction.ledger.shops import Shop
-from tests.interaction.tasks.peer import peers
+from tests.kit.peer import peers
 
 __all__ = ["NOW", "STORED", "AtWork", "restored"]
 

@@ -9,8 +9,8 @@ from roundtrip import Context, Elicit, Resolve
 from roundtrip.engine import claim
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import LegByLeg
-from tests.hosts import WAIT
 from tests.interaction.ledger.shops import Shop, text_of
+from tests.kit.hosts import WAIT
 
 pytestmark = pytest.mark.anyio
 

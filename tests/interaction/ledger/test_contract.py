@@ -28,8 +28,8 @@ from roundtrip.ledger import (
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import System
 from tests.interaction.ledger.holders import EpochKeeper
-from tests.postgres_server import PostgresServer, postgres_server
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.postgres_server import PostgresServer, postgres_server
+from tests.kit.redis_server import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
 

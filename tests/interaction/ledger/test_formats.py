@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roundtrip.ledger import ClaimStatus, LedgerDown, PostgresLedger, SqliteLedger
-from tests.postgres_server import PostgresServer, postgres_server
+from tests.kit.postgres_server import PostgresServer, postgres_server
 
 pytestmark = pytest.mark.anyio
 AnyLedger = SqliteLedger | PostgresLedger

@@ -8,7 +8,7 @@ import pytest
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import served
 from tests.interaction.ledger.shops import Shop
-from tests.wire import Wire, wire
+from tests.kit.wire import Wire, wire
 
 pytestmark = pytest.mark.anyio
 

@@ -18,11 +18,11 @@ from mcp.shared.exceptions import MCPError
 from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, RedisLedger, SqliteLedger
 from roundtrip.ledger import sqlite as sqlite_ledger
 from roundtrip.testing import Duplicate, Hop, LegByLeg, User
-from tests.forks import piped
-from tests.hosts import ROOT
 from tests.interaction.ledger.contender import contend
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.forks import piped
+from tests.kit.hosts import ROOT
+from tests.kit.redis_server import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
 

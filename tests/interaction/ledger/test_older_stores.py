@@ -6,8 +6,8 @@ import pytest
 
 from tests.interaction.ledger.older_stores import NOW, STORED, AtWork, restored
 from tests.interaction.ledger.shops import text_of
-from tests.interaction.tasks.peer import peers
-from tests.interaction.tasks.peer import text_of as text_of_task
+from tests.kit.peer import peers
+from tests.kit.peer import text_of as text_of_task
 
 pytestmark = pytest.mark.anyio
 LATER = NOW + 60

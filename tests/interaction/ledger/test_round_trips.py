@@ -11,7 +11,7 @@ from roundtrip import Context, Resolve
 from roundtrip.ledger import RedisLedger
 from roundtrip.testing import LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.redis_server import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
 

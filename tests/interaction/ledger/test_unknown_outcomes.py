@@ -19,8 +19,8 @@ from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, Memor
 from roundtrip.machine.table import EntryState
 from roundtrip.server import exactly_once, late_writes
 from roundtrip.testing import Duplicate, LegByLeg, User, served
-from tests.hosts import WAIT
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
+from tests.kit.hosts import WAIT
 
 pytestmark = pytest.mark.anyio
 

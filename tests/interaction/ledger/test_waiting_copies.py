@@ -9,10 +9,10 @@ import pytest
 
 from roundtrip.ledger import Ledger, MemoryLedger
 from roundtrip.testing import LegByLeg
-from tests.forks import piped
 from tests.interaction.ledger.shops import Shop, text_of
 from tests.interaction.ledger.waiter import PROMPT_SECONDS, connected, wait_for_call, without_looks
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.forks import piped
+from tests.kit.redis_server import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
 

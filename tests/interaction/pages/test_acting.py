@@ -16,12 +16,12 @@ from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
-from tests.hosts import ROOT, hosted
-from tests.interaction.pages.approving import GROUPS, Person, open_shop, shop
-from tests.interaction.pages.page_users import BASE, Browser, cinema, client_of, handle_in, link_in, reader, text_of
 from tests.interaction.tasks.operators import logged, operator_of
-from tests.interaction.tasks.peer import Peer
-from tests.interaction.tasks.stores import SHARED, Servers, ledger_of, servers
+from tests.kit.approving import GROUPS, Person, open_shop, shop
+from tests.kit.hosts import ROOT, hosted
+from tests.kit.page_users import BASE, Browser, cinema, client_of, handle_in, link_in, reader, text_of
+from tests.kit.peer import Peer
+from tests.kit.stores import SHARED, Servers, ledger_of, servers
 
 pytestmark = pytest.mark.anyio
 modes = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])

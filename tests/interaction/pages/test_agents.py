@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
 from roundtrip import Context, Elicit, Pages, Server
-from tests.hosts import hosted
-from tests.interaction.pages.page_users import (
+from tests.kit.hosts import hosted
+from tests.kit.page_users import (
     BASE,
     KEY,
     Browser,
@@ -24,8 +24,8 @@ from tests.interaction.pages.page_users import (
     text_of,
     user_of,
 )
-from tests.interaction.tasks.peer import Peer
-from tests.interaction.tasks.stores import Servers, ledger_at, place_of, servers
+from tests.kit.peer import Peer
+from tests.kit.stores import Servers, ledger_at, place_of, servers
 
 pytestmark = pytest.mark.anyio
 

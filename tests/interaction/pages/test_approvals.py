@@ -33,13 +33,13 @@ from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
-from tests.interaction.pages import approving
-from tests.interaction.pages.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
-from tests.interaction.pages.page_users import Browser, client_of, declare_only, handle_in, link_in, text_of
-from tests.interaction.tasks.peer import Peer
-from tests.interaction.tasks.peer import text_of as text_of_task
-from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers, turned_ledger
-from tests.nightly import rarely
+from tests.kit import approving
+from tests.kit.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
+from tests.kit.page_users import Browser, client_of, declare_only, handle_in, link_in, text_of
+from tests.kit.peer import Peer
+from tests.kit.peer import text_of as text_of_task
+from tests.kit.stores import KINDS, Servers, ledger_of, servers, turned_ledger
+from tests.kit.tiers import rarely
 
 pytestmark = pytest.mark.anyio
 

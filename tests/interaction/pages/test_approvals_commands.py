@@ -14,10 +14,10 @@ from roundtrip.client.failures import ExitCode
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from roundtrip.trace.explaining.wording import clock_text
-from tests.hosts import ROOT
-from tests.interaction.pages.approving import Person, open_shop, shop
-from tests.interaction.pages.page_users import client_of, handle_in, text_of
 from tests.interaction.trace.transcribed import calls_of
+from tests.kit.approving import Person, open_shop, shop
+from tests.kit.hosts import ROOT
+from tests.kit.page_users import client_of, handle_in, text_of
 
 pytestmark = pytest.mark.anyio
 FILE = "APPROVALS_FILE"

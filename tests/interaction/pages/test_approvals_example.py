@@ -11,9 +11,9 @@ from starlette.routing import Route
 
 from examples import approvals_webhook
 from tests.docs.pages import blocks
-from tests.hosts import ROOT, hosted
-from tests.interaction.pages.page_users import client_of, handle_in, text_of
 from tests.interaction.pages.test_approvals import until
+from tests.kit.hosts import ROOT, hosted
+from tests.kit.page_users import client_of, handle_in, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from roundtrip import Approval, Approve, Context, Elicit, Resolve, Server, after
 from roundtrip.ledger import SqliteLedger
 from roundtrip.testing import Approver, Era, User
-from tests.interaction.pages.approving import shop
+from tests.kit.approving import shop
 
 pytestmark = pytest.mark.anyio
 

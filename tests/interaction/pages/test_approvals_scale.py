@@ -9,8 +9,8 @@ import pytest
 from roundtrip import Server
 from roundtrip.ledger import SqliteLedger
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
-from tests.interaction.pages.approving import Person, open_shop, shop
-from tests.interaction.pages.page_users import client_of
+from tests.kit.approving import Person, open_shop, shop
+from tests.kit.page_users import client_of
 
 pytestmark = pytest.mark.anyio
 

@@ -32,8 +32,8 @@ from roundtrip import (
     get_request,
 )
 from roundtrip.ledger import SqliteLedger
-from tests.hosts import hosted
-from tests.interaction.pages.page_users import (
+from tests.kit.hosts import hosted
+from tests.kit.page_users import (
     BASE,
     KEY,
     Browser,

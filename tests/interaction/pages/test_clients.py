@@ -16,9 +16,9 @@ from pydantic import BaseModel
 from roundtrip import Context, Elicit, ElicitUrl, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, served
 from roundtrip.testing.tap import Tap
-from tests.interaction.pages.visitors import PLACES, Visitor, add_export, visiting
-from tests.players import Person, connect, text_of
-from tests.wire import Json, wire
+from tests.kit.players import Person, connect, text_of
+from tests.kit.visitors import PLACES, Visitor, add_export, visiting
+from tests.kit.wire import Json, wire
 
 pytestmark = pytest.mark.anyio
 URL = "https://bookshop.example/login"

@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from roundtrip import Approve, Context, Server
-from tests.hosts import hosted
-from tests.interaction.pages.approving import Person, open_shop
-from tests.interaction.pages.approving import shop as approving_shop
-from tests.interaction.pages.page_users import Browser, client_of, handle_in, link_in, text_of, with_pages
+from tests.kit.approving import Person, open_shop
+from tests.kit.approving import shop as approving_shop
+from tests.kit.hosts import hosted
+from tests.kit.page_users import Browser, client_of, handle_in, link_in, text_of, with_pages
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from roundtrip import Context, Pages, Server
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger
 from roundtrip.testing import User
-from tests.hosts import WAIT, hosted
-from tests.html_forms import read_page
-from tests.interaction.pages.page_users import (
+from tests.kit.hosts import WAIT, hosted
+from tests.kit.html_forms import read_page
+from tests.kit.page_users import (
     BASE,
     KEY,
     client_of,
@@ -27,7 +27,7 @@ from tests.interaction.pages.page_users import (
     text_of,
     user_of,
 )
-from tests.nightly import rarely
+from tests.kit.tiers import rarely
 
 pytestmark = pytest.mark.anyio
 

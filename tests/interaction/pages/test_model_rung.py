@@ -15,8 +15,9 @@ from pydantic import BaseModel, Field, field_validator
 from roundtrip import Context, Elicit, Pages, Recorder, Resolve, Server
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
-from tests.hosts import hosted
-from tests.interaction.pages.page_users import (
+from tests.interaction.trace.transcribed import calls_of
+from tests.kit.hosts import hosted
+from tests.kit.page_users import (
     BASE,
     KEY,
     Browser,
@@ -27,7 +28,6 @@ from tests.interaction.pages.page_users import (
     text_of,
     user_of,
 )
-from tests.interaction.trace.transcribed import calls_of
 
 pytestmark = pytest.mark.anyio
 

@@ -24,9 +24,9 @@ from examples import oidc_pages
 from roundtrip.testing import Era
 from tests.clients.drivers import node_with
 from tests.conformance.suite import NODE_MODULES
-from tests.hosts import WAIT, free_port, hosted
-from tests.html_forms import read_page
-from tests.players import text_of
+from tests.kit.hosts import WAIT, free_port, hosted
+from tests.kit.html_forms import read_page
+from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -19,10 +19,10 @@ from roundtrip import Context, Elicit, ElicitUrl, ListRoots, Resolve, Sample, Se
 from roundtrip.client.legs import LegRequest
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import ACCEPT, LegByLeg, User, served
-from tests.interaction.pages.visitors import PLACES, add_export
-from tests.live_wire import session
-from tests.players import text_of
-from tests.unit.secrets import NEW
+from tests.kit.live_wire import session
+from tests.kit.players import text_of
+from tests.kit.secrets import NEW
+from tests.kit.visitors import PLACES, add_export
 
 pytestmark = pytest.mark.anyio
 

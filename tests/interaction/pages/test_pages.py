@@ -21,10 +21,10 @@ from roundtrip import (
     Server,
 )
 from roundtrip.testing import Era, LegByLeg
-from tests.interaction.pages.visitors import PLACES, Visitor, add_export, visiting
-from tests.interaction.test_once import readings
-from tests.players import text_of
-from tests.unit.secrets import NEW
+from tests.interaction.resolvers.test_once import readings
+from tests.kit.players import text_of
+from tests.kit.secrets import NEW
+from tests.kit.visitors import PLACES, Visitor, add_export, visiting
 
 pytestmark = pytest.mark.anyio
 URL = "https://bookshop.example/login"

@@ -20,8 +20,9 @@ from roundtrip import Approvals, Context, Pages, Recorder
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from roundtrip.trace.reading.calls import Round
-from tests.hosts import hosted
-from tests.interaction.pages.page_users import (
+from tests.interaction.trace.transcribed import calls_of
+from tests.kit.hosts import hosted
+from tests.kit.page_users import (
     BASE,
     STEPS,
     Browser,
@@ -34,7 +35,6 @@ from tests.interaction.pages.page_users import (
     text_of,
     with_pages,
 )
-from tests.interaction.trace.transcribed import calls_of
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ import pytest
 
 from roundtrip import Context, Server
 from roundtrip.testing import Era
-from tests.interaction.pages.visitors import Visitor, visiting
-from tests.players import text_of
+from tests.kit.players import text_of
+from tests.kit.visitors import Visitor, visiting
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ from typing_extensions import TypedDict
 
 from roundtrip import Context, Elicit, ElicitUrl, InvalidSignature, Resolve, Server
 from roundtrip.testing import Era
-from tests.interaction.pages.visitors import PLACES, Visitor, visiting
-from tests.players import Person, connect, text_of
-from tests.unit.secrets import NEW
+from tests.kit.players import Person, connect, text_of
+from tests.kit.secrets import NEW
+from tests.kit.visitors import PLACES, Visitor, visiting
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,9 @@ from roundtrip import Approvals, Approve, Pages, Server
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger
 from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
-from tests.hosts import hosted
-from tests.interaction.pages.approving import BASE, KEY, Person, reader, user_of
-from tests.interaction.pages.page_users import Browser, client_of, handle_in, link_in, text_of
+from tests.kit.approving import BASE, KEY, Person, reader, user_of
+from tests.kit.hosts import hosted
+from tests.kit.page_users import Browser, client_of, handle_in, link_in, text_of
 
 pytestmark = pytest.mark.anyio
 

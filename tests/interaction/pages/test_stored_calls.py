@@ -19,8 +19,8 @@ from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
-from tests.hosts import hosted
-from tests.interaction.pages.page_users import (
+from tests.kit.hosts import hosted
+from tests.kit.page_users import (
     BASE,
     Browser,
     client_of,
@@ -31,7 +31,7 @@ from tests.interaction.pages.page_users import (
     text_of,
     user_of,
 )
-from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers
+from tests.kit.stores import KINDS, Servers, ledger_of, servers
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,10 @@ from mcp_types import ElicitRequestURLParams, ElicitResult
 from roundtrip import ElicitUrl, Server
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.testing import Clock, Era, LegByLeg, served
-from tests.interaction.pages.visitors import PLACES, Visitor, add_export, page_of, visiting
 from tests.interaction.pages.web import KEY, Web, as_user, ticket_in
-from tests.players import text_of
-from tests.unit.secrets import NEW, OLD
+from tests.kit.players import text_of
+from tests.kit.secrets import NEW, OLD
+from tests.kit.visitors import PLACES, Visitor, add_export, page_of, visiting
 
 pytestmark = pytest.mark.anyio
 BOOK = {"title": "Dune"}

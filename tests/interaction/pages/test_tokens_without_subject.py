@@ -12,9 +12,9 @@ from pydantic import AnyHttpUrl
 
 from roundtrip import ElicitUrl, Server
 from roundtrip.testing import Era, LegByLeg, served
-from tests.interaction.pages.visitors import PLACES, Visitor, add_export, page_of, visiting
-from tests.interaction.test_principals import as_user
-from tests.players import text_of
+from tests.interaction.protocol.test_principals import as_user
+from tests.kit.players import text_of
+from tests.kit.visitors import PLACES, Visitor, add_export, page_of, visiting
 
 pytestmark = pytest.mark.anyio
 

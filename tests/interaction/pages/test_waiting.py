@@ -10,10 +10,10 @@ from mcp_types import ElicitResult, InputRequiredResult
 from roundtrip import ElicitUrl, Server
 from roundtrip.engine import rounds
 from roundtrip.testing import Era, LegByLeg, Steps
-from tests.hosts import WAIT
-from tests.interaction.pages.visitors import PLACES, Visitor, add_export, visiting
-from tests.players import text_of
-from tests.unit.secrets import NEW
+from tests.kit.hosts import WAIT
+from tests.kit.players import text_of
+from tests.kit.secrets import NEW
+from tests.kit.visitors import PLACES, Visitor, add_export, visiting
 
 pytestmark = pytest.mark.anyio
 URL = "https://bookshop.example/login"

@@ -18,8 +18,8 @@ from starlette.responses import PlainTextResponse, Response
 from roundtrip import Context, ElicitUrl, Server
 from roundtrip.errors import TicketRejected
 from roundtrip.testing.tap import Tap
-from tests.hosts import WAIT
-from tests.interaction.pages.visitors import add_export
+from tests.kit.hosts import WAIT
+from tests.kit.visitors import add_export
 
 KEY: Final = b"a key that both of the servers know"
 _TICKET: Final = re.compile(r"t=([^&]+)")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, model_serializer
 from roundtrip import Context, Depends, Elicit, ElicitUrl, Resolve, Sample, Server, ToolError, ToolResult
 from roundtrip.testing import ACCEPT, CANCEL, DECLINE, Conversation, Era, LegByLeg, User, served
 from tests.interaction.secrecy.markers import Markers
-from tests.wire import wire
+from tests.kit.wire import wire
 
 __all__ = ["CALLS", "KEY", "Playing", "answers_do_not_fit", "everything_is_answered", "make_vault", "tools_fail"]
 

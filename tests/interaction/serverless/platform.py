@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import httpx2
 
-from tests.wire import EVERYTHING, headers_of, meta_of
+from tests.kit.wire import EVERYTHING, headers_of, meta_of
 
 Handler = Callable[[Mapping[str, Any], Any], dict[str, Any]]
 Json = dict[str, Any]

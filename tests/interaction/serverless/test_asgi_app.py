@@ -20,10 +20,10 @@ from roundtrip.serverless import asgi_app
 from roundtrip.serverless.lambda_events import body_of
 from roundtrip.testing import Era
 from roundtrip.tracing import Beginning, TokenRejection
-from tests.hosts import hosted, own_loop
 from tests.interaction.serverless.platform import LambdaContext, call_event, json_of, request_event, rpc_event
-from tests.players import Person, connect, text_of
-from tests.wire import EVERYTHING, accept, headers_of, meta_of
+from tests.kit.hosts import hosted, own_loop
+from tests.kit.players import Person, connect, text_of
+from tests.kit.wire import EVERYTHING, accept, headers_of, meta_of
 
 Json = dict[str, Any]
 KEYS: Final = ["7f" * 32]

@@ -41,8 +41,8 @@ from tests.interaction.serverless.platform import (
     request_event,
     rpc_event,
 )
-from tests.players import Person, text_of
-from tests.wire import accept
+from tests.kit.players import Person, text_of
+from tests.kit.wire import accept
 
 Json = dict[str, Any]
 ROOT: Final = Path(__file__).resolve().parents[3]

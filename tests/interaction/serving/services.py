@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from roundtrip.cli import main
-from tests.forks import Started, start
-from tests.hosts import ROOT
-from tests.wire import ACCEPT
+from tests.kit.forks import Started, start
+from tests.kit.hosts import ROOT
+from tests.kit.wire import ACCEPT
 
 WAIT: Final = 100.0
 KEY: Final = "7f" * 32

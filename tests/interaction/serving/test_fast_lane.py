@@ -14,8 +14,8 @@ from starlette.types import Message
 from roundtrip import Context, Server
 from roundtrip.server.sdk_private import connection_of
 from roundtrip.testing import served
-from tests.hosts import WAIT
-from tests.wire import headers_of, meta_of, wire
+from tests.kit.hosts import WAIT
+from tests.kit.wire import headers_of, meta_of, wire
 
 pytestmark = pytest.mark.anyio
 

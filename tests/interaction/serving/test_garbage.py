@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Message
 
 from roundtrip import Context, Elicit, Resolve, Server
-from tests.wire import headers_of, meta_of
+from tests.kit.wire import headers_of, meta_of
 
 pytestmark = pytest.mark.anyio
 

@@ -19,9 +19,9 @@ from roundtrip.cli.host_config import COMMAND, HostFacts, Launch, all_hosts, sni
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.server.key_files import KeyFile
 from tests.clients.drivers import node_with
-from tests.hosts import ROOT, WAIT
 from tests.interaction.serving.services import KEY, Service, environment
-from tests.players import Person, text_of
+from tests.kit.hosts import ROOT, WAIT
+from tests.kit.players import Person, text_of
 
 pytestmark = pytest.mark.anyio
 

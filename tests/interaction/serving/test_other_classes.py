@@ -14,8 +14,8 @@ from mcp_types import ElicitResult
 from roundtrip.testing import ACCEPT, Era, User
 from tests.interaction.serving.other_shops import BOOKED, LEDGER
 from tests.interaction.serving.services import KEY, Service, refused
-from tests.nightly import at_night
-from tests.players import Person, connect
+from tests.kit.players import Person, connect
+from tests.kit.tiers import at_night
 
 pytestmark = [
     pytest.mark.anyio,

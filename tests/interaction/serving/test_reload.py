@@ -15,8 +15,8 @@ from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, InputRe
 
 from roundtrip.testing import Era
 from tests.interaction.serving.services import KEY, WAIT, Service, eventually, not_begun
-from tests.nightly import at_night
-from tests.players import call, text_of
+from tests.kit.players import call, text_of
+from tests.kit.tiers import at_night
 
 pytestmark = [
     pytest.mark.anyio,

@@ -19,8 +19,8 @@ from mcp_types import ElicitResult
 from roundtrip.cli import main
 from roundtrip.testing import Era
 from tests.interaction.serving.services import KEY, WAIT, InterpretedService, Service, eventually, refused
-from tests.nightly import at_night
-from tests.players import Person, call, connect, text_of
+from tests.kit.players import Person, call, connect, text_of
+from tests.kit.tiers import at_night
 
 pytestmark = [
     pytest.mark.anyio,

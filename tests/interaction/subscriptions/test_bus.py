@@ -22,7 +22,7 @@ from mcp.server.subscriptions import (
 
 from roundtrip.subscriptions import RedisSubscriptionBus
 from roundtrip.subscriptions import redis as redis_bus
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.redis_server import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
 

@@ -18,8 +18,8 @@ from roundtrip.subscriptions import RedisSubscriptionBus
 from roundtrip.subscriptions import redis as redis_bus
 from roundtrip.testing import Era, served
 from tests.interaction.subscriptions.test_bus import until
-from tests.players import connect
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.players import connect
+from tests.kit.redis_server import RedisServer, redis_server
 
 # The SDK's client no longer wants to subscribe as older revisions do.
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")]

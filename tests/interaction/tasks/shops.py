@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from roundtrip import Context, Server, after
 from roundtrip.server.tasks import claim
-from tests.interaction.tasks.stores import ledger_at
+from tests.kit.stores import ledger_at
 
 LEASE_SECONDS: Final = 1.0
 FOLDER: Final = "TASKS_FOLDER"

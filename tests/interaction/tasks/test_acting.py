@@ -12,8 +12,8 @@ from roundtrip import Context, ElicitUrl, Sample, Server
 from roundtrip.server.tasks.operations import AnswerUnfit, TaskNotChanged
 from roundtrip.trace.writing.audit import AuditUnwritable
 from tests.interaction.tasks.operators import logged, operator_of
-from tests.interaction.tasks.peer import Peer, peers, text_of
-from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers
+from tests.kit.peer import Peer, peers, text_of
+from tests.kit.stores import KINDS, Servers, ledger_of, servers
 
 pytestmark = pytest.mark.anyio
 ACTIONS = ("cancel", "retry", "expire", "remind")

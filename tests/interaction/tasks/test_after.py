@@ -19,7 +19,7 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.server.tasks import foreground, service
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.testing import Era, User
-from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

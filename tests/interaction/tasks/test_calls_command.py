@@ -11,11 +11,11 @@ import pytest
 
 from roundtrip.cli import main
 from roundtrip.trace.writing.audit import user_of_system
-from tests.hosts import ROOT
 from tests.interaction.tasks import workshops
 from tests.interaction.tasks.operators import logged
-from tests.interaction.tasks.peer import Peer, peers, text_of
-from tests.transcripts import acted, write
+from tests.kit.hosts import ROOT
+from tests.kit.peer import Peer, peers, text_of
+from tests.kit.transcripts import acted, write
 
 pytestmark = pytest.mark.anyio
 SHOP = "tests.interaction.tasks.workshops:shop"

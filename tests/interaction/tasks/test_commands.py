@@ -12,11 +12,11 @@ from roundtrip.cli import main
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.tasks.operations import TaskOperations
-from tests.forks import start
-from tests.hosts import ROOT
 from tests.interaction.serving.services import environment
 from tests.interaction.tasks import workshops
-from tests.interaction.tasks.peer import peers, text_of
+from tests.kit.forks import start
+from tests.kit.hosts import ROOT
+from tests.kit.peer import peers, text_of
 
 pytestmark = pytest.mark.anyio
 SHOPS = "tests.interaction.tasks.workshops"

@@ -20,12 +20,12 @@ import redis
 
 from roundtrip import Context, DocketEngine, InvalidSignature, Server
 from roundtrip.ledger import MemoryLedger, RedisLedger
-from tests.hosts import ROOT, free_port
 from tests.interaction.serving.services import WAIT, Service, environment, eventually
 from tests.interaction.tasks.docket_shop import DOCKET, FOLDER, KEY, NAME, REDIS
-from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
-from tests.nightly import at_night
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.hosts import ROOT, free_port
+from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.tiers import at_night
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 MODULE = "tests.interaction.tasks.docket_shop"

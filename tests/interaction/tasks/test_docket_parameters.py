@@ -20,7 +20,7 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
-from tests.interaction.tasks.peer import WAIT_SECONDS, peers, text_of
+from tests.kit.peer import WAIT_SECONDS, peers, text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

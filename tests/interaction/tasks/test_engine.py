@@ -28,8 +28,8 @@ from roundtrip.server.tasks.legs import TaskLeg
 from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock
-from tests.interaction.tasks.peer import WAIT_SECONDS, peers, text_of
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.peer import WAIT_SECONDS, peers, text_of
+from tests.kit.redis_server import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

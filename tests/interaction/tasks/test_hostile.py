@@ -12,11 +12,11 @@ import pytest
 
 from tests.interaction.serving.services import Service
 from tests.interaction.tasks import shops
-from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, text_of
-from tests.interaction.tasks.stores import SHARED, Servers, place_of, servers
-from tests.nightly import at_night, rarely
-from tests.postgres_server import postgres_server
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.peer import WAIT_SECONDS, Peer, text_of
+from tests.kit.postgres_server import postgres_server
+from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.stores import SHARED, Servers, place_of, servers
+from tests.kit.tiers import at_night, rarely
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 UNKNOWN: Final = {"code": -32602, "message": "Task not found"}

@@ -10,7 +10,7 @@ import pytest
 from roundtrip import Context, Server
 from roundtrip.ledger import LedgerDown, SqliteLedger
 from roundtrip.ledger.memory_tasks import MemoryTasks
-from tests.interaction.tasks.peer import Peer, peers, text_of
+from tests.kit.peer import Peer, peers, text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

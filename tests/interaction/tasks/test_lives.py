@@ -17,8 +17,8 @@ from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.server.tasks import engine, legs
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
-from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
-from tests.interaction.tasks.stores import KINDS, Servers, ledger_of, servers
+from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.kit.stores import KINDS, Servers, ledger_of, servers
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

@@ -7,7 +7,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolError
-from tests.interaction.tasks.peer import EXTENSION, Peer, peers, text_of
+from tests.kit.peer import EXTENSION, Peer, peers, text_of
 
 pytestmark = pytest.mark.anyio
 

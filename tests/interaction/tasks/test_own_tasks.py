@@ -11,7 +11,7 @@ from roundtrip import Context, Server
 from roundtrip.cli import main
 from roundtrip.ledger import SqliteLedger
 from roundtrip.server.switches import RUN_TASKS_VARIABLE
-from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 
 pytestmark = pytest.mark.anyio
 KEY = "7f" * 32

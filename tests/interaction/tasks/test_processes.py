@@ -15,10 +15,10 @@ from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.names import TRACE_VARIABLE
-from tests.hosts import HttpProcess
 from tests.interaction.tasks import shops
-from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, text_of
-from tests.interaction.tasks.stores import SHARED, Servers, place_of, servers
+from tests.kit.hosts import HttpProcess
+from tests.kit.peer import WAIT_SECONDS, Peer, text_of
+from tests.kit.stores import SHARED, Servers, place_of, servers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -16,9 +16,9 @@ from roundtrip.machine.table import CALL_MACHINE
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock
-from tests.interaction.tasks.peer import WAIT_SECONDS, peers, text_of
-from tests.interaction.tasks.stores import KINDS, Servers, servers, turned_ledger
 from tests.interaction.trace.transcribed import calls_of
+from tests.kit.peer import WAIT_SECONDS, peers, text_of
+from tests.kit.stores import KINDS, Servers, servers, turned_ledger
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

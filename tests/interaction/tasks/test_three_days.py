@@ -14,9 +14,9 @@ from roundtrip import Context, Server
 from roundtrip.machine.tasks import TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock
-from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, peers, text_of
-from tests.interaction.tasks.stores import KINDS, AnyLedger, Servers, servers, turned_ledger
-from tests.nightly import rarely
+from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.kit.stores import KINDS, AnyLedger, Servers, servers, turned_ledger
+from tests.kit.tiers import rarely
 
 pytestmark = pytest.mark.anyio
 DAYS = timedelta(days=3)

@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from tests.interaction.serving.services import Service, eventually, not_begun
-from tests.interaction.tasks.peer import WAIT_SECONDS, Peer, text_of
 from tests.interaction.tasks.workshops import FOLDER, REDIS
-from tests.redis_server import RedisServer, redis_server
+from tests.kit.peer import WAIT_SECONDS, Peer, text_of
+from tests.kit.redis_server import RedisServer, redis_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 SHOPS = "tests.interaction.tasks.workshops"

@@ -25,8 +25,8 @@ from roundtrip.testing import (
     served,
 )
 from roundtrip.testing.snapshots.texts import call_text
-from tests.interaction.pages.approving import how_much, large, shop
-from tests.nightly import at_night
+from tests.kit.approving import how_much, large, shop
+from tests.kit.tiers import at_night
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from mcp_types import InputRequiredResult
 from roundtrip import Context, ElicitationResult, Server
 from roundtrip.testing import Breach, Era, LegDelivery, LegRequest, PathAction, PathOutcome, Route, paths, served
 from roundtrip.testing.chosen import CHOSEN, UserDefaults
-from tests.hosts import stdio
 from tests.interaction.testing.cinemas import Seat, cinema
+from tests.kit.hosts import stdio
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from roundtrip import Context, Elicit, ElicitUrl, Pages, Resolve, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.table import State
 from roundtrip.testing import ACCEPT, CANCEL, DECLINE, LEAVE, Era, Steps, Unanswered, Unused, User, Visit
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

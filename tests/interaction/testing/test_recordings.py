@@ -33,10 +33,10 @@ from pydantic import BaseModel, Field
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.testing import Answers, Era, User, served
 from roundtrip.testing.recordings import Replayed, Unrecordable, record, replay
-from tests.forks import command_of
-from tests.hosts import ROOT, WAIT, stdio
-from tests.players import roots
-from tests.wire import wire
+from tests.kit.forks import command_of
+from tests.kit.hosts import ROOT, WAIT, stdio
+from tests.kit.players import roots
+from tests.kit.wire import wire
 
 pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
 

@@ -18,9 +18,9 @@ from roundtrip import Context, Elicit, Resolve, Server, ToolResult
 from roundtrip.testing import Conversation, User
 from roundtrip.testing.snapshots import call_text, wire_text
 from roundtrip.testing.snapshots.extension import CallSnapshot
-from tests.hosts import ROOT
 from tests.interaction.testing.keepsakes import CALLS, booking, cinema, ordering, tell, tell_wire
-from tests.nightly import examples
+from tests.kit.hosts import ROOT
+from tests.kit.tiers import examples
 
 pytestmark = [pytest.mark.anyio]
 

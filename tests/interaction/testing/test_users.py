@@ -26,7 +26,7 @@ from roundtrip.testing import (
     assert_same_on_both_eras,
     served,
 )
-from tests.hosts import stdio
+from tests.kit.hosts import stdio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
 

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from roundtrip import Server
 from roundtrip.testing import Era
-from tests.players import connect, text_of
+from tests.kit.players import connect, text_of
 
 Json = dict[str, Any]
 Make = Callable[[Server[Any]], object]

@@ -14,7 +14,7 @@ import pytest
 from roundtrip import Server
 from roundtrip.cli.loading import load_server
 from roundtrip.testing import Era
-from tests.players import call
+from tests.kit.players import call
 
 SHOP = """\
 from typing import Annotated

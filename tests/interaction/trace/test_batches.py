@@ -22,7 +22,7 @@ from mcp_types import ElicitResult, TextContent
 from roundtrip import Context, Recorder, Server
 from roundtrip.trace.writing import files
 from tests.interaction.trace.transcribed import calls_of
-from tests.nightly import at_night
+from tests.kit.tiers import at_night
 
 pytestmark = pytest.mark.anyio
 

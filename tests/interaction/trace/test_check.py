@@ -13,7 +13,7 @@ from roundtrip.cli import main
 from roundtrip.testing import Era, LegByLeg
 from roundtrip.testing.networks.fleet import Instance
 from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, deploy, module_of, recording
-from tests.players import connect, roots, sample
+from tests.kit.players import connect, roots, sample
 
 __all__ = ["recording"]
 

@@ -20,8 +20,8 @@ from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal_bytes import FORMAT
 from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens.token import KeyRing, TokenCodec
-from tests.players import Reply
-from tests.unit.secrets import BORN, CountedEntropy, payload
+from tests.kit.players import Reply
+from tests.kit.secrets import BORN, CountedEntropy, payload
 
 pytestmark = pytest.mark.anyio
 

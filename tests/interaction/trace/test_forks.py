@@ -23,10 +23,10 @@ from roundtrip.testing import Approver, Era, User
 from roundtrip.trace.index.rows import row_of
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.writing.recorder import Recorder
-from tests.interaction.tasks.peer import peers
 from tests.interaction.trace.features import FEATURES, Heard, serve
 from tests.interaction.trace.sites import Site
 from tests.interaction.trace.transcribed import calls_of
+from tests.kit.peer import peers
 
 KEY = "7f" * 32
 

@@ -21,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import roundtrip.errors
 from roundtrip import Context, Server, Telemetry
 from roundtrip.testing import DECLINE, Era, LegByLeg, User
-from tests.hosts import ROOT, free_port
 from tests.interaction.serving.services import KEY, Service
+from tests.kit.hosts import ROOT, free_port
 
 FOLDER: Final = ROOT / "examples" / "metrics"
 RULES: Final = FOLDER / "roundtrip.rules.yml"

@@ -23,10 +23,10 @@ from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of
 from roundtrip.trace.writing.lines import AskedLine, BeganLine, RejectedLine, Revealed
-from tests.interaction.bookshop import bookshop
-from tests.interaction.test_authored_states import by_hand
+from tests.interaction.protocol.test_authored_states import by_hand
 from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of, lines_of, raw_lines
-from tests.players import connect, roots, sample
+from tests.kit.bookshop import bookshop
+from tests.kit.players import connect, roots, sample
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

@@ -29,10 +29,10 @@ from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.testing import CANCEL, DECLINE, Clock, Era, Hop, LegByLeg, User
 from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import read_unverified
-from tests.hosts import ROOT, WAIT
-from tests.interaction.bookshop import Copies, bookshop
 from tests.interaction.secrecy.markers import Spans
-from tests.players import text_of
+from tests.kit.bookshop import Copies, bookshop
+from tests.kit.hosts import ROOT, WAIT
+from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -533,7 +533,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from roundtrip import Telemetry
 from roundtrip.testing import LegByLeg
-from tests.interaction.bookshop import bookshop
+from tests.kit.bookshop import bookshop
 
 server = bookshop(trace=Telemetry())
 exporter = InMemorySpanExporter()
@@ -565,7 +565,7 @@ sys.modules["opentelemetry.sdk"] = None
 import anyio
 from roundtrip import Telemetry
 from roundtrip.testing import LegByLeg
-from tests.interaction.bookshop import bookshop
+from tests.kit.bookshop import bookshop
 anyio.run(LegByLeg([bookshop(trace=Telemetry())]).leg, "order", {"title": "Neuromancer"})
 print(sorted(name for name in sys.modules if name.startswith("opentelemetry.sdk.")))
 """

@@ -16,9 +16,9 @@ import pytest
 from roundtrip.cli import main
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import CANCEL, DECLINE, IGNORE, LEAVE, Era, LegRequest, User
-from tests.forks import start
 from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, recording
 from tests.interaction.trace.test_check import MIXED, record_mixed
+from tests.kit.forks import start
 
 __all__ = ["recording"]
 

@@ -26,10 +26,10 @@ from roundtrip.cli import main
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Answers, Era, LegByLeg, User
 from roundtrip.trace.reading.transcripts import files_of
-from tests.forks import Piped, piped, start
-from tests.hosts import ROOT, WAIT
 from tests.interaction.trace.transcribed import calls_of
-from tests.transcripts import acted, asked, began, write
+from tests.kit.forks import Piped, piped, start
+from tests.kit.hosts import ROOT, WAIT
+from tests.kit.transcripts import acted, asked, began, write
 
 pytestmark = pytest.mark.anyio
 

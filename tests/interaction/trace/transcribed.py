@@ -12,7 +12,7 @@ from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.lines import Line
 from roundtrip.trace.writing.unwritten import flush_all
-from tests.hosts import ROOT
+from tests.kit.hosts import ROOT
 
 
 @lru_cache(maxsize=1)

@@ -15,8 +15,8 @@ import pytest
 
 from roundtrip.cli import main
 from roundtrip.ui.access import add_user, read_users
-from tests.hosts import WAIT
-from tests.operated import Operated, basic, operating
+from tests.kit.hosts import WAIT
+from tests.kit.operated import Operated, basic, operating
 from tests.unit.trace.tales import Tale
 
 PLACES = ["", "calls.json", "call?id=abc", "call.json?id=abc", "fleet", "tasks.json"]

@@ -8,10 +8,10 @@ import anyio
 import pytest
 
 from roundtrip.cli import main
-from tests.hosts import WAIT
 from tests.interaction.tasks import workshops
-from tests.interaction.tasks.peer import peers
-from tests.operated import Operated, operating
+from tests.kit.hosts import WAIT
+from tests.kit.operated import Operated, operating
+from tests.kit.peer import peers
 
 SHOP = "tests.interaction.tasks.workshops:shop"
 SECRET = "5ecret-of-a-client"

@@ -9,8 +9,8 @@ import pytest
 
 from roundtrip.ui.stored import OperatedCalls
 from tests.interaction.tasks import workshops
-from tests.interaction.tasks.peer import WAIT_SECONDS, peers
-from tests.operated import operating
+from tests.kit.operated import operating
+from tests.kit.peer import WAIT_SECONDS, peers
 
 pytestmark = pytest.mark.anyio
 

@@ -3,7 +3,7 @@
 import pytest
 
 from roundtrip.checking.recorded import NotReplayable, recorded_call
-from tests.transcripts import began, call_of, ended
+from tests.kit.transcripts import began, call_of, ended
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from roundtrip.cli.host_config import all_hosts
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.tasks import STATES
 from roundtrip.machine.tasks import TaskState
-from tests.forks import is_readable
+from tests.kit.forks import is_readable
 
 SECONDS: Final = 60
 SHELLS: Final = ("bash", "zsh", "fish")

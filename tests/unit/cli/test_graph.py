@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roundtrip.cli import main
-from tests.transcripts import asked, began, question, write
+from tests.kit.transcripts import asked, began, question, write
 
 SHOP = """
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import make_plan
-from tests.unit.secrets import journals
+from tests.kit.secrets import journals
 
 
 def yes(**content: Any) -> ElicitResult:

@@ -15,8 +15,8 @@ from roundtrip.pages.forms import (
     parse_body,
     read_form,
 )
-from tests.html_forms import encoded
-from tests.page_calls import confirmation, form, link
+from tests.kit.html_forms import encoded
+from tests.kit.page_calls import confirmation, form, link
 
 
 def answered(questions: OpenQuestions, *pairs: tuple[str, str], button: str = "answer") -> tuple[PageForm, Any]:

@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 from roundtrip.pages.calls import PageCalls
 from roundtrip.pages.handler import Authenticate, QuestionPages
 from roundtrip.pages.look import PageLook
-from tests.html_forms import HtmlForm, encoded, read_page
-from tests.page_calls import KEY, TICKET, MemoryCalls, ScriptedCall, confirmation, form, link
+from tests.kit.html_forms import HtmlForm, encoded, read_page
+from tests.kit.page_calls import KEY, TICKET, MemoryCalls, ScriptedCall, confirmation, form, link
 
 pytestmark = pytest.mark.anyio
 

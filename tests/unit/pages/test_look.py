@@ -14,8 +14,8 @@ from roundtrip.pages import rendering
 from roundtrip.pages.forms import form_of_questions
 from roundtrip.pages.look import PageLook, contrast_of
 from roundtrip.pages.rendering import PageRenderer
-from tests.html_forms import read_page
-from tests.page_calls import confirmation
+from tests.kit.html_forms import read_page
+from tests.kit.page_calls import confirmation
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 

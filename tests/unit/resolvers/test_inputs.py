@@ -14,7 +14,7 @@ from roundtrip.resolvers.annotations import find_resolved
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.plan import EMPTY, Source
 from roundtrip.resolvers.signatures import arms_of, is_manager_class, wants_outcome
-from tests.names import case
+from tests.kit.names import case
 from tests.unit.resolvers.walking import Request, plan_of, walk
 
 pytestmark = pytest.mark.anyio

@@ -24,8 +24,8 @@ from roundtrip.errors import NotSendable
 from roundtrip.server.content import ToolResult
 from roundtrip.server.media import Audio, File, Image
 from roundtrip.testing import Era
-from tests.names import case
-from tests.players import connect
+from tests.kit.names import case
+from tests.kit.players import connect
 
 NOT_TEXT = b"\x89PNG\xff\x00"
 

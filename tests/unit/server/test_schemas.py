@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from roundtrip.server.tools.input_schemas import input_checker
 from roundtrip.server.tools.schemas import SchemaMismatch, checker, inlined, with_descriptions
-from tests.nightly import examples
+from tests.kit.tiers import examples
 
 
 class Address(BaseModel):

@@ -17,8 +17,8 @@ from roundtrip.errors import ThreadsExhausted
 from roundtrip.server.slots import SHARED, Pool
 from roundtrip.server.threads import LegThreads, Pace
 from roundtrip.server.workers import Work
-from tests.held_threads import Held
-from tests.hosts import WAIT
+from tests.kit.held_threads import Held
+from tests.kit.hosts import WAIT
 
 pytestmark = pytest.mark.anyio
 

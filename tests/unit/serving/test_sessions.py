@@ -11,7 +11,7 @@ import pytest
 from roundtrip import Server
 from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.settings import ServeSettings
-from tests.live_wire import HEADERS
+from tests.kit.live_wire import HEADERS
 
 pytestmark = pytest.mark.anyio
 WAIT = 10.0

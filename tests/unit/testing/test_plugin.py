@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from roundtrip import pytest_plugin
-from tests.inner_pytest import CINEMA, QUIET
+from tests.kit.inner_pytest import CINEMA, QUIET
 
 pytest_plugins = ["pytester"]
 

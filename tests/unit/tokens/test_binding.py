@@ -15,7 +15,7 @@ from roundtrip.tokens.binding import (
     read_binding,
     rejection_of,
 )
-from tests.unit.secrets import claims
+from tests.kit.secrets import claims
 
 CALL = b"this call"
 OTHER_CALL = b"that call"

@@ -12,7 +12,7 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.machine.pins import Pinner
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec
-from tests.unit.secrets import NEW, OLD, OTHER, CountedEntropy, codec, decoded, journal, journals, payload, sealer
+from tests.kit.secrets import NEW, OLD, OTHER, CountedEntropy, codec, decoded, journal, journals, payload, sealer
 
 SECRET = "the quoted price is 9.50"
 

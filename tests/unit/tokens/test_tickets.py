@@ -9,7 +9,7 @@ from roundtrip.machine.journal import to_text
 from roundtrip.questions.wire import TICKET
 from roundtrip.tokens.tickets import Ticket, TicketOffice
 from roundtrip.tokens.token import KeyRing
-from tests.unit.secrets import BORN, NEW, OLD, OTHER, decoded
+from tests.kit.secrets import BORN, NEW, OLD, OTHER, decoded
 
 END = BORN + 3600
 

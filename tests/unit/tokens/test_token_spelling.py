@@ -10,7 +10,7 @@ from itsdangerous import BadSignature, Signer
 from roundtrip.errors import TokenRejected
 from roundtrip.tokens.signing import ShortHmac
 from roundtrip.tokens.token import KeyRing
-from tests.unit.secrets import NEW, OLD, codec, journal, payload
+from tests.kit.secrets import NEW, OLD, codec, journal, payload
 
 TOKENS: Final = {
     "plain": codec().seal(payload(journal(), deflate=False)),

@@ -9,7 +9,7 @@ from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
 from roundtrip.machine.journal import to_text
 from roundtrip.tokens.signing import ShortHmac
 from roundtrip.tokens.token import KeyRing, TokenCodec, read_unverified
-from tests.unit.secrets import NEW, OLD, OTHER, CountedEntropy, claims, codec, journal, journals, payload
+from tests.kit.secrets import NEW, OLD, OTHER, CountedEntropy, claims, codec, journal, journals, payload
 
 PAYLOADS: Final = {
     "plain": payload(journal(), deflate=False),

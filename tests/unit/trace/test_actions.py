@@ -20,7 +20,7 @@ from roundtrip.trace.reading.following import LiveCalls
 from roundtrip.trace.reading.otlp import otlp
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, acted, asked, began, call_of, ended, handed, rejected, write
+from tests.kit.transcripts import AT, acted, asked, began, call_of, ended, handed, rejected, write
 from tests.unit.trace.tales import HOSTILE
 
 

@@ -6,7 +6,7 @@ from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import State
 from roundtrip.trace.reading.calls import Mark, join
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, answer, answered, asked, began, call_of, ended, handed, question, rejected
+from tests.kit.transcripts import AT, answer, answered, asked, began, call_of, ended, handed, question, rejected
 
 
 def hopping() -> list[Line]:

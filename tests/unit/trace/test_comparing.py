@@ -7,7 +7,7 @@ import pytest
 from roundtrip.machine.facts import Reason
 from roundtrip.trace.explaining.comparing import Difference, compare
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import answer, asked, began, call_of, ended, question
+from tests.kit.transcripts import answer, asked, began, call_of, ended, question
 
 PATH = [["begin", "resolving", 0.1], ["ask", "awaiting_input", 0.2]]
 

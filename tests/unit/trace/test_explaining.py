@@ -12,7 +12,7 @@ from roundtrip.trace.explaining.advice import QUESTIONS, REJECTIONS
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain, explain_rejection
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, answer, asked, began, call_of, ended, question, rejected
+from tests.kit.transcripts import AT, answer, asked, began, call_of, ended, question, rejected
 
 DIGEST = {"digest": "abcdefghijkl", "bytes": 12}
 

@@ -10,7 +10,7 @@ from roundtrip.trace.explaining.advice import FAILURES
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.explaining.failures import explain_failure, explain_lateness, failures_of
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, asked, began, call_of, ended
+from tests.kit.transcripts import AT, asked, began, call_of, ended
 
 ELSEWHERE = {
     errors.IllegalTransition,  # a mistake of roundtrip's own

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from roundtrip.trace.reading.following import Follower
 from roundtrip.trace.writing.files import LineFile
-from tests.transcripts import began, write
+from tests.kit.transcripts import began, write
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.otlp import otlp_document
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.lines import LINE
-from tests.interaction.bookshop import bookshop
+from tests.kit.bookshop import bookshop
 
 pytestmark = pytest.mark.anyio
 

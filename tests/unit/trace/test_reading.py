@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_files
-from tests.transcripts import began, write
+from tests.kit.transcripts import began, write
 
 
 def test_invalid_lines_are_counted_and_skipped(tmp_path: Path) -> None:

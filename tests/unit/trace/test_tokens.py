@@ -18,7 +18,7 @@ from roundtrip.tokens.binding import audience_digest, principal_digest
 from roundtrip.tokens.token import KeyRing
 from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, foreign_kind, token_data, view_token
 from specs.tokens import Vector, read_vectors
-from tests.unit.secrets import BORN, NEW, OLD, OTHER, claims, codec, journal, journals, payload
+from tests.kit.secrets import BORN, NEW, OLD, OTHER, claims, codec, journal, journals, payload
 
 SECRET = "the quoted price is 9.50"
 FULL = replace(journal(answers=2), computed={"quote": Computed(SECRET)}, authored=None, version="2.0")

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, Request, build_opener
 
-from tests.html_forms import HtmlForm, read_page
+from tests.kit.html_forms import HtmlForm, read_page
 
 PLAN: dict[str, Any] = json.loads(os.environ["BROWSER_PLAN"])
 

@@ -13,7 +13,7 @@ import anyio
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.hosts import ROOT
+from tests.kit.hosts import ROOT
 
 __all__ = ["ANSWERS", "HERE", "Machine"]
 

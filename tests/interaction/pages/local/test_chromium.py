@@ -10,9 +10,9 @@ import pytest
 from playwright.async_api import Page, async_playwright, expect
 
 from tests.browser.chromium import ARGUMENTS, find_chromium
-from tests.hosts import WAIT
 from tests.interaction.pages.local.machine import Machine
-from tests.interaction.pages.page_users import text_of
+from tests.kit.hosts import WAIT
+from tests.kit.page_users import text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -16,9 +16,9 @@ from mcp_types import (
 )
 
 from roundtrip import Context, Pages, Server
-from tests.hosts import WAIT, hosted
 from tests.interaction.pages.local.test_site import Desktop, answering, eras, reader, tab
-from tests.interaction.pages.page_users import BASE, client_of, declare_only, handle_in, text_of
+from tests.kit.hosts import WAIT, hosted
+from tests.kit.page_users import BASE, client_of, declare_only, handle_in, text_of
 
 pytestmark = pytest.mark.anyio
 

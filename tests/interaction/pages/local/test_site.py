@@ -26,10 +26,10 @@ from starlette.requests import Request
 from roundtrip import Pages, Recorder, Server
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import LedgerDown
-from tests.hosts import WAIT, hosted
-from tests.html_forms import read_page
 from tests.interaction.pages.local.cinema import cinema
-from tests.interaction.pages.page_users import BASE, client_of, declare_only, handle_in, link_in, text_of
+from tests.kit.hosts import WAIT, hosted
+from tests.kit.html_forms import read_page
+from tests.kit.page_users import BASE, client_of, declare_only, handle_in, link_in, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -17,10 +17,10 @@ from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult,
 
 from roundtrip.trace.explaining.explanations import explain
 from tests.conformance.suite import NODE_MODULES
-from tests.hosts import WAIT
 from tests.interaction.pages.local.machine import Machine
 from tests.interaction.trace.transcribed import calls_of
-from tests.nightly import at_night
+from tests.kit.hosts import WAIT
+from tests.kit.tiers import at_night
 
 pytestmark = pytest.mark.anyio
 

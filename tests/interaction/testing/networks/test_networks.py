@@ -30,8 +30,8 @@ from roundtrip.testing import (
     User,
 )
 from roundtrip.testing.chosen import NETWORKS
-from tests.hosts import HttpProcess
 from tests.interaction.testing.networks.hand_made import SECRET, Flaw, Ledger, make, make_forgetful, maker
+from tests.kit.hosts import HttpProcess
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from typing import Final
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, answer, answered, asked, began, ended, question, rejected, write
+from tests.kit.transcripts import AT, answer, answered, asked, began, ended, question, rejected, write
 
 RETRY: Final = "retry-call-1"
 LIVE: Final = "live-call-2"

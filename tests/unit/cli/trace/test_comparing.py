@@ -7,7 +7,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from roundtrip.cli import main
-from tests.transcripts import write
+from tests.kit.transcripts import write
 from tests.unit.cli.trace.shelf import LIVE, RETRY, retry_call, shelf
 
 

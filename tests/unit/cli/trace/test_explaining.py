@@ -7,7 +7,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from roundtrip.cli import main
-from tests.transcripts import asked, began, ended, write
+from tests.kit.transcripts import asked, began, ended, write
 from tests.unit.cli.trace.shelf import LIVE, RETRY, shelf
 
 

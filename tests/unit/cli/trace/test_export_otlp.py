@@ -10,7 +10,7 @@ import pytest
 from roundtrip import Recorder
 from roundtrip.cli import main
 from roundtrip.testing import LegByLeg
-from tests.interaction.bookshop import bookshop
+from tests.kit.bookshop import bookshop
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from syrupy.assertion import SnapshotAssertion
 from roundtrip.cli import main
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
-from tests.hosts import ROOT
-from tests.transcripts import AT, began, rejected, write
+from tests.kit.hosts import ROOT
+from tests.kit.transcripts import AT, began, rejected, write
 from tests.unit.cli.trace.shelf import LIVE, PENDING, RETRY, shelf
 
 

@@ -13,7 +13,7 @@ from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, answer, asked, began, call_of, ended, question, stopped, write
+from tests.kit.transcripts import AT, answer, asked, began, call_of, ended, question, stopped, write
 from tests.unit.cli.trace.shelf import LIVE, PENDING, RETRY, live_call, pending_call, retry_call, shelf
 
 

@@ -8,7 +8,7 @@ import pytest
 from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.trace.reading.calls import Mark
-from tests.transcripts import AT, call_of
+from tests.kit.transcripts import AT, call_of
 from tests.unit.cli.trace.shelf import retry_call
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")

@@ -20,8 +20,8 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.trace.token import configure, run
 from roundtrip.machine.journal import Action, Entry, Journal
 from roundtrip.server.key_files import KeyFile, Role, RoledKey
-from tests.forks import is_readable, start
-from tests.unit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pinned
+from tests.kit.forks import is_readable, start
+from tests.kit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pinned
 
 SECRET = "the quoted price is 9.50"
 TOKEN = codec().seal(payload(journal(computed=SECRET), audience="shop"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.inner_pytest import CINEMA, QUIET, run_pytest
+from tests.kit.inner_pytest import CINEMA, QUIET, run_pytest
 
 pytest_plugins = ["pytester"]
 

@@ -14,7 +14,7 @@ from roundtrip.system import System
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
 from roundtrip.trace.writing.lines import ActedLine
-from tests.hosts import ROOT
+from tests.kit.hosts import ROOT
 from tests.unit.trace.tales import HOSTILE
 
 AT = 1_795_000_000.25

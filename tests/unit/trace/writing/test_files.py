@@ -17,7 +17,7 @@ import pytest
 from roundtrip import Recorder, Server
 from roundtrip.testing import User
 from roundtrip.trace.writing.files import LineFile
-from tests.hosts import ROOT, WAIT
+from tests.kit.hosts import ROOT, WAIT
 
 SOME = 1 << 20
 

@@ -1,0 +1,355 @@
+"""FastMCP's own client with a roundtrip server: it lists, calls, and makes Python objects of the results."""
+
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
+from typing import Annotated, Any, Final, Literal
+from uuid import UUID
+
+import anyio
+import pytest
+from fastmcp import Client, FastMCP
+from fastmcp.client.messages import MessageHandler
+from fastmcp.exceptions import ToolError as ClientToolError
+from mcp.client.subscriptions import listen
+from mcp.server.subscriptions import ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp_types import TextContent, ToolListChangedNotification
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from roundtrip import Context, Elicit, Image, Resolve, Server, ToolError, ToolResult
+from roundtrip.testing import Era, served
+from tests.kit.hosts import WAIT
+
+pytestmark = pytest.mark.anyio
+
+Connected = Callable[..., AbstractAsyncContextManager[Client[Any]]]
+PROTOCOLS: Final = {Era.RETRY: "2026-07-28", Era.LIVE: "2025-11-25"}
+
+
+@pytest.fixture(params=["memory", "http"])
+def connected(request: pytest.FixtureRequest, era: Era) -> Connected:
+    """Connect FastMCP's client to a server, on either era, in memory or over HTTP."""
+
+    @asynccontextmanager
+    async def connect(server: Server[Any], **options: Any) -> AsyncGenerator[Client[Any]]:
+        if request.param == "memory":
+            async with Client[Any](server, mode=era.value, **options) as client:
+                yield client
+        else:
+            async with served(server) as url, Client[Any](url, mode=era.value, **options) as client:
+                yield client
+
+    return connect
+
+
+class Color(Enum):
+    RED = "red"
+
+
+class Author(BaseModel):
+    name: str
+    born: date
+
+
+class Book(BaseModel):
+    title: str
+    author: Author
+    tags: list[str] = []
+    price: float | None = None
+
+
+class Part(BaseModel):
+    name: str
+    parts: list["Part"] = []
+
+
+@dataclass
+class Point:
+    x: int
+    y: float = 0.5
+
+
+class Pair(TypedDict):
+    left: int
+    right: str
+
+
+HERBERT: Final = Author(name="Herbert", born=date(1920, 10, 8))
+DUNE: Final = Book(title="Dune", author=HERBERT, tags=["sand"])
+NOON: Final = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+# What a tool returns by which annotation, where the client makes the very same value of it.
+SAME: dict[str, tuple[Any, Any]] = {
+    "an int": (int, 3),
+    "zero": (int, 0),
+    "a str": (str, "3"),
+    "an empty str": (str, ""),
+    "a bool": (bool, False),
+    "a float": (float, 2.5),
+    "None": (int | None, None),
+    "a union": (str | int, 4),
+    "a literal": (Literal["a", "b"], "b"),
+    "a list": (list[int], [1, 2]),
+    "an empty list": (list[int], []),
+    "a list of lists": (list[list[str]], [["a"], []]),
+    "a tuple": (tuple[int, str], (1, "a")),
+    "a dict": (dict[str, Any], {"a": [1, None, {"b": "c"}]}),
+    "a dict of ints": (dict[str, int], {"a": 1}),
+    "an empty dict": (dict[str, int], {}),
+    "a dict without annotation": (Any, {"result": 1}),
+    "a datetime": (datetime, NOON),
+    "a date": (date, NOON.date()),
+    "a timedelta": (timedelta, timedelta(minutes=90)),
+    "a UUID": (UUID, UUID(int=7)),
+    "a list of datetimes": (list[datetime], [NOON]),
+}
+# The same, where it makes an object of its own.
+OBJECTS: dict[str, tuple[Any, Any]] = {
+    "an enum": (Color, Color.RED),
+    "a set": (set[int], {1}),
+    "a model": (Book, DUNE),
+    "a model or None": (Book | None, DUNE),
+    "a model that holds itself": (Part, Part(name="car", parts=[Part(name="wheel")])),
+    "a dataclass": (Point, Point(1)),
+    "a TypedDict": (Pair, {"left": 1, "right": "a"}),
+    "a list of models": (list[Author], [HERBERT]),
+    "a dict of models": (dict[str, Author], {"first": HERBERT}),
+    "a constrained int": (Annotated[int, Field(ge=0)], 3),
+    "nothing": (None, None),
+    "a model without annotation": (Any, DUNE),
+    "an image": (Image, Image(data=b"x", format="png")),
+}
+
+
+def returning(annotation: Any, value: Any) -> Callable[[], Any]:
+    def give() -> Any:
+        return value
+
+    give.__annotations__["return"] = annotation
+    return give
+
+
+def nameless(data: Any) -> str:
+    """Return a value's content without the names of classes, which FastMCP's server omits from its schemas."""
+    return re.sub(r"\b[A-Z]\w*\(", "(", repr(data))
+
+
+async def data_of(server: Server[Any] | FastMCP[Any], era: Era) -> Any:
+    async with Client[Any](server, mode=era.value) as client:
+        return (await client.call_tool("give")).data
+
+
+async def test_client_speaks_both_eras_and_finds_the_newer(connected: Connected, era: Era) -> None:
+    async with connected(Server[Any]("shop")) as client:
+        assert client.protocol_version == PROTOCOLS[era]
+    async with Client[Any](Server[Any]("shop")) as client:
+        assert client.protocol_version == PROTOCOLS[Era.RETRY]
+
+
+async def test_client_lists_tools_with_tags_versions_and_schemas(connected: Connected) -> None:
+    server = Server[Any]("shop")
+
+    @server.tool(tags={"books", "public"}, annotations={"readOnlyHint": True}, meta={"team": "a"}, version="1.2")
+    def find(title: str, limit: int = 10) -> list[Book]:
+        """Find books."""
+        return [DUNE] * limit if title else []
+
+    async with connected(server) as client:
+        (tool,) = await client.list_tools()
+    assert (tool.name, tool.description) == ("find", "Find books.")
+    assert tool.input_schema["required"] == ["title"]
+    assert tool.output_schema is not None
+    assert tool.output_schema["x-fastmcp-wrap-result"] is True
+    assert tool.annotations is not None
+    assert tool.annotations.read_only_hint is True
+    assert tool.meta == {
+        "team": "a",
+        "fastmcp": {"tags": ["books", "public"], "version": "1.2", "versions": ["1.2"]},
+    }
+
+
+@pytest.mark.parametrize("what", SAME)
+async def test_client_rebuilds_the_returned_value(era: Era, what: str) -> None:
+    annotation, value = SAME[what]
+    server = Server[Any]("shop")
+    server.add_tool(returning(annotation, value))
+    data = await data_of(server, era)
+    assert (type(data), data) == (type(value), value)
+
+
+@pytest.mark.parametrize("what", {**SAME, **OBJECTS})
+async def test_fastmcp_client_reads_results_like_those_of_fastmcp_servers(era: Era, what: str) -> None:
+    tool = returning(*{**SAME, **OBJECTS}[what])
+    ours, theirs = Server[Any]("shop"), FastMCP[Any]("shop")
+    ours.add_tool(tool)
+    theirs.tool(tool)
+    assert nameless(await data_of(ours, era)) == nameless(await data_of(theirs, era))
+
+
+async def test_models_and_dataclasses_become_objects_with_attributes(connected: Connected) -> None:
+    server = Server[Any]("shop")
+
+    @server.tool
+    def book() -> Book:
+        return DUNE
+
+    @server.tool
+    def authors() -> list[Author]:
+        return [HERBERT, HERBERT]
+
+    @server.tool
+    def point() -> Point:
+        return Point(3)
+
+    async with connected(server) as client:
+        found = await client.call_tool("book")
+        people = await client.call_tool("authors")
+        place = await client.call_tool("point")
+    assert (found.data.title, found.data.tags, found.data.price) == ("Dune", ["sand"], None)
+    assert (found.data.author.name, found.data.author.born) == ("Herbert", date(1920, 10, 8))
+    assert found.structured_content == DUNE.model_dump(mode="json")
+    assert [(person.name, person.born) for person in people.data] == [("Herbert", date(1920, 10, 8))] * 2
+    assert people.structured_content == {"result": [HERBERT.model_dump(mode="json")] * 2}
+    assert (place.data.x, place.data.y) == (3, 0.5)
+
+
+async def test_primitives_are_wrapped_on_the_wire_and_unwrapped_in_data(connected: Connected) -> None:
+    server = Server[Any]("shop")
+
+    @server.tool
+    def count() -> int:
+        return 3
+
+    @server.tool
+    def count_silently():  # type: ignore[no-untyped-def]
+        return 3
+
+    async with connected(server) as client:
+        said = await client.call_tool("count")
+        unsaid = await client.call_tool("count_silently")
+    assert (said.data, said.structured_content) == (3, {"result": 3})
+    assert (unsaid.data, unsaid.structured_content) == (None, None)
+    assert isinstance(unsaid.content[0], TextContent)
+    assert unsaid.content[0].text == "3"
+
+
+async def test_a_whole_result_arrives_whole(connected: Connected) -> None:
+    server = Server[Any]("shop")
+
+    @server.tool
+    def report() -> ToolResult:
+        return ToolResult(content="3 sold", structured_content={"sold": 3}, meta={"took_ms": 12})
+
+    async with connected(server) as client:
+        result = await client.call_tool("report")
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    assert (block.text, result.data, result.structured_content) == ("3 sold", {"sold": 3}, {"sold": 3})
+    assert result.meta is not None
+    assert result.meta["took_ms"] == 12
+
+
+async def test_failures_raise_its_own_error(connected: Connected) -> None:
+    server = Server[Any]("shop", mask_error_details=True)
+
+    @server.tool
+    def ship(order: int) -> str:
+        if order == 0:
+            raise ToolError("Orders begin at 1.")
+        raise ConnectionError("warehouse-7 does not answer")
+
+    @server.tool(timeout=0.1)
+    async def wait() -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    async with connected(server) as client:
+        for arguments, words in [({"order": 0}, "Orders begin at 1"), ({"order": 1}, "tool ship$"), ({}, "required")]:
+            with pytest.raises(ClientToolError, match=words):
+                await client.call_tool("ship", arguments)
+        with pytest.raises(ClientToolError, match="Unknown tool: nothing"):
+            await client.call_tool("nothing")
+        with pytest.raises(MCPError, match=r"Tool 'wait' timed out after 0\.1s"):
+            await client.call_tool("wait")
+        result = await client.call_tool("ship", {"order": 0}, raise_on_error=False)
+    assert (result.is_error, result.data) == (True, None)
+
+
+async def test_client_calls_the_version_it_names(connected: Connected) -> None:
+    server = Server[Any]("shop")
+    for version in ("1.0", "2.0"):
+        server.tool("quote", version=version)(returning(str, f"by {version}"))
+    async with connected(server) as client:
+        (tool,) = await client.list_tools()
+        assert tool.meta == {"fastmcp": {"version": "2.0", "versions": ["2.0", "1.0"]}}
+        assert (await client.call_tool("quote")).data == "by 2.0"
+        assert (await client.call_tool("quote", version="1.0")).data == "by 1.0"
+        with pytest.raises(ClientToolError, match="Unknown tool: quote"):
+            await client.call_tool("quote", version="3.0")
+
+
+async def test_client_hears_when_a_tool_changes_the_tools(connected: Connected, era: Era) -> None:
+    server = Server[Any]("shop")
+    server.add_tool(returning(str, "there"), "secret", tags={"admin"})
+
+    @server.tool
+    def close() -> str:
+        server.disable(tags={"admin"})
+        return "closed"
+
+    class Ears(MessageHandler):
+        def __init__(self) -> None:
+            self.heard = anyio.Event()
+
+        async def on_tool_list_changed(self, message: ToolListChangedNotification) -> None:
+            self.heard.set()
+
+    ears = Ears()
+    async with connected(server, message_handler=ears) as client:
+        assert len(await client.list_tools()) == 2
+        with anyio.fail_after(WAIT):
+            if era is Era.LIVE:
+                await client.call_tool("close")
+                await ears.heard.wait()
+            else:
+                # It has no method to listen with; its session is the SDK's, which does.
+                async with listen(client.session, tools_list_changed=True) as subscription:
+                    await client.call_tool("close")
+                    assert await anext(aiter(subscription)) == ToolsListChanged()
+        assert [tool.name for tool in await client.list_tools()] == ["close"]
+
+
+async def test_client_answers_questions(connected: Connected) -> None:
+    server = Server[Any]("shop")
+
+    async def how_many(title: str) -> Elicit[int]:
+        return Elicit(f"How many copies of {title}?", int)
+
+    @server.tool
+    async def order(title: str, copies: Annotated[int, Resolve(how_many)], ctx: Context) -> Book:
+        sure = await ctx.ask("sure", f"{copies}, really?", bool)
+        return Book(title=title, author=HERBERT, tags=[str(copies), str(sure)])
+
+    async def answer(message: str, response_type: Any, params: Any, context: Any) -> Any:
+        return {"value": True if message.endswith("really?") else 3}
+
+    async with connected(server, elicitation_handler=answer) as client:
+        book = (await client.call_tool("order", {"title": "Dune"})).data
+    assert (book.title, book.tags) == ("Dune", ["3", "True"])
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> Generator[None]:
+    """It logs, and raises nothing, when it cannot make anything of a result."""
+    own = logging.getLogger("fastmcp.client")
+    own.addHandler(caplog.handler)
+    yield
+    own.removeHandler(caplog.handler)
+    records = caplog.get_records("call")
+    assert [record.message for record in records if "Error parsing structured content" in record.message] == []

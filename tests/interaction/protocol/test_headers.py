@@ -1,0 +1,88 @@
+"""`Mcp-Param-*` headers are checked against tools of roundtrip's own registry, through one private name of the SDK."""
+
+import inspect
+from typing import Annotated, Any
+
+import pytest
+from mcp.server import MCPServer
+from pydantic import BaseModel, Field
+
+from roundtrip import Elicit, Resolve, Server
+from roundtrip.server.sdk_private import HookedServer
+from roundtrip.testing import Era, Steps, served
+from tests.kit.players import Person, connect, text_of
+from tests.kit.wire import accept, wire
+
+pytestmark = pytest.mark.anyio
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+async def sure() -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
+def shop(trace: Steps | None = None) -> Server[Any]:
+    server = Server[Any]("shop", keys=[b"k" * 32], trace=trace)
+
+    @server.tool()
+    async def order(
+        region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})],
+        choice: Annotated[Choice, Resolve(sure)],
+    ) -> str:
+        return f"{region} {choice.ok}"
+
+    return server
+
+
+@pytest.mark.parametrize("headers", [{}, {"Mcp-Param-Region": "us"}], ids=["missing", "different"])
+async def test_header_contradicting_an_argument_is_rejected_on_every_leg(headers: dict[str, str]) -> None:
+    trace = Steps()
+    good = {"Mcp-Param-Region": "eu"}
+    first = {"name": "order", "arguments": {"region": "eu"}}
+    async with served(shop(trace), stateless_http=True) as url, wire(url) as post:
+        refused = await post.post("tools/call", first, headers=headers)
+        assert trace.steps == []
+        state = (await post.post("tools/call", first, headers=good))["result"]["requestState"]
+        second = {**first, "requestState": state, "inputResponses": {"sure": accept(ok=True)}}
+        refused_again = await post.post("tools/call", second, headers=headers)
+        result = (await post.post("tools/call", second, headers=good))["result"]
+    assert refused["error"]["code"] == refused_again["error"]["code"] == -32020
+    assert "Mcp-Param-Region" in refused["error"]["message"]
+    assert result["structuredContent"] == {"result": "eu True"}
+
+
+async def test_sdk_client_sends_the_header_on_every_leg() -> None:
+    async with (
+        served(shop(), stateless_http=True) as url,
+        connect(url, Era.RETRY, Person({"ok": True})) as client,
+    ):
+        await client.list_tools()
+        assert text_of(await client.call_tool("order", {"region": "eu"})) == "eu True"
+
+
+async def test_a_tool_that_was_removed_has_no_headers_to_check() -> None:
+    server = shop()
+    server.remove_tool("order")
+    async with served(server, stateless_http=True) as url, wire(url) as post:
+        result = await post.result("order", {"region": "eu"})
+    assert result["isError"]
+    assert result["content"][0]["text"] == "Unknown tool: order"
+
+
+def test_sdk_looks_schemas_up_by_the_overridden_private_name() -> None:
+    hook = MCPServer.__dict__["_tool_input_schema"]
+    assert list(inspect.signature(hook).parameters) == ["self", "name"]
+    assert list(inspect.signature(HookedServer.__dict__["_tool_input_schema"]).parameters) == ["self", "name"]
+    # And it is what the low-level server asks: it is given to it as a bound method.
+    assert "get_tool_input_schema=self._tool_input_schema" in inspect.getsource(MCPServer.__init__)
+
+
+async def test_a_client_cannot_smuggle_a_header_for_a_filled_parameter() -> None:
+    async with served(shop(), stateless_http=True) as url, wire(url) as post:
+        headers = {"Mcp-Param-Region": "eu", "Mcp-Param-Choice": "true"}
+        first = {"name": "order", "arguments": {"region": "eu", "choice": {"ok": True}}}
+        result = (await post.post("tools/call", first, headers=headers))["result"]
+    assert list(result["inputRequests"]) == ["sure"]

@@ -1,0 +1,126 @@
+"""Any instance with the key serves any leg: hops, restarts, and a key replaced while calls are in flight."""
+
+import gc
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult
+
+from roundtrip import Server
+from roundtrip.machine.call import Call
+from roundtrip.machine.journal import Journal
+from roundtrip.testing import Era, Hop, LegByLeg, Restart, Steps, User, served
+from roundtrip.testing.networks.fleet import Instance
+from tests.kit.bookshop import bookshop
+from tests.kit.players import Person, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+OLD, NEW = b"o" * 32, b"n" * 32
+ARGUMENTS = {"title": "Neuromancer"}
+ROUNDS: list[dict[str, dict[str, Any]]] = [{"confirm_backorder": {"confirm": True}}, {"how_many": {"copies": 2}}]
+DONE = "2 x Neuromancer, in 2-3 weeks"
+
+
+async def ordered(instances: Sequence[Instance]) -> str:
+    """Make a whole call, each leg on the next of these instances, and return its text."""
+    return (await User(instances, ROUNDS, network=Hop()).call("order", ARGUMENTS)).text
+
+
+async def test_every_leg_lands_on_another_instance() -> None:
+    traces = [Steps() for _ in range(3)]
+    assert await ordered([bookshop(trace=trace) for trace in traces]) == DONE
+    assert [{step.leg for step in trace.steps} for trace in traces] == [{1}, {2}, {3}]
+    assert len({step.call_id for trace in traces for step in trace.steps}) == 1
+
+
+async def test_every_leg_lands_on_an_instance_that_has_just_started() -> None:
+    started: list[Server[Any]] = []
+
+    def start() -> Server[Any]:
+        started.append(bookshop())
+        return started[-1]
+
+    call = await User(start, ROUNDS, network=Restart()).call("order", ARGUMENTS)
+    assert call.text == DONE
+    assert len(started) == 3
+
+
+async def test_every_leg_lands_on_another_port_of_stateless_http() -> None:
+    async with (
+        served(bookshop(), stateless_http=True) as first,
+        served(bookshop(), stateless_http=True) as second,
+    ):
+        assert await ordered([first, second]) == DONE
+
+
+@pytest.mark.parametrize("encrypt", [False, True])
+async def test_encrypting_and_signing_instances_share_no_tokens(encrypt: bool) -> None:
+    servers = [bookshop(encrypt=encrypt), bookshop(encrypt=not encrypt), bookshop(encrypt=encrypt)]
+    assert await ordered(servers) == DONE
+
+
+async def test_an_encrypted_token_shows_nothing_of_the_answers() -> None:
+    hopper = LegByLeg([bookshop(encrypt=True)])
+    await hopper.leg("order", ARGUMENTS)
+    await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
+    assert hopper.token.startswith("r3e")
+
+
+async def test_key_is_replaced_in_three_phases_without_losing_calls() -> None:
+    phases = [[OLD], [OLD, NEW], [NEW, OLD], [NEW]]
+    # In a rollout two neighbouring phases serve side by side; a call may hop between them in either direction.
+    for earlier, later in itertools.pairwise(phases):
+        for keys in ([earlier, later, earlier], [later, earlier, later]):
+            servers = [bookshop(keys=ring) for ring in keys]
+            assert await ordered(servers) == DONE
+
+
+async def test_call_begun_under_the_old_key_ends_under_the_new() -> None:
+    rings = [[OLD], [NEW, OLD], [NEW]]
+    assert await ordered([bookshop(keys=ring) for ring in rings]) == DONE
+
+
+async def test_a_key_replaced_in_one_step_would_lose_the_call() -> None:
+    hopper = LegByLeg([bookshop(keys=[OLD]), bookshop(keys=[NEW])])
+    await hopper.leg("order", ARGUMENTS)
+    with pytest.raises(MCPError, match="Invalid or expired requestState"):
+        await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
+
+
+async def test_sdk_client_completes_a_call_unaware_of_tokens() -> None:
+    async with served(bookshop(), stateless_http=True, json_response=True) as url:
+        person = Person({"confirm": True}, {"copies": 2})
+        async with connect(url, Era.RETRY, person) as client:
+            assert text_of(await client.call_tool("order", ARGUMENTS)) == DONE
+
+
+async def test_calls_whose_client_never_comes_back_leave_nothing_behind() -> None:
+    """Shows S10."""
+    server = bookshop()
+    before = alive()
+    for _ in range(20):
+        await LegByLeg([server]).leg("order", ARGUMENTS)
+    assert alive() <= before
+
+
+def alive() -> int:
+    """Return the number of calls and journals in this process."""
+    gc.collect()
+    return sum(isinstance(thing, Journal | Call) for thing in gc.get_objects())
+
+
+async def test_two_calls_of_one_tool_in_flight_do_not_mix() -> None:
+    server = bookshop()
+    first, second = LegByLeg([server]), LegByLeg([server])
+    await first.leg("order", ARGUMENTS)
+    await second.leg("order", ARGUMENTS)
+    assert first.token != second.token
+    yes = await first.leg("order", ARGUMENTS, answers={"confirm_backorder": {"confirm": True}}, state=first.token)
+    no = await second.leg("order", ARGUMENTS, answers={"confirm_backorder": {"confirm": False}}, state=second.token)
+    assert yes.result_type == "input_required"
+    assert isinstance(no, CallToolResult)
+    assert text_of(no) == "no order"

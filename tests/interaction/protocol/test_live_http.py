@@ -1,0 +1,134 @@
+"""The live era over HTTP, with a client that is gone or at the wrong instance: a clear end, and soon."""
+
+import itertools
+
+import anyio
+import pytest
+from mcp.server.streamable_http import EventCallback, EventStore
+from mcp_types import JSONRPCMessage
+from starlette.requests import Request
+
+from roundtrip import Context, Event, Server, State, Transition
+from roundtrip.testing import served
+from tests.kit.hosts import WAIT
+from tests.kit.live_wire import HEADERS, session
+
+pytestmark = pytest.mark.anyio
+
+
+class Ending:
+    """Watcher with an event for the end of a call."""
+
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.last: Transition | None = None
+
+    def __call__(self, step: Transition) -> None:
+        if step.target in {State.REJECTED, State.COMPLETED, State.FAILED, State.DECLINED}:
+            self.last = step
+            self.over.set()
+
+    async def wait(self) -> Transition:
+        with anyio.fail_after(WAIT):
+            await self.over.wait()
+        assert self.last is not None
+        return self.last
+
+
+async def test_live_call_ends_when_its_client_leaves_the_question() -> None:
+    ending = Ending()
+    closed = anyio.Event()
+    server = Server("shop", trace=ending)
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        try:
+            return str(await ctx.ask_outcome("sure", "Sure?", bool))
+        finally:
+            closed.set()
+
+    async with served(server) as url, session(url) as client:
+        async with client.calling("order") as question:
+            assert question["method"] == "elicitation/create"
+        last = await ending.wait()
+        # The session is still good for other calls, and an answer that comes after all harms nothing.
+        assert await client.answer(question, value=True) == 202
+        async with client.calling("order") as question:
+            assert question["method"] == "elicitation/create"
+    assert closed.is_set()
+    assert last.event is Event.REJECT
+    assert last.source is State.AWAITING_INPUT
+    assert "connection was lost" in last.detail["error"]
+
+
+async def test_live_call_asking_a_departed_client_ends_at_once() -> None:
+    ending = Ending()
+    server = Server("shop", trace=ending)
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        await ctx.report_progress(1, 2)
+        request = ctx.request_context.request
+        assert request is not None
+        with anyio.fail_after(WAIT):
+            while True:
+                if await request.is_disconnected():
+                    break
+                await anyio.sleep(0.01)
+        return str(await ctx.ask_outcome("sure", "Sure?", bool))
+
+    async with served(server) as url, session(url) as client:
+        async with client.calling("order") as progress:
+            assert progress["method"] == "notifications/progress"
+        last = await ending.wait()
+    assert last.event is Event.REJECT
+    assert "connection was lost" in last.detail["error"]
+
+
+async def test_a_session_that_another_instance_holds_is_unknown_at_once() -> None:
+    async with served(Server("shop")) as one, served(Server("shop")) as other, session(one) as client:
+        with anyio.fail_after(WAIT):
+            answer = await client.http.post(
+                other, json={"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, headers=HEADERS
+            )
+    assert answer.status_code == 404
+    assert answer.json()["error"] == {"code": -32600, "message": "Session not found"}
+
+
+class Kept(EventStore):
+    """Event store that keeps nothing, which is enough to make streams resumable."""
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        return f"{stream_id}-{next(self._ids)}"
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        return None
+
+
+async def test_live_call_continues_where_its_stream_is_resumable() -> None:
+    ending = Ending()
+    requests: list[Request] = []
+    server = Server("shop", trace=ending)
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        request = ctx.request_context.request
+        assert request is not None
+        requests.append(request)
+        return str(await ctx.ask_outcome("sure", "Sure?", bool))
+
+    async with served(server, event_store=Kept()) as url, session(url) as client:
+        async with client.calling("order") as question:
+            pass
+        with anyio.fail_after(WAIT):
+            while True:
+                if await requests[0].is_disconnected():
+                    break
+                await anyio.sleep(0.01)
+        await anyio.wait_all_tasks_blocked()
+        assert ending.last is None
+        assert await client.answer(question, value=True) == 202
+        assert (await ending.wait()).target is State.COMPLETED

@@ -1,0 +1,116 @@
+"""Owners of tokens: real bearer tokens over HTTP, and one user's call in another user's hands."""
+
+import re
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import InputRequiredResult
+from pydantic import AnyHttpUrl
+
+from roundtrip import Event, Server
+from roundtrip.testing import Era, LegByLeg, Steps, User, served
+from tests.interaction.pages.web import Badges, as_user
+from tests.interaction.protocol.test_refusals import FROZEN
+from tests.kit.bookshop import bookshop
+from tests.kit.players import text_of
+
+pytestmark = pytest.mark.anyio
+ORDER = {"title": "Dune"}
+
+
+def guarded(trace: Steps | None = None, **options: Any) -> Server[Any]:
+    auth = AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None)
+    return bookshop(auth=auth, token_verifier=Badges(), trace=trace, **options)
+
+
+async def begin(url: str, badge: str) -> str:
+    async with as_user(url, badge) as transport:
+        hopper = LegByLeg([transport])
+        await hopper.leg("order", ORDER)
+        return hopper.token
+
+
+async def finish(url: str, badge: str, token: str) -> Any:
+    async with as_user(url, badge) as transport:
+        return await LegByLeg([transport]).leg("order", ORDER, answers={"how_many": {"copies": 1}}, state=token)
+
+
+async def test_a_user_resumes_a_call_of_their_own() -> None:
+    """Shows S5."""
+    async with served(guarded(), stateless_http=True) as url:
+        result = await finish(url, "app/ada", await begin(url, "app/ada"))
+    assert text_of(result) == "1 x Dune, now"
+
+
+@pytest.mark.parametrize("thief", ["app/eve", "other/ada"], ids=["another user", "another client"])
+async def test_a_token_in_another_s_hands_is_rejected(thief: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Shows S5."""
+    trace = Steps()
+    async with served(guarded(trace), stateless_http=True) as url:
+        token = await begin(url, "app/ada")
+        trace.steps.clear()
+        with pytest.raises(MCPError) as caught:
+            await finish(url, thief, token)
+    assert caught.value.error == FROZEN
+    assert trace.events == []
+    assert [rejection.reason for rejection in trace.rejections] == ["another principal"]
+    assert "another principal" in caplog.text
+    assert "ada" not in caplog.text
+
+
+async def test_anonymous_call_is_not_resumed_by_a_user() -> None:
+    """Shows S5."""
+    async with (
+        served(bookshop(), stateless_http=True) as open_url,
+        served(guarded(), stateless_http=True) as guarded_url,
+    ):
+        anonymous = LegByLeg([open_url])
+        await anonymous.leg("order", ORDER)
+        with pytest.raises(MCPError) as caught:
+            await finish(guarded_url, "app/ada", anonymous.token)
+    assert caught.value.error == FROZEN
+
+
+async def test_anonymous_binding_must_be_explicit_and_then_holds() -> None:
+    async with served(guarded(principal=False), stateless_http=True) as url:
+        result = await finish(url, "app/eve", await begin(url, "app/ada"))
+    assert text_of(result) == "1 x Dune, now"
+
+
+async def test_a_principal_of_the_author_s_own_binds_instead() -> None:
+    """Shows S5."""
+    tenant = {"name": "north"}
+
+    async def leg(hopper: LegByLeg, **more: Any) -> Any:
+        return await hopper.leg("order", ORDER, **more)
+
+    def tenant_of(ctx: ServerRequestContext[Any, Any]) -> str:
+        return tenant["name"]
+
+    server = bookshop(principal=tenant_of)
+    hopper = LegByLeg([server])
+    await leg(hopper)
+    tenant["name"] = "south"
+    with pytest.raises(MCPError) as caught:
+        await leg(hopper, answers={"how_many": {"copies": 1}}, state=hopper.token)
+    assert caught.value.error == FROZEN
+    tenant["name"] = "north"
+    result = await leg(hopper, answers={"how_many": {"copies": 1}}, state=hopper.token)
+    assert not isinstance(result, InputRequiredResult)
+
+
+async def test_request_without_a_badge_is_rejected_first(era: Era) -> None:
+    trace = Steps()
+    async with served(guarded(trace)) as url:
+        async with httpx2.AsyncClient() as client:
+            response = await client.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        assert response.status_code == 401
+        async with as_user(url, "app/ada") as transport:
+            assert (
+                await User(transport, {re.compile("How many"): {"copies": 2}}, era=era).call("order", ORDER)
+            ).text == "2 x Dune, now"
+    assert trace.events[-1] is Event.FINISH

@@ -1,0 +1,31 @@
+"""Every clause of the protocol is shown by a test through a real client, but for those that come later, by name."""
+
+from pathlib import Path
+from typing import Final
+
+from specs.generate import shown
+from specs.requirements import REQUIREMENTS
+
+TESTS: Final = Path(__file__).resolve().parents[2]
+IDS: Final = {f"S{number}" for number in range(1, 13)} | {f"F{number}" for number in range(1, 5)}
+LATER: Final[dict[str, str]] = {}
+"""What no test shows yet, with what it waits for."""
+
+
+def test_every_clause_is_shown_through_a_real_client() -> None:
+    through_a_client = shown(TESTS / "interaction").keys() | shown(TESTS / "chaos").keys()
+    assert IDS - LATER.keys() - through_a_client == set()
+
+
+def test_no_test_names_a_clause_that_does_not_exist() -> None:
+    assert shown(TESTS).keys() <= IDS
+
+
+def test_unsupported_clause_has_a_reason() -> None:
+    assert not LATER.keys() & shown(TESTS).keys(), "it has come: take it out of the list"
+    assert all(LATER.values())
+
+
+def test_specification_lists_the_same_clauses() -> None:
+    assert {requirement.id for requirement in REQUIREMENTS} == IDS
+    assert {requirement.id for requirement in REQUIREMENTS if requirement.later is not None} == LATER.keys()

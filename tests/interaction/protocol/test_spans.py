@@ -1,0 +1,51 @@
+"""The SDK's spans are skipped if no collector would see them, and the client's trace context survives that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from mcp_types import RequestParamsMeta
+from opentelemetry.trace import format_trace_id, get_current_span
+
+from roundtrip import Server
+from roundtrip.server.install import LazySpans
+from roundtrip.server.sdk_private import SdkSpans
+from roundtrip.testing import Era
+from tests.kit.players import connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def _telling() -> Server[Any]:
+    server = Server[Any]("spans")
+
+    @server.tool
+    def trace_id() -> str:
+        return format_trace_id(get_current_span().get_span_context().trace_id)
+
+    return server
+
+
+@pytest.mark.parametrize("era", [era for era in Era if era is not Era.TASK])
+@pytest.mark.parametrize(
+    ("meta", "known"),
+    [
+        ({"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}, TRACE),
+        ({"progressToken": 1}, "0" * 32),
+        ({}, "0" * 32),
+    ],
+)
+async def test_client_trace_reaches_the_tool_without_a_provider(era: Era, meta: Mapping[str, Any], known: str) -> None:
+    async with connect(_telling(), era) as client:
+        result = await client.session.call_tool("trace_id", {}, meta=RequestParamsMeta(**meta))
+
+    assert text_of(result) == known
+
+
+def test_server_without_spans_gets_no_span() -> None:
+    server = _telling()
+    server.middleware[:] = [entry for entry in server.middleware if not isinstance(entry, SdkSpans)]
+
+    assert not any(isinstance(entry, LazySpans) for entry in server.middleware)

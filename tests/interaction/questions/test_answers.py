@@ -1,0 +1,210 @@
+"""Answers that are wrong, missing, too many or not answers at all."""
+
+from typing import Annotated, Any
+
+import pytest
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CreateMessageResult, ElicitResult, ListRootsResult, TextContent
+from pydantic import BaseModel, Field
+
+from roundtrip import Elicit, Event, ListRoots, Resolve, Sample, Server
+from roundtrip.testing import ACCEPT, DECLINE, Answers, Era, LegByLeg, Steps, User, served
+from roundtrip.testing.tap import Tap
+from tests.kit.players import Person, connect, roots, sample, text_of
+from tests.kit.wire import Json, Wire, accept, wire
+
+pytestmark = pytest.mark.anyio
+COMPLAINT = "\n\n(The last answer was not valid: copies: Input should be greater than or equal to 1)"
+
+
+class Copies(BaseModel):
+    copies: int = Field(ge=1)
+
+
+class Name(BaseModel):
+    name: str
+
+
+async def how_many() -> Elicit[Copies]:
+    return Elicit("How many?", Copies)
+
+
+async def whose() -> Elicit[Name]:
+    return Elicit("Whose?", Name)
+
+
+def shop(trace: Steps | None = None) -> Server[Any]:
+    server = Server[Any]("shop", keys=[b"k" * 32], trace=trace)
+
+    @server.tool()
+    async def order(copies: Annotated[Copies, Resolve(how_many)], name: Annotated[Name, Resolve(whose)]) -> str:
+        return f"{copies.copies} for {name.name}"
+
+    async def once_only() -> Elicit[Copies]:
+        return Elicit("One try?", Copies, attempts=1)
+
+    @server.tool()
+    async def strict(copies: Annotated[Copies, Resolve(once_only)]) -> int:
+        return copies.copies
+
+    async def blurb() -> Sample:
+        return Sample("Praise Dune", max_tokens=10)
+
+    async def shelves() -> ListRoots:
+        return ListRoots()
+
+    @server.tool()
+    async def present(
+        text: Annotated[CreateMessageResult, Resolve(blurb)], roots: Annotated[ListRootsResult, Resolve(shelves)]
+    ) -> str:
+        return f"{text.model} {len(roots.roots)}"
+
+    return server
+
+
+async def test_invalid_then_valid_answer_complete_within_one_client_call(era: Era) -> None:
+    trace = Steps()
+    answers: Answers = {"how_many": [{"copies": 0}, {"copies": 2}], "whose": [{"name": "Ada"}]}
+    call = await User(shop(trace), answers, era=era).call("order")
+    assert call.text == "2 for Ada"
+    assert call.asked == ["How many?", "Whose?", "How many?" + COMPLAINT]
+    assert trace.asked == [{"how_many": "new", "whose": "new"}, {"how_many": "invalid"}]
+
+
+async def test_only_the_invalid_question_is_asked_again() -> None:
+    hopper = LegByLeg(shop)
+    await hopper.leg("order")
+    answers = {"how_many": {"copies": 0}, "whose": {"name": "Ada"}}
+    await hopper.leg("order", answers=answers, state=hopper.token)
+    assert list(hopper.questions) == ["how_many"]
+    result = await hopper.leg("order", answers={"how_many": {"copies": 1}}, state=hopper.token)
+    assert text_of(result) == "1 for Ada"
+
+
+async def test_three_invalid_answers_end_the_call_naming_the_question(era: Era) -> None:
+    trace = Steps()
+    call = await User(shop(trace), {"how_many": {"copies": 0}, "whose": {"name": "Ada"}}, era=era).call("order")
+    assert call.is_error
+    assert call.text == (
+        "Error executing tool order: question 'how_many' was answered invalidly 3 times; "
+        "the last answer: copies: Input should be greater than or equal to 1"
+    )
+    assert call.keys.count("how_many") == 3
+    assert trace.events[-1] is Event.FAIL
+    assert Event.EXECUTE not in trace.events
+
+
+async def test_a_question_may_allow_a_single_attempt(era: Era) -> None:
+    result = await User(shop(), {"once_only": {"copies": 0}}, era=era).call("strict")
+    assert result.text.startswith("Error executing tool strict: question 'once_only' was answered invalidly 1 time")
+
+
+async def test_an_accepted_form_without_content_is_invalid(era: Era) -> None:
+    call = await User(shop(), {"once_only": ACCEPT}, era=era).call("strict")
+    assert call.is_error
+    assert "accepted with no content" in call.text
+
+
+async def test_missing_answers_are_asked_again_and_cost_no_attempt() -> None:
+    """Shows S7."""
+    trace = Steps()
+    hopper = LegByLeg(lambda: shop(trace))
+    await hopper.leg("order")
+    for answers in (None, {}, {}, {}, {"whose": {"name": "Ada"}}):
+        await hopper.leg("order", answers=answers, state=hopper.token)
+    assert list(hopper.questions) == ["how_many"]
+    assert trace.asked[-1] == {"how_many": "missing"}
+    result = await hopper.leg("order", answers={"how_many": {"copies": 1}}, state=hopper.token)
+    assert text_of(result) == "1 for Ada"
+
+
+async def test_client_returning_without_its_state_starts_a_new_call() -> None:
+    """Shows S10 and S7."""
+    hopper = LegByLeg(shop)
+    await hopper.leg("order")
+    await hopper.leg("order", answers={"how_many": {"copies": 1}, "whose": {"name": "Ada"}}, state=None)
+    assert list(hopper.questions) == ["how_many", "whose"]
+
+
+async def test_unasked_answers_are_ignored() -> None:
+    """Shows S8."""
+    hopper = LegByLeg(shop)
+    await hopper.leg("order", answers={"how_many": {"copies": 1}, "invented": {"x": 1}})
+    assert list(hopper.questions) == ["how_many", "whose"]
+    answers = {"how_many": {"copies": 2}, "invented": {"x": 1}, "order": DECLINE}
+    await hopper.leg("order", answers=answers, state=hopper.token)
+    assert list(hopper.questions) == ["whose"]
+    # Neither does a second answer to a settled question replace the first.
+    answers = {"whose": {"name": "Ada"}, "how_many": {"copies": 99}}
+    result = await hopper.leg("order", answers=answers, state=hopper.token)
+    assert text_of(result) == "2 for Ada"
+
+
+async def test_an_answer_to_another_kind_of_question_is_invalid() -> None:
+    hopper = LegByLeg(shop)
+    await hopper.leg("order")
+    answers = {"how_many": ListRootsResult(roots=[]), "whose": {"name": "Ada"}}
+    await hopper.leg("order", answers=answers, state=hopper.token)
+    assert list(hopper.questions) == ["how_many"]
+    assert "not the answer to a form" in str(hopper.questions["how_many"])
+
+
+async def test_form_answer_to_a_model_question_is_invalid_alone() -> None:
+    options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
+    hopper = LegByLeg(shop, **options)
+    await hopper.leg("present")
+    answers = {"blurb": ElicitResult(action="accept", content={"copies": 1}), "shelves": ListRootsResult(roots=[])}
+    await hopper.leg("present", answers=answers, state=hopper.token)
+    assert list(hopper.questions) == ["blurb"]
+    said = CreateMessageResult(role="assistant", content=TextContent(type="text", text="Good."), model="m")
+    assert text_of(await hopper.leg("present", answers={"blurb": said}, state=hopper.token)) == "m 0"
+
+
+MALFORMED: list[Any] = [
+    7,
+    "accept",
+    ["how_many"],
+    {"how_many": 7},
+    {"how_many": None},
+    {"how_many": {}},
+    {"how_many": {"action": "maybe"}},
+    {"how_many": {"action": "accept", "content": 7}},
+    {"how_many": {"action": "accept", "content": {"copies": {"deep": 1}}}},
+]
+
+
+@pytest.mark.parametrize("responses", MALFORMED, ids=repr)
+async def test_malformed_input_responses_are_a_protocol_error(responses: Any) -> None:
+    """Shows S9."""
+    trace = Steps()
+
+    async def good(post: Wire, state: str) -> Any:
+        answers = {"how_many": accept(copies=1), "whose": accept(name="Ada")}
+        return await post.result("order", requestState=state, inputResponses=answers)
+
+    async with served(shop(trace), stateless_http=True) as url, wire(url) as post:
+        state = (await post.result("order"))["requestState"]
+        error = await post.error("order", requestState=state, inputResponses=responses)
+        result = await good(post, state)
+    assert error["code"] == -32602
+    assert result["structuredContent"] == {"result": "1 for Ada"}
+    assert trace.events.count(Event.FAIL) == 0
+
+
+async def test_a_live_client_s_malformed_answer_is_asked_again() -> None:
+    """Shows S9."""
+    spoilt: list[Json] = []
+
+    def spoil_the_first_answer(message: Json) -> Json:
+        if "action" in message.get("result", {}) and not spoilt:
+            spoilt.append(message)
+            return {**message, "result": {"action": "accept", "content": {"copies": {"deep": 1}}}}
+        return message
+
+    person = Person({"copies": 1}, {"name": "Ada"}, {"copies": 2})
+    async with served(shop()) as url:
+        tap = Tap(streamable_http_client(url), spoil_the_first_answer)
+        async with connect(tap, Era.LIVE, person) as client:
+            assert text_of(await client.call_tool("order")) == "2 for Ada"
+    assert person.messages[:2] == ["How many?", "Whose?"]
+    assert person.messages[2] == "How many?\n\n(The last answer was not valid: it was malformed)"

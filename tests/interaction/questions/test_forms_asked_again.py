@@ -1,0 +1,215 @@
+"""A form that is asked again shows the valid parts of the answer, and none of them counts as an answer."""
+
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from mcp_types import ElicitRequestFormParams, ElicitResult
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+
+from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip.client.legs import LegRequest
+from roundtrip.testing import Era, LegByLeg
+from tests.kit.players import Person, Reply, connect, text_of
+from tests.kit.secrets import NEW
+
+pytestmark = pytest.mark.anyio
+
+PLACES = ("resolver", "body")
+
+
+class Extra(Enum):
+    BREAKFAST = "breakfast"
+    PARKING = "parking"
+
+
+def of_a_known_guest(name: str) -> str:
+    if name == "eve":
+        raise ValueError("is not a guest")
+    return name
+
+
+class Stay(BaseModel):
+    arrival: date
+    guest: Annotated[str, AfterValidator(of_a_known_guest)]
+    nights: int = Field(ge=1, le=14)
+    price: float = Field(default=10.0, gt=0)
+    view: Literal["sea", "garden"] = "garden"
+    extras: list[Extra] = []
+    late: bool = False
+
+
+VALID: dict[str, Any] = {
+    "arrival": "2026-12-24",
+    "guest": "ada",
+    "nights": 3,
+    "price": 12.5,
+    "view": "sea",
+    "extras": ["parking"],
+    "late": True,
+}
+
+
+async def stay() -> Elicit[Stay]:
+    return Elicit("Your stay?", Stay)
+
+
+def hotel(place: str) -> Server[Any]:
+    server = Server[Any]("hotel", keys=[NEW])
+
+    async def by_resolver(stay: Annotated[Stay, Resolve(stay)]) -> str:
+        return f"{stay.guest}, {stay.nights} nights"
+
+    async def by_body(ctx: Context) -> str:
+        answer = await ctx.ask("stay", await stay())
+        return f"{answer.guest}, {answer.nights} nights"
+
+    server.add_tool(by_resolver if place == "resolver" else by_body, name="book")
+    return server
+
+
+def defaults(asked: ElicitRequestFormParams) -> dict[str, Any]:
+    shapes = asked.requested_schema["properties"]
+    return {name: shape["default"] for name, shape in shapes.items() if "default" in shape}
+
+
+async def answered(server: Server[Any], era: Era, *replies: Reply) -> tuple[Person, str]:
+    person = Person(*replies)
+    async with connect(server, era, person) as client:
+        return person, text_of(await client.call_tool("book"))
+
+
+AUTHORS: dict[str, Any] = {"price": 10.0, "view": "garden", "extras": [], "late": False}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("arrival", "tomorrow"),
+        ("guest", "eve"),
+        ("nights", 99),
+        ("price", -1.0),
+        ("view", "street"),
+        ("extras", ["parking", "pool"]),
+        ("late", "sometimes"),
+    ],
+)
+async def test_valid_fields_come_back_as_defaults(era: Era, place: str, field: str, value: Any) -> None:
+    person, text = await answered(hotel(place), era, {**VALID, field: value}, VALID)
+    assert text == "ada, 3 nights"
+    assert defaults(person.asked[0]) == AUTHORS
+    expected: dict[str, Any] = {**AUTHORS, **{name: one for name, one in VALID.items() if name != field}}
+    assert defaults(person.asked[1]) == expected
+
+
+async def test_defaults_answer_nothing(era: Era) -> None:
+    person, text = await answered(hotel("resolver"), era, {**VALID, "nights": 99}, {"nights": 3}, VALID)
+    assert text == "ada, 3 nights"
+    # Only the last answer counts for what is shown next.
+    assert defaults(person.asked[2]) == {**AUTHORS, "nights": 3}
+
+
+async def test_wording_shown_with_defaults_is_the_wording_answered() -> None:
+    legs = LegByLeg([hotel("resolver"), hotel("resolver"), hotel("resolver")])
+    await legs.leg("book")
+    await legs.leg("book", answers={"stay": {**VALID, "nights": 99}}, state=legs.token)
+    end = await legs.leg("book", answers={"stay": VALID}, state=legs.token)
+    assert text_of(end) == "ada, 3 nights"
+
+
+class Period(BaseModel):
+    first: int
+    last: int
+    note: str = ""
+
+    @model_validator(mode="after")
+    def in_order(self) -> "Period":
+        if self.last < self.first:
+            raise ValueError("ends before it begins")
+        return self
+
+
+class Checked(BaseModel):
+    nights: int = Field(ge=1)
+    note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def paid(cls, content: Any) -> Any:
+        if content.get("note") == "unpaid":
+            raise ValueError("is not paid")
+        return content
+
+
+@pytest.mark.parametrize(
+    ("schema", "wrong", "right", "shown"),
+    [
+        (Period, {"first": 5, "last": 2, "note": "x"}, {"first": 2, "last": 5}, {"first": 5, "last": 2, "note": "x"}),
+        (Checked, {"nights": 0, "note": "unpaid"}, {"nights": 1}, {"note": "unpaid"}),
+        (list[Extra], {"value": ["pool"]}, {"value": ["parking"]}, {}),
+    ],
+    ids=["a rule of two fields", "a rule before all fields", "one value"],
+)
+async def test_rules_of_the_whole_form_show_fields_that_fit(
+    era: Era, schema: Any, wrong: dict[str, Any], right: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    server = Server[Any]("hotel", keys=[NEW])
+
+    @server.tool()
+    async def book(ctx: Context) -> str:
+        await ctx.ask("asked", "?", schema)
+        return "done"
+
+    person, text = await answered(server, era, wrong, right)
+    assert text == "done"
+    assert defaults(person.asked[1]) == shown
+
+
+async def test_titled_choices_of_an_invalid_form_come_back(era: Era) -> None:
+    class Order(BaseModel):
+        size: Annotated[
+            str,
+            Field(json_schema_extra={"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}),
+        ]
+        extras: list[Literal["ice", "lemon"]] = Field(default=[], max_length=1)
+        count: int = Field(ge=1)
+
+    server = Server[Any]("bar", keys=[NEW])
+
+    @server.tool()
+    async def book(ctx: Context) -> str:
+        return (await ctx.ask("order", "Which?", Order)).size
+
+    person, text = await answered(
+        server, era, {"size": "l", "extras": ["ice", "lemon"], "count": 0}, {"size": "l", "count": 1}
+    )
+    assert text == "l"
+    assert defaults(person.asked[1]) == {"size": "l", "extras": []}
+
+
+async def test_review_keeps_valid_changes_when_it_is_asked_again(era: Era) -> None:
+    server = Server[Any]("hotel", keys=[NEW])
+
+    @server.tool()
+    async def book(ctx: Context, stay: Annotated[Stay, Resolve(stay)]) -> str:
+        seats = await ctx.ask("seats", "Seats?", int)
+        agreed = await ctx.review_outcome("all", "Right?", ["stay", "seats"])
+        return f"{stay.view}, {stay.nights}, {seats}, {agreed.action}"
+
+    changed = {"stay.view": "garden", "stay.nights": 99, "seats": 5}
+    person, text = await answered(server, era, VALID, {"value": 2}, changed, {**changed, "stay.nights": 4}, {}, {})
+    assert text == "garden, 4, 5, accept"
+    assert defaults(person.asked[2])["stay.view"] == "sea"
+    again = defaults(person.asked[3])
+    assert (again["stay.view"], again["stay.nights"], again["seats"]) == ("garden", 3, 5)
+
+
+async def test_answer_of_another_kind_fills_nothing_in() -> None:
+    legs = LegByLeg(hotel("resolver"))
+    await legs.leg("book")
+    await legs.send(LegRequest("book", {}, {"stay": ElicitResult(action="accept")}, legs.token))
+    asked = legs.questions["stay"].params
+    assert isinstance(asked, ElicitRequestFormParams)
+    assert defaults(asked) == AUTHORS

@@ -1,0 +1,124 @@
+"""An input schema that an author wrote: served unchanged, and used to validate arguments."""
+
+from typing import Annotated, Any
+
+import pytest
+from mcp.server.mcpserver.tools import Tool as SdkTool
+from pydantic import BaseModel
+
+from roundtrip import Elicit, InvalidSignature, Resolve, Server, tool
+from roundtrip.testing import Era
+from tests.kit.players import Person, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+BY_HAND: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {"address": {"$anchor": "where", "type": "object", "properties": {"city": {"type": "string"}}}},
+    "properties": {
+        "name": {"type": "string", "maxLength": 5, "description": "Who"},
+        "address": {"$ref": "#/$defs/address"},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+async def sure() -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
+async def greet(name: str, choice: Annotated[Choice, Resolve(sure)], address: dict[str, Any] | None = None) -> str:
+    """Greet.
+
+    Args:
+        name: Not what the schema says.
+    """
+    return f"{name} {address} {choice.ok}"
+
+
+def prepared() -> SdkTool:
+    def hello(name: str) -> str:
+        return f"hello {name}"
+
+    made = SdkTool.from_function(hello)
+    return made.model_copy(update={"parameters": BY_HAND})
+
+
+async def listed_by(server: Server[Any], era: Era) -> dict[str, Any]:
+    async with connect(server, era) as client:
+        return (await client.list_tools()).tools[0].input_schema
+
+
+async def test_schema_is_served_to_the_letter(era: Era) -> None:
+    server = Server[Any]("shop")
+    server.tool(input_schema=BY_HAND)(greet)
+    assert await listed_by(server, era) == BY_HAND
+
+
+async def test_standalone_decorator_takes_a_schema(era: Era) -> None:
+    server = Server[Any]("shop")
+
+    def hail(name: str) -> str:
+        return name
+
+    server.add_tool(tool(input_schema=BY_HAND)(hail))
+    assert await listed_by(server, era) == BY_HAND
+
+
+async def test_schema_is_copied_when_the_tool_is_registered(era: Era) -> None:
+    server, mine = Server[Any]("shop"), {"type": "object", "properties": {"name": {"type": "string"}}}
+    server.tool(input_schema=mine)(greet)
+    mine.clear()
+    assert "properties" in await listed_by(server, era)
+
+
+@pytest.mark.parametrize("given", ["constructor", "add_tool"])
+async def test_tool_object_keeps_its_schema(given: str, era: Era) -> None:
+    server = Server[Any]("shop", tools=[prepared()] if given == "constructor" else None)
+    if given == "add_tool":
+        server.add_tool(prepared())
+    assert await listed_by(server, era) == BY_HAND
+    async with connect(server, era) as client:
+        assert text_of(await client.call_tool("hello", {"name": "Ada"})) == "hello Ada"
+
+
+async def test_arguments_are_held_against_the_schema(era: Era) -> None:
+    server = Server[Any]("shop")
+    server.tool(input_schema=BY_HAND)(greet)
+    async with connect(server, era, Person({"ok": True})) as client:
+        told = text_of(await client.call_tool("greet", {"name": "Augusta"}))
+        assert "too long" in told
+        assert "name" in told
+        unknown = await client.call_tool("greet", {"name": "Ada", "other": 1})
+        assert unknown.is_error
+        fits = await client.call_tool("greet", {"name": "Ada", "address": {"city": "London"}})
+    assert text_of(fits) == "Ada {'city': 'London'} True"
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"type": "string"}, "must be a JSON schema of an object"),
+        ({"type": "object", "properties": {"name": {"type": "strin"}}}, "cannot be checked"),
+        ({"type": "object", "properties": {"title": {}}, "additionalProperties": False}, "must allow 'name'"),
+    ],
+)
+def test_schema_that_cannot_work_is_rejected(schema: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidSignature, match=told):
+        Server[Any]("shop").tool(input_schema=schema)(greet)
+
+
+async def test_header_annotations_of_a_schema_count() -> None:
+    server = Server[Any]("shop")
+    schema: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string", "x-mcp-header": "Name"}}}
+    server.tool(input_schema=schema)(greet)
+    assert server.tool_schema("greet") == schema
+    wrong: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string", "x-mcp-header": "a b"}}}
+    with pytest.raises(InvalidSignature, match="x-mcp-header"):
+        server.tool("other", input_schema=wrong)(greet)

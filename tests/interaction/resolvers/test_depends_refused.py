@@ -1,0 +1,197 @@
+"""Registration rejects a tool that can never work, with an error that names the function and the fix."""
+
+from collections.abc import Callable, Generator
+from typing import Annotated, Any, cast
+
+import pytest
+
+from roundtrip import Depends, Elicit, InvalidSignature, Resolve
+from tests.interaction.teardown.held import server_of
+from tests.kit.names import case
+
+
+def current_account() -> str:
+    return "ada"
+
+
+def same(value: Any) -> Any:
+    return value
+
+
+def cyclic() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """Three functions that need each other in a ring."""
+
+    def first(below: str) -> str:
+        return below
+
+    def second(below: str) -> str:
+        return below
+
+    def third(below: str) -> str:
+        return below
+
+    return first, second, third
+
+
+def ring_of_defaults() -> Any:
+    first, second, third = (cast("Any", fn) for fn in cyclic())
+    first.__defaults__, second.__defaults__ = (Depends(second),), (Depends(third),)
+    third.__defaults__ = (Depends(first),)
+    return Depends(first)
+
+
+def ring_without_cache() -> Any:
+    first, second, third = (cast("Any", fn) for fn in cyclic())
+    first.__defaults__, second.__defaults__ = (Depends(second, use_cache=False),), (Depends(third, use_cache=False),)
+    third.__defaults__ = (Depends(first, use_cache=False),)
+    return Depends(first, use_cache=False)
+
+
+def ring_of_values_put_in() -> Any:
+    first, second, third = (cast("Any", fn) for fn in cyclic())
+
+    def outer(value: str) -> str:
+        return value
+
+    first.__defaults__ = (Depends(same, second),)
+    second.__defaults__, third.__defaults__ = (Depends(third),), (Depends(outer, first),)
+    return Depends(outer, first)
+
+
+def ring_of_both() -> Any:
+    first, second, third = (cast("Any", fn) for fn in cyclic())
+    first.__defaults__ = (Depends(second),)
+    second.__annotations__["below"] = Annotated[str, Resolve(third)]
+    third.__annotations__["below"] = Annotated[str, Depends(first)]
+    return Depends(first)
+
+
+RINGS = {
+    "first -> second -> third -> first": [ring_of_defaults, ring_without_cache, ring_of_both],
+    "outer -> first -> same -> second -> third -> outer": [ring_of_values_put_in],
+}
+
+
+@pytest.mark.parametrize(("path", "ring"), [(path, ring) for path, rings in RINGS.items() for ring in rings], ids=case)
+def test_a_cycle_is_rejected_with_its_whole_path(path: str, ring: Callable[[], Any]) -> None:
+    async def order(value: str = ring()) -> str:
+        return value
+
+    with pytest.raises(InvalidSignature) as caught:
+        server_of(order)
+    assert f"tool 'order': a cycle of resolvers, {path};" in str(caught.value)
+
+
+def test_a_function_may_take_itself_with_other_values_put_in() -> None:
+    def node(below: str = "leaf") -> str:
+        return f"<{below}>"
+
+    async def order(value: str = Depends(node, Depends(node, node))) -> str:
+        return value
+
+    assert server_of(order)
+
+
+def takes_two(one: str, two: str) -> str:
+    return one + two
+
+
+def takes_names(one: str, *, two: str = "") -> str:
+    return one + two
+
+
+def needs_more(account: str, unknown: str) -> str:
+    return account + unknown
+
+
+def buries(account: Annotated[str, Depends(current_account)] | None) -> str:
+    return str(account)
+
+
+def takes_any(*accounts: Annotated[str, Depends(current_account)]) -> str:
+    return "".join(accounts)
+
+
+def skips_one(floor: int = 3, account: str = Depends(current_account), /) -> str:
+    return f"{floor} {account}"
+
+
+def yields() -> Generator[str]:
+    yield "a session"
+
+
+class Held:
+    def __enter__(self) -> str:
+        return "held"
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+def takes_held(held: Annotated[str, Resolve(Held, once=True)], again: str = Depends(Held)) -> str:
+    return held + again
+
+
+def asks_twice() -> Elicit[bool] | Elicit[int]:
+    return Elicit("?", bool)
+
+
+REFUSED: dict[str, tuple[Any, list[str]]] = {
+    "more values than parameters": (
+        Depends(takes_two, current_account, current_account, current_account),
+        ["Depends(takes_two, ...) passes 3 values by position, and 'takes_two' takes 2"],
+    ),
+    "a value for a parameter that goes by name": (
+        Depends(takes_names, current_account, current_account),
+        ["Depends(takes_names, ...) passes 2 values by position, and 'takes_names' takes 1"],
+    ),
+    "a parameter that nothing fills": (
+        Depends(needs_more, current_account),
+        ["parameter 'unknown' of resolver 'needs_more' cannot be filled", "Depends(...)"],
+    ),
+    "a marker in a union": (
+        Depends(buries),
+        ["parameter 'account' of 'buries'", "Depends(...) inside a union", "Annotated[T | None, Depends(fn)]"],
+    ),
+    "a marker on any number of values": (
+        Depends(takes_any),
+        ["parameter 'accounts' of 'takes_any' takes any number of values", "Depends('current_account') is one"],
+    ),
+    "a value by position after one that nothing fills": (
+        Depends(skips_one),
+        ["'skips_one' takes 'account' by position only, after 'floor'", "remove the '/'"],
+    ),
+    "a generator that is kept": (Resolve(yields, once=True), ["Resolve(yields, once=True)", "keep a plain value"]),
+    "a context manager that is kept": (Depends(takes_held), ["Resolve(Held, once=True)", "keep a plain value"]),
+    "two asking arms": (Depends(asks_twice), ["'asks_twice' has 2 asking arms"]),
+}
+
+
+@pytest.mark.parametrize(("marker", "parts"), REFUSED.values(), ids=list(REFUSED))
+def test_impossible_plan_is_rejected_at_registration(marker: Any, parts: list[str]) -> None:
+    async def order(value: Annotated[str, marker]) -> str:
+        return value
+
+    with pytest.raises(InvalidSignature) as caught:
+        server_of(order)
+    assert str(caught.value).startswith("tool 'order'")
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_buried_marker_of_the_tool_s_own_is_rejected() -> None:
+    async def order(account: list[Annotated[str, Depends(current_account)]]) -> str:
+        return str(account)
+
+    with pytest.raises(
+        InvalidSignature, match=r"'account' of 'order' has its Depends\(...\) inside a union or another"
+    ):
+        server_of(order)
+
+
+def test_non_function_is_rejected_where_written() -> None:
+    with pytest.raises(TypeError, match="Depends\\('ada'\\) takes functions"):
+        Depends(cast("Any", "ada"))
+    with pytest.raises(TypeError, match="Depends\\(7\\) takes functions"):
+        Depends(current_account, cast("Any", 7))
+    with pytest.raises(TypeError, match=r"Depends\(Depends\('current_account'\)\) takes functions"):
+        Depends(Depends(current_account))

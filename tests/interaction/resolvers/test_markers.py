@@ -1,0 +1,137 @@
+"""Markers are interchangeable: the SDK's run on roundtrip's server, and roundtrip's on the SDK's."""
+
+from typing import Annotated, Any
+
+import pytest
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Elicit as SdkElicit
+from mcp.server.mcpserver import ListRoots as SdkListRoots
+from mcp.server.mcpserver import Resolve as SdkResolve
+from mcp.server.mcpserver import Sample as SdkSample
+from mcp_types import (
+    CreateMessageResult,
+    CreateMessageResultWithTools,
+    ListRootsResult,
+    SamplingCapability,
+    SamplingMessage,
+    SamplingToolsCapability,
+    TextContent,
+    Tool,
+)
+from pydantic import BaseModel
+
+from roundtrip import Elicit, ListRoots, Resolve, Sample, Server
+from roundtrip.testing import Answers, Era, User
+from tests.kit.players import Person, call, connect, roots, sample, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+def told(text: str) -> list[SamplingMessage]:
+    return [SamplingMessage(role="user", content=TextContent(type="text", text=text))]
+
+
+async def sdk_confirm(title: str) -> SdkElicit[Choice]:
+    return SdkElicit(f"Order {title}?", Choice)
+
+
+async def sdk_blurb(title: str) -> SdkSample:
+    return SdkSample(told(f"Praise {title}"), max_tokens=10)
+
+
+async def sdk_shelves() -> SdkListRoots:
+    return SdkListRoots()
+
+
+async def own_confirm(title: str) -> Elicit[Choice]:
+    return Elicit(f"Order {title}?", Choice)
+
+
+async def own_blurb(title: str) -> Sample:
+    return Sample(told(f"Praise {title}"), max_tokens=10)
+
+
+async def own_shelves() -> ListRoots:
+    return ListRoots()
+
+
+async def with_sdk_markers(
+    title: str,
+    choice: Annotated[Choice, SdkResolve(sdk_confirm)],
+    text: Annotated[CreateMessageResult, SdkResolve(sdk_blurb)],
+    shelves: Annotated[ListRootsResult, SdkResolve(sdk_shelves)],
+) -> str:
+    said = text.content.text if isinstance(text.content, TextContent) else "?"
+    return f"{title}: {choice.ok}, {said}, {len(shelves.roots)} root"
+
+
+async def with_own_markers(
+    title: str,
+    choice: Annotated[Choice, Resolve(own_confirm)],
+    text: Annotated[CreateMessageResult, Resolve(own_blurb)],
+    shelves: Annotated[ListRootsResult, Resolve(own_shelves)],
+) -> str:
+    return await with_sdk_markers(title, choice, text, shelves)
+
+
+@pytest.mark.parametrize("fn", [with_sdk_markers, with_own_markers])
+@pytest.mark.parametrize("make", [Server[Any], MCPServer[Any]], ids=["roundtrip", "sdk"])
+async def test_either_s_markers_run_on_either_s_server(era: Era, fn: Any, make: type[MCPServer[Any]]) -> None:
+    server = make("shop")
+    server.add_tool(fn, name="order")
+    person = Person({"ok": True})
+    async with connect(server, era, person, sampling_callback=sample, list_roots_callback=roots) as client:
+        (tool,) = (await client.list_tools()).tools
+        assert list(tool.input_schema["properties"]) == ["title"]
+        result = await client.call_tool("order", {"title": "Dune"})
+    assert text_of(result) == "Dune: True, echo: Praise Dune, 1 root"
+    assert person.messages == ["Order Dune?"]
+
+
+async def test_a_sample_with_tools_gives_the_result_type_with_tools(era: Era) -> None:
+    server = Server("shop")
+    asked: list[str] = []
+
+    async def pick(title: str) -> Sample:
+        tools = [Tool(name="search", input_schema={"type": "object"})]
+        return Sample(told(f"Find {title}"), max_tokens=10, tools=tools)
+
+    @server.tool()
+    async def find(title: str, pick: Annotated[CreateMessageResultWithTools, Resolve(pick)]) -> str:
+        asked.append(type(pick).__name__)
+        return str(pick.model)
+
+    result = await call(
+        server,
+        era,
+        "find",
+        {"title": "Dune"},
+        sampling_callback=sample,
+        sampling_capabilities=SamplingCapability(tools=SamplingToolsCapability()),
+    )
+    assert text_of(result) == "m"
+    assert asked == ["CreateMessageResultWithTools"]
+
+
+async def test_a_sampled_result_feeds_the_next_question(era: Era) -> None:
+    server = Server("shop")
+
+    async def suggest(title: str) -> Sample:
+        return Sample(f"Something like {title}", max_tokens=10)
+
+    async def confirm(suggestion: Annotated[CreateMessageResult, Resolve(suggest)]) -> Elicit[Choice]:
+        said = suggestion.content.text if isinstance(suggestion.content, TextContent) else "?"
+        return Elicit(f"{said}?", Choice)
+
+    @server.tool()
+    async def order(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> bool:
+        return choice.ok
+
+    answers: Answers = {"suggest": "echo: Something like Dune", "confirm": {"ok": True}}
+    call = await User(server, answers, era=era).call("order", title="Dune")
+    assert call.text == "true"
+    assert call.asked == ["Something like Dune", "echo: Something like Dune?"]

@@ -1,0 +1,431 @@
+"""Mistakes of authors: rejected at registration if possible, else reported with the fix."""
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Generic, NewType, Protocol, TypeVar
+
+import pytest
+from mcp.server import MCPServer
+from mcp.server.elicitation import AcceptedElicitation as SdkAccepted
+from mcp_types import CreateMessageResult, ListRootsResult
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from roundtrip import (
+    AcceptedElicitation,
+    Context,
+    DeclinedElicitation,
+    Depends,
+    Elicit,
+    ElicitationResult,
+    ElicitUrl,
+    InvalidSignature,
+    ListRoots,
+    Resolve,
+    Sample,
+    Server,
+    tool,
+)
+from roundtrip.testing import Era, User
+from tests.kit.players import connect
+
+pytestmark = pytest.mark.anyio
+T = TypeVar("T")
+FREE: Any = TypeVar("FREE")
+
+
+class Seat(BaseModel):
+    row: str
+
+
+class FrontSeat(Seat):
+    pass
+
+
+class Chair(BaseModel):
+    row: str
+
+
+class HasRow(Protocol):
+    row: str
+
+
+class Page(BaseModel, Generic[T]):
+    item: T
+
+
+class Fields(TypedDict):
+    row: str
+
+
+class Color(StrEnum):
+    RED = "red"
+
+
+Number = NewType("Number", int)
+
+
+async def choose() -> Elicit[Seat]:
+    return Elicit("Which seat?", Seat)
+
+
+def choose_or_guess(film: str) -> Seat | Elicit[Seat]:
+    return Elicit("Which seat?", Seat) if film else Seat(row="a")
+
+
+async def look_up() -> Seat:
+    return Seat(row="a")
+
+
+# Registration.
+
+
+@pytest.mark.parametrize("bare", [choose, choose_or_guess, look_up])
+def test_resolver_without_resolve_is_rejected(bare: Callable[..., Any]) -> None:
+    async def book(film: str, seat: Any) -> str:
+        return film
+
+    book.__annotations__["seat"] = Annotated[Seat, bare]
+    name = bare.__name__
+    with pytest.raises(InvalidSignature) as refused:
+        Server("cinema").add_tool(book)
+    assert str(refused.value) == (
+        f"tool 'book': parameter 'seat' of 'book' is written Annotated[T, {name}], which fills nothing; "
+        f"write seat: Annotated[T, Resolve({name})]"
+    )
+
+
+def test_resolver_without_resolve_is_rejected_inside_a_resolver() -> None:
+    async def price(film: str, seat: Annotated[Seat, choose]) -> int:
+        return 9
+
+    async def book(film: str, seat: Seat, price: Annotated[int, Resolve(price)]) -> str:
+        return film
+
+    with pytest.raises(InvalidSignature, match=r"parameter 'seat' of 'price' is written Annotated\[T, choose\]"):
+        Server("cinema").add_tool(book)
+
+
+def test_plain_function_in_an_annotation_is_left_alone() -> None:
+    def documented(seat: Seat) -> Seat:
+        return seat
+
+    class Lookup:
+        async def __call__(self) -> Elicit[Seat]:
+            raise NotImplementedError
+
+    async def book(seat: Annotated[Seat, documented, Lookup(), "a seat"]) -> str:
+        return seat.row
+
+    for server in (Server("cinema"), MCPServer("cinema")):
+        server.add_tool(book)
+
+
+def asking(returns: Any) -> Callable[..., Any]:
+    async def ask() -> Any:
+        raise NotImplementedError
+
+    ask.__annotations__["return"] = returns
+    return ask
+
+
+def register(returns: Any, takes: Any, mark: Callable[..., Any] = Resolve) -> None:
+    async def book(seat: Any) -> str:
+        return "booked"
+
+    book.__annotations__["seat"] = Annotated[takes, mark(asking(returns))]
+    Server("cinema").add_tool(book)
+
+
+@pytest.mark.parametrize(
+    ("returns", "takes", "said"),
+    [
+        (Elicit[Seat], int, "asks for, Seat, got int; annotate it with Seat, or ask for int"),
+        (Seat | Elicit[Seat], Chair, "asks for, Seat, got Chair"),
+        (Elicit[Seat], int | None, "asks for, Seat, got int | None"),
+        (Elicit[Seat], ElicitationResult[Chair], "asks for, Seat, got Chair"),
+        (Elicit[Seat], AcceptedElicitation[Chair] | DeclinedElicitation, "asks for, Seat, got Chair"),
+        (Elicit[int], str, "asks for, int, got str"),
+        (Elicit[str], int, "asks for, str, got int"),
+        (ElicitUrl[str], int, "asks for, str, got int"),
+        (Sample, str, "asks for, CreateMessageResult, got str"),
+        (ListRoots, list, "asks for, ListRootsResult, got list"),
+    ],
+)
+@pytest.mark.parametrize("mark", [Resolve, Depends])
+def test_question_that_cannot_fit_its_parameter_is_rejected(
+    returns: Any, takes: Any, said: str, mark: Callable[..., Any]
+) -> None:
+    with pytest.raises(InvalidSignature) as refused:
+        register(returns, takes, mark)
+    assert str(refused.value).startswith("tool 'book': parameter 'seat' must take what its resolver 'ask' asks for")
+    assert said in str(refused.value)
+
+
+def test_misfit_between_resolvers_is_rejected() -> None:
+    async def price(seat: Annotated[int, Resolve(choose)]) -> int:
+        return seat
+
+    async def book(price: Annotated[int, Resolve(price)]) -> str:
+        return str(price)
+
+    with pytest.raises(InvalidSignature, match="tool 'book': 'price': parameter 'seat' must take"):
+        Server("cinema").add_tool(book)
+
+
+@pytest.mark.parametrize(
+    ("returns", "takes"),
+    [
+        (Elicit[Seat], Seat),
+        (Elicit[FrontSeat], Seat),
+        (Elicit[Seat], FrontSeat),
+        (Elicit[Seat], BaseModel),
+        (Elicit[Seat], Any),
+        (Elicit[Seat], object),
+        (Elicit[Seat], FREE),
+        (Elicit[Seat], HasRow),
+        (Elicit[Seat], Chair | Seat | None),
+        (Elicit[Seat], ElicitationResult[Seat]),
+        (Elicit[Seat], ElicitationResult[Any]),
+        (Elicit[Seat], ElicitationResult),
+        (Elicit[Seat], DeclinedElicitation),
+        (Elicit[Seat], SdkAccepted[Seat] | DeclinedElicitation),
+        (Elicit[Any], int),
+        (Elicit, int),
+        (Elicit[FREE], int),
+        (Any, int),
+        (Elicit[Page[int]], Page),
+        (Elicit[Page[int]], Page[Any]),
+        (Elicit[Fields], dict),
+        (Elicit[Fields], Mapping[str, str]),
+        (Elicit[Fields], Chair),
+        (Elicit[Color], str),
+        (Elicit[int], float),
+        (Elicit[bool], int),
+        (Elicit[int], Number),
+        (Elicit[date], datetime),
+        (Elicit[list[Color]], list[Color]),
+        (Elicit[list[Color]], list),
+        (Elicit[int | str], str),
+        (ElicitUrl[Any], int),
+        (ElicitUrl, str),
+        (Sample, CreateMessageResult),
+        (ListRoots, ListRootsResult),
+        (look_up, int),
+    ],
+)
+def test_question_that_may_fit_its_parameter_is_accepted(returns: Any, takes: Any) -> None:
+    register(returns, takes)
+
+
+async def test_replaced_function_may_ask_for_anything() -> None:
+    server = Server[Any]("cinema")
+
+    async def number() -> int:
+        return 1
+
+    @server.tool()
+    async def book(seat: Annotated[int, Resolve(number)]) -> str:
+        return str(seat)
+
+    server.overrides[number] = choose
+    assert (await User(server, {"number": {"row": "a"}}).call("book")).value == "row='a'"
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("exactlyonce", "tools have no option 'exactlyonce'; did you mean exactly_once=?"),
+        ("exactly-once", "did you mean exactly_once=?"),
+        ("time_out", "did you mean timeout=?"),
+        ("zzz", "tools have no option 'zzz'; there are name, title,"),
+    ],
+)
+def test_misspelled_option_of_a_tool_is_suggested(option: str, said: str) -> None:
+    server = Server[Any]("cinema")
+
+    async def book() -> str:
+        return "booked"
+
+    options: dict[str, Any] = {option: True}
+    for register_it in (
+        lambda: server.tool(**options)(book),
+        lambda: server.add_tool(book, **options),
+        lambda: tool(**options)(book),
+    ):
+        with pytest.raises(TypeError) as refused:
+            register_it()
+        assert said in str(refused.value)
+
+
+async def seat_of(film: str) -> Elicit[Seat]:
+    return Elicit(f"Which seat for {film}?", Seat)
+
+
+@pytest.mark.parametrize(
+    ("filled_by", "said"),
+    [
+        (
+            lambda: seat_of("Dune"),
+            "parameter 'seat' must be filled by a function, got the result of calling 'seat_of'; leave out its "
+            "parentheses: Resolve(seat_of)",
+        ),
+        (
+            lambda: Elicit("Which seat?", Seat),
+            "parameter 'seat' must be filled by a function, got the question Elicit(...); write a function that "
+            "returns it, and Resolve(that_function)",
+        ),
+    ],
+    ids=["called", "question"],
+)
+def test_resolve_of_something_else_than_a_function_is_rejected(filled_by: Callable[[], Any], said: str) -> None:
+    marker: Any = Resolve(filled_by())
+
+    async def book(seat: Annotated[Seat, marker]) -> str:
+        return seat.row
+
+    with pytest.raises(InvalidSignature) as refused:
+        Server[Any]("cinema").add_tool(book)
+    assert said in str(refused.value)
+
+
+def test_confirmation_that_is_no_text_is_rejected() -> None:
+    async def delete(path: str) -> str:
+        return path
+
+    not_text: Any = True
+    with pytest.raises(InvalidSignature, match="tool 'delete': confirm must be the text of a question, got True"):
+        Server[Any]("cinema").add_tool(delete, confirm=not_text)
+
+
+@pytest.mark.parametrize("option", ["attempts", "guesses"])
+@pytest.mark.parametrize("value", [0, True, "5", 1.5])
+def test_number_that_counts_nothing_is_rejected(option: str, value: Any) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(ValueError, match=rf"{option}=\.\.\.\) must be a whole number of at least 1, got {value!r}"):
+        Elicit("Code?", str, **options)
+
+
+# Calls.
+
+
+async def forgets_return() -> Elicit[Seat]:  # type: ignore[return]
+    Elicit("Which seat?", Seat)
+
+
+async def test_resolver_that_forgets_to_return_says_so(era: Era) -> None:
+    async def book(seat: Annotated[Seat, Resolve(forgets_return)]) -> str:
+        return seat.row
+
+    server = Server[Any]("cinema")
+    server.add_tool(book)
+    call = await User(server, era=era).call("book")
+    assert call.is_error
+    assert "resolver 'forgets_return' must return the question that its annotation names, got None" in call.text
+
+
+async def test_resolver_may_return_none_where_accepted(era: Era) -> None:
+    async def book(seat: Annotated[Seat | None, Resolve(forgets_return)]) -> str:
+        return str(seat)
+
+    server = Server[Any]("cinema")
+    server.add_tool(book)
+    assert (await User(server, era=era).call("book")).value == "None"
+
+
+async def outcome_of(body: Callable[..., Any], era: Era) -> str:
+    server = Server[Any]("cinema")
+    server.add_tool(body, name="book")
+    call = await User(server, {"seat": {"row": "a"}}, era=era, allow_unused=True).call("book")
+    assert call.is_error
+    return call.text
+
+
+async def forgets_await(ctx: Context) -> str:
+    return ctx.ask("seat", "Seat?", Seat).row  # type: ignore[attr-defined]
+
+
+async def indexes_too_early(ctx: Context) -> str:
+    return str(ctx.ask_all({"seat": Elicit("Seat?", Seat)})["seat"])  # type: ignore[index]
+
+
+async def branches_too_early(ctx: Context) -> str:
+    return "yes" if ctx.ask("seat", "Seat?", Seat) else "no"
+
+
+def asks_in_a_plain_function(ctx: Context) -> str:
+    return ctx.ask("seat", "Seat?", Seat).row  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("body", [forgets_await, indexes_too_early, branches_too_early, asks_in_a_plain_function])
+async def test_question_used_before_it_is_awaited_says_so(era: Era, body: Callable[..., Any]) -> None:
+    assert await outcome_of(body, era) == (
+        "Error executing tool book: 'seat' must be awaited before its result is used; write `await`, and in a plain "
+        "`def` function use ctx.blocking, which waits for it"
+    )
+
+
+async def elicits_without_await(ctx: Context) -> str:
+    return ctx.elicit("Seat?", Seat).data.row  # type: ignore[attr-defined]
+
+
+def elicits_in_a_plain_function(ctx: Context) -> str:
+    return ctx.elicit("Seat?", Seat).data.row  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("body", [elicits_without_await, elicits_in_a_plain_function])
+async def test_coroutine_used_before_it_is_awaited_says_so(era: Era, body: Callable[..., Any]) -> None:
+    assert (await outcome_of(body, era)).startswith(
+        "Error executing tool book: ctx.elicit() must be awaited before its result is used"
+    )
+
+
+async def test_blocking_in_an_async_function_says_so(era: Era) -> None:
+    async def blocks(ctx: Context) -> str:
+        return ctx.blocking.ask("seat", "Seat?", Seat).row
+
+    assert await outcome_of(blocks, era) == (
+        "Error executing tool book: ctx.blocking must be used in a plain `def` function, got an `async def` one; "
+        "write `await ctx.ask(...)` there, without blocking"
+    )
+
+
+async def test_question_returned_from_a_body_says_so(era: Era) -> None:
+    async def returns_its_question() -> Any:
+        return Elicit("Seat?", Seat)
+
+    assert await outcome_of(returns_its_question, era) == (
+        "Error executing tool book: a result has no JSON form: Elicit is a question, which is not asked if a body "
+        "returns it; write `await ctx.ask(name, question)`, or return it from a resolver"
+    )
+
+
+async def test_outcome_taken_for_its_value_says_so(era: Era) -> None:
+    async def takes_the_outcome(ctx: Context) -> str:
+        return (await ctx.ask_outcome("seat", "Seat?", Seat)).row  # type: ignore[union-attr]
+
+    assert await outcome_of(takes_the_outcome, era) == (
+        "Error executing tool book: the outcome of a question has no 'row', got AcceptedElicitation; use ctx.ask, "
+        "which returns the answer itself, or read .action and, if it is accepted, .data"
+    )
+
+
+async def test_other_attribute_errors_stay_what_they_are(era: Era) -> None:
+    async def crashes(ctx: Context) -> str:
+        return ctx.call.nothing  # type: ignore[attr-defined]
+
+    assert "has no attribute 'nothing'" in await outcome_of(crashes, era)
+
+
+async def test_question_stored_in_a_variable_can_still_be_awaited(era: Era) -> None:
+    async def book(ctx: Context) -> str:
+        asked = ctx.ask("seat", "Seat?", Seat)
+        assert not hasattr(asked, "row")
+        return (await asked).row
+
+    server = Server[Any]("cinema")
+    server.add_tool(book)
+    assert (await User(server, {"seat": {"row": "a"}}, era=era).call("book")).value == "a"
+    async with connect(server, era) as client:
+        assert [one.name for one in (await client.list_tools()).tools] == ["book"]

@@ -1,0 +1,242 @@
+"""`once=True`: fixed for the call, not run again, and unreadable to the client that carries it."""
+
+import itertools
+import json
+import re
+import zlib
+from base64 import urlsafe_b64decode
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from roundtrip import Elicit, Resolve, Server
+from roundtrip.testing import Era, LegByLeg, Restart, User
+from tests.kit.players import text_of
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class Quote(BaseModel):
+    price: int
+    note: str = ""
+
+
+def sure() -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
+class Runs:
+    """Shop whose prices rise with every look, and the number of looks."""
+
+    def __init__(self, note: str = "") -> None:
+        self.quoted = 0
+        self.asked = 0
+        self.note = note
+
+    def shop(self) -> Server[Any]:
+        server = Server[Any]("shop", keys=[KEY])
+
+        async def quote() -> Quote:
+            self.quoted += 1
+            return Quote(price=100 + self.quoted, note=self.note)
+
+        async def confirm(quote: Annotated[Quote, Resolve(quote, once=True)]) -> Elicit[Choice]:
+            self.asked += 1
+            return Elicit(f"Pay {quote.price}?", Choice)
+
+        async def wrap(choice: Annotated[Choice, Resolve(confirm)]) -> Elicit[Choice]:
+            return Elicit(f"Wrap it ({choice.ok})?", Choice)
+
+        @server.tool()
+        async def order(
+            quote: Annotated[Quote, Resolve(quote, once=True)],
+            choice: Annotated[Choice, Resolve(confirm)],
+            wrapped: Annotated[Choice, Resolve(wrap)],
+        ) -> str:
+            return f"{quote.price} {choice.ok} {wrapped.ok}"
+
+        return server
+
+
+ROUNDS = [{"confirm": {"ok": True}}, {"wrap": {"ok": False}}]
+
+
+async def test_once_value_is_computed_once_across_instances() -> None:
+    runs = Runs()
+    call = await User(runs.shop, ROUNDS, network=Restart()).call("order")
+    assert call.text == "101 True False"
+    assert runs.quoted == 1
+    assert runs.asked == 3
+
+
+async def test_next_call_computes_the_value_again(era: Era) -> None:
+    runs = Runs()
+    user = User(runs.shop(), {"confirm": {"ok": True}, "wrap": {"ok": True}}, era=era)
+    assert (await user.call("order")).text == "101 True True"
+    assert (await user.call("order")).text == "102 True True"
+    assert runs.quoted == 2
+
+
+async def test_computed_value_is_unreadable_in_the_token() -> None:
+    hopper = LegByLeg(Runs("MARGIN-IS-42-PERCENT").shop)
+    await hopper.leg("order")
+    await hopper.leg("order", answers=ROUNDS[0], state=hopper.token)
+    for text in readings(hopper.token):
+        assert b"MARGIN" not in text
+        assert b"percent" not in text.lower()
+        assert b"101" not in re.sub(rb"\d{5,}", b"", text)
+
+
+def readings(token: str) -> list[bytes]:
+    """Return every reading of a token that a client without the key can try."""
+    found = [token.encode()]
+    for part in token.split("."):
+        raw = urlsafe_b64decode(part + "=" * (-len(part) % 4)) if len(part) % 4 != 1 else part.encode()
+        found.append(raw)
+        # What is deflated may stand anywhere.
+        for start in range(len(raw)):
+            try:
+                found.append(zlib.decompressobj(wbits=-15).decompress(raw[start:]))
+            except zlib.error:
+                continue
+    return found
+
+
+async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
+    hopper = LegByLeg(Runs().shop)
+    await hopper.leg("order")
+    await hopper.leg("order", answers=ROUNDS[0], state=hopper.token)
+    assert any(b'{"ok":true}' in text for text in readings(hopper.token))
+
+
+async def test_length_of_a_secret_is_padded() -> None:
+    lengths: set[int] = set()
+    for length in range(1, 33):
+        hopper = LegByLeg(Runs("x" * length).shop)
+        await hopper.leg("order")
+        lengths.add(len(hopper.token.split(".")[-2]))
+    assert len(lengths) <= 2
+
+
+async def test_a_timestamp_in_a_question_is_cured_by_once() -> None:
+    ticks = itertools.count()
+    server = Server("shop", keys=[KEY])
+
+    async def now() -> int:
+        return next(ticks)
+
+    async def confirm(now: Annotated[int, Resolve(now, once=True)]) -> Elicit[Choice]:
+        return Elicit(f"It is {now}. Sure?", Choice)
+
+    @server.tool()
+    async def order(choice: Annotated[Choice, Resolve(confirm)]) -> bool:
+        return choice.ok
+
+    call = await User(server, {"confirm": {"ok": True}}, era=Era.RETRY).call("order")
+    assert call.text == "true"
+    assert call.asked == ["It is 0. Sure?"]
+
+
+async def test_value_of_a_function_without_annotation_is_computed_once() -> None:
+    numbers = itertools.count(1)
+    server = Server[Any]("shop", keys=[KEY])
+    stamp = Resolve(lambda: {"number": next(numbers)}, key="stamp", once=True)
+
+    @server.tool()
+    async def order(stamp: Annotated[dict[str, int], stamp], ok: Annotated[Choice, Resolve(sure)]) -> str:
+        return f"{stamp} {ok.ok}"
+
+    del order
+    user = User(server, {"sure": {"ok": True}}, era=Era.RETRY)
+    assert (await user.call("order")).text == "{'number': 1} True"
+    assert next(numbers) == 2
+
+
+async def test_final_answer_is_not_asked_again() -> None:
+    asked: list[str] = []
+
+    def make() -> Server[Any]:
+        server = Server[Any]("shop", keys=[KEY])
+
+        async def name() -> Elicit[Quote]:
+            asked.append("name")
+            # The wording changes, but the answer is final.
+            return Elicit(f"Quote number {len(asked)}?", Quote)
+
+        async def confirm(quote: Annotated[Quote, Resolve(name, once=True)]) -> Elicit[Choice]:
+            return Elicit(f"Pay {quote.price}?", Choice)
+
+        @server.tool()
+        async def order(
+            quote: Annotated[Quote, Resolve(name, once=True)], choice: Annotated[Choice, Resolve(confirm)]
+        ) -> str:
+            return f"{quote.price} {choice.ok}"
+
+        return server
+
+    hopper = LegByLeg(make)
+    await hopper.leg("order")
+    asked.clear()  # so that the next wording is the same, and the answer counts
+    await hopper.leg("order", answers={"name": {"price": 7}}, state=hopper.token)
+    assert list(hopper.questions) == ["confirm"]
+    result = await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
+    assert text_of(result) == "7 True"
+    assert asked == ["name"]
+
+
+async def test_models_dataclasses_and_plain_data_come_back_as_they_were() -> None:
+    @dataclass
+    class Slot:
+        day: str
+        hours: tuple[int, ...]
+
+    def make() -> Server[Any]:
+        server = Server[Any]("shop", keys=[KEY])
+
+        async def slot() -> Slot:
+            return Slot("Monday", (9, 17))
+
+        async def tags() -> dict[str, list[int]]:
+            return {"a": [1, 2]}
+
+        async def nothing() -> None:
+            return None
+
+        async def confirm() -> Elicit[Choice]:
+            return Elicit("Sure?", Choice)
+
+        @server.tool()
+        async def order(
+            slot: Annotated[Slot, Resolve(slot, once=True)],
+            tags: Annotated[dict[str, list[int]], Resolve(tags, once=True)],
+            nothing: Annotated[None, Resolve(nothing, once=True)],
+            choice: Annotated[Choice, Resolve(confirm)],
+        ) -> str:
+            return json.dumps([type(slot).__name__, slot.day, slot.hours, tags, nothing])
+
+        return server
+
+    call = await User(make, {"confirm": {"ok": True}}, network=Restart()).call("order")
+    assert json.loads(call.text) == ["Slot", "Monday", [9, 17], {"a": [1, 2]}, None]
+
+
+async def test_value_without_json_form_fails_the_call_clearly(era: Era) -> None:
+    server = Server("shop")
+
+    async def connection() -> Any:
+        return object()
+
+    @server.tool()
+    async def order(connection: Annotated[Any, Resolve(connection, once=True)]) -> str:
+        return "never"
+
+    result = await User(server, era=era).call("order")
+    assert result.is_error
+    assert "the value of 'connection' cannot be remembered" in result.text

@@ -1,0 +1,137 @@
+"""Accept, decline, cancel: a consumer of the bare value runs only for the first; one of the outcome sees all."""
+
+from typing import Annotated, Any
+
+import pytest
+
+from roundtrip import (
+    AcceptedElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
+    Elicit,
+    ElicitationResult,
+    Event,
+    Resolve,
+    Server,
+    State,
+)
+from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Steps, User
+from roundtrip.testing.scripts import UserAction
+from tests.kit.bookshop import Backorder, bookshop
+
+pytestmark = pytest.mark.anyio
+OUT_OF_STOCK = {"title": "Neuromancer"}
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_declining_ends_the_call_with_readable_text(era: Era, action: str) -> None:
+    trace = Steps()
+    result = await User(bookshop(trace=trace), {"confirm_backorder": UserAction(action)}, era=era).call(
+        "order", OUT_OF_STOCK
+    )
+    assert result.is_error
+    assert result.text == (
+        f"Error executing tool order: Resolver for parameter 'backorder' could not resolve: elicitation was {action}"
+    )
+    assert trace.states[-2:] == [State.RESOLVING, State.DECLINED]
+    assert Event.EXECUTE not in trace.events
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_outcome_consumer_continues_after_a_decline(era: Era, action: str) -> None:
+    result = await User(bookshop(), {"confirm_backorder": UserAction(action)}, era=era).call("consider", OUT_OF_STOCK)
+    assert not result.is_error
+    assert result.text == f"Neuromancer: {action}"
+
+
+async def test_outcome_consumer_receives_the_accepted_data(era: Era) -> None:
+    assert (
+        await User(bookshop(), {"confirm_backorder": {"confirm": False}}, era=era).call("consider", OUT_OF_STOCK)
+    ).text == "Neuromancer: False"
+
+
+async def test_outcome_consumer_receives_a_computed_value_as_accepted(era: Era) -> None:
+    assert (await User(bookshop(), era=era).call("consider", {"title": "Dune"})).text == "Dune: True"
+
+
+async def test_outcomes_are_sdk_classes_for_every_annotation(era: Era) -> None:
+    server = Server("shop")
+    seen: list[Any] = []
+
+    async def first() -> Elicit[Backorder]:
+        return Elicit("First?", Backorder)
+
+    async def second() -> Elicit[Backorder]:
+        return Elicit("Second?", Backorder)
+
+    async def third() -> Elicit[Backorder]:
+        return Elicit("Third?", Backorder)
+
+    @server.tool()
+    async def order(
+        a: Annotated[ElicitationResult[Backorder], Resolve(first)],
+        b: Annotated[AcceptedElicitation[Backorder] | DeclinedElicitation, Resolve(second)],
+        c: Annotated[CancelledElicitation, Resolve(third)],
+    ) -> str:
+        seen.extend((a, b, c))
+        return "done"
+
+    answers: Answers = {"first": {"confirm": True}, "second": DECLINE, "third": CANCEL}
+    assert (await User(server, answers, era=era).call("order")).text == "done"
+    kinds = (AcceptedElicitation, DeclinedElicitation, CancelledElicitation)
+    assert [isinstance(outcome, kind) for outcome, kind in zip(seen, kinds, strict=True)] == [True, True, True]
+    assert seen[0].data == Backorder(confirm=True)
+
+
+async def test_deep_decline_names_the_parameter_that_wanted_the_value(era: Era) -> None:
+    server = Server("shop")
+
+    async def ask() -> Elicit[Backorder]:
+        return Elicit("Really?", Backorder)
+
+    async def middle(answer: Annotated[Backorder, Resolve(ask)]) -> bool:
+        return answer.confirm
+
+    @server.tool()
+    async def order(outer: Annotated[bool, Resolve(middle)]) -> str:
+        return str(outer)
+
+    result = await User(server, {"ask": DECLINE}, era=era).call("order")
+    assert result.text == (
+        "Error executing tool order: Resolver for parameter 'answer' could not resolve: elicitation was decline"
+    )
+
+
+async def test_one_answer_serves_value_and_outcome_consumers(era: Era) -> None:
+    server = Server("shop")
+
+    async def ask() -> Elicit[Backorder]:
+        return Elicit("Really?", Backorder)
+
+    @server.tool()
+    async def order(
+        plain: Annotated[Backorder, Resolve(ask)], full: Annotated[ElicitationResult[Backorder], Resolve(ask)]
+    ) -> str:
+        return f"{plain.confirm} {full.action}"
+
+    made = await User(server, {"ask": {"confirm": True}}, era=era).call("order")
+    assert made.text == "True accept"
+    assert made.asked == ["Really?"]
+
+
+async def test_decisive_decline_spares_a_live_client_the_batch() -> None:
+    server = Server("shop")
+
+    async def first() -> Elicit[Backorder]:
+        return Elicit("First?", Backorder)
+
+    async def second() -> Elicit[Backorder]:
+        return Elicit("Second?", Backorder)
+
+    @server.tool()
+    async def order(a: Annotated[Backorder, Resolve(first)], b: Annotated[Backorder, Resolve(second)]) -> str:
+        return f"{a} {b}"
+
+    call = await User(server, {"first": DECLINE}, era=Era.LIVE).call("order")
+    assert call.is_error
+    assert call.asked == ["First?"]

@@ -1,0 +1,224 @@
+"""`server.overrides`: replace functions of the graph without monkeypatching."""
+
+import gc
+from collections.abc import AsyncGenerator, Callable
+from typing import Annotated, Any
+
+import pytest
+
+from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, Server
+from roundtrip.testing import Answers, Era, LegByLeg, User
+from tests.kit.players import connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+KEY = b"k" * 32
+
+
+def current_account() -> str:
+    return "ada"
+
+
+def greeting(account: str = Depends(current_account)) -> str:
+    return f"hello {account}"
+
+
+async def sure() -> Elicit[bool]:
+    return Elicit("Sure?", bool)
+
+
+def shop() -> Server:
+    server = Server("shop", keys=[KEY])
+
+    @server.tool
+    async def by_depends(account: str = Depends(current_account)) -> str:
+        return account
+
+    @server.tool
+    async def nested(text: str = Depends(greeting)) -> str:
+        return text
+
+    @server.tool
+    async def by_resolve(account: Annotated[str, Resolve(current_account)]) -> str:
+        return account
+
+    @server.tool
+    async def asks(sure: Annotated[bool, Resolve(sure)]) -> str:
+        return str(sure)
+
+    return server
+
+
+async def said(server: Server, era: Era, tool: str, answers: Answers | None = None) -> str:
+    return (await User(server, answers, era=era).call(tool)).text
+
+
+@pytest.mark.parametrize(
+    ("tool", "before", "after"),
+    [("by_depends", "ada", "eve"), ("by_resolve", "ada", "eve"), ("nested", "hello ada", "hello eve")],
+)
+async def test_function_is_replaced_everywhere_and_restored(era: Era, tool: str, before: str, after: str) -> None:
+    server = shop()
+    server.overrides[current_account] = lambda: "eve"
+    assert await said(server, era, tool) == after
+    del server.overrides[current_account]
+    assert await said(server, era, tool) == before
+
+
+async def test_inside_a_block_only(era: Era) -> None:
+    server = shop()
+    server.overrides[greeting] = lambda: "good day"
+    with server.overrides({current_account: lambda: "eve"}) as overrides:
+        assert set(overrides) == {current_account, greeting}
+        assert await said(server, era, "by_depends") == "eve"
+        assert await said(server, era, "nested") == "good day"
+    assert await said(server, era, "by_depends") == "ada"
+    assert set(server.overrides) == {greeting}
+
+
+async def test_failing_override_block_restores_its_targets(era: Era) -> None:
+    server = shop()
+    server.overrides[current_account] = lambda: "eve"
+    with pytest.raises(KeyError, match="boom"), server.overrides({current_account: lambda: "mallory"}):
+        raise KeyError("boom")
+    assert await said(server, era, "by_depends") == "eve"
+
+
+async def test_a_replacement_has_dependencies_of_its_own(era: Era) -> None:
+    async def session() -> AsyncGenerator[str]:
+        yield "a session"
+
+    def from_session(ctx: Context, session: str = Depends(session)) -> str:
+        return f"{session}, {ctx.call.leg >= 1}"
+
+    server = shop()
+    with server.overrides({current_account: from_session}):
+        assert await said(server, era, "nested") == "hello a session, True"
+        # What only the replacement needs can be replaced in its turn.
+        with server.overrides({session: lambda: "another"}):
+            assert await said(server, era, "nested") == "hello another, True"
+
+
+async def test_question_and_value_can_replace_each_other(era: Era) -> None:
+    server = shop()
+    with server.overrides({sure: lambda: True}):
+        assert await said(server, era, "asks") == "True"
+
+    async def who() -> Elicit[str]:
+        return Elicit("Who?", str)
+
+    with server.overrides({current_account: who}):
+        assert await said(server, era, "by_depends", {"current_account": "eve"}) == "eve"
+
+
+async def test_replaced_question_keeps_its_name_and_pending_answers() -> None:
+    server = shop()
+    hopper = LegByLeg([server])
+    await hopper.leg("asks")
+    assert set(hopper.questions) == {"sure"}
+
+    async def very_sure() -> Elicit[bool]:
+        return Elicit("Sure?", bool)
+
+    with server.overrides({sure: very_sure}):
+        result = await hopper.leg("asks", answers={"sure": {"value": True}}, state=hopper.token)
+    assert text_of(result) == "True"
+
+
+async def test_later_registration_is_overridden_too(era: Era) -> None:
+    server = shop()
+    server.overrides[current_account] = lambda: "eve"
+
+    @server.tool
+    async def later(account: str = Depends(current_account)) -> str:
+        return account
+
+    assert await said(server, era, "later") == "eve"
+
+
+async def test_replacement_does_not_hide_a_misfit_beside_it() -> None:
+    server = shop()
+    server.overrides[current_account] = lambda: "eve"
+
+    async def amount() -> Elicit[int]:
+        return Elicit("How many?", int)
+
+    def later(account: Annotated[str, Resolve(current_account)], many: Annotated[str, Resolve(amount)]) -> str:
+        return account + many
+
+    with pytest.raises(InvalidSignature, match="parameter 'many' must take what its resolver 'amount' asks for"):
+        server.overrides[greeting] = later
+
+
+async def test_prompts_templates_and_dependencies_without_a_parameter_follow(era: Era) -> None:
+    server = Server("shop")
+    ran: list[str] = []
+
+    def check() -> None:
+        ran.append("check")
+
+    @server.prompt()
+    def greet(account: Annotated[str, Depends(current_account)]) -> str:
+        return account
+
+    @server.resource("shop://{city}/account")
+    def account(city: str, account: Annotated[str, Depends(current_account)]) -> str:
+        return account
+
+    @server.tool(dependencies=[check])
+    async def checked() -> str:
+        return "done"
+
+    with server.overrides({current_account: lambda: "eve", check: lambda: ran.append("replaced")}):
+        async with connect(server, era) as client:
+            prompt = await client.get_prompt("greet")
+            (content,) = (await client.read_resource("shop://ulm/account")).contents
+            await client.call_tool("checked")
+    assert "eve" in prompt.messages[0].content.model_dump_json()
+    assert "eve" in content.model_dump_json()
+    assert ran == ["replaced"]
+
+
+def test_a_function_that_is_used_nowhere_cannot_be_replaced() -> None:
+    server = shop()
+    with pytest.raises(KeyError, match=r"'gc_collect' fills no parameter .* current_account, greeting, sure"):
+        server.overrides[_named("gc_collect")] = lambda: None
+    with pytest.raises(KeyError), server.overrides({current_account: lambda: "eve", _named("other"): lambda: None}):
+        pass
+    assert not server.overrides
+
+
+def test_unfillable_replacement_is_rejected_and_changes_nothing() -> None:
+    def lost(nobody_knows: str) -> str:
+        return nobody_knows
+
+    server = shop()
+    with pytest.raises(InvalidSignature, match="'nobody_knows'"):
+        server.overrides[current_account] = lost
+    assert not server.overrides
+    assert server.plans["by_depends"].nodes[0].fn is current_account
+
+
+def test_plans_of_removed_tools_are_dropped() -> None:
+    server = shop()
+    before = len(server.overrides._planned)  # pyright: ignore[reportPrivateUsage]
+    for number in range(20):
+        server.add_tool(current_account, f"tool-{number}")
+        server.remove_tool(f"tool-{number}")
+    gc.collect()
+    assert len(server.overrides._planned) == before  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_the_person_is_still_asked_what_is_not_replaced(era: Era) -> None:
+    server = shop()
+    with server.overrides({current_account: lambda: "eve"}):
+        made = await User(server, {"sure": {"value": False}}, era=era).call("asks")
+        assert made.text == "False"
+    assert made.asked == ["Sure?"]
+
+
+def _named(name: str) -> Callable[..., Any]:
+    def fn() -> None: ...
+
+    fn.__name__ = name
+    return fn

@@ -1,0 +1,270 @@
+"""Features of the SDK work as before: prompts, resources, completions, extensions, prepared tools, lifespan."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+from mcp.client import advertise
+from mcp.server import MCPServer
+from mcp.server.extension import Extension, ToolBinding
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool as SdkTool
+from mcp_types import (
+    CallToolResult,
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    PromptReference,
+    ResourceTemplateReference,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+)
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip.testing import Era
+from tests.kit.players import Person, call, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class Report(BaseModel):
+    title: str
+    copies: int
+
+
+async def sure() -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
+async def confirmed(title: str, choice: Annotated[Choice, Resolve(sure)]) -> str:
+    """Confirm a title."""
+    return f"{title} {choice.ok}"
+
+
+def test_a_server_is_an_mcp_server() -> None:
+    assert issubclass(Server, MCPServer)
+
+
+async def test_prompts_resources_templates_and_completions_work_as_before(era: Era) -> None:
+    server = Server("shop", instructions="Ask.")
+
+    @server.prompt()
+    def review(title: str) -> str:
+        return f"Review {title}"
+
+    @server.resource("shop://hours")
+    def hours() -> str:
+        return "9 to 5"
+
+    @server.resource("shop://books/{title}")
+    def book(title: str) -> str:
+        return f"About {title}"
+
+    @server.completion()
+    async def complete(
+        ref: PromptReference | ResourceTemplateReference,
+        argument: CompletionArgument,
+        context: CompletionContext | None,
+    ) -> Completion | None:
+        return Completion(values=[title for title in ("Dune", "Emma") if title.startswith(argument.value)])
+
+    async with connect(server, era) as client:
+        prompt = await client.get_prompt("review", {"title": "Dune"})
+        (plain,) = (await client.read_resource("shop://hours")).contents
+        (filled,) = (await client.read_resource("shop://books/Emma")).contents
+        completion = await client.complete(
+            PromptReference(type="ref/prompt", name="review"), {"name": "title", "value": "D"}
+        )
+        templates = await client.list_resource_templates()
+    assert isinstance(prompt.messages[0].content, TextContent)
+    assert prompt.messages[0].content.text == "Review Dune"
+    assert isinstance(plain, TextResourceContents)
+    assert isinstance(filled, TextResourceContents)
+    assert (plain.text, filled.text) == ("9 to 5", "About Emma")
+    assert completion.completion.values == ["Dune"]
+    assert [template.uri_template for template in templates.resource_templates] == ["shop://books/{title}"]
+
+
+async def test_the_lifespan_reaches_tools_and_resolvers(era: Era) -> None:
+    @dataclass
+    class Shelf:
+        books: dict[str, int]
+
+    @asynccontextmanager
+    async def lifespan(server: MCPServer[Shelf]) -> AsyncGenerator[Shelf]:
+        yield Shelf({"Dune": 7})
+
+    server = Server("shop", lifespan=lifespan)
+
+    async def stock(title: str, ctx: Context[Shelf, Any]) -> int:
+        return ctx.request_context.lifespan_context.books[title]
+
+    @server.tool()
+    async def look(title: str, ctx: Context[Shelf, Any], copies: Annotated[int, Resolve(stock)]) -> str:
+        return f"{copies} {len(ctx.request_context.lifespan_context.books)}"
+
+    assert text_of(await call(server, era, "look", {"title": "Dune"})) == "7 1"
+
+
+async def test_prepared_tools_of_the_sdk_are_taken_and_may_ask(era: Era) -> None:
+    async def plain(title: str) -> str:
+        return title.upper()
+
+    server = Server("shop", tools=[SdkTool.from_function(plain), SdkTool.from_function(confirmed, name="sure")])
+    async with connect(server, era, Person({"ok": True})) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert list(tools) == ["plain", "sure"]
+        assert list(tools["sure"].input_schema["properties"]) == ["title"]
+        assert text_of(await client.call_tool("plain", {"title": "Dune"})) == "DUNE"
+        assert text_of(await client.call_tool("sure", {"title": "Dune"})) == "Dune True"
+
+
+async def test_tools_of_an_extension_are_registered_and_may_ask(era: Era) -> None:
+    class Confirming(Extension):
+        identifier = "com.example/confirming"
+
+        def tools(self) -> Sequence[ToolBinding]:
+            return [ToolBinding(confirmed, meta={"by": "extension"})]
+
+    server = Server("shop", extensions=[Confirming()])
+    person = Person({"ok": False})
+    async with connect(server, era, person, extensions=[advertise("com.example/confirming")]) as client:
+        (tool,) = (await client.list_tools()).tools
+        assert tool.meta == {"by": "extension"}
+        assert text_of(await client.call_tool("confirmed", {"title": "Dune"})) == "Dune False"
+
+
+async def test_a_tool_is_listed_as_the_sdk_lists_it(era: Era) -> None:
+    async def report(title: str, copies: int = 1) -> Report:
+        """Report on a title."""
+        return Report(title=title, copies=copies)
+
+    options: dict[str, Any] = {
+        "title": "A report",
+        "annotations": ToolAnnotations(read_only_hint=True),
+        "meta": {"team": "books"},
+    }
+    listings: list[Any] = []
+    results: list[CallToolResult] = []
+    for server in (Server("shop"), MCPServer("shop")):
+        server.add_tool(report, **options)
+        async with connect(server, era) as client:
+            listings.append((await client.list_tools()).tools)
+            results.append(await client.call_tool("report", {"title": "Dune"}))
+            results.append(await client.call_tool("report", {"copies": "many"}))
+            results.append(await client.call_tool("nonesuch"))
+    assert listings[0] == listings[1]
+    assert results[:3] == results[3:]
+    assert results[0].structured_content == {"title": "Dune", "copies": 1}
+
+
+async def test_masked_failures_read_as_on_the_sdk_s_server(era: Era) -> None:
+    async def foreseen() -> str:
+        raise ToolError("sold out")
+
+    async def crash() -> str:
+        raise RuntimeError("the password is 1234")
+
+    results: list[CallToolResult] = []
+    for server in (Server("shop", mask_error_details=True), MCPServer("shop")):
+        server.add_tool(foreseen)
+        server.add_tool(crash)
+        async with connect(server, era) as client:
+            results.append(await client.call_tool("foreseen"))
+            results.append(await client.call_tool("crash"))
+    assert results[:2] == results[2:]
+    assert text_of(results[0]) == "Error executing tool foreseen: sold out"
+    assert "1234" not in text_of(results[1])
+
+
+async def test_progress_and_logging_reach_the_client_during_a_leg(era: Era) -> None:
+    server = Server("shop")
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    async def watch(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total, message))
+
+    @server.tool()
+    async def work(ctx: Context[Any, Any], choice: Annotated[Choice, Resolve(sure)]) -> bool:
+        await ctx.report_progress(1, 2, "half")
+        return choice.ok
+
+    async with connect(server, era, Person({"ok": True})) as client:
+        result = await client.call_tool("work", progress_callback=watch)
+    assert text_of(result) == "true"
+    assert seen == [(1, 2, "half")]
+
+
+async def test_server_side_call_reports_a_missing_client() -> None:
+    server = Server("shop")
+    server.add_tool(confirmed)
+
+    @server.tool()
+    async def upper(title: str) -> str:
+        return title.upper()
+
+    result = await server.call_tool("upper", {"title": "dune"})
+    assert isinstance(result, CallToolResult)
+    assert text_of(result) == "DUNE"
+    with pytest.raises(Exception, match="call the tool through a client"):
+        await server.call_tool("confirmed", {"title": "Dune"})
+
+
+async def test_nested_tool_call_is_a_call_of_its_own(era: Era) -> None:
+    server = Server("shop")
+
+    @server.tool()
+    async def inner(title: str) -> str:
+        return title.upper()
+
+    @server.tool()
+    async def outer(ctx: Context[Any, Any], choice: Annotated[Choice, Resolve(sure)]) -> str:
+        result = await server.call_tool("inner", {"title": "dune"}, ctx)
+        assert isinstance(result, CallToolResult)
+        return f"{text_of(result)} {choice.ok}"
+
+    assert text_of(await call(server, era, "outer", {}, {"ok": True})) == "DUNE True"
+
+
+async def test_a_tool_that_was_removed_is_unknown(era: Era) -> None:
+    server = Server("shop")
+    server.add_tool(confirmed)
+    server.remove_tool("confirmed")
+    with pytest.raises(ToolError, match="Unknown tool: confirmed"):
+        server.remove_tool("confirmed")
+    result = await call(server, era, "confirmed", {"title": "Dune"})
+    assert text_of(result) == "Unknown tool: confirmed"
+
+
+async def test_duplicate_tool_name_replaces_the_first_with_a_warning(
+    era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("shop")
+    for answer in ("first", "second"):
+
+        @server.tool(name="tell")
+        async def tell(answer: str = answer) -> str:
+            return answer
+
+    assert text_of(await call(server, era, "tell")) == "second"
+    assert "Tool already exists, and is replaced: tell" in caplog.text
+
+
+async def test_disabled_duplicate_warning_keeps_the_first_tool(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    for server in (Server("shop", warn_on_duplicate_tools=False), MCPServer("shop", warn_on_duplicate_tools=False)):
+        for answer in ("first", "second"):
+
+            @server.tool(name="tell")
+            async def tell(answer: str = answer) -> str:
+                return answer
+
+        assert text_of(await call(server, era, "tell")) == "first"
+    assert not caplog.records

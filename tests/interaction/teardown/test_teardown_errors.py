@@ -1,0 +1,243 @@
+"""Errors of teardown are logged, and hide neither an error nor a question nor a success."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Annotated, Any
+
+import anyio
+import pytest
+
+from roundtrip import Context, Depends, Event, Resolve
+from roundtrip.testing import DECLINE, Era, Steps, User
+from tests.interaction.teardown.held import (
+    CLOSED,
+    LOG,
+    OPENED,
+    SHORT,
+    ended_by,
+    failures,
+    play,
+    server_of,
+    session,
+    sure,
+)
+from tests.kit.hosts import WAIT
+from tests.kit.players import connect
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def empty_log() -> None:
+    LOG.clear()
+
+
+async def breaks() -> AsyncGenerator[str]:
+    try:
+        yield "value"
+    finally:
+        raise LookupError("broken")
+
+
+async def test_exit_error_is_logged_and_the_call_succeeds(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
+        return value
+
+    assert await play(server_of(order), era) == "value"
+    assert failures(caplog) == ["dependency 'breaks' failed on exit; its call is not affected: LookupError('broken')"]
+    # The others are left as if it had not happened.
+    assert [*OPENED, *CLOSED] == LOG
+
+
+async def test_exit_error_does_not_hide_the_call_error(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
+        raise ValueError("no")
+
+    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert len(failures(caplog)) == 1
+    assert ended_by("ValueError") == LOG
+
+
+async def test_exit_error_does_not_hide_a_question(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    async def order(ctx: Context, session: str = Depends(session), value: str = Depends(breaks)) -> str:
+        return f"{value} {await ctx.ask('sure', 'Sure?', bool)}"
+
+    assert await play(server_of(order), era, {"sure": True}) == "value True"
+    retried = ended_by("Suspension") if era is Era.RETRY else []
+    assert [*retried, *OPENED, *CLOSED] == LOG
+    assert len(failures(caplog)) == (2 if era is Era.RETRY else 1)
+
+
+async def test_exit_error_does_not_hide_a_client_cancellation(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    trace, entered, over = Steps(), anyio.Event(), anyio.Event()
+
+    async def told() -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            over.set()
+
+    async def order(told: None = Depends(told), session: str = Depends(session), value: str = Depends(breaks)) -> str:
+        entered.set()
+        await anyio.sleep_forever()
+        return "never"
+
+    with anyio.fail_after(WAIT):
+        async with connect(server_of(order, trace=trace), era) as client:
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "order")
+                await entered.wait()
+                group.cancel_scope.cancel()
+            await over.wait()
+    assert ended_by("CancelledError") == LOG
+    assert trace.steps[-1].detail == {"error": "cancelled"}
+    assert len(failures(caplog)) == 1
+
+
+async def test_exit_error_does_not_hide_a_timeout(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    assert "timed out" in await play(server_of(order, timeout=SHORT), era)
+    assert ended_by("CancelledError") == LOG
+    assert len(failures(caplog)) == 1
+
+
+def swallows() -> Generator[str]:
+    with contextlib.suppress(BaseException):
+        yield "value"
+    LOG.append("swallowed")
+
+
+async def swallows_later() -> AsyncGenerator[str]:
+    with contextlib.suppress(BaseException):
+        yield "value"
+    LOG.append("swallowed")
+
+
+SWALLOWING = pytest.mark.parametrize("swallows", [swallows, swallows_later])
+
+
+@SWALLOWING
+async def test_swallowed_error_does_not_become_a_success(era: Era, swallows: Callable[..., Any]) -> None:
+    async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows)]) -> str:
+        raise ValueError("no")
+
+    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert [*OPENED, "swallowed", "session: ValueError", "connection: ValueError"] == LOG
+
+
+@SWALLOWING
+async def test_swallowed_suspension_does_not_end_the_call(era: Era, swallows: Callable[..., Any]) -> None:
+    async def order(ctx: Context, value: Annotated[str, Depends(swallows)]) -> str:
+        return f"{value} {await ctx.ask('sure', 'Sure?', bool)}"
+
+    assert await play(server_of(order), era, {"sure": True}) == "value True"
+    assert ["swallowed"] * (2 if era is Era.RETRY else 1) == LOG
+
+
+@SWALLOWING
+async def test_swallowed_decline_does_not_become_a_success(era: Era, swallows: Callable[..., Any]) -> None:
+    trace = Steps()
+
+    async def order(certain: Annotated[bool, Resolve(sure)], value: Annotated[str, Depends(swallows)]) -> str:
+        raise AssertionError("the body must not run")
+
+    assert "elicitation was decline" in await play(server_of(order, trace=trace), era, {"sure": DECLINE})
+    assert trace.events[-1] is Event.DECLINE
+
+
+@SWALLOWING
+async def test_swallowed_timeout_does_not_continue_the_call(era: Era, swallows: Callable[..., Any]) -> None:
+    async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows)]) -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    assert "timed out" in await play(server_of(order, timeout=SHORT), era)
+    assert [*OPENED, "swallowed", "session: CancelledError", "connection: CancelledError"] == LOG
+
+
+def twice() -> Generator[str]:
+    yield "value"
+    yield "again"
+
+
+async def twice_later() -> AsyncGenerator[str]:
+    yield "value"
+    yield "again"
+
+
+def insists() -> Generator[str]:
+    with contextlib.suppress(Exception):
+        yield "value"
+    yield "again"
+
+
+@pytest.mark.parametrize("fn", [twice, twice_later])
+async def test_a_generator_that_yields_twice_is_closed_and_logged(
+    era: Era, fn: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(fn)]) -> str:
+        return value
+
+    assert await play(server_of(order), era) == "value"
+    (failed,) = failures(caplog)
+    assert f"dependency {fn.__name__!r} failed on exit" in failed
+    assert "generator didn't stop" in failed
+    assert [*OPENED, *CLOSED] == LOG
+
+
+async def test_generator_yielding_again_at_an_error_is_closed(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    async def order(value: str = Depends(insists)) -> str:
+        raise ValueError("no")
+
+    assert await play(server_of(order), era) == "Error executing tool order: no"
+    (failed,) = failures(caplog)
+    assert "generator didn't stop after throw()" in failed
+
+
+def never() -> Generator[str]:
+    if LOG:
+        return
+    yield "never"
+
+
+async def never_later() -> AsyncGenerator[str]:
+    if LOG:
+        return
+    yield "never"
+
+
+@pytest.mark.parametrize("fn", [never, never_later])
+async def test_a_generator_that_does_not_yield_is_named(era: Era, fn: Callable[..., Any]) -> None:
+    def gone(session: str = Depends(session)) -> str:
+        return session
+
+    async def order(gone: Annotated[str, Depends(gone)], value: Annotated[str, Depends(fn)]) -> str:
+        raise AssertionError("the body must not run")
+
+    text = await play(server_of(order), era)
+    assert text == (
+        f"Error executing tool order: dependency {fn.__name__!r} is a generator that ended before it yielded; "
+        "have it yield on every path"
+    )
+    assert ended_by("InvalidSignature") == LOG
+
+
+async def test_a_broken_generator_leaves_the_connection_whole(era: Era) -> None:
+    """A `BaseException` that escaped would close it."""
+
+    async def interrupts() -> AsyncGenerator[str]:
+        try:
+            yield "value"
+        finally:
+            raise BaseExceptionGroup("both", [GeneratorExit(), ValueError("no")])
+
+    async def order(value: str = Depends(interrupts)) -> str:
+        return value
+
+    with anyio.fail_after(WAIT):
+        user = User(server_of(order), era=era)
+        assert (await user.call("order")).text == "value"
+        assert (await user.call("order")).text == "value"

@@ -1,0 +1,197 @@
+"""Generators and context managers of every kind are entered and exited, in every place."""
+
+import functools
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Annotated, Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip import Depends, Resolve, Server
+from roundtrip.testing import Era, User
+from tests.interaction.teardown.held import CLOSED, LOG, OPENED, connection, ended_by, logged, play, server_of, session
+from tests.kit.hosts import WAIT
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def empty_log() -> None:
+    LOG.clear()
+
+
+@contextmanager
+def by_contextmanager() -> Generator[str]:
+    with logged("plain"):
+        yield "plain"
+
+
+@asynccontextmanager
+async def by_asynccontextmanager() -> AsyncGenerator[str]:
+    with logged("async"):
+        yield "async"
+
+
+class Plain:
+    """A context manager that logs."""
+
+    def __init__(self, name: str = "class") -> None:
+        self._name = name
+
+    def __enter__(self) -> str:
+        LOG.append(f"open {self._name}")
+        return self._name
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        LOG.append(f"close {self._name}" if kind is None else f"{self._name}: {kind.__name__}")
+
+
+class Both(Plain):
+    """A context manager of both kinds, of which the one that can wait is taken."""
+
+    async def __aenter__(self) -> str:
+        await anyio.lowlevel.checkpoint()
+        return super().__enter__().upper()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        await anyio.lowlevel.checkpoint()
+        super().__exit__(kind, *rest)
+
+
+class Chosen(Plain):
+    """A plain context manager by its class, whose objects are another's."""
+
+    def __new__(cls, name: str = "class") -> Any:
+        del name
+        return by_asynccontextmanager()
+
+
+class Shop:
+    async def opened(self) -> AsyncGenerator[str]:
+        with logged("method"):
+            yield "method"
+
+    def __call__(self) -> Generator[str]:
+        with logged("object"):
+            yield "object"
+
+
+@pytest.mark.parametrize(
+    ("fn", "name", "value"),
+    [
+        (by_contextmanager, "plain", "plain"),
+        (by_asynccontextmanager, "async", "async"),
+        (Plain, "class", "class"),
+        (Both, "class", "CLASS"),
+        (Chosen, "async", "async"),
+        (lambda: (yield from by_contextmanager.__wrapped__()), "plain", "plain"),  # type: ignore[attr-defined]
+        (Shop().opened, "method", "method"),
+        (Shop(), "object", "object"),
+    ],
+    ids=["contextmanager", "asynccontextmanager", "class", "class of both", "chosen", "lambda", "method", "object"],
+)
+@pytest.mark.parametrize("fails", [False, True])
+async def test_everything_that_can_be_entered_is(
+    era: Era, fn: Callable[..., Any], name: str, value: str, fails: bool
+) -> None:
+    async def order(held: Annotated[str, Depends(fn)]) -> str:
+        LOG.append(f"body {held}")
+        if fails:
+            raise ValueError("no")
+        return held
+
+    await play(server_of(order), era)
+    assert [f"open {name}", f"body {value}", f"{name}: ValueError" if fails else f"close {name}"] == LOG
+
+
+async def test_a_partial_of_what_can_be_entered_is_entered(era: Era) -> None:
+    async def order(
+        one: str = Depends(functools.partial(Plain, "first")),
+        other: str = Depends(functools.partial(Both, "second")),
+        last: str = Depends(functools.partial(functools.partial(logged, "third"))),
+    ) -> str:
+        return f"{one} {other} {last}"
+
+    assert await play(server_of(order), era) == "first SECOND third"
+    assert LOG == [
+        "open first", "open second", "open third", "close third", "close second", "close first",
+    ]  # fmt: skip
+
+
+async def test_a_context_manager_under_resolve_stays_a_value(era: Era) -> None:
+    async def order(value: Annotated[Plain, Resolve(Plain)]) -> str:
+        return type(value).__name__
+
+    assert await play(server_of(order), era) == "Plain"
+    assert LOG == []
+
+
+async def test_a_generator_under_resolve_is_entered_as_any(era: Era) -> None:
+    async def order(value: Annotated[str, Resolve(session)], same: str = Depends(session)) -> str:
+        return f"{value is same}"
+
+    assert await play(server_of(order), era) == "True"
+    assert [*OPENED, *CLOSED] == LOG
+
+
+async def test_without_the_cache_each_is_entered_and_left_by_itself(era: Era) -> None:
+    async def order(
+        one: str = Depends(connection, use_cache=False), other: str = Depends(connection, use_cache=False)
+    ) -> str:
+        return f"{one} {other}"
+
+    assert await play(server_of(order), era) == "connection connection"
+    assert LOG == ["open connection", "open connection", "close connection", "close connection"]
+
+
+async def test_prompts_and_resource_templates_leave_what_they_enter(era: Era) -> None:
+    server = Server("shop")
+
+    @server.prompt()
+    def greet(session: str = Depends(session)) -> str:
+        return session
+
+    @server.resource("shop://{city}")
+    async def shop(city: str, session: str = Depends(session)) -> str:
+        raise ValueError(city)
+
+    user = User(server, era=era)
+    await user.get_prompt("greet")
+    assert [*OPENED, *CLOSED] == LOG
+    LOG.clear()
+    with pytest.raises(MCPError):
+        await user.read_resource("shop://Paris")
+    assert ended_by("ValueError") == LOG
+
+
+async def test_concurrent_calls_enter_and_leave_their_own(era: Era) -> None:
+    live: set[int] = set()
+    all_in = anyio.Event()
+    together = 4
+
+    async def held() -> AsyncGenerator[list[str]]:
+        own: list[str] = []
+        live.add(id(own))
+        if len(live) == together:
+            all_in.set()
+        yield own
+        assert own == ["mine"]
+        live.remove(id(own))
+
+    async def order(own: list[str] = Depends(held)) -> str:
+        own.append("mine")
+        await all_in.wait()
+        return str(len(own))
+
+    with anyio.fail_after(WAIT):
+
+        async def one() -> None:
+            assert (await User(server_of(order), era=era).call("order")).text == "1"
+
+        async with anyio.create_task_group() as group:
+            for _ in range(together):
+                group.start_soon(one)
+    assert not live

@@ -1,0 +1,575 @@
+"""Dependencies are entered and exited in the leg's own task: context variables, cancel scopes and task groups hold."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextvars import ContextVar
+from typing import Annotated, Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp.client import Client
+from mcp.client.session import ClientRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequestParams, ElicitResult
+
+from roundtrip import Context, Depends, Elicit, Event, Resolve, Server
+from roundtrip.testing import Era, Steps, User, served
+from tests.kit.hosts import WAIT
+from tests.kit.players import Person, Reply, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+SHORT = 0.25
+"""For what never gets done anyway, but has to begin."""
+LOCALE: ContextVar[str] = ContextVar("locale", default="none")
+LOG: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def empty_log() -> None:
+    LOG.clear()
+
+
+def server_of(tool: Callable[..., Any], *, trace: Steps | None = None, **options: Any) -> Server:
+    """Make a server with one tool."""
+    server = Server("shop", trace=trace)
+    server.tool(name="order", **options)(tool)
+    return server
+
+
+async def play(server: Server, era: Era, *replies: Reply) -> str:
+    """The text of one call, or of the error that answers it, by a client whose task nothing is left over in."""
+    with anyio.fail_after(WAIT):
+        async with connect(server, era, Person(*replies)) as client:
+            return await said(client)
+
+
+async def said(client: Client) -> str:
+    try:
+        text = text_of(await client.call_tool("order"))
+    except MCPError as error:
+        text = error.message
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await anyio.lowlevel.checkpoint()
+    return text
+
+
+# Context variables.
+
+
+async def locale_later() -> AsyncGenerator[str]:
+    token = LOCALE.set("inside")
+    try:
+        yield LOCALE.get()
+    finally:
+        LOCALE.reset(token)
+
+
+def locale_at_once() -> Generator[str]:
+    token = LOCALE.set("inside")
+    try:
+        yield LOCALE.get()
+    finally:
+        LOCALE.reset(token)
+
+
+LOCALES = pytest.mark.parametrize("locale", [locale_later, locale_at_once])
+
+
+async def read() -> str:
+    return LOCALE.get()
+
+
+def read_in_a_thread() -> str:
+    return LOCALE.get()
+
+
+@LOCALES
+async def test_context_set_before_yield_is_visible_afterwards(
+    era: Era, locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def below(locale: Annotated[str, Depends(locale)]) -> str:
+        await anyio.lowlevel.checkpoint()
+        return LOCALE.get()
+
+    def below_in_a_thread(locale: Annotated[str, Depends(locale)]) -> str:
+        return LOCALE.get()
+
+    async def order(one: str = Depends(below), other: str = Depends(below_in_a_thread)) -> str:
+        return f"{one} {other} {LOCALE.get()}"
+
+    assert await play(server_of(order), era) == "inside inside inside"
+    assert LOCALE.get() == "none"
+    assert not caplog.records
+
+
+@LOCALES
+async def test_context_set_before_yield_is_visible_in_threads(era: Era, locale: Callable[..., Any]) -> None:
+    def order(locale: Annotated[str, Depends(locale)]) -> str:
+        return f"{locale} {LOCALE.get()}"
+
+    assert await play(server_of(order), era) == "inside inside"
+
+
+@LOCALES
+async def test_context_is_restored_however_the_leg_ends(
+    era: Era, locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def order(ctx: Context, fails: bool, locale: Annotated[str, Depends(locale)]) -> str:
+        await ctx.ask("sure", "Sure?", bool)
+        if fails:
+            raise ValueError(LOCALE.get())
+        return LOCALE.get()
+
+    async with connect(server_of(order), era, Person(*[{"value": True}] * 2)) as client:
+        assert text_of(await client.call_tool("order", {"fails": False})) == "inside"
+        assert LOCALE.get() == "none"
+        assert text_of(await client.call_tool("order", {"fails": True})) == "Error executing tool order: inside"
+        assert LOCALE.get() == "none"
+    assert not [record for record in caplog.records if "failed on exit" in record.getMessage()]
+
+
+async def test_unrestored_context_stays_in_the_call(era: Era) -> None:
+    async def forgets() -> AsyncGenerator[str]:
+        before = LOCALE.get()
+        LOCALE.set("forgotten")
+        yield before
+
+    async def order(before: str = Depends(forgets)) -> str:
+        return f"{before} {LOCALE.get()}"
+
+    # In memory, where a call may run in its client's own task, the client would find it.
+    async with served(server_of(order)) as url:
+        for _ in range(2):
+            assert (await User(url, era=era).call("order")).text == "none forgotten"
+
+
+async def test_concurrent_calls_have_their_own(era: Era) -> None:
+    together = 4
+    waiting = 0
+    all_in = anyio.Event()
+
+    async def locale(title: str) -> AsyncGenerator[None]:
+        token = LOCALE.set(title)
+        yield
+        LOCALE.reset(token)
+
+    async def order(title: str, locale: None = Depends(locale)) -> str:
+        nonlocal waiting
+        waiting += 1
+        if waiting == together:
+            all_in.set()
+        await all_in.wait()
+        return LOCALE.get()
+
+    results: dict[str, str] = {}
+    with anyio.fail_after(WAIT):
+
+        async def one(title: str) -> None:
+            results[title] = (await User(server_of(order), era=era).call("order", {"title": title})).text
+
+        async with anyio.create_task_group() as group:
+            for number in range(together):
+                group.start_soon(one, str(number))
+    assert results == {title: title for title in "0123"}
+
+
+# Deadlines and cancel scopes.
+
+
+def fail_after() -> Generator[None]:
+    with anyio.fail_after(SHORT):
+        yield
+
+
+async def fail_after_later() -> AsyncGenerator[None]:
+    with anyio.fail_after(SHORT):
+        yield
+
+
+async def timeout() -> AsyncGenerator[None]:
+    async with asyncio.timeout(SHORT):
+        yield
+
+
+def move_on() -> Generator[None]:
+    with anyio.move_on_after(SHORT):
+        yield
+
+
+async def move_on_later() -> AsyncGenerator[None]:
+    with anyio.move_on_after(SHORT):
+        yield
+
+
+async def cancels_itself() -> AsyncGenerator[Callable[[], None]]:
+    with anyio.CancelScope() as scope:
+        yield scope.cancel
+
+
+def held_by_task() -> Generator[None]:
+    task = asyncio.current_task()
+    yield
+    assert task is not None
+
+
+# A plain generator needs the loop for its cancel scope.
+DEADLINES = pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        pytest.param(Depends(fail_after, inline=True), "TimeoutError", id="fail_after"),
+        pytest.param(Depends(fail_after_later), "TimeoutError", id="fail_after_later"),
+        pytest.param(Depends(timeout), "TimeoutError", id="timeout"),
+        pytest.param(Depends(move_on, inline=True), "dependency 'move_on' cancelled the call", id="move_on"),
+        pytest.param(Depends(move_on_later), "dependency 'move_on_later' cancelled the call", id="move_on_later"),
+    ],
+)
+
+
+@DEADLINES
+async def test_a_deadline_of_a_dependency_ends_the_body(era: Era, limit: Any, why: str) -> None:
+    trace = Steps()
+
+    async def order(limit: Annotated[None, limit]) -> str:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            LOG.append("body ended")
+        return "never"
+
+    assert await play(server_of(order, trace=trace), era) == f"Error executing tool order: {why}"
+    assert LOG == ["body ended"]
+    assert trace.events[-1] is Event.FAIL
+
+
+@pytest.mark.parametrize(
+    "scope", [fail_after, move_on, lambda: (yield from held_by_task())], ids=["deadline", "scope", "task"]
+)
+async def test_plain_generator_in_a_thread_is_told_to_run_inline(era: Era, scope: Callable[..., Any]) -> None:
+    def below(limit: Annotated[None, Depends(scope)]) -> None: ...
+
+    async def order(below: None = Depends(below)) -> str:
+        raise AssertionError("the body must not run")
+
+    assert "must not use the event loop, as it runs in a worker thread; use Depends(" in await play(
+        server_of(order), era
+    )
+
+
+@DEADLINES
+async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(era: Era, limit: Any, why: str) -> None:
+    async def below(limit: Annotated[None, limit]) -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    async def order(below: str = Depends(below)) -> str:
+        raise AssertionError("the body must not run")
+
+    assert await play(server_of(order), era) == f"Error executing tool order: {why}"
+
+
+@DEADLINES
+async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: Any, why: str) -> None:
+    async def outer() -> AsyncGenerator[None]:
+        try:
+            yield
+        except Exception as error:
+            LOG.append(f"outer: {type(error).__name__}")
+            raise
+
+    async def inner(limit: Annotated[None, limit]) -> AsyncGenerator[None]:
+        try:
+            yield
+        except asyncio.CancelledError:
+            LOG.append("inner: cancelled")
+            raise
+
+    async def order(
+        outer: Annotated[None, Depends(outer)],
+        limit: Annotated[None, limit],
+        inner: Annotated[None, Depends(inner)],
+    ) -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    assert await play(server_of(order), era) == f"Error executing tool order: {why}"
+    assert ["inner: cancelled", f"outer: {'TimeoutError' if why == 'TimeoutError' else 'DependencyEndedCall'}"] == LOG
+
+
+@DEADLINES
+async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(era: Era, limit: Any, why: str) -> None:
+    async def swallows(limit: Annotated[None, limit]) -> AsyncGenerator[None]:
+        try:
+            yield
+        except asyncio.CancelledError:
+            LOG.append("swallowed")
+
+    async def order(limit: Annotated[None, limit], inner: Annotated[None, Depends(swallows)]) -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    assert await play(server_of(order), era) == f"Error executing tool order: {why}"
+    assert LOG == ["swallowed"]
+
+
+async def test_a_scope_that_a_body_cancels_says_whose_it_was(era: Era) -> None:
+    async def order(cancel: Callable[[], None] = Depends(cancels_itself)) -> str:
+        cancel()
+        await anyio.sleep_forever()
+        return "never"
+
+    assert await play(server_of(order), era) == (
+        "Error executing tool order: dependency 'cancels_itself' cancelled the call"
+    )
+
+
+async def test_a_body_that_is_done_before_the_deadline_succeeds(era: Era) -> None:
+    async def patient() -> AsyncGenerator[None]:
+        async with asyncio.timeout(WAIT):
+            with anyio.fail_after(WAIT):
+                yield
+
+    async def order(patient: None = Depends(patient)) -> str:
+        await anyio.lowlevel.checkpoint()
+        return "done"
+
+    assert await play(server_of(order), era) == "done"
+
+
+@DEADLINES
+@pytest.mark.parametrize("by_body", [True, False])
+async def test_a_deadline_passes_while_a_live_client_thinks(limit: Any, why: str, by_body: bool) -> None:
+    """The retry era has no such deadline: nothing is open while the user thinks."""
+
+    class Slow(Person):
+        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    async def sure(limit: Annotated[None, limit]) -> Elicit[bool]:
+        return Elicit("Sure?", bool)
+
+    async def by_resolver(sure: Annotated[bool, Resolve(sure)]) -> str:
+        return str(sure)
+
+    async def in_body(ctx: Context, limit: Annotated[None, limit]) -> str:
+        return str(await ctx.ask("sure", "Sure?", bool))
+
+    trace = Steps()
+    with anyio.fail_after(WAIT):
+        async with connect(server_of(in_body if by_body else by_resolver, trace=trace), Era.LIVE, Slow()) as client:
+            assert await said(client) == f"Error executing tool order: {why}"
+    assert trace.events[-1] is Event.FAIL
+
+
+# Task groups.
+
+
+async def anyio_group() -> AsyncGenerator[Callable[[Callable[[], Any]], object]]:
+    async with anyio.create_task_group() as group:
+        yield group.start_soon
+        group.cancel_scope.cancel()
+
+
+async def asyncio_group() -> AsyncGenerator[Callable[[Callable[[], Any]], object]]:
+    async with asyncio.TaskGroup() as group:
+        yield lambda fn: group.create_task(fn())
+
+
+GROUPS = pytest.mark.parametrize("group", [anyio_group, asyncio_group])
+Start = Callable[[Callable[[], Any]], object]
+
+
+async def background() -> None:
+    LOG.append("child")
+    await anyio.lowlevel.checkpoint()
+
+
+async def crashes() -> None:
+    await anyio.lowlevel.checkpoint()
+    raise ValueError("a child crashed")
+
+
+async def waits() -> None:
+    try:
+        await anyio.sleep_forever()
+    except asyncio.CancelledError:
+        LOG.append("child cancelled")
+        raise
+
+
+@GROUPS
+async def test_a_task_group_of_a_dependency_runs_beside_the_body(era: Era, group: Callable[..., Any]) -> None:
+    async def order(start: Annotated[Start, Depends(group)]) -> str:
+        start(background)
+        await anyio.sleep(SHORT)
+        return " ".join(LOG)
+
+    assert await play(server_of(order), era) == "child"
+
+
+@GROUPS
+async def test_a_child_that_crashes_ends_the_call_with_its_error(era: Era, group: Callable[..., Any]) -> None:
+    trace = Steps()
+
+    async def order(start: Annotated[Start, Depends(group)]) -> str:
+        start(crashes)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            LOG.append("body ended")
+        return "never"
+
+    assert await play(server_of(order, trace=trace), era) == "Error executing tool order: a child crashed"
+    assert LOG == ["body ended"]
+    assert trace.steps[-1].detail == {"error": "ValueError: a child crashed"}
+
+
+@GROUPS
+async def test_crashing_child_task_ends_an_asking_body(group: Callable[..., Any]) -> None:
+    class Slow(Person):
+        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
+        start(crashes)
+        return str(await ctx.ask("sure", "Sure?", bool))
+
+    with anyio.fail_after(WAIT):
+        async with connect(server_of(order), Era.LIVE, Slow()) as client:
+            assert await said(client) == "Error executing tool order: a child crashed"
+
+
+@GROUPS
+async def test_a_child_that_crashes_on_the_way_out_is_logged(
+    era: Era, group: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def held() -> AsyncGenerator[str]:
+        if group is anyio_group:
+            async with anyio.create_task_group() as anyio_tasks:
+                yield "held"
+                anyio_tasks.start_soon(crashes)
+        else:
+            async with asyncio.TaskGroup() as tasks:
+                yield "held"
+                tasks.create_task(crashes())
+
+    async def order(held: str = Depends(held)) -> str:
+        return held
+
+    async with connect(server_of(order), era) as client:
+        for _ in range(2):
+            assert await said(client) == "held"
+    failed = [record for record in caplog.records if "dependency 'held' failed on exit" in record.message]
+    assert len(failed) == 2
+
+
+async def nested_groups() -> AsyncGenerator[Callable[[Callable[[], Any]], object]]:
+    async with anyio.create_task_group() as outer:
+        outer.start_soon(waits)
+        async with asyncio.TaskGroup() as inner:
+            yield lambda fn: inner.create_task(fn())
+
+
+@pytest.mark.parametrize("group", [anyio_group, asyncio_group, nested_groups])
+async def test_body_error_ends_child_tasks_unwrapped(era: Era, group: Callable[..., Any]) -> None:
+    async def outer() -> AsyncGenerator[None]:
+        try:
+            yield
+        except Exception as error:
+            LOG.append(f"outer: {type(error).__name__}")
+            raise
+
+    async def order(outer: Annotated[None, Depends(outer)], start: Annotated[Start, Depends(group)]) -> str:
+        start(waits)
+        await anyio.lowlevel.checkpoint()
+        raise LookupError("no")
+
+    assert await play(server_of(order), era) == "Error executing tool order: no"
+    children = ["child cancelled"] * (2 if group is nested_groups else 1)
+    assert [*children, "outer: LookupError"] == LOG
+
+
+@GROUPS
+async def test_question_ends_child_tasks_and_the_next_leg_restarts_them(era: Era, group: Callable[..., Any]) -> None:
+    async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
+        start(background)
+        await anyio.lowlevel.checkpoint()
+        return str(await ctx.ask("sure", "Sure?", bool))
+
+    trace = Steps()
+    assert await play(server_of(order, trace=trace), era, {"value": True}) == "True"
+    assert ["child"] * (2 if era is Era.RETRY else 1) == LOG
+    assert trace.events[-1] is Event.FINISH
+
+
+@GROUPS
+async def test_decline_propagates_through_a_task_group(era: Era, group: Callable[..., Any]) -> None:
+    trace = Steps()
+
+    async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
+        return str(await ctx.ask("sure", "Sure?", bool))
+
+    assert "decline" in await play(server_of(order, trace=trace), era, "decline")
+    assert trace.events[-1] is Event.DECLINE
+
+
+@GROUPS
+async def test_timed_out_body_ends_its_child_tasks(era: Era, group: Callable[..., Any]) -> None:
+    async def order(start: Annotated[Start, Depends(group)]) -> str:
+        start(waits)
+        await anyio.sleep_forever()
+        return "never"
+
+    assert "timed out" in await play(server_of(order, timeout=SHORT), era)
+    assert LOG == ["child cancelled"]
+
+
+@GROUPS
+async def test_a_child_that_asks_suspends_the_leg(era: Era, group: Callable[..., Any]) -> None:
+    async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
+        answered = anyio.Event()
+
+        async def ask() -> None:
+            LOG.append(str(await ctx.ask("sure", "Sure?", bool)))
+            answered.set()
+
+        start(ask)
+        await answered.wait()
+        return LOG[-1]
+
+    trace = Steps()
+    assert await play(server_of(order, trace=trace), era, {"value": True}) == "True"
+    assert trace.events[-1] is Event.FINISH
+
+
+@GROUPS
+async def test_a_client_that_cancels_natively_stays_cancelled(group: Callable[..., Any]) -> None:
+    """As `asyncio.timeout` or `asyncio.wait_for` around a call do."""
+
+    async def swallows() -> AsyncGenerator[None]:
+        try:
+            yield
+        except asyncio.CancelledError as error:
+            LOG.append(type(error).__name__)
+
+    async def order(swallows: Annotated[None, Depends(swallows)], start: Annotated[Start, Depends(group)]) -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    trace = Steps()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(SHORT):
+            await User(server_of(order, trace=trace), era=Era.RETRY).call("order")
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    with anyio.fail_after(WAIT):
+        while not trace.steps or trace.steps[-1].event is not Event.FAIL:  # noqa: ASYNC110
+            await anyio.sleep(0.005)
+    assert LOG == ["CancelledError"]
+    assert trace.steps[-1].detail == {"error": "cancelled"}

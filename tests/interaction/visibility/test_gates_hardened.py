@@ -1,0 +1,298 @@
+"""Regressions of visibility gates that once admitted, hid or broke the wrong thing."""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import Future
+from typing import Annotated, Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip import Context, Depends, Resolve, Server, get_context
+from roundtrip.testing import Era, LegByLeg, User, served
+from tests.kit.players import connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def names(server: Server, era: Era) -> list[str]:
+    async with connect(server, era) as client:
+        return [tool.name for tool in (await client.list_tools()).tools]
+
+
+async def test_gate_evaluated_without_arguments_is_evaluated_again_with_them(era: Era) -> None:
+    def check(path: str = "") -> bool:
+        if path.startswith("/etc"):
+            raise PermissionError(path)
+        return True
+
+    server = Server("files")
+
+    @server.tool(enabled=check, dependencies=[check])
+    async def read(path: str, checked: bool = Depends(check)) -> str:
+        return f"read {path} {checked}"
+
+    user = User(server, era=era)
+    assert (await user.call("read", {"path": "/home"})).text == "read /home True"
+    assert (await user.call("read", {"path": "/etc/passwd"})).is_error
+
+
+async def test_fixed_call_value_is_not_taken_from_a_gate() -> None:
+    drawn: list[int] = []
+
+    def draw() -> int:
+        drawn.append(len(drawn) + 1)
+        return len(drawn)
+
+    server = Server("shop", keys=[b"k" * 32])
+
+    @server.tool(enabled=draw)
+    async def lottery(number: Annotated[int, Resolve(draw, once=True)], ctx: Context) -> str:
+        await ctx.ask("sure", "Sure?", bool)
+        return str(number)
+
+    hopper = LegByLeg([server])
+    await hopper.leg("lottery")
+    first = drawn[-1]
+    result = await hopper.leg("lottery", answers={"sure": {"value": True}}, state=hopper.token)
+    assert text_of(result) == str(first)
+
+
+async def test_gate_context_is_absent_from_the_body(era: Era) -> None:
+    def anyone(ctx: Context) -> bool:
+        return ctx.request_id != ""
+
+    server = Server("shop")
+
+    @server.tool(enabled=Depends(anyone, get_context))
+    async def order(ctx: Context = Depends(get_context)) -> str:
+        return str(await ctx.ask("sure", "Sure?", bool))
+
+    assert (await User(server, {"sure": {"value": True}}, era=era).call("order")).text == "True"
+
+
+@pytest.mark.parametrize("place", ["memory", "http"])
+async def test_gate_scopes_are_exited_outside_of_the_timeout(era: Era, place: str) -> None:
+    async def scoped() -> AsyncGenerator[bool]:
+        with anyio.fail_after(20):
+            async with anyio.create_task_group():
+                yield True
+
+    server = Server("shop")
+
+    @server.tool(enabled=scoped, timeout=5)
+    async def quick() -> str:
+        return "done"
+
+    @server.tool(enabled=scoped, timeout=0.05)
+    async def slow() -> str:
+        await anyio.sleep(20)
+        return "late"
+
+    async with contextlib.AsyncExitStack() as stack:
+        target: Any = server if place == "memory" else await stack.enter_async_context(served(server))
+        user = User(target, era=era)
+        for _ in range(2):
+            assert (await user.call("quick")).text == "done"
+            with pytest.raises(MCPError, match="timed out"):
+                await user.call("slow")
+
+
+class Odd(BaseException):
+    """Error that is not an `Exception`, as some libraries have them."""
+
+
+async def cancelled_lookup() -> bool:
+    task = asyncio.ensure_future(anyio.sleep(10))
+    await anyio.lowlevel.checkpoint()
+    task.cancel()
+    await task
+    return True
+
+
+async def odd() -> bool:
+    raise Odd("of a library")
+
+
+async def group() -> bool:
+    raise BaseExceptionGroup("of a library", [Odd("inner")])
+
+
+async def fine() -> bool:
+    await anyio.sleep(0.01)
+    return True
+
+
+class Undecided:
+    def __bool__(self) -> bool:
+        raise Odd("cannot say")
+
+
+@pytest.mark.parametrize("place", ["memory", "http"])
+@pytest.mark.parametrize("fault", [cancelled_lookup, odd, group, Undecided])
+async def test_raising_gate_hides_only_its_own_item(era: Era, fault: Callable[[], Any], place: str) -> None:
+    server = Server("shop")
+
+    @server.tool(enabled=fault)
+    async def hidden() -> str:
+        return "seen"
+
+    @server.tool(enabled=fine)
+    async def shown() -> str:
+        return "shown"
+
+    async with contextlib.AsyncExitStack() as stack:
+        target: Any = server if place == "memory" else await stack.enter_async_context(served(server))
+        async with connect(target, era) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["shown"]
+            assert text_of(await client.call_tool("hidden")) == "Unknown tool: hidden"
+            assert text_of(await client.call_tool("shown")) == "shown"
+
+
+@contextlib.contextmanager
+def shut() -> Generator[bool]:
+    yield False
+
+
+@contextlib.asynccontextmanager
+async def shut_later() -> AsyncGenerator[bool]:
+    yield False
+
+
+class Checker:
+    async def __call__(self) -> bool:
+        return False
+
+
+ODDITIES: list[Any] = [
+    shut,
+    shut_later,
+    Checker,
+    Checker(),
+    functools.partial(Checker()),
+    Future(),
+    map(bool, [0]),
+    NotImplemented,
+    ValueError("no"),
+    ValueError,
+    lambda: False,
+]
+
+
+@pytest.mark.parametrize("value", ODDITIES, ids=lambda value: type(value).__name__)
+async def test_truthy_non_boolean_opens_no_gate(era: Era, value: Any) -> None:
+    unrun: Any = value() if value in (shut, shut_later) else value
+    server = Server("shop")
+
+    @server.tool(enabled=lambda: unrun)
+    async def hidden() -> str:
+        return "seen"
+
+    assert await names(server, era) == []
+
+
+async def test_context_manager_class_differs_between_resolve_and_depends(era: Era) -> None:
+    class Session:
+        def __enter__(self) -> bool:
+            return False
+
+        def __exit__(self, *raised: object) -> None: ...
+
+    server = Server("shop")
+
+    @server.tool(enabled=Resolve(Session))
+    async def first() -> str:
+        return "first"
+
+    @server.tool(enabled=Depends(Session))
+    async def second() -> str:
+        return "second"
+
+    assert await names(server, era) == []
+
+
+async def test_task_outliving_its_request_inherits_no_gate_values(era: Era) -> None:
+    open_: list[bool] = [True]
+    later, done = anyio.Event(), anyio.Event()
+    texts: list[str] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    def gate() -> bool:
+        return open_[0]
+
+    server = Server("shop")
+
+    @server.tool(enabled=gate)
+    async def secret() -> str:
+        return "secret"
+
+    @server.tool(enabled=gate)
+    async def starts() -> str:
+        async def late() -> None:
+            await later.wait()
+            try:
+                texts.append(str(await server.call_tool("secret", {})))
+            except Exception as error:  # noqa: BLE001 - looked at below
+                texts.append(str(error))
+            done.set()
+
+        tasks.append(asyncio.ensure_future(late()))
+        return "started"
+
+    await User(server, era=era).call("starts")
+    open_[0] = False
+    later.set()
+    with anyio.fail_after(20):
+        await done.wait()
+    assert texts == ["Unknown tool: secret"]
+
+
+async def test_a_server_within_a_server_has_contexts_of_its_own(era: Era) -> None:
+    inner, outer = Server("inner"), Server("outer")
+
+    @inner.resource("shop://who")
+    def who() -> str:
+        return get_context().mcp_server.name
+
+    @inner.prompt()
+    def which() -> str:
+        return get_context().mcp_server.name
+
+    @outer.tool
+    async def calls() -> list[str]:
+        async with connect(inner, era) as client:
+            (content,) = (await client.read_resource("shop://who")).contents
+            prompt = await client.get_prompt("which")
+        return [content.text, prompt.messages[0].content.text, get_context().mcp_server.name]  # type: ignore[union-attr]
+
+    async with connect(outer, era) as client:
+        result = await client.call_tool("calls")
+    assert result.structured_content == {"result": ["inner", "inner", "outer"]}
+
+
+def one() -> int:
+    return 1
+
+
+async def test_override_block_survives_the_end_of_its_target() -> None:
+    server = Server("shop")
+    for name in ("kept", "removed"):
+
+        @server.tool(name=name)
+        async def tool(number: int = Depends(one if name == "kept" else two)) -> str:
+            return str(number)
+
+    del tool
+    with server.overrides({one: lambda: 10, two: lambda: 20}):
+        with server.overrides({two: lambda: 200}):
+            server.remove_tool("removed")
+        assert text_of(await server.call_tool("kept", {})) == "10"  # type: ignore[arg-type]
+    assert text_of(await server.call_tool("kept", {})) == "1"  # type: ignore[arg-type]
+
+
+def two() -> int:
+    return 2

@@ -1,0 +1,641 @@
+"""Visibility gates: `enabled=` is evaluated for every request that lists or uses a tool, and hides it completely."""
+
+import functools
+import logging
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp.client import Client
+from mcp.server.auth.settings import AuthSettings
+from mcp.shared.exceptions import MCPError
+from pydantic import AnyHttpUrl, BaseModel
+
+from roundtrip import (
+    Context,
+    Depends,
+    Elicit,
+    InvalidSignature,
+    Resolve,
+    Server,
+    ToolError,
+    get_access_token,
+    get_context,
+    tool,
+)
+from roundtrip.testing import Era, LegByLeg, served
+from tests.interaction.protocol.test_principals import Badges, as_user
+from tests.interaction.visibility.gates import (
+    Switch,
+    both,
+    by_title,
+    is_pro,
+    listed,
+    prompted,
+    read,
+    said,
+    same,
+    saying,
+    tools,
+)
+from tests.kit.players import Person, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Plans:
+    def __init__(self, plan: str) -> None:
+        self.plan = plan
+
+    def is_pro(self) -> bool:
+        return self.plan == "pro"
+
+    async def __call__(self) -> bool:
+        return self.is_pro()
+
+
+class Session:
+    def __init__(self, is_pro: bool) -> None:
+        self.is_pro = is_pro
+
+    async def __aenter__(self) -> bool:
+        return self.is_pro
+
+    async def __aexit__(self, *error: object) -> None:
+        return None
+
+
+def kinds(plan: str) -> dict[str, Any]:
+    plans = Plans(plan)
+
+    def current() -> Plans:
+        return plans
+
+    async def a_coroutine() -> bool:
+        return plans.is_pro()
+
+    def is_pro(plans: Plans) -> bool:
+        return plans.is_pro()
+
+    def by_default(plans: Plans = Depends(current)) -> bool:
+        return plans.is_pro()
+
+    def a_generator() -> Generator[bool]:
+        yield plans.is_pro()
+
+    async def an_async_generator() -> AsyncGenerator[bool]:
+        yield plans.is_pro()
+
+    def session() -> Session:
+        return Session(plans.is_pro())
+
+    def is_pro_session(session: Session) -> bool:
+        return session.is_pro
+
+    class Mine(Session):
+        def __init__(self) -> None:
+            super().__init__(plans.is_pro())
+
+    return {
+        "lambda": lambda: plans.is_pro(),
+        "lambda_around_a_coroutine": lambda: a_coroutine(),
+        "coroutine": a_coroutine,
+        "method": plans.is_pro,
+        "object": plans,
+        "partial": functools.partial(is_pro, plans),
+        "by_default": by_default,
+        "depends": Depends(is_pro, current),
+        "depends_on_a_generator": Depends(same, Depends(a_generator)),
+        "resolve": Resolve(by_default),
+        "generator": a_generator,
+        "async_generator": Depends(an_async_generator),
+        "class_of_managers": Depends(Mine),
+        "depends_on_a_manager": Depends(is_pro_session, session),
+    }
+
+
+@pytest.mark.parametrize("plan", ["pro", "free"])
+async def test_any_callable_may_be_a_gate(era: Era, plan: str) -> None:
+    server = Server[Any]("shop")
+    for name, gate in kinds(plan).items():
+        server.add_tool(saying("done"), name, enabled=gate)
+    async with connect(server, era) as client:
+        assert await tools(client) == (list(kinds(plan)) if plan == "pro" else [])
+        for name in kinds(plan):
+            assert await said(client, name) == ("done" if plan == "pro" else f"Unknown tool: {name}")
+
+
+async def test_a_gate_is_asked_again_at_the_call(era: Era) -> None:
+    server, switch = Server[Any]("shop"), Switch()
+    ran: list[str] = []
+
+    @server.tool(enabled=switch)
+    def forecast() -> str:
+        ran.append("forecast")
+        return "sun"
+
+    async with connect(server, era) as client:
+        assert await tools(client) == ["forecast"]
+        switch.on = False
+        assert await said(client, "forecast") == "Unknown tool: forecast"
+        assert await tools(client) == []
+        switch.on = True
+        assert await said(client, "forecast") == "sun"
+    assert ran == ["forecast"]
+
+
+async def test_a_gate_that_shuts_during_a_call_ends_it() -> None:
+    server, switch = Server[Any]("shop"), Switch()
+
+    @server.tool(enabled=switch)
+    async def order(ctx: Context) -> str:
+        return f"{await ctx.ask('sure', 'Sure?', bool)}"
+
+    hopper = LegByLeg([server])
+    await hopper.leg("order")
+    switch.on = False
+    answers = {"sure": {"value": True}}
+    assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "Unknown tool: order"  # type: ignore[arg-type]
+    switch.on = True
+    assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "True"  # type: ignore[arg-type]
+
+
+async def test_a_gate_that_raises_hides_only_what_it_gates(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server[Any]("shop")
+
+    def broken() -> bool:
+        raise LookupError("the secret reason")
+
+    for number in range(100):
+        gate = broken if number == 50 else Switch()
+        server.add_tool(saying(str(number)), f"tool-{number}", enabled=gate)
+    others = [f"tool-{number}" for number in range(100) if number != 50]
+    async with connect(server, era) as client:
+        assert await tools(client) == others
+        assert await said(client, "tool-50") == "Unknown tool: tool-50"
+        for name in others:
+            assert await said(client, name) == name.removeprefix("tool-")
+    warnings = [record for record in caplog.records if record.name == "roundtrip"]
+    assert [record.levelno for record in warnings] == [logging.WARNING] * 2
+    assert all(record.exc_info and "tool-50" in record.message for record in warnings)
+    assert "the secret reason" in caplog.text
+
+
+async def test_a_failure_that_many_gates_share_is_logged_once(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server[Any]("shop")
+
+    async def account() -> str:
+        raise ConnectionError("no database")
+
+    for number in range(20):
+        server.add_tool(saying("x"), f"tool-{number}", enabled=Depends(functools.partial(is_pro), account))
+    server.add_tool(saying("x"), "open", enabled=Switch())
+    async with connect(server, era) as client:
+        assert await tools(client) == ["open"]
+    (record,) = (record for record in caplog.records if record.name == "roundtrip")
+    assert all(f"'tool-{number}'" in record.message for number in range(20))
+
+
+async def test_a_gate_whose_value_cannot_be_judged_is_shut(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server[Any]("shop")
+
+    class Undecided:
+        def __bool__(self) -> bool:
+            raise ArithmeticError("neither")
+
+    def generator() -> Generator[bool]:
+        yield False
+
+    for name, gate in {
+        "undecided": lambda: Undecided(),
+        "not_called": lambda: Switch(on=False).__call__,
+        "not_run": lambda: generator(),
+        "not_resolved": lambda: Depends(Switch(on=False)),
+        "nothing": lambda: None,
+        "empty": lambda: "",
+    }.items():
+        server.add_tool(saying("done"), name, enabled=gate)
+    server.add_tool(saying("done"), "full", enabled=lambda: ["pro"])
+    async with connect(server, era) as client:
+        assert await tools(client) == ["full"]
+        assert await said(client, "not_run") == "Unknown tool: not_run"
+    assert caplog.text.count("hidden from this request") == 5
+
+
+async def test_a_gate_whose_scope_gives_up_hides_only_itself(era: Era) -> None:
+    server = Server[Any]("shop")
+
+    async def impatient() -> AsyncGenerator[bool]:
+        with anyio.move_on_after(0.01):
+            await anyio.lowlevel.checkpoint()
+            yield True
+
+    async def hangs(impatient: bool = Depends(impatient)) -> bool:
+        await anyio.sleep_forever()
+        return impatient
+
+    server.add_tool(saying("done"), "slow", enabled=hangs)
+    server.add_tool(saying("done"), "quick", enabled=Switch())
+    async with connect(server, era) as client:
+        with anyio.fail_after(20):
+            assert await tools(client) == ["quick"]
+            assert await said(client, "slow") == "Unknown tool: slow"
+            assert await said(client, "quick") == "done"
+
+
+# Gates cannot ask, and know no arguments.
+
+
+async def asks() -> Elicit[bool]:
+    return Elicit("Are you a member?", bool)
+
+
+def returns_a_question() -> object:
+    return Elicit("Are you a member?", bool)
+
+
+async def asks_live(ctx: Context) -> bool:
+    return (await ctx.elicit("Are you a member?", Plain)).action == "accept"
+
+
+async def asks_by_name(ctx: Context) -> bool:
+    return await ctx.ask("member", "Are you a member?", bool)
+
+
+class Plain(BaseModel):
+    """Form without fields."""
+
+
+def with_city(city: str) -> bool:
+    return city == "Bern"
+
+
+@pytest.mark.parametrize(
+    ("gate", "message"),
+    [
+        (asks, "gate of tool 'forecast' may not ask, and 'asks'"),
+        (Depends(same, asks), "may not ask, and 'asks'"),
+        (with_city, "evaluated before there are arguments.*'city' of resolver 'with_city' cannot be filled"),
+        (Resolve(Switch(), once=True), "once="),
+        ("pro", "got 'pro'"),
+        (0, "got 0"),
+    ],
+    ids=["asks", "needs one that asks", "takes an argument", "once", "text", "number"],
+)
+def test_a_gate_that_can_never_work_is_rejected_at_registration(gate: Any, message: str) -> None:
+    server = Server[Any]("shop")
+    with pytest.raises(InvalidSignature, match=message):
+        server.tool(enabled=gate)(forecast)
+    with pytest.raises(InvalidSignature):
+        server.prompt(enabled=gate)(forecast)
+    with pytest.raises(InvalidSignature):
+        server.resource("weather://{city}", enabled=gate)(forecast)
+
+
+def forecast(city: str) -> str:
+    return f"sun in {city}"
+
+
+@pytest.mark.parametrize("gate", [returns_a_question, asks_live, asks_by_name])
+async def test_asking_gate_is_closed_without_asking(era: Era, gate: Any, caplog: pytest.LogCaptureFixture) -> None:
+    server, person = Server[Any]("shop"), Person()
+    server.tool(enabled=gate)(forecast)
+    async with connect(server, era, person) as client:
+        assert await tools(client) == []
+        assert await said(client, "forecast", {"city": "Bern"}) == "Unknown tool: forecast"
+    assert person.asked == []
+    assert "may not ask" in caplog.text
+
+
+# Once per request.
+
+
+async def test_fifty_tools_behind_one_slow_lookup_wait_for_it_once(era: Era) -> None:
+    server, runs = Server[Any]("shop"), list[str]()
+
+    async def account() -> str:
+        runs.append("account")
+        await anyio.sleep(0.02)
+        return "pro"
+
+    for number in range(50):
+        server.add_tool(lambda: "done", f"tool-{number}", enabled=Depends(functools.partial(is_pro), account))
+    async with connect(server, era) as client:
+        await tools(client)
+        runs.clear()
+        assert len(await tools(client)) == 50
+        assert runs == ["account"]
+        runs.clear()
+        assert await said(client, "tool-7") == "done"
+    assert runs == ["account"]
+
+
+async def test_gate_and_two_parameters_share_one_run_per_request(era: Era) -> None:
+    server, runs = Server[Any]("shop"), list[str]()
+
+    async def account() -> str:
+        runs.append("account")
+        return "ada"
+
+    def fresh() -> int:
+        runs.append("fresh")
+        return len(runs)
+
+    def is_known(account: str = Depends(account), fresh: int = Depends(fresh, use_cache=False)) -> bool:
+        return bool(account and fresh)
+
+    @server.tool(enabled=is_known)
+    def order(
+        first: str = Depends(account),
+        second: str = Depends(str.upper, account),
+        fresh: int = Depends(fresh, use_cache=False),
+    ) -> str:
+        return f"{first} {second}"
+
+    async with connect(server, era) as client:
+        await tools(client)
+        assert sorted(runs) == ["account", "fresh"]
+        runs.clear()
+        assert await said(client, "order") == "ada ADA"
+        assert sorted(runs) == ["account", "fresh", "fresh"]
+
+
+async def test_gates_naming_different_nodes_alike_are_both_evaluated(era: Era) -> None:
+    server = Server[Any]("shop")
+    for number in range(5):
+        server.add_tool(saying("done"), f"tool-{number}", enabled=Resolve(Switch(on=number != 3), key="same"))
+    async with connect(server, era) as client:
+        assert await tools(client) == ["tool-0", "tool-1", "tool-2", "tool-4"]
+
+
+async def test_a_tool_registered_later_is_asked_for_too(era: Era) -> None:
+    server = Server[Any]("shop")
+    server.add_tool(saying("done"), "first", enabled=Switch())
+    async with connect(server, era) as client:
+        assert await tools(client) == ["first"]
+        server.add_tool(saying("done"), "second", enabled=Switch(on=False))
+        server.add_tool(saying("done"), "third", enabled=Switch())
+        assert await tools(client) == ["first", "third"]
+        server.remove_tool("first")
+        assert await tools(client) == ["third"]
+
+
+async def test_duplicate_tool_name_uses_the_registered_tools_gate(era: Era) -> None:
+    server = Server[Any]("shop", on_duplicate_tools="replace")
+    server.add_tool(saying("open"), "order")
+    server.add_tool(saying("shut"), "order", enabled=Switch(on=False))
+    async with connect(server, era) as client:
+        assert await tools(client) == []
+        assert await said(client, "order") == "Unknown tool: order"
+
+
+# Nested calls.
+
+
+async def test_nested_call_evaluates_its_own_gate_with_known_values(era: Era) -> None:
+    server, runs, switch = Server[Any]("shop"), list[str](), Switch()
+
+    def account() -> str:
+        runs.append("account")
+        return "ada"
+
+    async def session() -> AsyncGenerator[str]:
+        runs.append("enter")
+        yield "session"
+        runs.append("leave")
+
+    @server.tool(enabled=Depends(both, account, switch))
+    def inner(account: str = Depends(account)) -> str:
+        runs.append("inner")
+        return account
+
+    @server.tool(enabled=Depends(both, account, session))
+    def deep(session: str = Depends(session)) -> str:
+        runs.append("deep")
+        return session
+
+    async def nested(name: str) -> str:
+        try:
+            result = await server.call_tool(name, {})
+        except ToolError as error:
+            return str(error)
+        return text_of(result)  # type: ignore[arg-type]
+
+    @server.tool
+    async def outer() -> str:
+        return " ".join([await nested("inner"), await nested("deep"), await nested("deep")])
+
+    @server.tool(enabled=Depends(same, session))
+    async def held() -> str:
+        runs.append("held")
+        return " ".join([await nested("deep"), await nested("inner")])
+
+    async with connect(server, era) as client:
+        await tools(client)
+        runs.clear()
+        assert await said(client, "outer") == "ada session session"
+        # What is entered for one of them is left with it, and entered again for the next.
+        assert runs == ["account", "inner", "enter", "deep", "leave", "enter", "deep", "leave"]
+        runs.clear()
+        assert await said(client, "held") == "session ada"
+        # What is entered for the outer one serves the inner one too.
+        assert runs == ["enter", "held", "account", "deep", "inner", "leave"]
+        switch.on = False
+        assert await said(client, "held") == "session Unknown tool: inner"
+
+
+async def test_a_request_made_within_a_request_knows_nothing_of_it(era: Era) -> None:
+    server, runs = Server[Any]("shop"), list[str]()
+
+    def account() -> str:
+        runs.append("account")
+        return "ada"
+
+    @server.tool(enabled=Depends(same, account))
+    async def outer(again: bool) -> str:
+        if not again:
+            return "inner"
+        async with Client(server, mode=era.value) as client:
+            await client.list_tools()
+            return await said(client, "outer", {"again": False})
+
+    async with connect(server, era) as client:
+        await tools(client)
+        runs.clear()
+        assert await said(client, "outer", {"again": True}) == "inner"
+    assert len(runs) == 3
+
+
+# Who asks.
+
+
+def guarded(**options: Any) -> Server[Any]:
+    auth = AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None)
+    server = Server[Any]("weather", auth=auth, token_verifier=Badges(), **options)
+
+    def plan() -> str:
+        token = get_access_token()
+        return "pro" if token is not None and token.subject == "ada" else "free"
+
+    def by_context(ctx: Context[Any, Any] | None) -> bool:
+        assert ctx is not None
+        assert ctx.request_id is not None
+        return ctx.client_id == "app" and get_context().client_id == "app"
+
+    server.add_tool(saying("sun"), "forecast", enabled=Depends(is_pro, plan))
+    server.add_tool(saying("it is warm"), "weather", enabled=by_context)
+    server.prompt("report", enabled=Depends(is_pro, plan))(lambda: "report the weather")
+    return server
+
+
+@pytest.mark.parametrize("stateless", [True, False], ids=["stateless", "sessions"])
+async def test_a_gate_sees_the_authenticated_caller_in_lists_and_calls(era: Era, stateless: bool) -> None:
+    async with served(guarded(), stateless_http=stateless) as url:
+        for badge, names in (
+            ("app/ada", ["forecast", "weather"]),
+            ("app/bob", ["weather"]),
+            ("web/ada", ["forecast"]),
+            ("web/bob", []),
+        ):
+            async with as_user(url, badge) as transport, Client(transport, mode=era.value) as client:
+                assert await tools(client) == names
+                for name, answer in (("forecast", "sun"), ("weather", "it is warm")):
+                    assert await said(client, name) == (answer if name in names else f"Unknown tool: {name}")
+                prompts = [prompt.name for prompt in (await client.list_prompts()).prompts]
+                assert prompts == (["report"] if badge.endswith("ada") else [])
+
+
+async def test_gate_receives_the_request_it_decides_on(era: Era) -> None:
+    server, methods = Server[Any]("shop"), list[str]()
+
+    def gate(ctx: Context) -> bool:
+        methods.append(ctx.request_context.method)
+        return True
+
+    @server.tool(enabled=gate)
+    def order() -> str:
+        return "ordered"
+
+    server.prompt("say", enabled=gate)(lambda: "say")
+    server.resource("note://one", name="note", enabled=gate)(lambda: "one")
+    server.resource("book://{title}", name="book", enabled=gate)(by_title)
+    async with connect(server, era) as client:
+        await tools(client)
+        await listed(client)
+        await said(client, "order")
+        await prompted(client, "say")
+        await read(client, "note://one")
+        await read(client, "book://dune")
+    assert methods == [
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "tools/call",
+        "prompts/get",
+        "resources/read",
+        "resources/read",
+    ]
+
+
+# Beside visibility and versions.
+
+
+async def test_tool_is_visible_where_gate_and_rules_allow(era: Era) -> None:
+    server, switch = Server[Any]("shop"), Switch()
+    server.add_tool(saying("done"), "order", enabled=switch)
+    server.prompt("say", enabled=switch)(lambda: "say")
+    async with connect(server, era) as client:
+        server.disable(names={"order", "say"})
+        assert await tools(client) == []
+        assert (await listed(client))["prompts"] == []
+        assert await said(client, "order") == "Unknown tool: order"
+        with pytest.raises(MCPError):
+            await client.get_prompt("say")
+        # The gate of what is hidden from everybody is asked nothing.
+        assert switch.asked == 0
+        server.enable(names={"order", "say"})
+        assert await tools(client) == ["order"]
+        assert await prompted(client, "say") == "say"
+        switch.on = False
+        assert await tools(client) == []
+
+
+async def test_highest_version_with_an_open_gate_is_used(era: Era) -> None:
+    server = Server[Any]("shop")
+    gates = {"1": Switch(), "2": Switch(), "3": Switch()}
+    for version, gate in gates.items():
+        server.add_tool(saying(version), "order", version=version, enabled=gate)
+
+    async def seen(client: Client) -> tuple[str, list[str]]:
+        (one,) = (await client.list_tools()).tools
+        meta = (one.meta or {})["fastmcp"]
+        return meta["version"], meta["versions"]
+
+    async def called(client: Client, version: str) -> str:
+        return text_of(await client.call_tool("order", {}, meta={"roundtrip/version": version}))  # type: ignore[arg-type]
+
+    async with connect(server, era) as client:
+        assert await seen(client) == ("3", ["3", "2", "1"])
+        assert await said(client, "order") == "3"
+        gates["3"].on = False
+        assert await seen(client) == ("2", ["2", "1"])
+        assert await said(client, "order") == "2"
+        assert await called(client, "3") == "Unknown tool: order"
+        assert await called(client, "1") == "1"
+        gates["2"].on = gates["1"].on = False
+        assert await tools(client) == []
+        assert await said(client, "order") == "Unknown tool: order"
+
+
+async def test_a_method_may_say_by_which_gate_it_is_reached(era: Era) -> None:
+    server, switch = Server[Any]("shop"), Switch(on=False)
+
+    class Shop:
+        @tool(enabled=Depends(switch))
+        def order(self) -> str:
+            return "ordered"
+
+    server.add_tool(Shop().order)
+    async with connect(server, era) as client:
+        assert await tools(client) == []
+        switch.on = True
+        assert await said(client, "order") == "ordered"
+
+
+async def test_gate_is_replaceable_like_any_dependency(era: Era) -> None:
+    server, switch = Server[Any]("shop"), Switch(on=False)
+
+    def account() -> str:
+        return "free"
+
+    server.add_tool(saying("done"), "order", enabled=switch)
+    server.add_tool(saying("done"), "forecast", enabled=Depends(is_pro, account))
+    async with connect(server, era) as client:
+        assert await tools(client) == []
+        with server.overrides({account: lambda: "pro"}):
+            assert await tools(client) == ["forecast"]
+            assert await said(client, "forecast") == "done"
+        assert await tools(client) == []
+        with server.overrides({switch: lambda: True}):
+            assert await tools(client) == ["order"]
+            assert await said(client, "order") == "done"
+        with pytest.raises(InvalidSignature, match="may not ask"), server.overrides({switch: asks}):
+            pass
+        assert await said(client, "order") == "Unknown tool: order"
+
+
+async def test_lists_outside_of_requests_evaluate_gates_too() -> None:
+    server = Server[Any]("shop")
+
+    def needs_a_request(ctx: Context) -> bool:
+        return bool(ctx.request_id)
+
+    server.add_tool(saying("x"), "open", enabled=Switch())
+    server.add_tool(saying("x"), "shut", enabled=needs_a_request)
+    assert [tool.name for tool in await server.list_tools()] == ["open"]
+    assert text_of(await server.call_tool("open", {})) == "x"
+    with pytest.raises(ToolError, match=r"^Unknown tool: shut$"):
+        await server.call_tool("shut", {})

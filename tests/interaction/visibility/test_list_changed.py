@@ -1,0 +1,528 @@
+"""Clients are notified once of a list that a request changed, on every transport and both eras."""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final
+
+import anyio
+import anyio.lowlevel
+import httpx2
+import pytest
+import uvicorn
+from mcp.client import Client
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server import MCPServer
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp_types import InputRequiredResult
+from pydantic import BaseModel
+
+from roundtrip import Context, Resolve, Server
+from roundtrip.client.legs import ERAS
+from roundtrip.testing import Era, LegByLeg, served
+from roundtrip.testing.networks.fleet import Instance
+from roundtrip.testing.tap import Tap
+from tests.kit.hosts import WAIT, stdio
+from tests.kit.players import Person, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+LISTS: Final = ("tools", "prompts", "resources")
+EVENTS: Final = {"tools": ToolsListChanged(), "prompts": PromptsListChanged(), "resources": ResourcesListChanged()}
+DONE: Final = "test://done"
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class Bus(InMemorySubscriptionBus):
+    """Bus that keeps its publications."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.published: list[ServerEvent] = []
+
+    async def publish(self, event: ServerEvent) -> None:
+        self.published.append(event)
+        await super().publish(event)
+
+
+def flip(server: Server[Any], tag: str) -> None:
+    """Change the visibility of a tag, more than once."""
+    server.disable(tags=tag)
+    server.enable(tags=tag)
+    server.disable(tags=tag)
+
+
+def furnish(server: Server[Any]) -> None:
+    """Register one item of each kind, tagged with the name of its list."""
+
+    @server.tool(tags={"tools", "all"})
+    def subject_tool() -> str:
+        return "done"
+
+    @server.prompt(tags={"prompts", "all"})
+    def subject_prompt() -> str:
+        return "say"
+
+    @server.resource("subject://it", tags={"resources", "all"})
+    def subject_resource() -> str:
+        return "text"
+
+
+def shop(bus: Bus | None = None, **options: Any) -> Server[Any]:
+    server = Server[Any]("shop", subscriptions=bus, **options)
+    furnish(server)
+
+    async def flipped(tag: str) -> str:
+        flip(server, tag)
+        return tag
+
+    @server.tool()
+    async def change(tag: str) -> str:
+        flip(server, tag)
+        return tag
+
+    @server.tool()
+    def change_in_thread(tag: str) -> str:
+        flip(server, tag)
+        return tag
+
+    @server.tool()
+    async def change_by_resolver(tag: str, done: Annotated[str, Resolve(flipped)]) -> str:
+        return done
+
+    @server.tool()
+    async def change_and_fail(tag: str) -> str:
+        flip(server, tag)
+        raise RuntimeError("on purpose")
+
+    @server.tool()
+    async def change_and_ask(tag: str, ctx: Context) -> str:
+        server.disable(tags=tag)
+        answer = await ctx.ask("sure", "Sure?", Choice)
+        return f"{tag} {answer.ok}"
+
+    @server.tool()
+    async def finish(ctx: Context) -> str:
+        await ctx.notify_resource_updated(DONE)
+        await ctx.session.send_resource_updated(DONE)
+        return "finished"
+
+    @server.prompt()
+    async def change_prompt(tag: str) -> str:
+        flip(server, tag)
+        return tag
+
+    @server.resource("change://{tag}")
+    def change_template(tag: str) -> str:
+        flip(server, tag)
+        return tag
+
+    @server.resource("change-all://now")
+    def change_resource() -> str:
+        flip(server, "tools")
+        return "changed"
+
+    return server
+
+
+class Ears:
+    """Notifications that a client receives as its message handler, or events as a listener."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.finished = anyio.Event()
+
+    async def __call__(self, message: object) -> None:
+        method = getattr(message, "method", "")
+        if method == "notifications/resources/updated":
+            self.finished.set()
+        elif method.endswith("/list_changed"):
+            self.heard.append(method.split("/")[1])
+
+
+@asynccontextmanager
+async def hearing(
+    target: Instance, era: Era, person: Person | None = None, *, standing: bool = False
+) -> AsyncGenerator[tuple[Client, Ears]]:
+    """A client, and the lists that it hears have changed: all of them once the context is left.
+
+    With a standing stream, notifications may come over it, at another time than answers do.
+    """
+    ears = Ears()
+    if era is Era.LIVE:
+        async with connect(target, era, person, message_handler=ears) as client:
+            if standing:
+                await finish(client, ears)
+            yield client, ears
+            await (finish(client, ears) if standing else client.call_tool("finish", {}))
+        return
+    async with connect(target, era, person) as client, listening(client, ears):
+        yield client, ears
+        with anyio.fail_after(WAIT):
+            await client.call_tool("finish", {})
+
+
+async def finish(client: Client, ears: Ears) -> None:
+    """Wait until the standing stream is open, and all that it carried has come."""
+    ears.finished = anyio.Event()
+    with anyio.fail_after(WAIT):
+        while not ears.finished.is_set():
+            await client.call_tool("finish", {})
+
+
+@asynccontextmanager
+async def listening(client: Client, ears: Ears) -> AsyncGenerator[None]:
+    """Listen on 2026-07-28, until the event that `finish` publishes."""
+    async with (
+        client.listen(
+            tools_list_changed=True,
+            prompts_list_changed=True,
+            resources_list_changed=True,
+            resource_subscriptions=[DONE],
+        ) as subscription,
+        anyio.create_task_group() as group,
+    ):
+
+        async def listen() -> None:
+            async for event in subscription:
+                if isinstance(event, ResourceUpdated):
+                    return
+                ears.heard += [name for name, known in EVENTS.items() if event == known]
+
+        group.start_soon(listen)
+        yield
+
+
+Change = Callable[[Client, str], Awaitable[object]]
+CHANGES: dict[str, Change] = {
+    "a tool": lambda client, tag: client.call_tool("change", {"tag": tag}),
+    "a tool in a thread": lambda client, tag: client.call_tool("change_in_thread", {"tag": tag}),
+    "a resolver": lambda client, tag: client.call_tool("change_by_resolver", {"tag": tag}),
+    "a tool that fails": lambda client, tag: client.call_tool("change_and_fail", {"tag": tag}),
+    "a prompt": lambda client, tag: client.get_prompt("change_prompt", {"tag": tag}),
+    "a template": lambda client, tag: client.read_resource(f"change://{tag}"),
+}
+
+
+@pytest.mark.parametrize("by", CHANGES)
+@pytest.mark.parametrize("listing", LISTS)
+async def test_change_is_announced_once_by_any_author(era: Era, by: str, listing: str) -> None:
+    bus = Bus()
+    async with hearing(shop(bus), era) as (client, ears):
+        await CHANGES[by](client, listing)
+        assert bus.published == [EVENTS[listing]]
+    assert ears.heard == [listing]
+
+
+async def test_a_resource_without_variables_may_change_a_list_too(era: Era) -> None:
+    async with hearing(shop(), era) as (client, ears):
+        await client.read_resource("change-all://now")
+    assert ears.heard == ["tools"]
+
+
+async def test_a_request_that_changes_all_lists_announces_each_once(era: Era) -> None:
+    bus = Bus()
+    async with hearing(shop(bus), era) as (client, ears):
+        await client.call_tool("change", {"tag": "all"})
+        assert bus.published == list(EVENTS.values())
+        await client.call_tool("change", {"tag": "nothing has it"})
+        assert bus.published == list(EVENTS.values())
+    assert sorted(ears.heard) == sorted(LISTS)
+
+
+async def test_a_middleware_may_change_a_list_at_any_request(era: Era) -> None:
+    bus = Bus()
+
+    async def hide_at_ping(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        if ctx.method == "tools/list":
+            server.disable(tags="prompts")
+        return await call_next(ctx)
+
+    server = shop(bus, middleware=[hide_at_ping])
+    async with hearing(server, era) as (client, ears):
+        await client.list_tools()
+        assert bus.published == [PromptsListChanged()]
+        await client.list_tools()
+        assert bus.published == [PromptsListChanged()]
+    assert ears.heard == ["prompts"]
+
+
+async def test_item_added_and_removed_in_a_request_is_announced(era: Era) -> None:
+    bus = Bus()
+    server = shop(bus)
+
+    @server.tool()
+    async def grow() -> str:
+        def tool() -> str:
+            return "new"
+
+        server.add_tool(tool, name="new")
+        server.prompt("new")(tool)
+        server.resource("new://it")(tool)
+        return "grown"
+
+    @server.tool()
+    async def shrink(listing: str) -> str:
+        if listing == "tools":
+            server.remove_tool("new")
+        else:
+            server.remove_prompt("new")
+        return "shrunk"
+
+    async with hearing(server, era) as (client, _):
+        await client.call_tool("grow", {})
+        assert bus.published == list(EVENTS.values())
+        for listing in ("tools", "prompts"):
+            bus.published.clear()
+            await client.call_tool("shrink", {"listing": listing})
+            assert bus.published == [EVENTS[listing]]
+
+
+@pytest.mark.parametrize("ways", ["session", "event", "session event", "event session"])
+async def test_change_that_its_tool_announces_is_announced_once(era: Era, ways: str) -> None:
+    bus = Bus()
+    server = shop(bus)
+
+    @server.tool()
+    async def change_and_announce(ctx: Context) -> str:
+        flip(server, "tools")
+        for way in dict.fromkeys(ways.split()):
+            await (ctx.session.send_tool_list_changed() if way == "session" else ctx.notify_tools_changed())
+        return "announced"
+
+    async with hearing(server, era) as (client, ears):
+        await client.call_tool("change_and_announce", {})
+        assert bus.published == [ToolsListChanged()]
+    assert ears.heard == ["tools"]
+
+
+async def test_change_after_an_announcement_is_announced(era: Era) -> None:
+    bus = Bus()
+    server = shop(bus)
+
+    @server.tool()
+    async def announce_and_change(ctx: Context) -> str:
+        flip(server, "tools")
+        await ctx.session.send_tool_list_changed()
+        await ctx.notify_tools_changed()
+        server.enable(tags="tools")
+        return "changed"
+
+    async with hearing(server, era) as (client, ears):
+        await client.call_tool("announce_and_change", {})
+        assert bus.published == [ToolsListChanged()] * 2
+    assert ears.heard == ["tools"] * 2
+
+
+async def test_live_client_is_notified_before_its_answer() -> None:
+    heard: list[str] = []
+    async with hearing(shop(), Era.LIVE) as (client, ears):
+        await client.call_tool("change", {"tag": "tools"})
+        heard += ears.heard
+    assert heard == ["tools"]
+
+
+async def test_a_leg_that_ends_with_questions_announces_what_it_changed() -> None:
+    bus = Bus()
+    hopper = LegByLeg([shop(bus)])
+    assert isinstance(await hopper.leg("change_and_ask", {"tag": "tools"}), InputRequiredResult)
+    assert bus.published == [ToolsListChanged()]
+    # The next leg runs the body again and changes nothing.
+    result = await hopper.leg("change_and_ask", {"tag": "tools"}, answers={"sure": {"ok": True}}, state=hopper.token)
+    assert not isinstance(result, InputRequiredResult)
+    assert text_of(result) == "tools True"
+    assert bus.published == [ToolsListChanged()]
+
+
+async def test_a_live_call_that_asks_announces_when_it_is_done() -> None:
+    bus = Bus()
+
+    def answer(_: object) -> dict[str, bool]:
+        assert bus.published == []
+        return {"ok": True}
+
+    async with hearing(shop(bus), Era.LIVE, Person(answer=answer)) as (client, ears):
+        await client.call_tool("change_and_ask", {"tag": "tools"})
+        assert bus.published == [ToolsListChanged()]
+    assert ears.heard == ["tools"]
+
+
+async def test_clients_that_listen_hear_of_the_changes_of_others() -> None:
+    server = shop()
+    ears = Ears()
+    async with (
+        connect(server, Era.RETRY) as listener,
+        connect(server, Era.RETRY) as modern,
+        connect(server, Era.LIVE) as older,
+    ):
+        async with listening(listener, ears):
+            await modern.call_tool("change", {"tag": "tools"})
+            await older.call_tool("change", {"tag": "prompts"})
+            await listener.call_tool("finish", {})
+        assert ears.heard == ["tools", "prompts"]
+
+
+async def test_change_outside_of_a_request_is_announced_to_no_client(era: Era) -> None:
+    bus = Bus()
+
+    @asynccontextmanager
+    async def lifespan(server: MCPServer[Any]) -> AsyncGenerator[dict[str, Any]]:
+        assert isinstance(server, Server)
+        server.disable(tags="prompts")
+        yield {}
+
+    server = shop(bus, lifespan=lifespan)
+    flip(server, "tools")
+    async with hearing(server, era) as (client, ears):
+        flip(server, "resources")
+        assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["change_prompt"]
+        assert bus.published == []
+    assert ears.heard == []
+
+
+async def test_tool_changing_another_server_notifies_only_its_clients(era: Era) -> None:
+    own, other = Bus(), Bus()
+    there = shop(other)
+    server = shop(own)
+
+    @server.tool()
+    async def change_there() -> str:
+        flip(there, "all")
+        return "changed"
+
+    async with hearing(server, era) as (client, ears):
+        await client.call_tool("change_there", {})
+        assert own.published == other.published == []
+    assert ears.heard == []
+
+
+async def test_a_bus_that_fails_does_not_break_the_answer(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(InMemorySubscriptionBus):
+        async def publish(self, event: ServerEvent) -> None:
+            raise ConnectionError("the bus is down")
+
+    server = Server[Any]("shop", subscriptions=Broken())
+    furnish(server)
+
+    @server.tool()
+    async def change(tag: str) -> str:
+        flip(server, tag)
+        return tag
+
+    ears = Ears()
+    async with connect(server, era, message_handler=ears) as client:
+        assert text_of(await client.call_tool("change", {"tag": "all"})) == "all"
+    assert "could not publish that the tools changed" in caplog.text
+    assert [record.levelno for record in caplog.records if "could not" in record.message] == [logging.WARNING] * 3
+    assert ears.heard == ([] if era is Era.RETRY else list(LISTS))
+
+
+async def test_abandoned_call_still_announces_its_changes(era: Era) -> None:
+    bus = Bus()
+    server = shop(bus)
+    changed, ended = anyio.Event(), anyio.Event()
+
+    @server.tool()
+    async def change_and_hang() -> str:
+        flip(server, "tools")
+        changed.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+        return "never"
+
+    async with connect(server, era) as client:
+        with anyio.fail_after(WAIT):
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "change_and_hang")
+                await changed.wait()
+                group.cancel_scope.cancel()
+            await ended.wait()
+            while not bus.published:
+                await anyio.lowlevel.checkpoint()
+        assert bus.published == [ToolsListChanged()]
+        assert text_of(await client.call_tool("finish", {})) == "finished"
+
+
+@asynccontextmanager
+async def sse(server: Server[Any]) -> AsyncGenerator[Instance]:
+    """Serve on the transport that came before streamable HTTP."""
+    app = uvicorn.Server(uvicorn.Config(server.sse_app(), port=0, log_config=None, ws="none"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(app.serve)
+        with anyio.fail_after(WAIT):
+            while not app.started:
+                await anyio.lowlevel.checkpoint()
+        port = app.servers[0].sockets[0].getsockname()[1]
+        try:
+            yield Tap(sse_client(f"http://127.0.0.1:{port}/sse"))
+        finally:
+            app.should_exit = True
+
+
+TRANSPORTS: dict[str, dict[str, bool] | None] = {
+    "memory": None,
+    "stdio": None,
+    "sse": None,
+    "http": {},
+    "http stateless": {"stateless_http": True},
+    "http json": {"json_response": True},
+}
+
+
+@asynccontextmanager
+async def serving(transport: str) -> AsyncGenerator[Instance]:
+    options = TRANSPORTS[transport]
+    if options is not None:
+        async with served(shop(), **options) as url:
+            yield url
+    elif transport == "sse":
+        async with sse(shop()) as target:
+            yield target
+    else:
+        yield stdio(shop) if transport == "stdio" else shop()
+
+
+ON_THE_WAY = [(name, era) for name in TRANSPORTS for era in ERAS if (name, era) != ("sse", Era.RETRY)]
+
+
+@pytest.mark.parametrize(("transport", "era"), ON_THE_WAY)
+async def test_changes_are_promised_and_delivered_once_over_any_transport(transport: str, era: Era) -> None:
+    standing = transport not in ("memory", "http stateless")
+    async with serving(transport) as target, hearing(target, era, standing=standing) as (client, ears):
+        if era is Era.LIVE:  # On 2026-07-28 the SDK promises what a server that can be listened to keeps.
+            capabilities = client.server_capabilities.model_dump()
+            assert [capabilities[listing]["list_changed"] for listing in LISTS] == [True, True, True]
+        await client.call_tool("change", {"tag": "tools"})
+        await client.call_tool("change", {"tag": "prompts"})
+        await client.get_prompt("change_prompt", {"tag": "resources"})
+    assert ears.heard == ["tools", "prompts", "resources"]
+
+
+async def test_client_without_a_standing_stream_is_notified_too() -> None:
+    """The notification comes on the request's stream, as the server rejects this client's other one."""
+
+    async def refuse_get(request: httpx2.Request) -> None:
+        if request.method == "GET":
+            raise httpx2.ConnectError("no standing stream here", request=request)
+
+    async with (
+        served(shop()) as url,
+        httpx2.AsyncClient(event_hooks={"request": [refuse_get]}) as client,
+        hearing(Tap(streamable_http_client(url, http_client=client)), Era.LIVE) as (session, ears),
+    ):
+        await session.call_tool("change", {"tag": "tools"})
+    assert ears.heard == ["tools"]

@@ -1,0 +1,153 @@
+"""Serve in other processes, on a port of this machine and on stdio, and applications on the event loop of a test.
+
+A socket listens before its server starts, so that a client can connect at once.
+The processes run `main`, with the arguments `MODULE:FACTORY [--fd N] [--skew SECONDS]`.
+"""
+
+import argparse
+import asyncio
+import importlib
+import random
+import signal
+import socket
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import uvicorn
+from mcp.client.stdio import StdioServerParameters
+from mcp.server import MCPServer
+from starlette.types import ASGIApp
+
+from roundtrip.testing.hosting import serving
+from tests.kit.forks import Started, command_of, start
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+WAIT: Final = 20.0
+"""Seconds after which a test gives up waiting."""
+
+_SERVER_PORTS: Final = range(20_000, 30_000)
+
+Factory = Callable[[], MCPServer[Any]]
+
+
+def _app_of(server: MCPServer[Any]) -> uvicorn.Server:
+    app = server.streamable_http_app(stateless_http=True)
+    return uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
+
+
+def _url_of(listening: socket.socket) -> str:
+    return f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+
+
+def listening(port: int = 0) -> socket.socket:
+    """Listen on a port of this machine, by default a free one, without delays of what is sent.
+
+    asyncio switches them off only for sockets of its own. The second part of a response would wait some 40 ms for the
+    acknowledgment of the first.
+    """
+    door = socket.create_server(("127.0.0.1", port))
+    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return door
+
+
+def free_port() -> int:
+    """Return a port for a server that opens it itself.
+
+    It is below those that the system gives to clients, so no other test takes it before the server starts.
+    """
+    for port in random.sample(_SERVER_PORTS, len(_SERVER_PORTS)):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError("no port is free")
+
+
+def name_of(factory: Factory) -> str:
+    """Return the name under which another process imports a factory."""
+    return f"{factory.__module__}:{factory.__qualname__}"
+
+
+def stdio(factory: Factory) -> StdioServerParameters:
+    """Return the command that serves a factory's server over stdio."""
+    command, *arguments = command_of(main, name_of(factory))
+    return StdioServerParameters(command=command, args=arguments, cwd=ROOT)
+
+
+@asynccontextmanager
+async def hosted(
+    app: ASGIApp, *, port: int = 0, lifespan: Literal["auto", "on", "off"] = "auto"
+) -> AsyncGenerator[str]:
+    """Serve an application on this event loop, and yield its address without a path."""
+    with listening(port) as door:
+        async with serving(app, door, lifespan=lifespan):
+            yield f"http://127.0.0.1:{door.getsockname()[1]}"
+
+
+@contextmanager
+def own_loop() -> Generator[None]:
+    """Give this thread an event loop, which Mangum takes and keeps, and close it at the end."""
+    with asyncio.Runner() as runner:
+        asyncio.set_event_loop(runner.get_loop())
+        try:
+            yield
+        finally:
+            asyncio.set_event_loop(None)
+
+
+class HttpProcess:
+    """A server in its own process, which can be killed, and started again on the same port as another build."""
+
+    def __init__(self) -> None:
+        self._listening = listening()
+        self._process: Started | None = None
+        self.url = _url_of(self._listening)
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("not started")
+        return self._process.pid
+
+    def start(self, factory: Factory, *, skew: float = 0.0) -> None:
+        arguments = [name_of(factory), "--fd", "0", "--skew", str(skew)]
+        self._process = start(main, arguments, cwd=ROOT, stdin=self._listening.fileno())
+
+    def stop(self) -> None:
+        """End the process as a deployment does: it finishes its work first."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(WAIT)
+            self._process = None
+
+    def kill(self) -> None:
+        """End the process at once, like a power cut."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(WAIT)
+            self._process = None
+
+    def __enter__(self) -> "HttpProcess":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.kill()
+        self._listening.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("factory")
+    parser.add_argument("--fd", type=int)
+    parser.add_argument("--skew", type=float, default=0.0)
+    options = parser.parse_args(arguments)
+    if options.skew:
+        true_time = time.time
+        time.time = lambda: true_time() + options.skew
+    module, _, name = options.factory.partition(":")
+    server: MCPServer[Any] = getattr(importlib.import_module(module), name)()
+    if options.fd is None:
+        server.run()
+    else:
+        _app_of(server).run(sockets=[socket.socket(fileno=options.fd)])

@@ -1,0 +1,81 @@
+"""Speak the live era by hand over HTTP, with a client that can leave a request and keep its session."""
+
+import itertools
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx
+
+from tests.kit.hosts import WAIT
+from tests.kit.wire import ACCEPT
+
+__all__ = ["HEADERS", "Session", "session"]
+
+_LIVE: Final = "2025-11-25"
+HEADERS: Final = {**ACCEPT, "mcp-protocol-version": _LIVE}
+
+
+class Session:
+    """A session of a client on the live era."""
+
+    def __init__(self, http: httpx.AsyncClient, url: str) -> None:
+        self.http = http
+        self.url = url
+        self._ids = itertools.count(2)
+
+    async def open(self) -> None:
+        hello: dict[str, Any] = {
+            "protocolVersion": _LIVE,
+            "capabilities": {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}},
+            "clientInfo": {"name": "by hand", "version": "1"},
+        }
+        answer = await self.http.post(
+            self.url, json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}, headers=HEADERS
+        )
+        self.http.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert (await self.http.post(self.url, json=ready, headers=HEADERS)).status_code == 202
+
+    @asynccontextmanager
+    async def calling(self, tool: str, arguments: dict[str, Any] | None = None) -> AsyncGenerator[dict[str, Any]]:
+        """Call a tool, and yield its first message; leave the request at the end of the `with` block."""
+        params = {"name": tool, "arguments": arguments or {}, "_meta": {"progressToken": 1}}
+        body = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
+        async with self.http.stream("POST", self.url, json=body, headers=HEADERS) as response:
+            async for line in response.aiter_lines():
+                if line.startswith("data: {"):
+                    yield json.loads(line.removeprefix("data:"))
+                    break
+
+    async def call(self, tool: str, *answers: dict[str, Any]) -> dict[str, Any]:
+        """Call a tool, answer each question with the next result, and return the tool's result."""
+        left = list(answers)
+        params: dict[str, Any] = {"name": tool, "arguments": {}}
+        body: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
+        async with self.http.stream("POST", self.url, json=body, headers=HEADERS) as response:
+            async for line in response.aiter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                message = json.loads(line.removeprefix("data:"))
+                if "method" not in message:
+                    return message["result"]
+                if "id" in message:
+                    await self.reply(message, left.pop(0))
+        raise AssertionError("the stream ended without a result")
+
+    async def answer(self, question: dict[str, Any], **content: Any) -> int:
+        return await self.reply(question, {"action": "accept", "content": content})
+
+    async def reply(self, question: dict[str, Any], result: dict[str, Any]) -> int:
+        said = {"jsonrpc": "2.0", "id": question["id"], "result": result}
+        return (await self.http.post(self.url, json=said, headers=HEADERS)).status_code
+
+
+@asynccontextmanager
+async def session(url: str) -> AsyncGenerator[Session]:
+    async with httpx.AsyncClient(timeout=WAIT) as http:
+        by_hand = Session(http, url)
+        await by_hand.open()
+        yield by_hand

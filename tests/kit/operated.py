@@ -1,0 +1,92 @@
+"""Run `roundtrip ui` in a process, and send requests to its pages."""
+
+import base64
+import http.client
+import json
+import signal
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import Message
+from typing import Any
+from urllib.parse import urlsplit
+
+from roundtrip.cli import main
+from tests.kit.forks import Piped, piped
+from tests.kit.hosts import ROOT, WAIT
+
+__all__ = ["Operated", "UiAnswer", "basic", "operating"]
+
+
+@dataclass(frozen=True, slots=True)
+class UiAnswer:
+    """Response of the pages."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+    @property
+    def data(self) -> Any:
+        """Return its JSON."""
+        return json.loads(self.body)
+
+
+class Operated:
+    """The command, and the address that it printed."""
+
+    def __init__(self, running: Piped) -> None:
+        self._process = running.process
+        self._stderr = running.stderr
+        # It ends with the process, so this cannot wait for ever.
+        self.url = running.stdout.readline().strip()
+        self.note = running.stdout.readline().strip()
+
+    @property
+    def port(self) -> int:
+        """Return the port of the pages."""
+        return urlsplit(self.url).port or 0
+
+    @property
+    def secret(self) -> str:
+        """Return the secret in the address."""
+        return urlsplit(self.url).path.strip("/")
+
+    def request(
+        self, place: str, *, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> UiAnswer:
+        """Request a path, which is below the secret unless it begins with a slash."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT)
+        try:
+            path = place if place.startswith("/") else f"/{self.secret}/{place}"
+            connection.request(method, path, body=body, headers=dict(headers or {}))
+            answer = connection.getresponse()
+            return UiAnswer(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def post(self, place: str, asked: Any, **headers: str) -> UiAnswer:
+        """Send a change as a page does."""
+        sent = {"Origin": f"http://127.0.0.1:{self.port}", "Content-Type": "application/json", **headers}
+        return self.request(place, method="POST", body=json.dumps(asked).encode(), headers=sent)
+
+    def end(self) -> int:
+        """End the command as Ctrl-C does, and return its exit code."""
+        self._process.send_signal(signal.SIGINT)
+        return self._process.wait(WAIT)
+
+    def errors(self) -> str:
+        """Return what the command has written to its error output, after its end."""
+        return self._stderr.read()
+
+
+@contextmanager
+def operating(*arguments: str) -> Generator[Operated]:
+    """Run `roundtrip ui` inside a `with` block."""
+    with piped(main, "ui", *arguments, cwd=ROOT) as running:
+        yield Operated(running)
+
+
+def basic(name: str, token: str) -> dict[str, str]:
+    """Return the header with a name and its token."""
+    return {"Authorization": f"Basic {base64.b64encode(f'{name}:{token}'.encode()).decode()}"}

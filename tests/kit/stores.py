@@ -1,0 +1,145 @@
+"""Stores of tasks on every kind of ledger, with a clock that tests turn."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Generator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from roundtrip.ledger import MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
+from roundtrip.postgres_connections import PostgresConnections
+from roundtrip.redis_connections import RedisConnections, RedisScript
+from roundtrip.system import System
+from roundtrip.testing import Clock
+from tests.kit.postgres_server import PostgresServer, postgres_server
+from tests.kit.redis_server import RedisServer, redis_server
+
+KINDS: Final = ("memory", "sqlite", "redis", "postgres")
+SHARED: Final = KINDS[1:]
+"""The kinds that several processes can share."""
+AnyLedger = MemoryLedger | SqliteLedger | RedisLedger | PostgresLedger
+
+_NAMES: Final = itertools.count()
+_SQL_CLOCK: Final = """
+CREATE TABLE {s}.turned (seconds double precision);
+INSERT INTO {s}.turned VALUES (0);
+CREATE OR REPLACE FUNCTION {s}.clock() RETURNS double precision LANGUAGE sql VOLATILE AS
+    'SELECT seconds FROM {s}.turned';
+"""
+
+
+class Servers:
+    """The servers of a test's module, each started when it is first needed."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    @cached_property
+    def redis(self) -> RedisServer:
+        return self._stack.enter_context(redis_server())
+
+    @cached_property
+    def postgres(self) -> PostgresServer:
+        return self._stack.enter_context(postgres_server())
+
+
+def place_of(kind: str, started: Servers, folder: Path) -> str:
+    """Return a new place for a ledger, as `ledger_at` reads it in any process."""
+    name = f"s{next(_NAMES)}"
+    match kind:
+        case "sqlite":
+            return f"sqlite {folder / 'tasks.db'}"
+        case "redis":
+            return f"redis {started.redis.url} {name}"
+        case _:
+            return f"postgres {started.postgres.url} {name}"
+
+
+def ledger_at(place: str, **options: Any) -> AnyLedger:
+    """Return a ledger at a place."""
+    match place.split(" "):
+        case ["sqlite", path]:
+            return SqliteLedger(path)
+        case ["redis", url, name]:
+            return RedisLedger(url, prefix=name, **options)
+        case ["postgres", dsn, name]:
+            return PostgresLedger(dsn, schema=name, **options)
+        case _:
+            raise ValueError(f"{place!r} is no place of a ledger")
+
+
+@contextmanager
+def servers() -> Generator[Servers]:
+    with ExitStack() as stack:
+        yield Servers(stack)
+
+
+def ledger_of(kind: str, started: Servers, folder: Path) -> AnyLedger:
+    """Return a new ledger of a kind, which shares nothing with others."""
+    name = f"s{next(_NAMES)}"
+    match kind:
+        case "memory":
+            return MemoryLedger()
+        case "sqlite":
+            return SqliteLedger(folder / f"{name}.db", durable=False)
+        case "redis":
+            return RedisLedger(started.redis.url, prefix=name)
+        case _:
+            return PostgresLedger(started.postgres.url, schema=name)
+
+
+@asynccontextmanager
+async def turned_ledger(kind: str, started: Servers, folder: Path, clock: Clock) -> AsyncGenerator[AnyLedger]:
+    """Yield a ledger whose store of tasks reads a clock of the test."""
+    system = System(time=clock)
+    name = f"s{next(_NAMES)}"
+    ledger: AnyLedger
+    match kind:
+        case "memory":
+            ledger = MemoryLedger(system=system)
+        case "sqlite":
+            ledger = SqliteLedger(folder / f"{name}.db", durable=False, system=system)
+        case "redis":
+            ledger = RedisLedger(started.redis.url, prefix=name)
+            _turn_redis(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
+        case _:
+            ledger = PostgresLedger(started.postgres.url, schema=name)
+            _turn_postgres(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
+    try:
+        yield ledger
+    finally:
+        await ledger.aclose()
+
+
+def _turn_redis(connections: RedisConnections, clock: Clock) -> None:
+    """Let scripts read the time of a test's clock, which is set before each of them."""
+    run = connections.run
+
+    async def turned(script: RedisScript, key: str, args: Any) -> Any:
+        text = script.text.replace("redis.call('TIME')", "split_time(redis.call('GET', KEYS[1] .. ':clock'))")
+        split = "local function split_time(t) local s, m = string.match(t, '(%d+)%.(%d+)') return {s, m} end\n"
+        await connections.command("SET", f"{key}:clock", f"{clock():.6f}")
+        return await run(RedisScript(split + text), key, args)
+
+    connections.run = turned
+
+
+def _turn_postgres(connections: PostgresConnections, clock: Clock) -> None:
+    """Let statements read the time of a test's clock, which is set before each of them."""
+    fetch = connections.fetch
+    is_turned, lock = False, asyncio.Lock()
+
+    async def turned(statement: str, *values: Any) -> Any:
+        nonlocal is_turned
+        async with lock:
+            if not is_turned:
+                await fetch("SELECT 1")
+                for part in _SQL_CLOCK.split(";\n")[:3]:
+                    await fetch(part)
+                is_turned = True
+        await fetch("UPDATE {s}.turned SET seconds = $1", clock())
+        return await fetch(statement, *values)
+
+    connections.fetch = turned

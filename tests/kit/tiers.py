@@ -1,0 +1,89 @@
+"""Tiers of tests: the first needs only Python and runs by default, `--full` runs all, `--nightly` tries more examples."""
+
+import os
+from collections.abc import Iterable
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+
+__all__ = ["FULL_FOLDERS", "NIGHTLY_FOLDER", "Tier", "current_tier", "examples", "is_in_tier", "tier_of"]
+
+TESTS: Final = Path(__file__).resolve().parents[1]
+FULL_FOLDERS: Final = frozenset(
+    ("adapters", "browser", "chaos", "clients", "conformance", "package", "processes", "sdk", "fastmcp_suite")
+)
+"""Names of folders, at any depth, whose tests start processes or need packages of the extra `full`."""
+
+NIGHTLY_FOLDER: Final = "nightly"
+"""The name of folders, at any depth, whose tests take minutes."""
+
+_VARIABLE: Final = "ROUNDTRIP_TESTS_TIER"
+"""Tells the tier to worker processes, and to modules while they are imported."""
+
+
+class Tier(IntEnum):
+    """A part of the tests; each tier contains the ones before it."""
+
+    FIRST = 0
+    FULL = 1
+    NIGHTLY = 2
+
+
+def tier_of(config: pytest.Config) -> Tier:
+    """Return the tier of a run, and tell it to everything that the run imports and starts.
+
+    All tests of a folder run if the command line names the folder.
+    """
+    if config.getoption("--nightly"):
+        tier = Tier.NIGHTLY
+    elif config.getoption("--full") or not any(_holds_all(argument) for argument in config.args):
+        tier = Tier.FULL
+    else:
+        tier = Tier.FIRST
+    os.environ[_VARIABLE] = tier.name
+    return tier
+
+
+def _holds_all(argument: str) -> bool:
+    path = Path(argument.partition("::")[0]).resolve()
+    return path == TESTS or path in TESTS.parents
+
+
+def current_tier() -> Tier:
+    """Return the tier of this process."""
+    return Tier[os.environ.get(_VARIABLE, Tier.FIRST.name)]
+
+
+def is_in_tier(folder: Path, tier: Tier) -> bool:
+    """Return True if the tests of a folder run in a tier."""
+    if folder.name == NIGHTLY_FOLDER:
+        return tier >= Tier.NIGHTLY
+    return tier >= Tier.FULL or folder.name not in FULL_FOLDERS
+
+
+def examples(number: int) -> int:
+    """Return how many examples a property test tries: a third in the first tier, ten times as many at night."""
+    match current_tier():
+        case Tier.FIRST:
+            return max(number // 3, 5)
+        case Tier.FULL:
+            return number
+        case Tier.NIGHTLY:
+            return number * 10
+
+
+def at_night(*values: Any) -> list[Any]:
+    """Return values of a parameter that are tried only at night, because another value shows the same."""
+    return [
+        pytest.param(*cast("tuple[Any, ...]", value), marks=pytest.mark.nightly)
+        if isinstance(value, tuple)
+        else pytest.param(value, marks=pytest.mark.nightly)
+        for value in values
+    ]
+
+
+def rarely(values: Iterable[Any], *, every: int) -> list[Any]:
+    """Return values of a parameter, of which all but some are tried only at night."""
+    return [value if place % every == 0 else at_night(value)[0] for place, value in enumerate(values)]
