@@ -23,10 +23,23 @@ from starlette.types import ASGIApp
 
 from roundtrip.testing.hosting import serving
 from tests.kit.forks import Started, command_of, start
+from tests.kit.waiting import WAIT
+
+__all__ = [
+    "ROOT",
+    "WAIT",
+    "Factory",
+    "HttpProcess",
+    "free_port",
+    "hosted",
+    "listening",
+    "main",
+    "name_of",
+    "own_loop",
+    "stdio",
+]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-WAIT: Final = 20.0
-"""Seconds after which a test gives up waiting."""
 
 _SERVER_PORTS: Final = range(20_000, 30_000)
 

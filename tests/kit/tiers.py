@@ -1,4 +1,4 @@
-"""Tiers of tests: the first needs only Python and runs by default, `--full` runs all, `--nightly` tries more examples."""
+"""Tiers of tests: the first needs only Python, `--full` runs all, and `--nightly` tries more examples."""
 
 import os
 from collections.abc import Iterable
@@ -12,9 +12,26 @@ __all__ = ["FULL_FOLDERS", "NIGHTLY_FOLDER", "Tier", "current_tier", "examples",
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 FULL_FOLDERS: Final = frozenset(
-    ("adapters", "browser", "chaos", "clients", "conformance", "package", "processes", "sdk", "fastmcp_suite")
+    (
+        "adapters",
+        "browser",
+        "chaos",
+        "clients",
+        "conformance",
+        "exhaustive",
+        "fastmcp_suite",
+        "package",
+        "processes",
+        "sdk",
+        "serverless",
+        "thorough",
+    )
 )
-"""Names of folders, at any depth, whose tests start processes or need packages of the extra `full`."""
+"""Names of folders, at any depth, of the full tier.
+
+Their tests start processes, need packages of the extra `full`, or repeat for many values (`thorough`) what a test of the
+first tier shows for some.
+"""
 
 NIGHTLY_FOLDER: Final = "nightly"
 """The name of folders, at any depth, whose tests take minutes."""
