@@ -29,8 +29,8 @@ FULL_FOLDERS: Final = frozenset(
 )
 """Names of folders, at any depth, of the full tier.
 
-Their tests start processes, need packages of the extra `full`, or repeat for many values (`thorough`) what a test of the
-first tier shows for some.
+Their tests start processes, need packages of the extra `full`, or repeat for many values (`thorough`) what a test of
+the first tier shows for some.
 """
 
 NIGHTLY_FOLDER: Final = "nightly"
