@@ -5,18 +5,17 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from fastmcp import FastMCP
 from mcp.client.stdio import StdioServerParameters
 from mcp.server import MCPServer
 from mcp.server.auth.provider import AccessToken
 from starlette.requests import Request
 
 from roundtrip import Approvals, Pages, Recorder, Server, tool
-from roundtrip.fastmcp import install as install_in_fastmcp
-from roundtrip.install import install as install_in_sdk
+from roundtrip.install import install
 from roundtrip.ledger import Ledger, MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.server.adapters.finding import AnyServer
 from roundtrip.system import System
@@ -123,16 +122,25 @@ class Environment:
             options["pages"] = Pages(base_url="https://agency.example", authenticate=_reader, wait=0.2)
             options["approvals"] = Approvals(groups={"fay": ["desk"]})
         if self.row.host != "roundtrip":
-            made = (
-                MCPServer[Any]("agency") if self.row.host == "sdk" else FastMCP[Any]("agency", mask_error_details=masks)
-            )
-            attach: Any = install_in_sdk if self.row.host == "sdk" else install_in_fastmcp
-            attach(made, keys=list(keys), ledger=self.ledger, **options)
+            made = self._host(masks=masks, keys=list(keys), **options)
             register_at_host(made, self.row.kind, self.agency, self.features)
             return made
         server = Server[Any]("agency", keys=list(keys), ledger=self.ledger, mask_error_details=masks, **options)
         register(server, self.row.kind, self.agency, self.features, task=self.row.task)
         return server
+
+    def _host(self, *, masks: bool, **options: Any) -> AnyServer:
+        """Make a server of another class, with roundtrip on it."""
+        if self.row.host == "sdk":
+            server = MCPServer[Any]("agency")
+            install(server, ledger=self.ledger, **options)
+            return server
+        # The first tier has no FastMCP.
+        fastmcp: Any = import_module("fastmcp")
+        adapter: Any = import_module("roundtrip.fastmcp")
+        made = fastmcp.FastMCP("agency", mask_error_details=masks)
+        adapter.install(made, ledger=self.ledger, **options)
+        return made
 
     def user(self, *, era: Era | None = None, network: Sequence[Network | str] = ()) -> User:
         """Return a user who answers the features' questions."""

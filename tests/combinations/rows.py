@@ -1,7 +1,7 @@
 """The combinations: a covering array over the features of a tool and what surrounds its calls.
 
 Every two values of two factors come together in some row, as far as they can. An array is the same each time: its
-generator orders by a hash. One array runs by default, and `--nightly` runs several, in which other three come together.
+generator orders by a hash. `--full` runs one array, and `--nightly` several, in which other three come together.
 """
 
 import hashlib
@@ -48,6 +48,11 @@ class Row:
         """Return the name of the row on a command line."""
         rest = [str(getattr(self, one.name)) for one in fields(self) if one.name not in ("features", "era")]
         return "-".join([self.era.name.lower(), *rest, "+".join(self.features) or "plain"])
+
+    @property
+    def fits_one_process(self) -> bool:
+        """Return True if the row needs no server of a store, no other process and no FastMCP."""
+        return self.ledger in ("memory", "sqlite") and self.over != "stdio" and self.host != "fastmcp"
 
     @property
     def is_exactly_once(self) -> bool:

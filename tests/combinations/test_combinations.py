@@ -1,16 +1,16 @@
 """Every promise holds where features meet.
 
-Each row is played once, and every third one once more for one of the `LATER` promises in turn. With `--nightly` each
-row is played again for all of them.
+The first tier plays a sample of the rows that one process can play. `--full` plays all rows of one array, and
+every third one once more for one of the `LATER` promises in turn. `--nightly` plays several arrays, and each row for
+all promises.
 
-A row that fails says its id; `pytest tests/combinations -k 0-17` runs the row of that number alone. With `--nightly`
-there are more arrays of rows.
+A row that fails says its id; `pytest tests/combinations -k 0-17` runs the row of that number alone.
 """
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -19,32 +19,42 @@ from tests.combinations.environment import Environment, Played, play
 from tests.combinations.invariants import INVARIANTS, LATER, Later
 from tests.combinations.rows import STORED, Row, made_from, rows
 from tests.kit.postgres_server import PostgresServer, postgres_server
+from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.tiers import Tier, current_tier
 
-NIGHTLY: Final = 8
+_ARRAYS: Final = 8
 """How many arrays run at night."""
-_EVERY: Final = 3
-"""Which rows are played again by day: one of so many."""
+_LATER_EVERY: Final = 3
+"""Which rows are played again for another promise, in the full tier: one of so many."""
+_SAMPLED_EVERY: Final = 3
+"""Which rows that one process can play are in the first tier: one of so many."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test of each row."""
-    if "row" not in metafunc.fixturenames:
-        return
-    is_night = metafunc.config.getoption("--nightly")
-    metafunc.parametrize(
-        ("row", "later"),
-        [
-            pytest.param(row, LATER if is_night else _by_day(number), id=f"{array}-{number:02}-{row.id}")
-            for array in range(NIGHTLY if is_night else 1)
-            for number, row in enumerate(rows(array))
-        ],
-    )
+    if "row" in metafunc.fixturenames:
+        metafunc.parametrize(("row", "later"), list(_chosen(current_tier())))
 
 
-def _by_day(number: int) -> tuple[Later, ...]:
-    """Return the promises for which a row is played again by day: one in turn, or none."""
-    turn, rest = divmod(number, _EVERY)
+def _chosen(tier: Tier) -> Iterator[Any]:
+    """Yield the rows of a tier, each with the promises for which it is played again."""
+    alone = 0
+    for array in range(_ARRAYS if tier is Tier.NIGHTLY else 1):
+        for number, row in enumerate(rows(array)):
+            later = LATER if tier is Tier.NIGHTLY else _later(number)
+            if tier is Tier.FIRST:
+                alone += row.fits_one_process
+                if not row.fits_one_process or alone % _SAMPLED_EVERY:
+                    continue
+                later = ()
+            servers = [needs(row.ledger)] if row.ledger in ("redis", "postgres") else []
+            yield pytest.param(row, later, id=f"{array}-{number:02}-{row.id}", marks=servers)
+
+
+def _later(number: int) -> tuple[Later, ...]:
+    """Return the promises for which a row is played again in the full tier: one in turn, or none."""
+    turn, rest = divmod(number, _LATER_EVERY)
     return () if rest else (LATER[turn % len(LATER)],)
 
 

@@ -1,9 +1,6 @@
-"""No order of two workers, a death and an ended lease breaks a promise, and faults are found; more of each at night."""
+"""No order of two workers, a death and an ended lease breaks a promise, and faults are found."""
 
-import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Final
 
 import pytest
 
@@ -11,34 +8,10 @@ from roundtrip.engine import claim
 from roundtrip.errors import CallTakenOver
 from roundtrip.server.exactly_once import LedgerClaim
 from roundtrip.server.tasks.book import TaskBook, TaskView
-from tests.exhaustive.explorer import Bounds, Exploration, Operations, Scene, explore
-from tests.exhaustive.ledgers import PayingOnce, patient
-from tests.exhaustive.stored import StoredCall
+from tests.exhaustive.explorer import Bounds
+from tests.exhaustive.scenes import CANCELLED, IN_STEPS, ONCE, SMALL, TWICE, Fault, Make, PayingOnce, explored
 from tests.kit.forks import alone
-from tests.kit.tiers import at_night
 from tests.simulation import faults
-
-Make = Callable[[Operations], Scene]
-Fault = Callable[[pytest.MonkeyPatch], None]
-
-ONCE: Final[Make] = partial(StoredCall, runs_once=True)
-IN_STEPS: Final[Make] = partial(StoredCall, runs_once=False)
-CANCELLED: Final[Make] = partial(StoredCall, runs_once=False, cancels=True)
-
-SMALL: Final = Bounds(workers=2, deaths=1, lapses=1)
-LARGE: Final = Bounds(workers=3, deaths=2, lapses=1)
-TWICE: Final = Bounds(workers=2, deaths=1, lapses=2)
-LOSSY: Final = Bounds(workers=2, deaths=1, lapses=1, losses=1)
-
-
-def explored(make: Make, bounds: Bounds, fault: Fault | None = None) -> Exploration:
-    """Explore all orders, perhaps with a fault. It leaves many tasks behind: call it by `alone`."""
-    logging.disable(logging.CRITICAL)
-    with pytest.MonkeyPatch.context() as patch:
-        patient(patch)
-        if fault is not None:
-            fault(patch)
-        return explore(make, bounds)
 
 
 @pytest.mark.parametrize(
@@ -48,14 +21,6 @@ def explored(make: Make, bounds: Bounds, fault: Fault | None = None) -> Explorat
         (ONCE, Bounds(workers=2, deaths=0, lapses=1)),
         (IN_STEPS, Bounds(workers=3, deaths=1, lapses=0)),
         (CANCELLED, SMALL),
-        *at_night(
-            (PayingOnce, LARGE),
-            (PayingOnce, TWICE),
-            (PayingOnce, LOSSY),
-            (ONCE, LARGE),
-            (IN_STEPS, LARGE),
-            (CANCELLED, LARGE),
-        ),
     ],
 )
 def test_no_order_breaks_a_promise(make: Make, bounds: Bounds) -> None:

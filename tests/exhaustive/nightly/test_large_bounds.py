@@ -1,0 +1,24 @@
+"""No order of three workers and two deaths breaks a promise, nor two ended leases, nor a lost response."""
+
+import pytest
+
+from tests.exhaustive.explorer import Bounds
+from tests.exhaustive.scenes import CANCELLED, IN_STEPS, LARGE, LOSSY, ONCE, TWICE, Make, PayingOnce, explored
+from tests.kit.forks import alone
+
+
+@pytest.mark.parametrize(
+    ("make", "bounds"),
+    [
+        (PayingOnce, LARGE),
+        (PayingOnce, TWICE),
+        (PayingOnce, LOSSY),
+        (ONCE, LARGE),
+        (IN_STEPS, LARGE),
+        (CANCELLED, LARGE),
+    ],
+)
+def test_no_order_breaks_a_promise(make: Make, bounds: Bounds) -> None:
+    exploration = alone(explored, make, bounds)
+    print(exploration)
+    assert exploration.broken is None, exploration.broken
