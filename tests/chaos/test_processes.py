@@ -9,7 +9,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from roundtrip.testing import Conversation, Hop, LegByLeg, LegDelivery, LegRequest, Route, User
-from tests.chaos.instances import ROUNDS, next_shop, shop
+from tests.kit.instances import ROUNDS, next_shop, shop
 from tests.kit.hosts import WAIT, HttpProcess
 
 pytestmark = pytest.mark.anyio

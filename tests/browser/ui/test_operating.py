@@ -14,7 +14,7 @@ import pytest
 from roundtrip.testing import User
 from roundtrip.trace.writing.audit import user_of_system
 from tests.browser.conftest import Tab, expect
-from tests.chaos.instances import ROUNDS, shop
+from tests.kit.instances import ROUNDS, shop
 from tests.interaction.tasks import workshops
 from tests.kit.hosts import WAIT, HttpProcess
 from tests.kit.operated import Operated, operating

@@ -10,7 +10,7 @@ from mcp_types import CallToolResult, InputRequiredResult
 
 from roundtrip import Event, Server
 from roundtrip.testing import Clock, LegByLeg, Steps, User
-from tests.chaos.instances import ROUNDS, shop
+from tests.kit.instances import ROUNDS, shop
 
 pytestmark = pytest.mark.anyio
 ARGUMENTS = {"title": "Dune"}
