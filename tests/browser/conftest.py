@@ -12,10 +12,12 @@ from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.kit.hosts import ROOT
+from tests.kit.programs import needs
 
 __all__ = ["Axe", "Tab", "expect", "scroll_width"]
 
 Axe = Callable[..., None]
+_FOLDER: Final = Path(__file__).parent
 _AXE: Final = ROOT / ".ci" / "node_modules" / "axe-core" / "axe.min.js"
 
 
@@ -51,13 +53,17 @@ def scroll_width(page: Page) -> int:
     return page.evaluate("document.documentElement.scrollWidth")
 
 
-@pytest.fixture(scope="module")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder as tests that need Chromium."""
+    for item in items:
+        if item.path.is_relative_to(_FOLDER):
+            item.add_marker(needs("chromium"))
+
+
+@pytest.fixture(scope="package")
 def browser() -> Generator[Browser]:
-    path = find_chromium()
-    if path is None:
-        pytest.skip("no Chromium on this machine")
     with sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        launched = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
         yield launched
         launched.close()
 

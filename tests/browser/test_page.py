@@ -17,9 +17,6 @@ from tests.unit.trace.tales import HOSTILE, Tale, long_call, question
 
 Open = Callable[[TracedCall | Tale], None]
 
-USABLE_MS: Final = 1000
-"""The limit up to which people do not notice a wait."""
-
 
 @pytest.fixture
 def open_page(tab: Tab, tmp_path: Path) -> Open:
@@ -92,7 +89,6 @@ def test_stepping_by_keyboard_moves_all_panes(tab: Tab, open_page: Open, order: 
     assert "answer:delivery" in inspected
 
 
-@pytest.mark.nightly
 def test_the_last_step_shows_how_the_call_ended(tab: Tab, open_page: Open, order: TracedCall) -> None:
     open_page(order)
     tab.press("End")
@@ -128,7 +124,6 @@ def test_the_address_says_where_the_reader_is(tab: Tab, open_page: Open, order: 
     tab.page.wait_for_url("**#step-5")
 
 
-@pytest.mark.nightly
 def test_a_column_and_a_message_can_be_chosen(tab: Tab, open_page: Open, order: TracedCall) -> None:
     open_page(order)
     tab.page.locator("#grid button", has_text="2").click()
@@ -293,36 +288,19 @@ def test_the_page_is_as_wide_as_the_window(tab: Tab, open_page: Open, order: Tra
     assert scroll_width(tab.page) <= width
 
 
-class Work:
-    """Return the time that the page's thread worked, which does not depend on the load of the machine."""
-
-    def __init__(self, page: Page) -> None:
-        self._page = page
-        # Its methods take and give dictionaries of whatever there is.
-        self._session: Any = page.context.new_cdp_session(page)
-        self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
-
-    def ms(self) -> float:
-        """Return the time up to the next frame."""
-        self._page.evaluate("new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)))")
-        told: Any = self._session.send("Performance.getMetrics")
-        return next(one["value"] for one in told["metrics"] if one["name"] == "TaskDuration") * 1000
+def elements_of(page: Page) -> int:
+    return page.evaluate("document.querySelectorAll('*').length")
 
 
-@pytest.mark.nightly
-def test_page_of_a_thousand_events_is_quickly_usable(tab: Tab, open_page: Open) -> None:
+def test_page_of_a_thousand_events_draws_a_part_of_them(tab: Tab, open_page: Open) -> None:
+    open_page(long_call(60))
+    few = elements_of(tab.page)
     tale = long_call(500)
     assert len(tale.lines) == 1000
-    work = Work(tab.page)
     open_page(tale)
-    taken = work.ms()
-    assert 0 < taken < USABLE_MS
-    keys = ("End", "ArrowLeft", "Home", "ArrowRight", "End", "k", "Home", "j")
-    for key in keys:
+    for key in ("End", "ArrowLeft", "Home", "ArrowRight", "End", "k", "Home", "j"):
         tab.press(key)
-        steps = work.ms()
-        assert taken < steps < taken + USABLE_MS, key
-        taken = steps
+        assert elements_of(tab.page) < 2 * few, key
     tab.press("End")
     assert tab.text("#inspector-title") == "End: completed"
     assert "of 499 in these columns" in tab.text("#columns")

@@ -9,8 +9,8 @@ import pytest
 from mcp_types import CallToolResult
 
 from roundtrip.testing import Conversation, Hop, LegByLeg, LegDelivery, LegRequest, Route, User
-from tests.kit.instances import ROUNDS, next_shop, shop
 from tests.kit.hosts import WAIT, HttpProcess
+from tests.kit.instances import ROUNDS, next_shop, shop
 
 pytestmark = pytest.mark.anyio
 ARGUMENTS = {"title": "Dune"}

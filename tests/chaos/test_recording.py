@@ -8,9 +8,9 @@ import pytest
 
 from roundtrip.machine.table import State
 from roundtrip.testing import LegDelivery, LegRequest, Route, User
-from tests.kit.instances import shop
 from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of
 from tests.kit.hosts import HttpProcess
+from tests.kit.instances import shop
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,6 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.testing import Clock
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.connected import ConnectedShop, connected_shop
-from tests.kit.tiers import at_night
 
 ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
 NOTHING = "There is nothing to answer here"
@@ -74,7 +73,6 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
         yield
 
 
-@pytest.mark.nightly
 def test_outage_loses_nothing_that_was_sent(tab: Tab, shop: ConnectedShop, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tab.page
     page.goto(shop.link("twice"))
@@ -231,8 +229,7 @@ def test_keyboard_alone_gets_to_the_end(tab: Tab, shop: ConnectedShop) -> None:
     assert shop.continued(handle_of(told)) == "Ulysses: 1 for Ada by post, none"
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_of_a_call_have_no_barriers_on_a_narrow_phone(
     tab: Tab, shop: ConnectedShop, axe: Axe, scheme: Scheme
 ) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.desk import Desk, running
-from tests.kit.tiers import at_night
 
 HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e"
 LONG = "Donaudampfschifffahrtsgesellschaft" * 4
@@ -71,7 +70,6 @@ def test_rejection_needs_a_reason_and_keeps_what_was_typed(tab: Tab, desk: Desk)
     expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
 
 
-@pytest.mark.nightly
 def test_second_tab_learns_that_it_is_late(tab: Tab, desk: Desk) -> None:
     desk.ask("Emma")
     tab.page.goto(f"{desk.url}/approvals")
@@ -86,7 +84,7 @@ def test_second_tab_learns_that_it_is_late(tab: Tab, desk: Desk) -> None:
     expect(tab.page.locator(".notice").last).to_contain_text("Approved by fay")
 
 
-@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_barriers(tab: Tab, desk: Desk, axe: Axe, scheme: Scheme) -> None:
     tab.page.emulate_media(color_scheme=scheme)
     tab.page.goto(f"{desk.url}/approvals")
@@ -109,8 +107,7 @@ def test_no_page_has_barriers(tab: Tab, desk: Desk, axe: Axe, scheme: Scheme) ->
     axe()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_phone_shows_the_inbox_without_sideways_scrolling(tab: Tab, desk: Desk, scheme: Scheme) -> None:
     tab.page.set_viewport_size({"width": 320, "height": 640})
     tab.page.emulate_media(color_scheme=scheme)

@@ -10,7 +10,6 @@ from roundtrip.pages.forms import OpenQuestions
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.shop import ORDER, SEVERAL, PageShop, page_shop
 from tests.kit.page_calls import confirmation, form, link
-from tests.kit.tiers import at_night
 
 ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
 NAME: OpenQuestions = {"name": form("Your name?", {"name": {"type": "string", "minLength": 2}}, required=["name"])}
@@ -96,7 +95,6 @@ def test_mistakes_are_named_and_everything_typed_is_kept(tab: Tab, shop: PageSho
     assert call.answers[0]["order"]["content"]["copies"] == 3
 
 
-@pytest.mark.nightly
 def test_incomplete_date_is_not_sent(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(ORDER)
     tab.page.goto(shop.url())
@@ -113,7 +111,6 @@ def test_incomplete_date_is_not_sent(tab: Tab, shop: PageShop) -> None:
     assert call.answers == [{"order": {"action": "decline"}}]
 
 
-@pytest.mark.nightly
 def test_several_questions_are_answered_on_one_page(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(SEVERAL)
     tab.page.goto(shop.url())
@@ -158,7 +155,6 @@ def test_review_shows_the_earlier_answer(tab: Tab, shop: PageShop) -> None:
     assert content == defaults
 
 
-@pytest.mark.nightly
 def test_link_opens_beside_the_page(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(PAY)
     tab.page.context.route(
@@ -175,7 +171,6 @@ def test_link_opens_beside_the_page(tab: Tab, shop: PageShop) -> None:
     assert call.answers == [{"pay": {"action": "accept"}}]
 
 
-@pytest.mark.nightly
 def test_way_back_and_reload_answer_nothing_twice(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(NAME, TOWN)
     tab.page.goto(shop.url())
@@ -196,7 +191,6 @@ def test_way_back_and_reload_answer_nothing_twice(tab: Tab, shop: PageShop) -> N
     assert [list(answers) for answers in call.answers] == [["name"], ["town"]]
 
 
-@pytest.mark.nightly
 def test_double_click_answers_once(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(SURE, TOWN)
     tab.page.goto(shop.url())
@@ -205,7 +199,6 @@ def test_double_click_answers_once(tab: Tab, shop: PageShop) -> None:
     assert call.answers == [{"sure": {"action": "accept", "content": {}}}]
 
 
-@pytest.mark.nightly
 def test_older_tab_shows_what_is_asked_now(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(NAME, TOWN)
     other = tab.page.context.new_page()
@@ -225,7 +218,6 @@ def test_older_tab_shows_what_is_asked_now(tab: Tab, shop: PageShop) -> None:
     assert [answers.get("name", {}).get("action") for answers in call.answers] == ["accept", None]
 
 
-@pytest.mark.nightly
 def test_page_expires_while_it_is_filled_in(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(NAME)
     tab.page.goto(shop.url())
@@ -245,7 +237,6 @@ def test_waiting_page_goes_on_by_itself(tab: Tab, shop: PageShop) -> None:
     expect(tab.page.get_by_role("heading", name="Your name?")).to_be_visible()
 
 
-@pytest.mark.nightly
 def test_link_of_another_person_shows_nothing(browser: Browser) -> None:
     with page_shop(login=True) as shop:
         shop.readers.update({"c1": "ada", "c2": "eve"})
@@ -359,7 +350,7 @@ def test_accessibility_tree_names_every_part(tab: Tab, shop: PageShop) -> None:
     assert tab.page.get_by_label("Copies").get_attribute("aria-required") == "true"
 
 
-@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_have_no_barriers(tab: Tab, shop: PageShop, axe: Axe, scheme: Scheme) -> None:
     tab.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     call = shop.ask(ORDER, SEVERAL, SURE, PAY, result="Two lines\nof a result.")
@@ -383,7 +374,7 @@ def test_pages_have_no_barriers(tab: Tab, shop: PageShop, axe: Axe, scheme: Sche
     axe("meta-refresh")
 
 
-@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_phone_shows_pages_without_sideways_scrolling(tab: Tab, shop: PageShop, scheme: Scheme) -> None:
     tab.page.set_viewport_size({"width": 320, "height": 640})
     tab.page.emulate_media(color_scheme=scheme)
@@ -411,7 +402,6 @@ def test_phone_shows_pages_without_sideways_scrolling(tab: Tab, shop: PageShop, 
 HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e"
 
 
-@pytest.mark.nightly
 def test_markup_runs_nowhere(tab: Tab, shop: PageShop) -> None:
     shape = {"title": HOSTILE, "description": HOSTILE, "type": "string"}
     properties = {
@@ -447,7 +437,6 @@ def test_script_is_blocked_even_if_a_template_has_one(tab: Tab, tmp_path: Any) -
     tab.complaints.clear()
 
 
-@pytest.mark.nightly
 def test_other_sites_cannot_answer_or_frame_a_page(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(SURE)
     tab.page.goto(shop.url())

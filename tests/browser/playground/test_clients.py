@@ -43,7 +43,6 @@ def paged(_paged: Playing, tab: Tab) -> Playing:
     return _paged
 
 
-@pytest.mark.nightly
 def test_client_of_links_answers_on_the_page_of_the_server(tab: Tab, paged: Playing) -> None:
     tab.page.get_by_label("The client shows").select_option("links")
     begin(tab, "order")
@@ -73,7 +72,6 @@ def test_client_that_shows_nothing_plays_the_model(tab: Tab, paged: Playing) -> 
     assert "Picked green" in tab.text("#result")
 
 
-@pytest.mark.nightly
 def test_server_that_reports_much_does_not_stop_the_page(tab: Tab, paged: Playing) -> None:
     begin(tab, "count")
     ended(tab, "completed")
@@ -84,14 +82,12 @@ def test_server_that_reports_much_does_not_stop_the_page(tab: Tab, paged: Playin
     assert size < 4_000_000
 
 
-@pytest.mark.nightly
 def test_tools_that_a_call_adds_are_listed(tab: Tab, paged: Playing) -> None:
     tab.page.get_by_label("Revision").select_option("2025-11-25")
     begin(tab, "grow")
     expect(tab.page.locator("#tool-list")).to_contain_text("newcomer")
 
 
-@pytest.mark.nightly
 def test_server_that_records_elsewhere_says_so(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.write("till.py", lambda text: text.replace("ledger=MemoryLedger()", "ledger=MemoryLedger(), trace=False"))
@@ -106,7 +102,6 @@ def test_server_that_records_elsewhere_says_so(tab: Tab, start: Start) -> None:
     expect(tab.page.locator("#test")).to_contain_text("the server has trace=, and records elsewhere")
 
 
-@pytest.mark.nightly
 def test_closed_terminal_ends_the_command(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = tmp_path / "temporary"
     folders.mkdir()

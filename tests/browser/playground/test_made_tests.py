@@ -8,7 +8,6 @@ import pytest
 from tests.browser.conftest import Tab, expect
 from tests.browser.playground.conftest import Playing, Start, begin, ended, open_card, press
 from tests.kit.hosts import WAIT
-from tests.kit.tiers import at_night
 
 
 def charge(tab: Tab, *, tool: str = "charge") -> None:
@@ -32,7 +31,6 @@ def run(playing: Playing, *files: str) -> str:
     return ran.stdout
 
 
-@pytest.mark.nightly
 def test_calls_become_tests_that_pass(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -59,7 +57,6 @@ def test_calls_become_tests_that_pass(tab: Tab, start: Start) -> None:
     assert "3 failed, 1 passed" in said
 
 
-@pytest.mark.nightly
 def test_result_that_differs_each_time_is_not_expected(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -68,7 +65,6 @@ def test_result_that_differs_each_time_is_not_expected(tab: Tab, start: Start) -
     assert "1 passed" in run(playing)
 
 
-@pytest.mark.nightly
 def test_calls_without_a_result_become_tests_too(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -84,7 +80,6 @@ def test_calls_without_a_result_become_tests_too(tab: Tab, start: Start) -> None
     assert make_test(tab) == "It passes. Written to test_charge_2.py."
 
 
-@pytest.mark.nightly
 def test_failing_test_is_shown_and_not_kept(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -96,8 +91,7 @@ def test_failing_test_is_shown_and_not_kept(tab: Tab, start: Start) -> None:
     assert list(playing.folder.glob("test_*.py")) == []
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", ["shop.app:server", *at_night("shop.app:make_server")])
+@pytest.mark.parametrize("name", ["shop.app:server", "shop.app:make_server"])
 def test_server_of_a_package_is_imported_by_its_path(tab: Tab, start: Start, name: str) -> None:
     playing = start(name, "till.py")
     playing.open(tab)

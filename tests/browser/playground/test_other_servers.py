@@ -21,7 +21,6 @@ from tests.browser.playground.conftest import (
 )
 from tests.kit.forks import piped
 from tests.kit.hosts import WAIT, free_port
-from tests.kit.tiers import at_night
 
 
 def book(tab: Tab, revision: str) -> None:
@@ -43,8 +42,7 @@ def nothing_of_ours(tab: Tab) -> None:
     assert "tools/call book" in tab.text("#messages")
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", [*at_night("sdk_cinema.py"), "fast_cinema.py"])
+@pytest.mark.parametrize("name", ["sdk_cinema.py", "fast_cinema.py"])
 def test_server_of_another_library_is_called(tab: Tab, start: Start, name: str) -> None:
     playing = start(name)
     playing.open(tab)
@@ -64,7 +62,6 @@ def test_server_of_another_library_is_called(tab: Tab, start: Start, name: str) 
     assert playing.end() == 0
 
 
-@pytest.mark.nightly
 def test_server_at_an_address_is_called(tab: Tab, tmp_path: Path) -> None:
     folder = project(tmp_path / "project", "cinema.py")
     port = free_port()
@@ -84,7 +81,6 @@ def test_server_at_an_address_is_called(tab: Tab, tmp_path: Path) -> None:
             assert running.end() == 0
 
 
-@pytest.mark.nightly
 def test_command_is_started_for_a_call(tab: Tab, tmp_path: Path) -> None:
     folder = project(tmp_path / "project", "sdk_cinema.py")
     with playing(f"{sys.executable} sdk_cinema.py", folder=folder) as running:
@@ -118,7 +114,6 @@ def test_mistake_is_told_at_the_terminal(tmp_path: Path, arguments: list[str], t
     assert "Traceback" not in told_there
 
 
-@pytest.mark.nightly
 def test_folder_of_the_trace_is_removed(
     tab: Tab, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +132,6 @@ def test_folder_of_the_trace_is_removed(
     assert list(folders.iterdir()) == []
 
 
-@pytest.mark.nightly
 def test_two_playgrounds_have_their_own_secrets(start: Start) -> None:
     one: Playing = start("till.py")
     other: Playing = start("till.py")

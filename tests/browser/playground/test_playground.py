@@ -69,7 +69,6 @@ def test_confirmation_can_be_declined_or_cancelled(tab: Tab, cinema: Playing, bu
     expect(tab.page.locator("#states li").last).to_have_text("declined")
 
 
-@pytest.mark.nightly
 def test_confirmation_is_accepted(tab: Tab, cinema: Playing) -> None:
     begin(tab, "delete")
     press(tab, "Accept")
@@ -107,7 +106,6 @@ def test_call_that_becomes_a_task_is_followed(tab: Tab, cinema: Playing) -> None
     assert "tasks/get" in tab.text("#messages")
 
 
-@pytest.mark.nightly
 def test_task_can_be_stopped(tab: Tab, cinema: Playing) -> None:
     begin(tab, "render")
     open_card(tab).wait_for()
@@ -174,7 +172,6 @@ def test_form_of_a_tool_follows_its_schema(tab: Tab, cinema: Playing) -> None:
     assert '"genre": "comedy", "year": 1972, "tags": [ "old", "slow" ], "exact": true' in result
 
 
-@pytest.mark.nightly
 def test_arguments_can_be_json(tab: Tab, cinema: Playing) -> None:
     choose(tab, "search")
     tab.page.get_by_text("As JSON", exact=True).click()
@@ -189,7 +186,6 @@ def test_arguments_can_be_json(tab: Tab, cinema: Playing) -> None:
     assert "genre" in tab.text("#result")
 
 
-@pytest.mark.nightly
 def test_results_show_pictures_sounds_and_files(tab: Tab, cinema: Playing) -> None:
     begin(tab, "media")
     ended(tab, "completed")
@@ -241,7 +237,6 @@ def test_states_token_messages_and_trace_follow_a_call(tab: Tab, cinema: Playing
     opened.value.close()
 
 
-@pytest.mark.nightly
 def test_earlier_call_can_be_looked_at(tab: Tab, cinema: Playing) -> None:
     begin(tab, "fail")
     ended(tab, "failed")

@@ -1,7 +1,5 @@
 """The developer changes the server's file while a call is open."""
 
-import pytest
-
 from tests.browser.conftest import Tab, expect
 from tests.browser.playground.conftest import Playing, Start, begin, behind, call, choose, ended, open_card, press
 
@@ -42,7 +40,6 @@ def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
     assert playing.end() == 0
 
 
-@pytest.mark.nightly
 def test_code_before_a_mistake_serves_on(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -57,7 +54,6 @@ def test_code_before_a_mistake_serves_on(tab: Tab, start: Start) -> None:
     assert "Charged 1" in tab.text("#result")
 
 
-@pytest.mark.nightly
 def test_call_of_an_older_revision_ends_with_its_process(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -75,7 +71,6 @@ def test_call_of_an_older_revision_ends_with_its_process(tab: Tab, start: Start)
     assert "Billed 2" in tab.text("#result")
 
 
-@pytest.mark.nightly
 def test_typed_text_stays_in_its_field_when_the_tool_gets_another(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)
@@ -91,7 +86,6 @@ def test_typed_text_stays_in_its_field_when_the_tool_gets_another(tab: Tab, star
     assert "12 coins" in tab.text("#result")
 
 
-@pytest.mark.nightly
 def test_calls_of_one_moment_keep_their_own_traces(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.open(tab)

@@ -10,7 +10,6 @@ from roundtrip.playground.forms import ShownForm
 from roundtrip.trace.page.data import data_of
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
-from tests.kit.tiers import at_night
 from tests.unit.trace.tales import Tale, question
 
 SEATS: Final = ShownForm(
@@ -176,7 +175,6 @@ def test_question_is_answered_with_its_form(tab: Tab, ui: Served, page: Callable
     expect(tab.page.locator("#stored-questions")).to_be_focused()
 
 
-@pytest.mark.nightly
 def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Callable[..., None]) -> None:
     page()
     tab.page.get_by_label("From round").select_option("2")
@@ -220,7 +218,6 @@ def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Calla
     expect(tab.page.locator("#fork-form")).to_be_hidden()
 
 
-@pytest.mark.nightly
 def test_approval_is_shown_as_decided_and_forked(tab: Tab, ui: Served, page: Callable[..., None]) -> None:
     budget = {"key": "budget", "by": "finance", "message": {"value": "Refund 400?"}}
     told = Tale("c1").began(1).asked(approvals=[budget])
@@ -247,7 +244,7 @@ def test_approval_is_shown_as_decided_and_forked(tab: Tab, ui: Served, page: Cal
     expect(tab.page.locator("#forked tbody tr").first.locator("td").nth(3)).to_have_text("rejected: too late (yours)")
 
 
-@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_call_has_no_barriers_and_fits_a_phone(
     tab: Tab, ui: Served, page: Callable[..., None], axe: Axe, scheme: Any
 ) -> None:

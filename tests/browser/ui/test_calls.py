@@ -8,7 +8,6 @@ from playwright.sync_api import Locator
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
 from tests.browser.ui.served import listed, summary
-from tests.kit.tiers import at_night
 
 WHY: Final = "Leg 2 on 'ash' failed after round 1, in its body, because KeyError: 'no hall 9' was raised."
 CALLS: Final[list[dict[str, Any]]] = [
@@ -74,7 +73,6 @@ def test_filters_are_in_the_address_and_survive_a_reload(tab: Tab, ui: Served, s
     expect(tab.page.locator("#filter-since")).to_have_attribute("aria-invalid", "true")
 
 
-@pytest.mark.nightly
 def test_older_calls_have_an_address_of_their_own(tab: Tab, ui: Served, show: Open) -> None:
     show("?instance=birch")
     assert calls(tab)[0] == "done-0"
@@ -121,8 +119,7 @@ def test_news_keep_the_focus_the_place_and_open_menus(tab: Tab, ui: Served, show
     expect(tab.page.locator("#menu-tool summary")).to_be_focused()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_list_has_no_barriers_and_fits_a_phone(tab: Tab, show: Open, axe: Axe, scheme: Any) -> None:
     tab.page.emulate_media(color_scheme=scheme)
     show("?q=waits&q=&state=failed&state=awaiting_input")

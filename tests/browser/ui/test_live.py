@@ -63,7 +63,6 @@ def test_list_and_page_stay_current(tab: Tab, served: Operated, folder: Path) ->
     tab.page.wait_for_selector("#rows tr:nth-child(2)")
 
 
-@pytest.mark.nightly
 def test_hostile_names_become_rows_and_pages(tab: Tab, served: Operated, folder: Path) -> None:
     name = f"../?id=x&seen=1#{HOSTILE}"
     write(folder / "one.jsonl", Tale(name, tool=HOSTILE).began(1, HOSTILE).asked(question("a")))

@@ -14,9 +14,9 @@ import pytest
 from roundtrip.testing import User
 from roundtrip.trace.writing.audit import user_of_system
 from tests.browser.conftest import Tab, expect
-from tests.kit.instances import ROUNDS, shop
 from tests.interaction.tasks import workshops
 from tests.kit.hosts import WAIT, HttpProcess
+from tests.kit.instances import ROUNDS, shop
 from tests.kit.operated import Operated, operating
 from tests.kit.peer import peers
 
@@ -124,7 +124,6 @@ def test_operator_cancels_answers_and_forks(tab: Tab, ui: Operated, folder: Path
     page.goto("about:blank")
 
 
-@pytest.mark.nightly
 def test_call_whose_transcript_is_gone_is_answered_on_its_page(tab: Tab, ui: Operated, folder: Path) -> None:
     kept, cancelled = run(begin)
     for path in folder.glob("*.jsonl"):
@@ -157,7 +156,6 @@ def test_call_whose_transcript_is_gone_is_answered_on_its_page(tab: Tab, ui: Ope
     tab.page.goto("about:blank")
 
 
-@pytest.mark.nightly
 def test_list_is_live_while_a_fleet_works_and_is_killed(tab: Tab, folder: Path) -> None:
     async def order(first: HttpProcess, rounds: list[Any]) -> None:
         await User(first.url, rounds).call("order", {"title": "Dune"})

@@ -7,7 +7,6 @@ import pytest
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
 from tests.browser.ui.figures import ACTIONS, APPROVALS, FLEET, REJECTED, TASKS
-from tests.kit.tiers import at_night
 
 PAGES: Final[dict[str, dict[str, Any]]] = {
     "tasks": TASKS,
@@ -102,7 +101,7 @@ def test_figures_of_the_fleet_follow_and_lead_to_calls(tab: Tab, ui: Served, sho
     expect(tab.page.locator("details tbody tr")).to_have_count(1)
 
 
-@pytest.mark.parametrize("scheme", ["light", *at_night("dark")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_tables_have_no_barriers_and_fit_a_phone(tab: Tab, show: Open, axe: Axe, scheme: Any) -> None:
     tab.page.emulate_media(color_scheme=scheme)
     for place in PAGES:

@@ -1,4 +1,7 @@
-"""The documentation site has every page and every public name, works without other hosts, and has no broken link."""
+"""The documentation site has every page and every public name, works without other hosts, and has no broken link.
+
+`.ci/run` builds the site for every change, which checks its links.
+"""
 
 import json
 import re
@@ -14,9 +17,6 @@ import pytest
 from docs.site import LINK, REFERENCE, broken_links, build, listed_pages
 from tests.browser.conftest import Tab
 from tests.docs.pages import ROOT
-
-# `.ci/run` builds the site for every change, which checks its links.
-pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")
