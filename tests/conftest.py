@@ -15,7 +15,7 @@ import pytest
 from roundtrip.testing import Era
 from tests.kit.held_threads import Held
 from tests.kit.programs import describe_missing, missing_program
-from tests.kit.tiers import Tier, current_tier, is_in_tier, tier_of
+from tests.kit.tiers import Tier, adds_to_first, current_tier, is_in_tier, tier_of
 
 _NIGHTLY_SECONDS: Final = 1800
 _LEASE_SECONDS: Final = 30.0
@@ -26,6 +26,7 @@ _LOADED_FIRST: Final = (httpcore2,)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the tiers: see CONTRIBUTING.md."""
     parser.addoption("--full", action="store_true", help="also run tests with processes, servers and browsers")
+    parser.addoption("--without-first", action="store_true", help="with --full: leave out the tests of the first tier")
     parser.addoption("--nightly", action="store_true", help="run all tests, and property tests with more examples")
 
 
@@ -52,11 +53,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             item.add_marker(pytest.mark.timeout(_NIGHTLY_SECONDS))
         return
-    other_tiers = ("nightly", "needs") if current_tier() is Tier.FIRST else ("nightly",)
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
-        (left_out if any(item.get_closest_marker(name) for name in other_tiers) else kept).append(item)
+        if current_tier() is Tier.FIRST:
+            is_left_out = item.get_closest_marker("needs") is not None
+        else:
+            is_left_out = config.getoption("--without-first") and not adds_to_first(item)
+        (left_out if is_left_out or item.get_closest_marker("nightly") else kept).append(item)
     if left_out:
         items[:] = kept
         config.hook.pytest_deselected(items=left_out)
@@ -91,9 +95,9 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Run more processes than there are cores, because many tests wait for other processes."""
+    """Run more processes than there are cores in the full tier, where many tests wait for other processes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 2 * cores
+    return cores if current_tier() is Tier.FIRST else 2 * cores
 
 
 @pytest.fixture

@@ -8,7 +8,16 @@ from typing import Any, Final, cast
 
 import pytest
 
-__all__ = ["FULL_FOLDERS", "NIGHTLY_FOLDER", "Tier", "current_tier", "examples", "is_in_tier", "tier_of"]
+__all__ = [
+    "FULL_FOLDERS",
+    "NIGHTLY_FOLDER",
+    "Tier",
+    "adds_to_first",
+    "current_tier",
+    "examples",
+    "is_in_tier",
+    "tier_of",
+]
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 FULL_FOLDERS: Final = frozenset(
@@ -32,6 +41,9 @@ FULL_FOLDERS: Final = frozenset(
 Their tests start processes, need packages of the extra `full`, or repeat for many values (`thorough`) what a test of
 the first tier shows for some.
 """
+
+_SAMPLED_FOLDERS: Final = frozenset(("combinations", "property", "simulation"))
+"""Names of folders whose tests try fewer examples in the first tier."""
 
 NIGHTLY_FOLDER: Final = "nightly"
 """The name of folders, at any depth, whose tests take minutes."""
@@ -78,6 +90,12 @@ def is_in_tier(folder: Path, tier: Tier) -> bool:
     if folder.name == NIGHTLY_FOLDER:
         return tier >= Tier.NIGHTLY
     return tier >= Tier.FULL or folder.name not in FULL_FOLDERS
+
+
+def adds_to_first(item: pytest.Item) -> bool:
+    """Return True if a test shows more in the full tier than in the first one, or runs only in the full tier."""
+    folders = {folder.name for folder in item.path.parents}
+    return bool(folders & (FULL_FOLDERS | _SAMPLED_FOLDERS)) or item.get_closest_marker("needs") is not None
 
 
 def examples(number: int) -> int:
