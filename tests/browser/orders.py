@@ -9,7 +9,7 @@ import anyio
 
 from roundtrip.testing import LegByLeg
 from roundtrip.trace.writing.recorder import Recorder
-from tests.browser.shops import after, before
+from tests.browser.bookshop import shop
 
 __all__ = ["record_order"]
 
@@ -31,9 +31,9 @@ def record_order(path: Path, *, rounds: int = len(_ANSWERS), pause: float = 0.0)
 
 async def _order(path: Path, rounds: int, pause: float) -> None:
     servers = [
-        before.shop(_recorder(path, "ash")),
-        before.shop(_recorder(path, "birch")),
-        *[after.shop(_recorder(path, "cedar"))] * 3,
+        shop(_recorder(path, "ash"), tells_postage=False),
+        shop(_recorder(path, "birch"), tells_postage=False),
+        *[shop(_recorder(path, "cedar"), tells_postage=True)] * 3,
     ]
     hopper = LegByLeg(servers)
     await hopper.leg("order_book", _ARGUMENTS)

@@ -13,13 +13,11 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.testing import Clock
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
+from tests.browser.pages.conftest import HOSTILE, press
 from tests.browser.pages.connected import ConnectedShop, connected_shop
 
 ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
 NOTHING = "There is nothing to answer here"
-HOSTILE = (
-    "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e{{7*7}}"
-)
 Scheme = Literal["light", "dark"]
 
 
@@ -36,19 +34,8 @@ def shop(_running: ConnectedShop, tab: Tab) -> ConnectedShop:
     return _running
 
 
-@pytest.fixture(autouse=True)
-def _statuses_are_no_complaints(tab: Tab) -> Generator[None]:
-    """Chromium writes every status from 400 to its console; all that it writes beside fails the test."""
-    yield
-    tab.complaints[:] = [line for line in tab.complaints if "the server responded with a status of" not in line]
-
-
 def log_in(page: Page, shop: ConnectedShop, user: str = "ada") -> None:
     page.context.add_cookies([{"name": "reader", "value": user, "url": shop.base}])
-
-
-def press(page: Page, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).click()
 
 
 def see(page: Page, heading: str) -> None:

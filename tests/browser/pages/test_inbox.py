@@ -6,18 +6,11 @@ from typing import Literal
 import pytest
 
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
+from tests.browser.pages.conftest import HOSTILE, press
 from tests.browser.pages.desk import Desk, running
 
-HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e"
 LONG = "Donaudampfschifffahrtsgesellschaft" * 4
 Scheme = Literal["light", "dark"]
-
-
-@pytest.fixture(autouse=True)
-def _statuses_are_no_complaints(tab: Tab) -> Generator[None]:
-    """Chromium writes every status from 400 to its console; all that it writes beside fails the test."""
-    yield
-    tab.complaints[:] = [line for line in tab.complaints if "the server responded with a status of" not in line]
 
 
 @pytest.fixture
@@ -25,10 +18,6 @@ def desk(tab: Tab) -> Generator[Desk]:
     with running() as found:
         tab.page.context.add_cookies([{"name": "user", "value": "fay", "url": found.url}])
         yield found
-
-
-def press(tab: Tab, name: str) -> None:
-    tab.page.get_by_role("button", name=name, exact=True).click()
 
 
 def test_refund_is_approved_by_keyboard_alone(tab: Tab, desk: Desk) -> None:
@@ -55,7 +44,7 @@ def test_rejection_needs_a_reason_and_keeps_what_was_typed(tab: Tab, desk: Desk)
     desk.ask("Emma")
     tab.page.goto(f"{desk.url}/approvals")
     tab.page.get_by_role("link", name="Refund 5").click()
-    press(tab, "Reject")
+    press(tab.page, "Reject")
     expect(tab.page.locator(".summary")).to_be_focused()
     tab.press("Tab", "Enter")
     expect(tab.page.get_by_label("Reason")).to_be_focused()
@@ -63,10 +52,10 @@ def test_rejection_needs_a_reason_and_keeps_what_was_typed(tab: Tab, desk: Desk)
         "Say why you reject this, so that the person who asked knows what to change"
     )
     tab.page.get_by_label("Reason").fill("x" * 2001)
-    press(tab, "Reject")
+    press(tab.page, "Reject")
     expect(tab.page.get_by_label("Reason")).to_have_value("x" * 2001)
     tab.page.get_by_label("Reason").fill("No receipt")
-    press(tab, "Reject")
+    press(tab.page, "Reject")
     expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
 
 
@@ -79,7 +68,7 @@ def test_second_tab_learns_that_it_is_late(tab: Tab, desk: Desk) -> None:
     other.get_by_role("button", name="Approve", exact=True).click()
     expect(other.locator("main .notice")).to_contain_text("Approved")
     tab.page.get_by_label("Reason").fill("No")
-    press(tab, "Reject")
+    press(tab.page, "Reject")
     expect(tab.page.locator(".notice").first).to_contain_text("Nothing was decided just now")
     expect(tab.page.locator(".notice").last).to_contain_text("Approved by fay")
 
@@ -97,10 +86,10 @@ def test_no_page_has_barriers(tab: Tab, desk: Desk, axe: Axe, scheme: Scheme) ->
     axe()
     tab.page.get_by_role("link", name="Refund 5").first.click()
     axe()
-    press(tab, "Reject")
+    press(tab.page, "Reject")
     expect(tab.page.locator(".summary")).to_be_focused()
     axe()
-    press(tab, "Approve")
+    press(tab.page, "Approve")
     expect(tab.page.locator("main .notice")).to_contain_text("Approved by fay")
     axe()
     tab.page.goto(f"{desk.url}/approvals/unknown")
@@ -121,7 +110,7 @@ def test_phone_shows_the_inbox_without_sideways_scrolling(tab: Tab, desk: Desk, 
         assert box is not None
         assert box["height"] >= 44
     tab.page.get_by_label("Reason").fill(LONG)
-    press(tab, "Reject")
+    press(tab.page, "Reject")
     expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
     assert scroll_width(tab.page) == 320
 
@@ -133,7 +122,7 @@ def test_markup_runs_nowhere(tab: Tab, desk: Desk) -> None:
     tab.page.get_by_role("link", name="Refund 5").click()
     assert tab.page.locator("script, main img, svg, iframe").count() == 0
     tab.page.get_by_label("Reason").fill(HOSTILE)
-    press(tab, "Reject")
+    press(tab.page, "Reject")
     expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
     assert tab.page.locator("script, main img, svg, iframe").count() == 0
     assert all(request.startswith((desk.url, "data:")) for request in tab.requests)

@@ -1,6 +1,5 @@
 """Question pages in a real Chromium: filling in, mistakes, tabs, the way back, and what a reader sees and hears."""
 
-from collections.abc import Generator
 from typing import Any, Literal
 
 import pytest
@@ -8,6 +7,7 @@ from playwright.sync_api import Browser, Page
 
 from roundtrip.pages.forms import OpenQuestions
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
+from tests.browser.pages.conftest import HOSTILE, press
 from tests.browser.pages.shop import ORDER, SEVERAL, PageShop, page_shop
 from tests.kit.page_calls import confirmation, form, link
 
@@ -17,17 +17,6 @@ TOWN: OpenQuestions = {"town": form("Your town?", {"town": {"type": "string"}}, 
 SURE: OpenQuestions = {"sure": confirmation("Delete 3 files?")}
 PAY: OpenQuestions = {"pay": link("Please pay at the till.", "https://pay.example/till?id=7")}
 Scheme = Literal["light", "dark"]
-
-
-@pytest.fixture(autouse=True)
-def _statuses_are_no_complaints(tab: Tab) -> Generator[None]:
-    """Chromium writes every status from 400 to its console; all that it writes beside fails the test."""
-    yield
-    tab.complaints[:] = [line for line in tab.complaints if "the server responded with a status of" not in line]
-
-
-def press(page: Page, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).click()
 
 
 def fill_order(page: Page) -> None:
@@ -397,9 +386,6 @@ def test_phone_shows_pages_without_sideways_scrolling(tab: Tab, shop: PageShop, 
         press(tab.page, button)
     expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
     assert scroll_width(tab.page) == 320
-
-
-HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e"
 
 
 def test_markup_runs_nowhere(tab: Tab, shop: PageShop) -> None:
