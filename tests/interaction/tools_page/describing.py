@@ -177,12 +177,11 @@ DESCRIBING = [
     ),
     *(
         Row(
-            says=f"arguments against {constraint} are refused by {fn.__name__.replace('_', ' ')}",
-            make=adding(fn),
+            says=f"arguments against {constraint} are refused",
+            make=adding(fields_in_annotations),
             sends=arguments,
             fails="validation error",
         )
-        for fn in (fields_in_annotations, fields_as_defaults)
         for constraint, arguments in BROKEN_CONSTRAINTS.items()
     ),
     Row(

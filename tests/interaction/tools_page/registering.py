@@ -128,25 +128,8 @@ REGISTERING = [
     ),
     Row(
         says="annotations may be an object",
-        make=adding(
-            add,
-            annotations=ToolAnnotations(
-                title="Add",
-                read_only_hint=True,
-                destructive_hint=False,
-                idempotent_hint=True,
-                open_world_hint=False,
-            ),
-        ),
-        lists={"annotations": HINTS},
-    ),
-    *(
-        Row(
-            says=f"of the annotations {hint} may be given alone",
-            make=adding(add, annotations={hint: value}),
-            lists={"annotations": {hint: value}},
-        )
-        for hint, value in HINTS.items()
+        make=adding(add, annotations=ToolAnnotations(title="Add", read_only_hint=True)),
+        lists={"annotations": {"title": "Add", "readOnlyHint": True}},
     ),
     Row(
         says="a method noted by the standalone decorator is registered bound, without self",

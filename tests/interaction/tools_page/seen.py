@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from roundtrip import Server
 from tests.interaction.tools_page.rows import ADDED, HIDDEN, Make, Row, add, adding, returning
 
@@ -59,6 +61,11 @@ def twice(server: Server[Any]) -> None:
         returning(version)(server)
 
 
+def twice_as_an_error(server: Server[Any]) -> None:
+    with pytest.raises(ValueError, match="Tool already exists: tool"):
+        twice(server)
+
+
 def registered(says: str, gets: str, **options: Any) -> Row:
     return Row(says=says, make=twice, options=options, sends={}, gets=gets)
 
@@ -68,6 +75,13 @@ DUPLICATES = [
     registered("a second tool replaces the first with a warning", "second", on_duplicate_tools="warn"),
     registered("a second tool may replace the first without one", "second", on_duplicate_tools="replace"),
     registered("a second tool may be ignored", "first", on_duplicate_tools="ignore"),
+    Row(
+        says="a second tool may be an error, which leaves the first",
+        make=twice_as_an_error,
+        options={"on_duplicate_tools": "error"},
+        sends={},
+        gets="first",
+    ),
 ]
 
 
