@@ -1,7 +1,7 @@
 """Tool calls are answered on 2026-07-28 by a shorter way than the SDK's handlers take, and say the same on the wire."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -146,30 +146,20 @@ async def _another(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> 
     return await call_next(ctx)
 
 
+def _tool_name(name: str) -> str:
+    return name.replace(" ", "_").replace(",", "")
+
+
 def _server(*, short: bool) -> Server[Any]:
     server = Server[Any](
         "shapes", title="Shapes", version="1.2", keys=[b"k" * 32], instructions="none", website_url="https://a.example"
     )
     for name, fn in TOOLS.items():
-        server.add_tool(fn, name.replace(" ", "_").replace(",", ""))
+        server.add_tool(fn, _tool_name(name))
     assert isinstance(server.middleware[-1], ToolCalls)
     if not short:
         server.middleware.append(_another)
     return server
-
-
-@asynccontextmanager
-async def _both_ways() -> AsyncGenerator[tuple[Wire, Wire]]:
-    async with AsyncExitStack() as stack:
-        wires: list[Wire] = []
-        for short in (True, False):
-            server = _server(short=short)
-            app = server.streamable_http_app(json_response=True, stateless_http=True)
-            await stack.enter_async_context(server.session_manager.run())
-            client = httpx.AsyncClient(transport=httpx.ASGITransport(app))
-            await stack.enter_async_context(client)
-            wires.append(Wire(client, "http://127.0.0.1:8000/mcp", EVERYTHING))
-        yield wires[0], wires[1]
 
 
 def _without_what_differs_by_call(answer: Json) -> Json:
@@ -181,33 +171,51 @@ def _without_what_differs_by_call(answer: Json) -> Json:
     return answer
 
 
-@pytest.mark.parametrize("name", TOOLS)
-async def test_call_is_answered_as_the_sdk_would_answer(name: str) -> None:
-    tool = name.replace(" ", "_").replace(",", "")
-    async with _both_ways() as (short, long):
-        arguments = {"number": "no number"} if name == "wrong arguments" else {}
-        ours, theirs = await short.call(tool, arguments), await long.call(tool, arguments)
-
-    assert _without_what_differs_by_call(ours) == _without_what_differs_by_call(theirs)
+@asynccontextmanager
+async def _posting(server: Server[Any]) -> AsyncGenerator[Wire]:
+    app = server.streamable_http_app(json_response=True, stateless_http=True)
+    async with server.session_manager.run(), httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
+        yield Wire(client, "http://127.0.0.1:8000/mcp", EVERYTHING)
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        pytest.param({"name": 7}, id="name"),
-        pytest.param({"name": "a_text", "arguments": []}, id="arguments"),
-        pytest.param({"name": "a_text", "inputResponses": {"k": 3}}, id="responses"),
-        pytest.param({"name": "a_text", "inputResponses": {"k": {"action": "nod"}}}, id="response"),
-        pytest.param({"name": "a_text", "requestState": 3}, id="state"),
-        pytest.param({"name": "none"}, id="unknown"),
-    ],
-)
-async def test_malformed_calls_are_rejected_like_by_the_sdk(params: Json) -> None:
-    async with _both_ways() as (short, long):
-        ours, theirs = await short.post("tools/call", params), await long.post("tools/call", params)
+@asynccontextmanager
+async def _both_ways() -> AsyncGenerator[tuple[Wire, Wire]]:
+    async with _posting(_server(short=True)) as short, _posting(_server(short=False)) as long:
+        yield short, long
+
+
+async def test_calls_are_answered_as_the_sdk_would_answer() -> None:
+    answers: list[dict[str, Json]] = []
+    async with _both_ways() as ways:
+        for way in ways:
+            answers.append({})
+            for name in TOOLS:
+                arguments = {"number": "no number"} if name == "wrong arguments" else {}
+                answer = await way.call(_tool_name(name), arguments)
+                answers[-1][name] = {**_without_what_differs_by_call(answer), "id": 0}
+
+    assert answers[0] == answers[1]
+
+
+MALFORMED: dict[str, Json] = {
+    "name": {"name": 7},
+    "arguments": {"name": "a_text", "arguments": []},
+    "responses": {"name": "a_text", "inputResponses": {"k": 3}},
+    "response": {"name": "a_text", "inputResponses": {"k": {"action": "nod"}}},
+    "state": {"name": "a_text", "requestState": 3},
+    "unknown": {"name": "none"},
+}
+
+
+async def test_malformed_calls_are_rejected_like_by_the_sdk() -> None:
+    async with _both_ways() as ways:
+        ours, theirs = [
+            {what: {**await way.post("tools/call", params), "id": 0} for what, params in MALFORMED.items()}
+            for way in ways
+        ]
 
     assert ours == theirs
-    assert "error" in ours or ours["result"]["isError"]
+    assert [what for what, answer in ours.items() if "error" not in answer and not answer["result"]["isError"]] == []
 
 
 async def test_middleware_that_is_added_later_sees_every_call() -> None:
@@ -219,9 +227,8 @@ async def test_middleware_that_is_added_later_sees_every_call() -> None:
         return seen[-1]
 
     server.middleware.append(watching)
-    app = server.streamable_http_app(json_response=True, stateless_http=True)
-    async with server.session_manager.run(), httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
-        await Wire(client, "http://127.0.0.1:8000/mcp", EVERYTHING).result("a_text")
+    async with _posting(server) as post:
+        await post.result("a_text")
 
     assert [result["content"] for result in seen if isinstance(result, dict)] == [[{"type": "text", "text": "hello"}]]
 
@@ -236,8 +243,7 @@ async def test_subclass_overriding_call_tool_serves_every_call() -> None:
 
     server = Counting("counting")
     server.add_tool(TOOLS["a text"], "a_text")
-    app = server.streamable_http_app(json_response=True, stateless_http=True)
-    async with server.session_manager.run(), httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
-        await Wire(client, "http://127.0.0.1:8000/mcp", EVERYTHING).result("a_text")
+    async with _posting(server) as post:
+        await post.result("a_text")
 
     assert server.calls == 1

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from roundtrip import Elicit, Event, Resolve, Server
 from roundtrip.testing import Answers, Era, LegByLeg, Steps, User
 from tests.kit.players import text_of
+from tests.kit.shops import KEY, Choice
 
 pytestmark = pytest.mark.anyio
 
@@ -18,17 +19,13 @@ class Essay(BaseModel):
     text: str
 
 
-class Choice(BaseModel):
-    ok: bool
-
-
 def noise(length: int) -> str:
     """Return text that does not deflate."""
     return random.Random(length).randbytes(length).hex()[:length]
 
 
 def shop(trace: Steps | None = None, *, computed: int = 0, **limits: Any) -> Server[Any]:
-    server = Server[Any]("shop", keys=[b"k" * 32], trace=trace, **limits)
+    server = Server[Any]("shop", keys=[KEY], trace=trace, **limits)
 
     def asker(name: str) -> Any:
         async def ask() -> Elicit[Essay]:
@@ -105,7 +102,7 @@ async def test_the_live_era_has_no_token_to_fill() -> None:
 
 
 async def test_odd_text_from_a_client_travels_unharmed() -> None:
-    server = Server("shop", keys=[b"k" * 32])
+    server = Server("shop", keys=[KEY])
     got: list[str] = []
 
     async def essay() -> Elicit[Essay]:
