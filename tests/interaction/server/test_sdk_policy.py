@@ -10,20 +10,16 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, GetPromptResult, InputRequiredResult
 from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
+from roundtrip import Context, InvalidSignature, Resolve, Server
 from roundtrip.errors import SchemaNotRenderable
 from roundtrip.testing import Clock, LegByLeg
 from tests.kit.players import text_of
+from tests.kit.shops import KEY, Choice, sure
 
 pytestmark = pytest.mark.anyio
 
-KEY = b"k" * 32
 STATE = "written by hand \u00fc\ud800"
-ANSWER = {"confirm": {"ok": True}}
-
-
-class Choice(BaseModel):
-    ok: bool
+ANSWER = {"sure": {"ok": True}}
 
 
 class TextCodec:
@@ -46,11 +42,8 @@ class TextCodec:
 def shop(security: RequestStateSecurity, **options: Any) -> Server[Any]:
     server = Server[Any]("shop", request_state_security=security, **options)
 
-    async def confirm() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
     @server.tool()
-    async def order(choice: Annotated[Choice, Resolve(confirm)]) -> str:
+    async def order(choice: Annotated[Choice, Resolve(sure)]) -> str:
         return f"{choice.ok}"
 
     @server.tool()
@@ -67,7 +60,7 @@ def shop(security: RequestStateSecurity, **options: Any) -> Server[Any]:
 def asks_by_hand(state: str | None = STATE) -> InputRequiredResult:
     schema: dict[str, Any] = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
     question = ElicitRequest(params=ElicitRequestFormParams(message="Sure?", requested_schema=schema))
-    return InputRequiredResult(input_requests={"confirm": question}, request_state=state)
+    return InputRequiredResult(input_requests={"sure": question}, request_state=state)
 
 
 async def answered_after(server: Server[Any], clock: Clock, seconds: float, *, tool: str = "order") -> str:
@@ -78,22 +71,19 @@ async def answered_after(server: Server[Any], clock: Clock, seconds: float, *, t
 
 
 @pytest.mark.parametrize("tool", ["order", "by_hand"])
-@pytest.mark.parametrize("ttl", [30.0, 7200.0])
-async def test_policy_decides_how_long_a_token_is_good(ttl: float, tool: str, clock: Clock) -> None:
-    server = shop(RequestStateSecurity(keys=[KEY], ttl=ttl))
-    assert await answered_after(server, clock, ttl - 1, tool=tool) == "True"
-    with pytest.raises(MCPError, match="Invalid or expired requestState"):
-        await answered_after(server, clock, ttl + 1, tool=tool)
+async def test_policy_decides_how_long_a_token_is_good(tool: str, clock: Clock) -> None:
+    for ttl in (30.0, 7200.0):
+        server = shop(RequestStateSecurity(keys=[KEY], ttl=ttl))
+        assert await answered_after(server, clock, ttl - 1, tool=tool) == "True"
+        with pytest.raises(MCPError, match="Invalid or expired requestState"):
+            await answered_after(server, clock, ttl + 1, tool=tool)
 
 
 async def test_tool_may_still_set_its_own_longer_clock(clock: Clock) -> None:
     server = shop(RequestStateSecurity(keys=[KEY], ttl=30.0))
 
-    async def confirm() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
     @server.tool(ttl=300.0)
-    async def slow(choice: Annotated[Choice, Resolve(confirm)]) -> str:
+    async def slow(choice: Annotated[Choice, Resolve(sure)]) -> str:
         return f"{choice.ok}"
 
     assert await answered_after(server, clock, 299, tool="slow") == "True"
@@ -161,11 +151,11 @@ async def test_codec_of_an_author_is_given_text() -> None:
     assert text_of(await legs.leg("order", answers=ANSWER, state=legs.token)) == "True"
 
 
-@pytest.mark.parametrize("text", ["", "no payload", "\u00fc", "AA=="])
-async def test_codec_that_vouches_for_something_else_is_rejected(text: str) -> None:
+async def test_codec_that_vouches_for_something_else_is_rejected() -> None:
     legs = LegByLeg([shop(RequestStateSecurity(codec=TextCodec()))])
-    with pytest.raises(MCPError, match="Invalid or expired requestState"):
-        await legs.leg("order", answers=ANSWER, state=f"text:{text}")
+    for text in ("", "no payload", "\u00fc", "AA=="):
+        with pytest.raises(MCPError, match="Invalid or expired requestState"):
+            await legs.leg("order", answers=ANSWER, state=f"text:{text}")
 
 
 async def test_log_has_the_reason_of_a_codec(caplog: pytest.LogCaptureFixture) -> None:
