@@ -12,8 +12,9 @@ from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import Era, served
 from tests.clients.drivers import Outcome, Target, ToolCall, driver_of
+from tests.kit.programs import needs
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, needs("node")]
 
 REVISIONS: Final = {Era.RETRY: "2026-07-28", Era.LIVE: "2025-11-25"}
 ARGUMENTS: Final = {"film": "Solaris"}
