@@ -9,19 +9,19 @@ from mcp.client import Client
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.request_state import InvalidRequestState, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, Request, Result
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ErrorData, InputRequiredResult, Request, Result
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Clock, Era, LegByLeg
+from tests.interaction.protocol.frozen import FROZEN
 from tests.kit.players import text_of
 from tests.kit.shops import KEY, Choice, sure
 
 pytestmark = pytest.mark.anyio
 
 SEAL_KEY = b"s" * 32
-FROZEN = (-32602, "Invalid or expired requestState", {"reason": "invalid_request_state"})
-INTERNAL = (-32603, "Internal error", None)
+INTERNAL = ErrorData(code=-32603, message="Internal error")
 ANSWER = {"sure": {"ok": True}}
 
 
@@ -66,14 +66,10 @@ def shop(security: RequestStateSecurity | None = None, **options: Any) -> Server
     return server
 
 
-def told(error: MCPError) -> tuple[int, str, Any]:
-    return error.error.code, error.error.message, error.error.data
-
-
-async def refused(server: Server[Any], token: str, **changed: Any) -> tuple[int, str, Any]:
+async def refused(server: Server[Any], token: str, **changed: Any) -> ErrorData:
     with pytest.raises(MCPError) as caught:
         await LegByLeg([server]).leg(changed.pop("tool", "order"), changed, answers=ANSWER, state=token)
-    return told(caught.value)
+    return caught.value.error
 
 
 async def token_of(server: Server[Any]) -> str:
@@ -160,7 +156,7 @@ async def test_unidentified_caller_gets_no_token(policy: Policy, caplog: pytest.
     for name in names:
         with pytest.raises(MCPError) as caught:
             await LegByLeg([policy(Caller(name), 600.0)]).leg("order", {})
-        assert told(caught.value) == INTERNAL, name
+        assert caught.value.error == INTERNAL, name
     logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert sum("principal=" in message for message in logged) == len(names)
 
@@ -204,7 +200,7 @@ async def test_codec_that_cannot_seal_gives_a_bare_internal_error(caplog: pytest
         server = shop(RequestStateSecurity(codec=Broken("seal", failure), bind_principal=None))
         with pytest.raises(MCPError) as caught:
             await LegByLeg([server]).leg("order", {})
-        assert told(caught.value) == INTERNAL, failure
+        assert caught.value.error == INTERNAL, failure
     logged = [record.getMessage() for record in caplog.records]
     assert sum("failed to make a token" in message for message in logged) == len(failures)
 
@@ -234,7 +230,7 @@ async def test_every_byte_of_an_unsigned_payload_is_checked() -> None:
                     "order", {}, request_state=f"plain.{changed.hex()}", allow_input_required=True
                 )
             except MCPError as error:
-                end = told(error)
+                end = error.error
             assert end == FROZEN or isinstance(end, InputRequiredResult), place
 
 

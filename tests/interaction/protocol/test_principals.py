@@ -14,7 +14,7 @@ from pydantic import AnyHttpUrl
 from roundtrip import Event, Server
 from roundtrip.testing import Era, LegByLeg, Steps, User, served
 from tests.interaction.pages.web import Badges, as_user
-from tests.interaction.protocol.test_refusals import FROZEN
+from tests.interaction.protocol.frozen import FROZEN
 from tests.kit.bookshop import bookshop
 from tests.kit.players import text_of
 
