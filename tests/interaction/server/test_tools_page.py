@@ -14,7 +14,7 @@ from tests.interaction.tools_page.errors import ERRORS, OutOfStock, raising
 from tests.interaction.tools_page.registering import REFUSED, REGISTERING
 from tests.interaction.tools_page.results import RESULTS
 from tests.interaction.tools_page.rows import Json, Make, Row, faults
-from tests.interaction.tools_page.seen import DUPLICATES, VERSIONS, VISIBILITY, twice
+from tests.interaction.tools_page.seen import DUPLICATES, VISIBILITY, twice
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,6 @@ PAGE: Final[dict[str, list[Row]]] = {
     "errors": ERRORS,
     "visibility": VISIBILITY,
     "duplicates": DUPLICATES,
-    "versions": VERSIONS,
 }
 
 
