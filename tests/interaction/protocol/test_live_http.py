@@ -10,8 +10,8 @@ from starlette.requests import Request
 
 from roundtrip import Context, Event, Server, State, Transition
 from roundtrip.testing import served
-from tests.kit.hosts import WAIT
 from tests.kit.live_wire import HEADERS, session
+from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
 
@@ -70,11 +70,7 @@ async def test_live_call_asking_a_departed_client_ends_at_once() -> None:
         await ctx.report_progress(1, 2)
         request = ctx.request_context.request
         assert request is not None
-        with anyio.fail_after(WAIT):
-            while True:
-                if await request.is_disconnected():
-                    break
-                await anyio.sleep(0.01)
+        await until(request.is_disconnected)
         return str(await ctx.ask_outcome("sure", "Sure?", bool))
 
     async with served(server) as url, session(url) as client:
@@ -123,11 +119,7 @@ async def test_live_call_continues_where_its_stream_is_resumable() -> None:
     async with served(server, event_store=Kept()) as url, session(url) as client:
         async with client.calling("order") as question:
             pass
-        with anyio.fail_after(WAIT):
-            while True:
-                if await requests[0].is_disconnected():
-                    break
-                await anyio.sleep(0.01)
+        await until(requests[0].is_disconnected)
         await anyio.wait_all_tasks_blocked()
         assert ending.last is None
         assert await client.answer(question, value=True) == 202

@@ -42,10 +42,6 @@ async def confirmed(title: str, choice: Annotated[Choice, Resolve(sure)]) -> str
     return f"{title} {choice.ok}"
 
 
-def test_a_server_is_an_mcp_server() -> None:
-    assert issubclass(Server, MCPServer)
-
-
 async def test_prompts_resources_templates_and_completions_work_as_before(era: Era) -> None:
     server = Server("shop", instructions="Ask.")
 
@@ -193,30 +189,12 @@ async def test_server_side_call_reports_a_missing_client() -> None:
         await server.call_tool("confirmed", {"title": "Dune"})
 
 
-async def test_nested_tool_call_is_a_call_of_its_own(era: Era) -> None:
-    server = Server("shop")
-
-    @server.tool()
-    async def inner(title: str) -> str:
-        return title.upper()
-
-    @server.tool()
-    async def outer(ctx: Context[Any, Any], choice: Annotated[Choice, Resolve(sure)]) -> str:
-        result = await server.call_tool("inner", {"title": "dune"}, ctx)
-        assert isinstance(result, CallToolResult)
-        return f"{text_of(result)} {choice.ok}"
-
-    assert text_of(await call(server, era, "outer", {}, {"ok": True})) == "DUNE True"
-
-
-async def test_a_tool_that_was_removed_is_unknown() -> None:
+def test_a_tool_that_was_removed_is_unknown() -> None:
     server = Server("shop")
     server.add_tool(confirmed)
     server.remove_tool("confirmed")
     with pytest.raises(ToolError, match="Unknown tool: confirmed"):
         server.remove_tool("confirmed")
-    result = await call(server, Era.RETRY, "confirmed", {"title": "Dune"})
-    assert text_of(result) == "Unknown tool: confirmed"
 
 
 async def test_disabled_duplicate_warning_keeps_the_first_tool(caplog: pytest.LogCaptureFixture) -> None:

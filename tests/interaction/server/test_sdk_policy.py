@@ -8,10 +8,8 @@ from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.request_state import InvalidRequestState, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, GetPromptResult, InputRequiredResult
-from pydantic import BaseModel
 
 from roundtrip import Context, InvalidSignature, Resolve, Server
-from roundtrip.errors import SchemaNotRenderable
 from roundtrip.testing import Clock, LegByLeg
 from tests.kit.players import text_of
 from tests.kit.shops import KEY, Choice, sure
@@ -166,21 +164,3 @@ async def test_log_has_the_reason_of_a_codec(caplog: pytest.LogCaptureFixture) -
     assert "revoked" not in f"{caught.value.error}"
     [logged] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert logged.endswith("(revoked by the key service)")
-
-
-class Nested(BaseModel):
-    inner: Choice
-
-
-async def test_form_that_cannot_be_shown_is_a_type_error() -> None:
-    server = Server[Any]("shop")
-
-    @server.tool()
-    async def ask(ctx: Context[Any, Any]) -> str:
-        try:
-            await ctx.elicit("Which?", Nested)
-        except TypeError as error:
-            return type(error).__name__
-        return "asked"
-
-    assert text_of(await LegByLeg([server]).leg("ask")) == SchemaNotRenderable.__name__

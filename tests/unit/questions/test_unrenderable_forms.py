@@ -89,6 +89,7 @@ def test_a_schema_that_has_no_json_schema_is_rejected() -> None:
 
 def test_rejected_schema_is_the_authors_mistake() -> None:
     assert issubclass(SchemaNotRenderable, InvalidSignature)
+    assert issubclass(SchemaNotRenderable, TypeError)
 
 
 def test_default_without_json_form_is_rejected_by_field() -> None:

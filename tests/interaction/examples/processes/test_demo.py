@@ -1,12 +1,11 @@
 """`roundtrip demo` prints the events as they happened, and leaves no process behind."""
 
 import os
+import pty
 import re
 import signal
 import subprocess
-import sys
 import threading
-import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,10 +17,7 @@ from roundtrip.cli import main
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 from tests.kit.forks import Started, start
 from tests.kit.hosts import ROOT
-from tests.kit.tiers import at_night
-
-WAIT = 60.0
-"""Seconds after which the demo, or a word of it, counts as lost. It takes a few."""
+from tests.kit.waiting import WAIT, until_plain
 
 LEG = re.compile(r"^Leg (\d+) is served by (\w+) \(pid (\d+)\)$", re.MULTILINE)
 CHANGE = re.compile(r"^ *(\w+) -- (\w+) -*> (\w+)(?:  (.*))?$", re.MULTILINE)
@@ -131,22 +127,11 @@ def is_running(pid: int) -> bool:
         # An orphan that was not collected yet has ended all the same.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
-        pass
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
         return False
-    return not Path("/proc").is_dir()
 
 
-def left_behind(processes: set[int]) -> set[int]:
-    """Return the processes that still live after a while."""
-    deadline = time.monotonic() + WAIT
-    running = set(processes)
-    while running and time.monotonic() < deadline:
-        running = {pid for pid in running if is_running(pid)}
-        time.sleep(0.02)
-    return running
+def expect_none_left_behind(printed: Printed) -> None:
+    until_plain(lambda: not any(is_running(pid) for pid in printed.processes), what="the end of all processes")
 
 
 def test_every_leg_of_the_order_is_served_by_another_process() -> None:
@@ -162,13 +147,10 @@ def test_every_leg_of_the_order_is_served_by_another_process() -> None:
     # The price that the first process looked up is charged by the last, which never saw it but in the token.
     assert f"for 27.50 as quoted by ash (pid {printed.legs[0][1]})" in printed.text
     assert printed.text.endswith("The order went through.\n")
-    assert left_behind(printed.processes) == set()
+    expect_none_left_behind(printed)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
 def test_invalid_terminal_answer_is_asked_again_on_another_instance() -> None:
-    import pty
-
     ours, theirs = pty.openpty()
     try:
         with demo("--ask", stdin=theirs) as running:
@@ -184,7 +166,7 @@ def test_invalid_terminal_answer_is_asked_again_on_another_instance() -> None:
     assert printed.text.count(FIRST_QUESTION) == 2
     assert "The last answer was not valid" in printed.text
     assert "'Dune', paperback, for pickup, for 9.50" in printed.text
-    assert left_behind(printed.processes) == set()
+    expect_none_left_behind(printed)
 
 
 def test_an_order_that_the_person_declines_does_not_go_through() -> None:
@@ -196,11 +178,10 @@ def test_an_order_that_the_person_declines_does_not_go_through() -> None:
     assert printed.path[-1] is State.DECLINED
     assert "could not resolve: elicitation was decline" in printed.text
     assert printed.text.endswith("The order did not go through.\n")
-    assert left_behind(printed.processes) == set()
+    expect_none_left_behind(printed)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
-@pytest.mark.parametrize(("number", "exit_code"), [("SIGKILL", -9), *at_night(("SIGINT", 130), ("SIGTERM", 143))])
+@pytest.mark.parametrize(("number", "exit_code"), [("SIGKILL", -9), ("SIGINT", 130), ("SIGTERM", 143)])
 def test_no_instance_outlives_the_demo_however_it_ends(number: str, exit_code: int) -> None:
     with demo("--ask") as running:
         running.wait_for(FIRST_QUESTION)
@@ -209,4 +190,4 @@ def test_no_instance_outlives_the_demo_however_it_ends(number: str, exit_code: i
     assert printed.exit_code == exit_code, printed.text
     assert "Traceback" not in printed.text
     assert len(printed.processes) == 4
-    assert left_behind(printed.processes) == set()
+    expect_none_left_behind(printed)
