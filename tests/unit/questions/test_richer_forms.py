@@ -173,18 +173,6 @@ def test_non_text_choices_travel_as_text_and_return_unchanged() -> None:
     assert several.plain([DATE, Size.SMALL]) == {"value": [str(DATE), str(Size.SMALL)]}
 
 
-def test_defaults_fill_the_form_in() -> None:
-    """Shows F3, F4."""
-    form = form_of(Seat)
-    defaults = {name: shape.get("default") for name, shape in form.schema["properties"].items()}
-    assert defaults == {"row": 3, "sizes": ["l"], "note": None}
-    assert "required" not in form.schema
-    assert form.parse({}) == Seat()
-    assert form_of(Meal).schema["properties"]["spicy"]["default"] is False
-    assert form_of(Meal).parse({"dish": "soup"}) == Meal("soup")
-    assert form_of(Trip).parse({"day": "2026-07-28", "size": "s"}) == {"day": DATE, "size": Size.SMALL}
-
-
 NO_QUESTIONS: list[Any] = [
     {},
     [{}],
