@@ -1,7 +1,7 @@
 """The bookshop's four steps, each through a real client on both eras."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -12,65 +12,42 @@ from tests.kit.players import connect
 
 pytestmark = pytest.mark.anyio
 
-STEPS: dict[str, Server[Any]] = {
+STEPS: Final[dict[str, Server[Any]]] = {
     "look_up.py": look_up.server,
     "build_on.py": build_on.server,
     "ask.py": ask.server,
     "take_no.py": take_no.server,
 }
+WAITS: Final[Answers] = {"ask_for_patience": {"will_wait": True}}
+LEAVES: Final[Answers] = {"ask_for_patience": {"will_wait": False}}
+ORDERED: Final = "Middlemarch is ordered from the publisher."
+OTHER: Final = "Middlemarch is not ordered. Readers of it also like Persuasion."
+UNRESOLVED: Final = "Error executing tool order: Resolver for parameter 'patience' could not resolve: elicitation was "
+
+SAID: Final[list[tuple[str, str, Answers | None, str]]] = [
+    ("look_up.py", "Persuasion", None, "A copy of Persuasion is set aside; 2 left."),
+    ("look_up.py", "Middlemarch", None, "There is no copy of Middlemarch left."),
+    ("build_on.py", "Persuasion", None, "Persuasion comes from our shelf and is ready in 1 day(s)."),
+    ("build_on.py", "Middlemarch", None, "Middlemarch comes from the publisher and is ready in 14 day(s)."),
+    ("ask.py", "Persuasion", None, "Persuasion is yours today."),
+    ("ask.py", "Middlemarch", WAITS, ORDERED),
+    ("ask.py", "Middlemarch", LEAVES, "Middlemarch is not ordered."),
+    ("ask.py", "Middlemarch", {"ask_for_patience": DECLINE}, f"{UNRESOLVED}decline"),
+    ("ask.py", "Middlemarch", {"ask_for_patience": CANCEL}, f"{UNRESOLVED}cancel"),
+    ("take_no.py", "Persuasion", None, "Persuasion is yours today."),
+    ("take_no.py", "Middlemarch", WAITS, ORDERED),
+    ("take_no.py", "Middlemarch", LEAVES, OTHER),
+    ("take_no.py", "Middlemarch", {"ask_for_patience": DECLINE}, OTHER),
+    ("take_no.py", "Middlemarch", {"ask_for_patience": CANCEL}, "Nothing is ordered; ask again whenever it suits."),
+]
 
 
-async def said(
-    server: Server[Any], era: Era, title: str, answers: Answers | None = None, *, tool: str = "order"
-) -> str:
-    call = await User(server, answers, era=era).call(tool, title=title)
-    assert not call.is_error
-    return call.text
-
-
-async def test_look_up_fills_a_parameter_from_the_shelf(era: Era) -> None:
-    kept = await said(look_up.server, era, "Persuasion", tool="set_aside")
-    assert kept == "A copy of Persuasion is set aside; 2 left."
-    gone = await said(look_up.server, era, "Middlemarch", tool="set_aside")
-    assert gone == "There is no copy of Middlemarch left."
-
-
-async def test_build_on_fills_a_parameter_from_another(era: Era) -> None:
-    assert await said(build_on.server, era, "Persuasion") == "Persuasion comes from our shelf and is ready in 1 day(s)."
-    late = await said(build_on.server, era, "Middlemarch")
-    assert late == "Middlemarch comes from the publisher and is ready in 14 day(s)."
-
-
-async def test_ask_asks_only_where_the_answer_matters(era: Era) -> None:
-    assert await said(ask.server, era, "Persuasion") == "Persuasion is yours today."
-    waits = await said(ask.server, era, "Middlemarch", {"ask_for_patience": {"will_wait": True}})
-    assert waits == "Middlemarch is ordered from the publisher."
-    leaves = await said(ask.server, era, "Middlemarch", {"ask_for_patience": {"will_wait": False}})
-    assert leaves == "Middlemarch is not ordered."
-
-
-async def test_ask_ends_the_call_of_a_silent_customer() -> None:
-    result = await User(ask.server, {"ask_for_patience": DECLINE}).call("order", {"title": "Middlemarch"})
-    assert result.is_error
-    assert result.text == (
-        "Error executing tool order: Resolver for parameter 'patience' could not resolve: elicitation was decline"
-    )
-
-
-async def test_take_no_completes_for_any_customer(era: Era) -> None:
-    server = take_no.server
-    assert await said(server, era, "Persuasion") == "Persuasion is yours today."
-    assert (
-        await said(server, era, "Middlemarch", {"ask_for_patience": {"will_wait": True}})
-        == "Middlemarch is ordered from the publisher."
-    )
-    other = "Middlemarch is not ordered. Readers of it also like Persuasion."
-    assert await said(server, era, "Middlemarch", {"ask_for_patience": {"will_wait": False}}) == other
-    assert await said(server, era, "Middlemarch", {"ask_for_patience": DECLINE}) == other
-    assert (
-        await said(server, era, "Middlemarch", {"ask_for_patience": CANCEL})
-        == "Nothing is ordered; ask again whenever it suits."
-    )
+async def test_every_step_answers_every_customer(era: Era) -> None:
+    said: list[str] = []
+    for step, title, answers, _ in SAID:
+        tool = "set_aside" if step == "look_up.py" else "order"
+        said.append((await User(STEPS[step], answers, era=era).call(tool, title=title)).text)
+    assert said == [text for *_, text in SAID]
 
 
 async def test_the_model_sees_the_title_and_nothing_else() -> None:

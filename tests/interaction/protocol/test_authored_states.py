@@ -116,12 +116,6 @@ async def test_lone_questions_and_lone_states_pass_unchanged() -> None:
     assert text_of(await hopper.leg("bare_state", state=hopper.token)) == "wait"
 
 
-async def test_sdk_client_completes_a_hand_written_call() -> None:
-    async with Client(shop(), mode=Era.RETRY.value, elicitation_callback=agree) as client:
-        assert text_of(await client.call_tool("order")) == EXPECTED
-        assert text_of(await client.call_tool("bare_state")) == "wait"
-
-
 async def agree(context: Any, params: Any) -> ElicitResult:
     return ElicitResult(action="accept", content={"ok": True})
 

@@ -119,14 +119,6 @@ async def test_question_reworded_while_pending_reports_the_change() -> None:
         assert trace.asked == [{"name": reason}]
 
 
-async def test_new_unrelated_resolvers_ask_nothing_again() -> None:
-    hopper = await half_answered(deploy(two_questions("Name?", extra=True), "2"))
-    assert list(hopper.questions) == ["tip"]
-    final = LegByLeg([deploy(two_questions("Name?", extra=True), "2")])
-    result = await final.leg("order", answers={"tip": {"ok": False}}, state=hopper.token)
-    assert text_of(result) == "Ada True False True"
-
-
 async def test_an_old_build_carries_answers_it_does_not_know_unchanged() -> None:
     old, new = deploy(two_questions("Name?"), "1"), deploy(two_questions("Name?", extra=True), "2")
     hopper = LegByLeg([new, new, old, new])

@@ -169,45 +169,6 @@ async def test_rules_of_the_whole_form_show_fields_that_fit(
     assert defaults(person.asked[1]) == shown
 
 
-async def test_titled_choices_of_an_invalid_form_come_back(era: Era) -> None:
-    class Order(BaseModel):
-        size: Annotated[
-            str,
-            Field(json_schema_extra={"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}),
-        ]
-        extras: list[Literal["ice", "lemon"]] = Field(default=[], max_length=1)
-        count: int = Field(ge=1)
-
-    server = Server[Any]("bar", keys=[NEW])
-
-    @server.tool()
-    async def book(ctx: Context) -> str:
-        return (await ctx.ask("order", "Which?", Order)).size
-
-    person, text = await answered(
-        server, era, {"size": "l", "extras": ["ice", "lemon"], "count": 0}, {"size": "l", "count": 1}
-    )
-    assert text == "l"
-    assert defaults(person.asked[1]) == {"size": "l", "extras": []}
-
-
-async def test_review_keeps_valid_changes_when_it_is_asked_again(era: Era) -> None:
-    server = Server[Any]("hotel", keys=[NEW])
-
-    @server.tool()
-    async def book(ctx: Context, stay: Annotated[Stay, Resolve(stay)]) -> str:
-        seats = await ctx.ask("seats", "Seats?", int)
-        agreed = await ctx.review_outcome("all", "Right?", ["stay", "seats"])
-        return f"{stay.view}, {stay.nights}, {seats}, {agreed.action}"
-
-    changed = {"stay.view": "garden", "stay.nights": 99, "seats": 5}
-    person, text = await answered(server, era, VALID, {"value": 2}, changed, {**changed, "stay.nights": 4}, {}, {})
-    assert text == "garden, 4, 5, accept"
-    assert defaults(person.asked[2])["stay.view"] == "sea"
-    again = defaults(person.asked[3])
-    assert (again["stay.view"], again["stay.nights"], again["seats"]) == ("garden", 3, 5)
-
-
 async def test_answer_of_another_kind_fills_nothing_in() -> None:
     legs = LegByLeg(hotel("resolver"))
     await legs.leg("book")

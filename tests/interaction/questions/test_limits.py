@@ -99,24 +99,3 @@ async def test_compressible_journal_fits() -> None:
 async def test_the_live_era_has_no_token_to_fill() -> None:
     answers: Answers = {re.compile("Sure"): {"ok": True}, re.compile(""): {"text": noise(40_000)}}
     assert (await User(shop(), answers, era=Era.LIVE).call("order")).text == "true"
-
-
-async def test_odd_text_from_a_client_travels_unharmed() -> None:
-    server = Server("shop", keys=[KEY])
-    got: list[str] = []
-
-    async def essay() -> Elicit[Essay]:
-        return Elicit("Text?", Essay)
-
-    async def sure(essay: Annotated[Essay, Resolve(essay)]) -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
-    @server.tool()
-    async def order(essay: Annotated[Essay, Resolve(essay)], choice: Annotated[Choice, Resolve(sure)]) -> str:
-        got.append(essay.text)
-        return "done"
-
-    odd = ["~", "]~", "\x00\n\r\t", "\u2028\ufeff", "\U0001f600", '"\\', "r3sAAAA.AAAA." + "A" * 22, "ü" * 300]
-    for text in odd:
-        await User(server, {"essay": {"text": text}, "sure": {"ok": True}}).call("order")
-    assert got == odd

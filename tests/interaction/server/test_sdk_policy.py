@@ -77,18 +77,6 @@ async def test_policy_decides_how_long_a_token_is_good(tool: str, clock: Clock) 
             await answered_after(server, clock, ttl + 1, tool=tool)
 
 
-async def test_tool_may_still_set_its_own_longer_clock(clock: Clock) -> None:
-    server = shop(RequestStateSecurity(keys=[KEY], ttl=30.0))
-
-    @server.tool(ttl=300.0)
-    async def slow(choice: Annotated[Choice, Resolve(sure)]) -> str:
-        return f"{choice.ok}"
-
-    assert await answered_after(server, clock, 299, tool="slow") == "True"
-    with pytest.raises(MCPError, match="Invalid or expired requestState"):
-        await answered_after(server, clock, 31)
-
-
 def test_two_clocks_at_once_are_rejected() -> None:
     with pytest.raises(ValueError, match="ttl= must be left out with request_state_security="):
         Server("shop", request_state_security=RequestStateSecurity(keys=[KEY]), ttl=30.0)
