@@ -12,9 +12,9 @@ from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from examples import allow_list, login_page, wizard
 from roundtrip import Server
-from roundtrip.testing import CANCEL, Era, Restart, User, served
+from roundtrip.testing import Era, Restart, User, served
 from roundtrip.testing.tap import Tap
-from tests.interaction.examples.holiday import ADA, BOOKED, HOLIDAY
+from tests.interaction.examples.holiday import BOOKED, HOLIDAY
 from tests.kit.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
@@ -43,22 +43,6 @@ async def test_the_wizard_goes_on_another_instance_at_each_leg() -> None:
 
     call = await User(instance, HOLIDAY, network=Restart()).call("book_holiday")
     assert BOOKED.fullmatch(call.text)
-
-
-async def test_the_wizard_does_not_ask_what_does_not_matter() -> None:
-    result = await User(
-        wizard.server,
-        {"place": {"value": "alps"}, "count": {"value": 1}, "guest-1": ADA, "agree": {"value": False}},
-    ).call("book_holiday")
-    assert result.text == "Nothing is booked."
-
-
-async def test_the_wizard_ends_when_its_user_does_not_go_on() -> None:
-    result = await User(wizard.server, {"place": {"value": "alps"}, "count": CANCEL}).call("book_holiday")
-    assert result.is_error
-    assert result.text == (
-        "Error executing tool book_holiday: Question 'count' was not answered: elicitation was cancel"
-    )
 
 
 class Browser:
@@ -143,17 +127,6 @@ async def test_page_opens_only_for_the_asked_user(era: Era) -> None:
         assert await loans(url, "eve", era, browser) == "Dune"
         assert browser.answers == [403, 401, 401, 403, 200]
         assert login_page.cards == {"eve": "1972"}
-
-
-async def test_user_avoiding_the_page_ends_the_call(era: Era) -> None:
-    async def refuse(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        return ElicitResult(action="decline")
-
-    async with library() as (url, _):
-        said = await loans(url, "ada", era, refuse)
-    assert said == (
-        "Error executing tool loans: Resolver for parameter 'pin' could not resolve: elicitation was decline"
-    )
 
 
 # The allow list.

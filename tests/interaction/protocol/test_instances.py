@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult
 
 from roundtrip import Server
 from roundtrip.machine.call import Call
@@ -15,7 +14,6 @@ from roundtrip.machine.journal import Journal
 from roundtrip.testing import Hop, LegByLeg, Restart, Steps, User, served
 from roundtrip.testing.networks.fleet import Instance
 from tests.kit.bookshop import bookshop
-from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -92,16 +90,3 @@ def alive() -> int:
     """Return the number of calls and journals in this process."""
     gc.collect()
     return sum(isinstance(thing, Journal | Call) for thing in gc.get_objects())
-
-
-async def test_two_calls_of_one_tool_in_flight_do_not_mix() -> None:
-    server = bookshop()
-    first, second = LegByLeg([server]), LegByLeg([server])
-    await first.leg("order", ARGUMENTS)
-    await second.leg("order", ARGUMENTS)
-    assert first.token != second.token
-    yes = await first.leg("order", ARGUMENTS, answers={"confirm_backorder": {"confirm": True}}, state=first.token)
-    no = await second.leg("order", ARGUMENTS, answers={"confirm_backorder": {"confirm": False}}, state=second.token)
-    assert yes.result_type == "input_required"
-    assert isinstance(no, CallToolResult)
-    assert text_of(no) == "no order"

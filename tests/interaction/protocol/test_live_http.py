@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from roundtrip import Context, Event, Server, State, Transition
 from roundtrip.testing import served
-from tests.kit.live_wire import HEADERS, session
+from tests.kit.live_wire import session
 from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
@@ -79,16 +79,6 @@ async def test_live_call_asking_a_departed_client_ends_at_once() -> None:
         last = await ending.wait()
     assert last.event is Event.REJECT
     assert "connection was lost" in last.detail["error"]
-
-
-async def test_a_session_that_another_instance_holds_is_unknown_at_once() -> None:
-    async with served(Server("shop")) as one, served(Server("shop")) as other, session(one) as client:
-        with anyio.fail_after(WAIT):
-            answer = await client.http.post(
-                other, json={"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, headers=HEADERS
-            )
-    assert answer.status_code == 404
-    assert answer.json()["error"] == {"code": -32600, "message": "Session not found"}
 
 
 class Kept(EventStore):

@@ -4,13 +4,12 @@ from typing import Annotated, Any
 
 import pytest
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CreateMessageResult, ElicitResult, ListRootsResult, TextContent
 from pydantic import BaseModel, Field
 
-from roundtrip import Elicit, Event, ListRoots, Resolve, Sample, Server
+from roundtrip import Elicit, Event, Resolve, Server
 from roundtrip.testing import ACCEPT, DECLINE, Answers, Era, LegByLeg, Steps, User, served
 from roundtrip.testing.tap import Tap
-from tests.kit.players import Person, connect, roots, sample, text_of
+from tests.kit.players import Person, connect, text_of
 from tests.kit.wire import Json, accept, wire
 
 pytestmark = pytest.mark.anyio
@@ -46,18 +45,6 @@ def shop(trace: Steps | None = None) -> Server[Any]:
     @server.tool()
     async def strict(copies: Annotated[Copies, Resolve(once_only)]) -> int:
         return copies.copies
-
-    async def blurb() -> Sample:
-        return Sample("Praise Dune", max_tokens=10)
-
-    async def shelves() -> ListRoots:
-        return ListRoots()
-
-    @server.tool()
-    async def present(
-        text: Annotated[CreateMessageResult, Resolve(blurb)], roots: Annotated[ListRootsResult, Resolve(shelves)]
-    ) -> str:
-        return f"{text.model} {len(roots.roots)}"
 
     return server
 
@@ -138,26 +125,6 @@ async def test_unasked_answers_are_ignored() -> None:
     answers = {"whose": {"name": "Ada"}, "how_many": {"copies": 99}}
     result = await hopper.leg("order", answers=answers, state=hopper.token)
     assert text_of(result) == "2 for Ada"
-
-
-async def test_an_answer_to_another_kind_of_question_is_invalid() -> None:
-    hopper = LegByLeg(shop)
-    await hopper.leg("order")
-    answers = {"how_many": ListRootsResult(roots=[]), "whose": {"name": "Ada"}}
-    await hopper.leg("order", answers=answers, state=hopper.token)
-    assert list(hopper.questions) == ["how_many"]
-    assert "not the answer to a form" in str(hopper.questions["how_many"])
-
-
-async def test_form_answer_to_a_model_question_is_invalid_alone() -> None:
-    options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
-    hopper = LegByLeg(shop, **options)
-    await hopper.leg("present")
-    answers = {"blurb": ElicitResult(action="accept", content={"copies": 1}), "shelves": ListRootsResult(roots=[])}
-    await hopper.leg("present", answers=answers, state=hopper.token)
-    assert list(hopper.questions) == ["blurb"]
-    said = CreateMessageResult(role="assistant", content=TextContent(type="text", text="Good."), model="m")
-    assert text_of(await hopper.leg("present", answers={"blurb": said}, state=hopper.token)) == "m 0"
 
 
 MALFORMED: list[Any] = [

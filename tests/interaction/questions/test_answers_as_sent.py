@@ -15,9 +15,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     Annotations,
     CallToolResult,
-    CreateMessageRequest,
-    CreateMessageRequestParams,
-    InputRequiredResult,
     SamplingMessage,
     TextContent,
 )
@@ -25,6 +22,7 @@ from pydantic import BaseModel, Field
 
 from roundtrip import Audio, Elicit, ElicitUrl, Image, ListRoots, Resolve, Sample, Server, ToolResult
 from roundtrip.server.tool_calls import ToolCalls
+from tests.interaction.protocol.by_hand import by_hand
 from tests.kit.wire import EVERYTHING, Json, Wire
 
 pytestmark = pytest.mark.anyio
@@ -115,18 +113,7 @@ TOOLS: dict[str, Callable[..., Any]] = {
     "a foreseen failure": _raising(ToolError("not today")),
     "an error of the protocol": _raising(MCPError(code=-32050, message="off", data={"why": 1})),
     "wrong arguments": _picky,
-    "questions by hand": _returning(
-        lambda: InputRequiredResult(
-            input_requests={
-                "hand": CreateMessageRequest(
-                    params=CreateMessageRequestParams(
-                        messages=[SamplingMessage(role="user", content=TextContent(text="hi"))], max_tokens=5
-                    )
-                )
-            },
-            request_state="mine",
-        )
-    ),
+    "questions by hand": _returning(lambda: by_hand("mine")),
     "a form of a model": _asking(lambda: Elicit("What do you order?", Order)),
     "a form of one value": _asking(lambda: Elicit("Sure?", bool)),
     "a choice": _asking(lambda: Elicit("Which?", {"a": "The first", "b": "The second"})),

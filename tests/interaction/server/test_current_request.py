@@ -7,7 +7,6 @@ import httpx2
 import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.server.auth.provider import AccessToken
 
 from roundtrip import (
     Context,
@@ -118,13 +117,3 @@ async def test_request_and_headers_exist_over_http_alone(era: Era) -> None:
     ):
         shown = (await client.call_tool("shows")).structured_content
     assert shown == {"result": ["/mcp", "corner"]}
-
-
-async def test_without_authentication_there_is_no_access_token() -> None:
-    server = Server("shop")
-
-    @server.tool
-    async def who(token: AccessToken | None = Depends(get_access_token)) -> str:
-        return "nobody" if token is None else token.client_id
-
-    assert (await User(server).call("who")).text == "nobody"

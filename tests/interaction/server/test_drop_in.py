@@ -155,25 +155,6 @@ async def test_a_tool_is_listed_as_the_sdk_lists_it(era: Era) -> None:
     assert results[0].structured_content == {"title": "Dune", "copies": 1}
 
 
-async def test_masked_failures_read_as_on_the_sdk_s_server(era: Era) -> None:
-    async def foreseen() -> str:
-        raise ToolError("sold out")
-
-    async def crash() -> str:
-        raise RuntimeError("the password is 1234")
-
-    results: list[CallToolResult] = []
-    for server in (Server("shop", mask_error_details=True), MCPServer("shop")):
-        server.add_tool(foreseen)
-        server.add_tool(crash)
-        async with connect(server, era) as client:
-            results.append(await client.call_tool("foreseen"))
-            results.append(await client.call_tool("crash"))
-    assert results[:2] == results[2:]
-    assert text_of(results[0]) == "Error executing tool foreseen: sold out"
-    assert "1234" not in text_of(results[1])
-
-
 async def test_server_side_call_reports_a_missing_client() -> None:
     server = Server("shop")
     server.add_tool(confirmed)

@@ -24,11 +24,9 @@ class TextCodec:
     """Codec of an author that decodes its payload, as the SDK's JSON allows."""
 
     def __init__(self, refusal: str | None = None) -> None:
-        self.payloads: list[bytes] = []
         self._refusal = refusal
 
     def seal(self, payload: bytes) -> str:
-        self.payloads.append(payload)
         return f"text:{payload.decode()}"
 
     def unseal(self, token: str) -> bytes:
@@ -127,14 +125,6 @@ def test_computed_values_still_need_seal_keys() -> None:
 
     with pytest.raises(InvalidSignature, match="seal_keys="):
         server.add_tool(pick)
-
-
-async def test_codec_of_an_author_is_given_text() -> None:
-    codec = TextCodec()
-    legs = LegByLeg([shop(RequestStateSecurity(codec=codec))])
-    await legs.leg("order")
-    assert codec.payloads[0].isascii()
-    assert text_of(await legs.leg("order", answers=ANSWER, state=legs.token)) == "True"
 
 
 async def test_codec_that_vouches_for_something_else_is_rejected() -> None:
