@@ -9,14 +9,15 @@ from mcp.client import Client
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.request_state import InvalidRequestState, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ErrorData, InputRequiredResult, Request, Result
+from mcp_types import ErrorData, InputRequiredResult, Request, Result
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Clock, Era, LegByLeg
+from tests.interaction.protocol.by_hand import by_hand
 from tests.interaction.protocol.frozen import FROZEN
 from tests.kit.players import text_of
-from tests.kit.shops import KEY, Choice, sure
+from tests.kit.shops import KEY, Choice, server_with, sure
 
 pytestmark = pytest.mark.anyio
 
@@ -248,13 +249,8 @@ async def test_middleware_result_in_place_of_a_tool_is_sealed(as_model: bool) ->
         seen.append((ctx.params or {}).get("requestState"))
         if seen[-1] is not None:
             return await call_next(ctx)
-        question = ElicitRequest(
-            params=ElicitRequestFormParams(message="Sure?", requested_schema={"type": "object", "properties": {}})
-        )
-        result = InputRequiredResult(input_requests={"sure": question}, request_state="by hand")
-        if as_model:
-            return result
-        return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        result = by_hand("by hand")
+        return result if as_model else result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     server = shop(middleware=[short])
     hopper = LegByLeg([server])
@@ -281,28 +277,29 @@ async def test_an_explicit_null_is_no_token() -> None:
     assert (asked.request_state or "").startswith("r3s")
 
 
+class Essay(BaseModel):
+    text: str
+
+
+async def essay() -> Elicit[Essay]:
+    return Elicit("Text?", Essay)
+
+
+async def agreed(essay: Annotated[Essay, Resolve(essay)]) -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
+async def publish(choice: Annotated[Choice, Resolve(agreed)]) -> bool:
+    return choice.ok
+
+
 async def test_length_of_an_encrypted_token_hides_its_answers() -> None:
     """Shows S4."""
 
     async def length(text: str, *, encrypt: bool) -> int:
-        server = Server[Any]("shop", keys=[KEY], encrypt=encrypt)
-
-        class Essay(BaseModel):
-            text: str
-
-        async def essay() -> Elicit[Essay]:
-            return Elicit("Text?", Essay)
-
-        async def agreed(essay: Annotated[Essay, Resolve(essay)]) -> Elicit[Choice]:
-            return Elicit("Sure?", Choice)
-
-        @server.tool()
-        async def order(choice: Annotated[Choice, Resolve(agreed)]) -> bool:
-            return choice.ok
-
-        hopper = LegByLeg([server])
-        await hopper.leg("order", {})
-        await hopper.leg("order", {}, answers={"essay": {"text": text}}, state=hopper.token)
+        hopper = LegByLeg([server_with(publish, encrypt=encrypt)])
+        await hopper.leg("publish")
+        await hopper.leg("publish", answers={"essay": {"text": text}}, state=hopper.token)
         return len(hopper.token)
 
     varied = "".join(chr(97 + number * 7 % 26) + chr(65 + number * 11 % 26) for number in range(500))

@@ -3,19 +3,13 @@
 import logging
 
 import pytest
-from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from pydantic import AnyHttpUrl
 
 from roundtrip import Server
+from tests.interaction.pages.web import Badges
 
 KEYS = ["7f" * 32]
-
-
-class _Tokens:
-    async def verify_token(self, token: str) -> AccessToken | None:
-        del token
-        return None
 
 
 def _warnings(server: Server, caplog: pytest.LogCaptureFixture) -> int:
@@ -33,7 +27,7 @@ def test_open_server_that_shows_errors_says_so_once(caplog: pytest.LogCaptureFix
         "open": Server("shop", keys=KEYS),
         "unmasked": Server("shop", keys=KEYS, mask_error_details=False),
         "masked": Server("shop", keys=KEYS, mask_error_details=True),
-        "with authentication": Server("shop", keys=KEYS, auth=auth, token_verifier=_Tokens()),
+        "with authentication": Server("shop", keys=KEYS, auth=auth, token_verifier=Badges()),
     }
     times = {name: _warnings(server, caplog) for name, server in servers.items()}
     assert times == {"open": 1, "unmasked": 1, "masked": 0, "with authentication": 0}

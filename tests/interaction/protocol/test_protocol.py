@@ -3,11 +3,12 @@
 from typing import Annotated, Any
 
 import pytest
-from mcp_types import CreateMessageResult, ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ListRootsResult
+from mcp_types import CreateMessageResult, InputRequiredResult, ListRootsResult
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 
 from roundtrip import Context, Elicit, ListRoots, Resolve, Sample, Server
 from roundtrip.testing import served
+from tests.interaction.protocol.by_hand import by_hand
 from tests.kit.shops import KEY, Choice
 from tests.kit.wire import Json, accept, wire
 
@@ -44,10 +45,7 @@ def shop() -> Server[Any]:
 
     @server.prompt()
     async def review(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        question = ElicitRequest(
-            params=ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {}})
-        )
-        return InputRequiredResult(input_requests={"q": question}) if not ctx.input_responses else "done"
+        return by_hand(None) if not ctx.input_responses else "done"
 
     @server.resource("page://{name}")
     async def page(name: str, ctx: Context[Any, Any]) -> str | InputRequiredResult:

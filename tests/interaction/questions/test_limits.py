@@ -24,7 +24,7 @@ def noise(length: int) -> str:
     return random.Random(length).randbytes(length).hex()[:length]
 
 
-def shop(trace: Steps | None = None, *, computed: int = 0, **limits: Any) -> Server[Any]:
+def shop(trace: Steps | None = None, **limits: Any) -> Server[Any]:
     server = Server[Any]("shop", keys=[KEY], trace=trace, **limits)
 
     def asker(name: str) -> Any:
@@ -33,15 +33,11 @@ def shop(trace: Steps | None = None, *, computed: int = 0, **limits: Any) -> Ser
 
         return ask
 
-    async def catalogue() -> str:
-        return noise(computed)
-
     async def sure(
         a: Annotated[Essay, Resolve(asker("a"), key="a")],
         b: Annotated[Essay, Resolve(asker("b"), key="b")],
         c: Annotated[Essay, Resolve(asker("c"), key="c")],
         d: Annotated[Essay, Resolve(asker("d"), key="d")],
-        catalogue: Annotated[str, Resolve(catalogue, once=True)],
     ) -> Elicit[Choice]:
         return Elicit("Sure?", Choice)
 
@@ -68,12 +64,6 @@ async def test_oversized_call_fails_and_lists_its_largest_entries() -> None:
     )
     assert "'c'" not in result
     assert trace.events[-1] is Event.FAIL
-
-
-async def test_computed_values_count_toward_the_limit() -> None:
-    hopper = LegByLeg([shop(computed=90_000)])
-    result = text_of(await hopper.leg("order"))
-    assert "Largest entries: 'catalogue' (900" in result
 
 
 async def test_journal_limit_applies_before_the_token_limit() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import httpx2
 import pytest
 from mcp.client.streamable_http import streamable_http_client
-from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp_types import LoggingLevel
 from pydantic import AnyHttpUrl
@@ -16,6 +15,7 @@ from roundtrip import Context, Server
 from roundtrip.testing import Era, LegByLeg, User, served
 from roundtrip.testing.networks.fleet import Instance
 from roundtrip.testing.tap import Tap
+from tests.interaction.pages.web import Badges, as_user
 from tests.interaction.server.desk import ENTRIES, Log, desk
 from tests.kit.players import call, connect, text_of
 
@@ -105,25 +105,9 @@ async def test_a_resource_is_read_as_a_list_of_contents(tool: str) -> None:
     assert "Unknown resource: note://none" in await read("note://none")
 
 
-class Badges:
-    """Verifier that takes a bearer token for the name of its client."""
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        return AccessToken(token=token, client_id=f"client {token}", scopes=[], subject="somebody")
-
-
 def guarded() -> Server[Any]:
     auth = AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None)
     return desk(auth=auth, token_verifier=Badges())
-
-
-CLAIMED = {"mcp-session-id": "0" * 32}
-
-
-@asynccontextmanager
-async def transport_to(url: str, headers: Mapping[str, str]) -> AsyncGenerator[Tap]:
-    async with httpx2.AsyncClient(headers=dict(headers)) as client:
-        yield Tap(streamable_http_client(url, http_client=client))
 
 
 async def whose(target: Instance, era: Era, tool: str = "whose") -> dict[str, str | None]:
@@ -136,11 +120,11 @@ async def whose(target: Instance, era: Era, tool: str = "whose") -> dict[str, st
 async def test_the_client_id_is_that_of_the_access_token(era: Era, stateless: bool) -> None:
     async with (
         served(guarded(), stateless_http=stateless) as url,
-        transport_to(url, {"Authorization": "Bearer a"}) as first,
-        transport_to(url, {"Authorization": "Bearer b"}) as second,
+        as_user(url, "app/ada") as first,
+        as_user(url, "other/ada") as second,
     ):
-        assert (await whose(first, era))["client"] == "client a"
-        assert (await whose(second, era, "whose_in_a_thread"))["client"] == "client b"
+        assert (await whose(first, era))["client"] == "app"
+        assert (await whose(second, era, "whose_in_a_thread"))["client"] == "other"
 
 
 async def test_session_id_is_that_of_the_http_session() -> None:
@@ -156,5 +140,8 @@ async def test_session_id_is_that_of_the_http_session() -> None:
 @pytest.mark.parametrize(("era", "stateless"), [(Era.RETRY, False), (Era.LIVE, True)])
 async def test_unverified_session_id_is_ignored(era: Era, stateless: bool) -> None:
     """On the live era, which has sessions, the server rejects an unknown one."""
-    async with served(desk(), stateless_http=stateless) as url, transport_to(url, CLAIMED) as target:
-        assert (await whose(target, era))["session"] is None
+    async with (
+        served(desk(), stateless_http=stateless) as url,
+        httpx2.AsyncClient(headers={"mcp-session-id": "0" * 32}) as web,
+    ):
+        assert (await whose(Tap(streamable_http_client(url, http_client=web)), era))["session"] is None

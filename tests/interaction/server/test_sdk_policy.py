@@ -7,10 +7,11 @@ import pytest
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.request_state import InvalidRequestState, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequest, ElicitRequestFormParams, GetPromptResult, InputRequiredResult
+from mcp_types import GetPromptResult, InputRequiredResult
 
 from roundtrip import Context, InvalidSignature, Resolve, Server
 from roundtrip.testing import Clock, LegByLeg
+from tests.interaction.protocol.by_hand import by_hand
 from tests.kit.players import text_of
 from tests.kit.shops import KEY, Choice, sure
 
@@ -42,21 +43,15 @@ def shop(security: RequestStateSecurity, **options: Any) -> Server[Any]:
     async def order(choice: Annotated[Choice, Resolve(sure)]) -> str:
         return f"{choice.ok}"
 
-    @server.tool()
-    async def by_hand(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        return asks_by_hand() if ctx.request_state is None else f"{ctx.request_state == STATE}"
+    @server.tool(name="by_hand")
+    async def stateful(ctx: Context[Any, Any]) -> str | InputRequiredResult:
+        return by_hand(STATE) if ctx.request_state is None else f"{ctx.request_state == STATE}"
 
     @server.tool()
     async def stateless(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        return asks_by_hand(None) if ctx.input_responses is None else "answered"
+        return by_hand(None) if ctx.input_responses is None else "answered"
 
     return server
-
-
-def asks_by_hand(state: str | None = STATE) -> InputRequiredResult:
-    schema: dict[str, Any] = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
-    question = ElicitRequest(params=ElicitRequestFormParams(message="Sure?", requested_schema=schema))
-    return InputRequiredResult(input_requests={"sure": question}, request_state=state)
 
 
 async def answered_after(server: Server[Any], clock: Clock, seconds: float, *, tool: str = "order") -> str:
@@ -111,7 +106,7 @@ async def test_prompt_that_asks_by_hand_needs_no_seal_keys() -> None:
 
     @server.prompt()
     async def letter(ctx: SdkContext[Any, Any]) -> str | InputRequiredResult:
-        return asks_by_hand() if ctx.request_state is None else "Dear"
+        return by_hand(STATE) if ctx.request_state is None else "Dear"
 
     result = await server.get_prompt("letter")
     assert not isinstance(result, GetPromptResult)

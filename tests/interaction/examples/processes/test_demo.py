@@ -5,11 +5,10 @@ import pty
 import re
 import signal
 import subprocess
-import threading
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -19,22 +18,26 @@ from tests.kit.forks import Started, start
 from tests.kit.hosts import ROOT
 from tests.kit.waiting import WAIT, until_plain
 
-LEG = re.compile(r"^Leg (\d+) is served by (\w+) \(pid (\d+)\)$", re.MULTILINE)
-CHANGE = re.compile(r"^ *(\w+) -- (\w+) -*> (\w+)(?:  (.*))?$", re.MULTILINE)
-FIRST_QUESTION = "Paperback or hardcover"
+LEG: Final = re.compile(r"^Leg \d+ is served by (\w+) \(pid (\d+)\)$", re.MULTILINE)
+CHANGE: Final = re.compile(r"^ *(\w+) -- (\w+) -*> (\w+)(?:  (.*))?$", re.MULTILINE)
+FIRST_QUESTION: Final = "Paperback or hardcover"
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
-    """The output of one run."""
+class Demo:
+    """A demo in a process of its own, and what it has printed so far."""
 
-    exit_code: int
-    text: str
+    def __init__(self, process: Started, output: Path) -> None:
+        self.process = process
+        self._output = output
+
+    @property
+    def text(self) -> str:
+        return self._output.read_text(encoding="utf-8")
 
     @property
     def legs(self) -> list[tuple[str, str]]:
         """Return the instance and the process of each leg."""
-        return [(name, pid) for _, name, pid in LEG.findall(self.text)]
+        return LEG.findall(self.text)
 
     @property
     def path(self) -> list[State]:
@@ -52,77 +55,26 @@ class Printed:
         return [remark for _, event, _, remark in CHANGE.findall(self.text) if event == Event.ASK]
 
     @property
-    def processes(self) -> set[int]:
+    def processes(self) -> set[str]:
         """Return every process that it names."""
-        return {int(pid) for pid in re.findall(r"\bpid (\d+)", self.text)}
-
-
-class Demo:
-    """Running demo, read as it prints."""
-
-    def __init__(self, process: Started, *, typed: int | None, printed: int) -> None:
-        self._process = process
-        self._typed = typed
-        self._output = printed
-        self._printed = b""
-        self._more = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        while chunk := os.read(self._output, 4096):
-            with self._more:
-                self._printed += chunk
-                self._more.notify()
-
-    @property
-    def text(self) -> str:
-        return self._printed.decode()
-
-    def wait_for(self, words: str) -> None:
-        with self._more:
-            assert self._more.wait_for(lambda: words in self.text, WAIT), self.text
-
-    def type(self, line: str) -> None:
-        assert self._typed is not None
-        os.write(self._typed, line.encode() + b"\n")
+        return set(re.findall(r"\bpid (\d+)", self.text))
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, and repeat it: the demo may miss one that arrives between a prompt and its read."""
         for _ in range(int(WAIT)):
-            self._process.send_signal(number)
+            self.process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
                 # A second one, while it is shutting down, would end it the hard way.
-                self._process.wait(5)
+                self.process.wait(5)
                 return
 
-    def end(self) -> Printed:
-        exit_code = self._process.wait(WAIT)
-        self._reader.join(WAIT)
-        return Printed(exit_code, self.text)
+    def expect_end(self, exit_code: int) -> None:
+        """Wait until it has ended, and all of its processes."""
+        assert self.process.wait(WAIT) == exit_code, self.text
+        until_plain(lambda: not any(is_running(pid) for pid in self.processes), what="the end of all processes")
 
 
-@contextmanager
-def demo(*options: str, stdin: int | None = None) -> Generator[Demo]:
-    """Run the demo in a separate process, which reads a test's input or a descriptor."""
-    with ExitStack() as stack:
-        printed, output = os.pipe()
-        stack.callback(os.close, printed)
-        typed = None
-        if stdin is None:
-            given, typed = os.pipe()
-            stack.callback(os.close, typed)
-        else:
-            given = os.dup(stdin)
-        with open(given, "rb"), open(output, "wb"):
-            process = start(main, ["demo", *options], cwd=ROOT, stdin=given, stdout=output, stderr=output)
-        running = Demo(process, typed=typed, printed=printed)
-        stack.callback(running.end)
-        stack.callback(process.kill)
-        yield running
-
-
-def is_running(pid: int) -> bool:
+def is_running(pid: str) -> bool:
     try:
         # An orphan that was not collected yet has ended all the same.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -130,14 +82,32 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def expect_none_left_behind(printed: Printed) -> None:
-    until_plain(lambda: not any(is_running(pid) for pid in printed.processes), what="the end of all processes")
+@contextmanager
+def demo(folder: Path, *options: str, stdin: int | None = None) -> Generator[Demo]:
+    output = folder / "printed"
+    with output.open("wb") as file:
+        process = start(main, ["demo", *options], cwd=ROOT, stdin=stdin, stdout=file.fileno(), stderr=file.fileno())
+    try:
+        yield Demo(process, output)
+    finally:
+        process.kill()
+        process.wait(WAIT)
 
 
-def test_every_leg_of_the_order_is_served_by_another_process() -> None:
-    with demo() as running:
-        printed = running.end()
-    assert printed.exit_code == 0, printed.text
+@contextmanager
+def terminal() -> Generator[tuple[int, int]]:
+    """Yield both ends of a terminal; it keeps what is typed ahead until it is asked for."""
+    ends = pty.openpty()
+    try:
+        yield ends
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def test_every_leg_of_the_order_is_served_by_another_process(tmp_path: Path) -> None:
+    with demo(tmp_path) as printed:
+        printed.expect_end(0)
     assert [name for name, _ in printed.legs] == ["ash", "birch", "cedar", "ash"]
     assert len({pid for _, pid in printed.legs}) == 4
     assert printed.path[-1] is State.COMPLETED
@@ -147,47 +117,33 @@ def test_every_leg_of_the_order_is_served_by_another_process() -> None:
     # The price that the first process looked up is charged by the last, which never saw it but in the token.
     assert f"for 27.50 as quoted by ash (pid {printed.legs[0][1]})" in printed.text
     assert printed.text.endswith("The order went through.\n")
-    expect_none_left_behind(printed)
 
 
-def test_invalid_terminal_answer_is_asked_again_on_another_instance() -> None:
-    ours, theirs = pty.openpty()
-    try:
-        with demo("--ask", stdin=theirs) as running:
-            # Typed ahead: the terminal keeps it until it is asked for.
-            os.write(ours, b"leather\npaperback\npickup\n\nyes\n")
-            printed = running.end()
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert printed.exit_code == 0, printed.text
+def test_invalid_terminal_answer_is_asked_again_on_another_instance(tmp_path: Path) -> None:
+    with terminal() as (ours, theirs), demo(tmp_path, "--ask", stdin=theirs) as printed:
+        os.write(ours, b"leather\npaperback\npickup\n\nyes\n")
+        printed.expect_end(0)
     assert printed.asked == ["edition", "edition (invalid)", "delivery", "consent"]
     assert len({pid for _, pid in printed.legs}) == len(printed.legs) == 5
     assert printed.text.count(FIRST_QUESTION) == 2
     assert "The last answer was not valid" in printed.text
     assert "'Dune', paperback, for pickup, for 9.50" in printed.text
-    expect_none_left_behind(printed)
 
 
-def test_an_order_that_the_person_declines_does_not_go_through() -> None:
-    with demo("--ask") as running:
-        running.type("hardcover")
-        running.type(":decline")
-        printed = running.end()
-    assert printed.exit_code == 1, printed.text
+def test_an_order_that_the_person_declines_does_not_go_through(tmp_path: Path) -> None:
+    with terminal() as (ours, theirs), demo(tmp_path, "--ask", stdin=theirs) as printed:
+        os.write(ours, b"hardcover\n:decline\n")
+        printed.expect_end(1)
     assert printed.path[-1] is State.DECLINED
     assert "could not resolve: elicitation was decline" in printed.text
     assert printed.text.endswith("The order did not go through.\n")
-    expect_none_left_behind(printed)
 
 
 @pytest.mark.parametrize(("number", "exit_code"), [("SIGKILL", -9), ("SIGINT", 130), ("SIGTERM", 143)])
-def test_no_instance_outlives_the_demo_however_it_ends(number: str, exit_code: int) -> None:
-    with demo("--ask") as running:
-        running.wait_for(FIRST_QUESTION)
-        running.signal(signal.Signals[number])
-        printed = running.end()
-    assert printed.exit_code == exit_code, printed.text
+def test_no_instance_outlives_the_demo_however_it_ends(number: str, exit_code: int, tmp_path: Path) -> None:
+    with terminal() as (_, theirs), demo(tmp_path, "--ask", stdin=theirs) as printed:
+        until_plain(lambda: FIRST_QUESTION in printed.text, what="the first question")
+        printed.signal(signal.Signals[number])
+        printed.expect_end(exit_code)
     assert "Traceback" not in printed.text
     assert len(printed.processes) == 4
-    expect_none_left_behind(printed)
