@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Server
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
-from roundtrip.testing import Hop, LegByLeg, Restart, Steps, User, served
+from roundtrip.testing import Hop, LegByLeg, Restart, Steps, User
 from roundtrip.testing.networks.fleet import Instance
 from tests.kit.bookshop import bookshop
 
@@ -45,14 +45,6 @@ async def test_every_leg_lands_on_an_instance_that_has_just_started() -> None:
     call = await User(start, ROUNDS, network=Restart()).call("order", ARGUMENTS)
     assert call.text == DONE
     assert len(started) == 3
-
-
-async def test_every_leg_lands_on_another_port_of_stateless_http() -> None:
-    async with (
-        served(bookshop(), stateless_http=True) as first,
-        served(bookshop(), stateless_http=True) as second,
-    ):
-        assert await ordered([first, second]) == DONE
 
 
 @pytest.mark.parametrize("encrypt", [False, True])

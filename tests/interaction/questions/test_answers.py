@@ -58,16 +58,6 @@ async def test_invalid_then_valid_answer_complete_within_one_client_call(era: Er
     assert trace.asked == [{"how_many": "new", "whose": "new"}, {"how_many": "invalid"}]
 
 
-async def test_only_the_invalid_question_is_asked_again() -> None:
-    hopper = LegByLeg(shop)
-    await hopper.leg("order")
-    answers = {"how_many": {"copies": 0}, "whose": {"name": "Ada"}}
-    await hopper.leg("order", answers=answers, state=hopper.token)
-    assert list(hopper.questions) == ["how_many"]
-    result = await hopper.leg("order", answers={"how_many": {"copies": 1}}, state=hopper.token)
-    assert text_of(result) == "1 for Ada"
-
-
 async def test_three_invalid_answers_end_the_call_naming_the_question(era: Era) -> None:
     trace = Steps()
     call = await User(shop(trace), {"how_many": {"copies": 0}, "whose": {"name": "Ada"}}, era=era).call("order")

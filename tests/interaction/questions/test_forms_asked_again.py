@@ -113,14 +113,6 @@ async def test_defaults_answer_nothing(era: Era) -> None:
     assert defaults(person.asked[2]) == {**AUTHORS, "nights": 3}
 
 
-async def test_wording_shown_with_defaults_is_the_wording_answered() -> None:
-    legs = LegByLeg([hotel("resolver"), hotel("resolver"), hotel("resolver")])
-    await legs.leg("book")
-    await legs.leg("book", answers={"stay": {**VALID, "nights": 99}}, state=legs.token)
-    end = await legs.leg("book", answers={"stay": VALID}, state=legs.token)
-    assert text_of(end) == "ada, 3 nights"
-
-
 class Period(BaseModel):
     first: int
     last: int
