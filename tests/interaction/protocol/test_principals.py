@@ -82,7 +82,11 @@ async def test_anonymous_binding_must_be_explicit_and_then_holds() -> None:
 async def test_a_principal_of_the_author_s_own_binds_instead() -> None:
     """Shows S5."""
     tenant = {"name": "north"}
-    hopper = LegByLeg([bookshop(principal=lambda ctx: tenant["name"])])
+
+    def tenant_of(ctx: object) -> str:
+        return tenant["name"]
+
+    hopper = LegByLeg([bookshop(principal=tenant_of)])
     await hopper.leg("order", ORDER)
     answered: dict[str, Any] = {"answers": {"how_many": {"copies": 1}}, "state": hopper.token}
     tenant["name"] = "south"

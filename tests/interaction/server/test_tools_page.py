@@ -35,12 +35,6 @@ async def test_every_row_of_the_page_holds(era: Era, part: str) -> None:
     assert await faults(PAGE[part], era) == {}
 
 
-def test_every_row_says_something_of_its_own_and_can_fail() -> None:
-    rows = [row for part in PAGE.values() for row in part]
-    assert len({row.says for row in rows}) == len(rows)
-    assert [row.says for row in rows if not row.expects_something] == []
-
-
 def rejection(make: Make) -> str:
     """Return why a registration is rejected, or nothing if it is not."""
     try:

@@ -44,14 +44,6 @@ class Row:
     fails: Any = False
     """A pattern found in the text of the failed result."""
 
-    @property
-    def expects_something(self) -> bool:
-        """Return True if a client must find something in the list, or must receive something."""
-        got = self.sends is not None and bool(
-            self.fails or self.result_meta or self.gets is not UNSAID or self.structured is not UNSAID
-        )
-        return got or bool(self.lists)
-
 
 def at(place: str, value: Json) -> Any:
     """Return the value of a JSON object at a dotted place."""

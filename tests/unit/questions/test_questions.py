@@ -240,7 +240,8 @@ def test_page_wording_excludes_only_its_ticket() -> None:
 def test_a_page_needs_a_client_that_declared_pages() -> None:
     """Shows S6."""
     page = question_of(ElicitUrl("Log in.", "https://bookshop.example"))
-    for capabilities in (None, {}, {"elicitation": {}}, {"elicitation": {"form": {}}}):
+    lacking: list[dict[str, Any] | None] = [None, {}, {"elicitation": {}}, {"elicitation": {"form": {}}}]
+    for capabilities in lacking:
         with pytest.raises(CapabilityMissing, match="'login'"):
             page.require("login", None if capabilities is None else ClientCapabilities.model_validate(capabilities))
     page.require("login", ClientCapabilities.model_validate({"elicitation": {"url": {}}}))

@@ -13,7 +13,6 @@ from mcp_types.methods import parse_server_request, serialize_server_result
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from roundtrip.errors import SchemaNotRenderable
 from roundtrip.machine.journal import Action
 from roundtrip.questions.forms import AnswerInvalid, form_of
 from roundtrip.questions.markers import Elicit
@@ -171,36 +170,6 @@ def test_non_text_choices_travel_as_text_and_return_unchanged() -> None:
     several = form_of([{Size.SMALL: "Small", DATE: "That day"}])
     assert several.parse({"value": [str(DATE)]}) == [DATE]
     assert several.plain([DATE, Size.SMALL]) == {"value": [str(DATE), str(Size.SMALL)]}
-
-
-NO_QUESTIONS: list[Any] = [
-    {},
-    [{}],
-    {1: "One", "1": "The same as text"},
-    [TITLES, TITLES],
-    [1],
-    Seat(row=4),
-    7,
-    None,
-    list[str],
-    dict[str, str],
-    Literal[1, 2],
-    int | str,
-    tuple[int, int],
-]
-
-
-def is_renderable(schema: Any) -> bool:
-    try:
-        question_of(Elicit("?", schema))
-    except SchemaNotRenderable:
-        return False
-    return True
-
-
-def test_invalid_question_is_rejected_before_sending() -> None:
-    """Shows F1, F2, F4."""
-    assert [schema for schema in NO_QUESTIONS if is_renderable(schema)] == []
 
 
 def test_equal_choices_make_equal_questions_and_changed_titles_differ() -> None:
