@@ -1,5 +1,6 @@
 """Read Markdown pages as far as tests need it: their fenced blocks and their links."""
 
+import itertools
 import re
 import textwrap
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 LANGUAGES: Final = frozenset({"bash", "dockerfile", "json", "mermaid", "python", "text", "yaml"})
 """What a fence may say. A block without a language, or a misspelt one, would escape the tests."""
+
+NEEDS_PACKAGES: Final = re.compile("Redis|docket|fast(api|mcp)|azure|mangum")
+"""What a Python block mentions that runs only with packages of the extra `full`."""
 
 _FENCE: Final = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[^`\n]*)$")
 _LINK: Final = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
@@ -22,6 +26,10 @@ class Block:
     language: str
     text: str
     line: int
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
 def pages() -> list[Path]:
@@ -48,11 +56,28 @@ def blocks(page: Path) -> Iterator[Block]:
         raise ValueError(f"{page}:{start - 1}: this fence is never closed")
 
 
+def python_blocks(page: Path) -> Iterator[tuple[Block, str | None]]:
+    """Return the Python blocks of a page, each with the output that the page gives for it."""
+    source = page.read_text(encoding="utf-8").splitlines()
+    found = list(blocks(page))
+    for block, following in itertools.pairwise([*found, None]):
+        if block is None or block.language != "python":
+            continue
+        end = block.line + len(block.text.splitlines())
+        directly = following is not None and not "".join(source[end : following.line - 2]).strip()
+        yield block, following.text if following is not None and directly and following.language == "text" else None
+
+
+def needs_packages(page: Path) -> bool:
+    """Return True if the blocks of a page run in the full tier only."""
+    return any(NEEDS_PACKAGES.search(block.text) for block, _ in python_blocks(page))
+
+
 def links(page: Path) -> list[str]:
     """Return the targets of a page's links outside of code blocks."""
     text = page.read_text(encoding="utf-8")
     for block in blocks(page):
-        text = text.replace(textwrap.indent(block.text, ""), "")
+        text = text.replace(block.text, "")
     return _LINK.findall(text)
 
 

@@ -2,15 +2,14 @@
 
 import importlib
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from roundtrip import Context, Server
 from roundtrip.server.context import BlockingContext
-from tests.docs.pages import ROOT, blocks, pages
+from tests.docs.pages import ROOT, blocks, name_of, pages
 
 _QUOTED: Final = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _PATH: Final = re.compile(r"(?:[\w.-]+/)*[\w.-]+(?:/|\.(?:py|md|toml|json|conf|yaml))")
@@ -25,10 +24,6 @@ _READERS_FILES: Final = frozenset({"cinema.py", "tour.py", "test_cinema.py", "te
 """Files that the pages tell readers to write."""
 
 PAGES: Final = [page for page in pages() if page.name != "CHANGELOG.md"]  # which also names what is gone
-
-
-def _page_name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
 
 
 def _quoted(page: Path) -> list[str]:
@@ -81,47 +76,59 @@ def _resolves(dotted: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_page_name)
-def test_every_quoted_path_exists(page: Path) -> None:
-    is_map = _page_name(page) in _MAPS
-    for quoted in _quoted(page):
-        if _PATH.fullmatch(quoted) and (is_map or quoted.partition("/")[0] in _FOLDERS):
-            exists = _path_exists(quoted) or _is_literal(quoted)
-            assert exists or quoted.startswith(".") or quoted in _READERS_FILES, quoted
+def _all_quoted(pages: Sequence[Path] = PAGES) -> Iterator[tuple[str, str]]:
+    """Yield the names of pages with all that they quote."""
+    for page in pages:
+        for quoted in _quoted(page):
+            yield name_of(page), quoted
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_page_name)
-def test_every_quoted_name_of_the_package_resolves(page: Path) -> None:
+def _is_path(page: str, quoted: str) -> bool:
+    return bool(_PATH.fullmatch(quoted)) and (page in _MAPS or quoted.partition("/")[0] in _FOLDERS)
+
+
+def _path_is_known(quoted: str) -> bool:
+    return quoted.startswith(".") or quoted in _READERS_FILES or _path_exists(quoted) or _is_literal(quoted)
+
+
+def test_every_quoted_path_exists() -> None:
+    paths = [(page, quoted) for page, quoted in _all_quoted() if _is_path(page, quoted)]
+    assert [(page, quoted) for page, quoted in paths if not _path_is_known(quoted)] == []
+
+
+def _name_is_known(quoted: str) -> bool:
     owners: dict[str, object] = {"ctx": Context, "ctx.blocking": BlockingContext, "server": Server}
-    for quoted in _quoted(page):
-        if _PATH.fullmatch(quoted):
-            continue
-        if (match := _DOTTED.fullmatch(quoted)) is not None:
-            assert _resolves(match[1]) or _is_literal(match[1]), quoted
-        elif (match := _MEMBER.fullmatch(quoted)) is not None:
-            assert hasattr(owners[match[1]], match[2]), quoted
+    if _PATH.fullmatch(quoted):
+        return True
+    if (match := _DOTTED.fullmatch(quoted)) is not None:
+        return _resolves(match[1]) or _is_literal(match[1])
+    if (match := _MEMBER.fullmatch(quoted)) is not None:
+        return hasattr(owners[match[1]], match[2])
+    return True
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_page_name)
-def test_every_quoted_test_exists(page: Path) -> None:
-    for quoted in _quoted(page):
-        if re.fullmatch(r"test_\w+", quoted):
-            assert quoted in _tests(), quoted
+def test_every_quoted_name_of_the_package_resolves() -> None:
+    assert [(page, quoted) for page, quoted in _all_quoted() if not _name_is_known(quoted)] == []
 
 
-@pytest.mark.parametrize("page", [ROOT / name for name in _MAPS], ids=_page_name)
-def test_maps_use_only_names_of_the_code(page: Path) -> None:
-    for quoted in _quoted(page):
-        if _NAME.fullmatch(quoted):
-            for word in quoted.removesuffix("()").split("."):
-                assert word in _words(), quoted
+def test_every_quoted_test_exists() -> None:
+    tests = [(page, quoted) for page, quoted in _all_quoted() if re.fullmatch(r"test_\w+", quoted)]
+    assert [(page, quoted) for page, quoted in tests if quoted not in _tests()] == []
+
+
+def test_maps_use_only_names_of_the_code() -> None:
+    names = [(page, quoted) for page, quoted in _all_quoted([ROOT / name for name in _MAPS]) if _NAME.fullmatch(quoted)]
+    unknown = [(page, quoted) for page, quoted in names if not set(quoted.removesuffix("()").split(".")) <= _words()]
+    assert unknown == []
 
 
 def test_architecture_lists_every_package_and_module() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     package = ROOT / "roundtrip"
-    for path in package.rglob("*.py"):
-        if path.name != "__init__.py":
-            assert f"`{path.relative_to(package).as_posix()}`" in text
-        elif path.parent != package:
-            assert f"`{path.parent.relative_to(package).as_posix()}/`" in text
+    paths = [
+        path.relative_to(package)
+        for path in package.rglob("*.py")
+        if path.parent != package or path.name != "__init__.py"
+    ]
+    names = [f"{path.parent.as_posix()}/" if path.name == "__init__.py" else path.as_posix() for path in paths]
+    assert [name for name in names if f"`{name}`" not in text] == []

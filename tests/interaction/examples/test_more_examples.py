@@ -1,38 +1,24 @@
 """The wizard and the login page, through real clients on both eras; the page through a real browser's requests."""
 
-import re
-import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
 from mcp.client.session import ClientRequestContext
-from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from examples import allow_list, login_page, wizard
 from roundtrip import Server
-from roundtrip.testing import CANCEL, Answers, Era, Restart, User, served
+from roundtrip.testing import Era, Restart, User, served
 from roundtrip.testing.tap import Tap
+from tests.interaction.examples.holiday import BOOKED, HOLIDAY
 from tests.kit.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 
-ADA, GRACE = {"name": "Ada", "age": 36}, {"name": "Grace", "age": 2}
-# A program has no names for its questions on the live era.
-HOLIDAY: Answers = {
-    re.compile("Where would you like to go"): "coast",
-    re.compile("How many of you"): 2,
-    re.compile("traveler 1"): ADA,
-    re.compile("traveler 2"): GRACE,
-    re.compile("A cot for"): True,
-    re.compile("Book it"): True,
-}
 ASKED = (
     "Where would you like to go?",
     "How many of you go to the coast?",
@@ -40,7 +26,6 @@ ASKED = (
     "Who is traveler 2 of 2?",
     "A cot for Grace?",
 )
-BOOKED = re.compile(r"Booked for Ada, Grace: the coast, with a cot, (\d+) euros\.")
 
 
 async def test_the_wizard_asks_each_question_once_and_keeps_its_price(era: Era) -> None:
@@ -57,29 +42,6 @@ async def test_the_wizard_goes_on_another_instance_at_each_leg() -> None:
         return server
 
     call = await User(instance, HOLIDAY, network=Restart()).call("book_holiday")
-    assert BOOKED.fullmatch(call.text)
-
-
-async def test_the_wizard_does_not_ask_what_does_not_matter(era: Era) -> None:
-    result = await User(
-        wizard.server,
-        {"place": {"value": "alps"}, "count": {"value": 1}, "guest-1": ADA, "agree": {"value": False}},
-        era=era,
-    ).call("book_holiday")
-    assert result.text == "Nothing is booked."
-
-
-async def test_the_wizard_ends_when_its_user_does_not_go_on(era: Era) -> None:
-    result = await User(wizard.server, {"place": {"value": "alps"}, "count": CANCEL}, era=era).call("book_holiday")
-    assert result.is_error
-    assert result.text == (
-        "Error executing tool book_holiday: Question 'count' was not answered: elicitation was cancel"
-    )
-
-
-async def test_the_wizard_serves_over_stdio(era: Era) -> None:
-    program = StdioServerParameters(command=sys.executable, args=[str(Path(wizard.__file__))])
-    call = await User(program, HOLIDAY, era=era).call("book_holiday")
     assert BOOKED.fullmatch(call.text)
 
 
@@ -167,44 +129,16 @@ async def test_page_opens_only_for_the_asked_user(era: Era) -> None:
         assert login_page.cards == {"eve": "1972"}
 
 
-async def test_user_avoiding_the_page_ends_the_call(era: Era) -> None:
-    async def refuse(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        return ElicitResult(action="decline")
-
-    async with library() as (url, _):
-        said = await loans(url, "ada", era, refuse)
-    assert said == (
-        "Error executing tool loans: Resolver for parameter 'pin' could not resolve: elicitation was decline"
-    )
-
-
 # The allow list.
-
-
-@asynccontextmanager
-async def showing(url: str, user: str) -> AsyncGenerator[Tap]:
-    """Return a connection with a user's bearer token."""
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer token-of-{user}"}) as web:
-        yield Tap(streamable_http_client(url, http_client=web))
 
 
 async def test_visible_tools_follow_the_account_plan(era: Era) -> None:
     city = {"city": "Bergen"}
     async with served(allow_list.server) as url:
-        async with showing(url, "ada") as transport, connect(transport, era) as client:
+        async with as_user(url, "ada") as transport, connect(transport, era) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["today", "ten_days"]
             assert text_of(await client.call_tool("ten_days", city)) == "Bergen: rain, ten times, ada"
-        async with showing(url, "bob") as transport, connect(transport, era) as client:
+        async with as_user(url, "bob") as transport, connect(transport, era) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["today"]
             assert text_of(await client.call_tool("ten_days", city)) == "Unknown tool: ten_days"
             assert text_of(await client.call_tool("today", city)) == "Bergen: rain"
-
-
-@pytest.mark.parametrize(
-    ("user", "sees"),
-    [("ada", "['today', 'ten_days']\nten_days: Bergen: rain, ten times, ada"), ("bob", "['today']\nten_days: Unknown")],
-)
-async def test_the_allow_list_is_looked_at_from_the_command_line(user: str, sees: str) -> None:
-    command = [sys.executable, "-m", "examples.allow_list", "--user", user]
-    done = await anyio.run_process(command, cwd=Path(allow_list.__file__).parent.parent)
-    assert f"{user} sees {sees}" in done.stdout.decode().replace("\r", "")

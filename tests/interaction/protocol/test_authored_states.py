@@ -9,8 +9,6 @@ from mcp.server.mcpserver.prompts.base import Prompt
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
-    ElicitRequest,
-    ElicitRequestFormParams,
     ElicitResult,
     GetPromptResult,
     InputRequiredResult,
@@ -18,29 +16,16 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
 )
-from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, Event, InvalidSignature, Resolve, Server
+from roundtrip import Context, Event, InvalidSignature, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, Steps
+from tests.interaction.protocol.by_hand import by_hand
 from tests.interaction.resolvers.test_once import readings
 from tests.kit.players import text_of
+from tests.kit.shops import KEY, Choice, sure
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 SECRET = 'round 1: {"margin": "0.42"} ~ \u00fc\u4e16 "quoted" \\ \n end'
-
-
-class Choice(BaseModel):
-    ok: bool
-
-
-def question() -> ElicitRequest:
-    schema: dict[str, Any] = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
-    return ElicitRequest(params=ElicitRequestFormParams(message="Sure?", requested_schema=schema))
-
-
-def by_hand(state: str | None) -> InputRequiredResult:
-    return InputRequiredResult(input_requests={"sure": question()}, request_state=state)
 
 
 def answer(context: Context[Any, Any]) -> str:
@@ -112,11 +97,10 @@ async def test_authored_state_survives_sealed_on_another_instance(kind: str) -> 
         assert b"0.42" not in reading
 
 
-@pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
-async def test_length_of_an_authored_state_is_padded(kind: str) -> None:
+async def test_length_of_an_authored_state_is_padded() -> None:
     sealed: set[int] = set()
     for length in range(1, 33):
-        token = (await leg(kind, shop("x" * length))).request_state
+        token = (await leg("tool", shop("x" * length))).request_state
         sealed.add(len(token.split(".")[-2]))
     assert len(sealed) <= 2
 
@@ -130,12 +114,6 @@ async def test_lone_questions_and_lone_states_pass_unchanged() -> None:
     await hopper.leg("bare_state")
     assert hopper.rounds[1].input_requests is None
     assert text_of(await hopper.leg("bare_state", state=hopper.token)) == "wait"
-
-
-async def test_sdk_client_completes_a_hand_written_call() -> None:
-    async with Client(shop(), mode=Era.RETRY.value, elicitation_callback=agree) as client:
-        assert text_of(await client.call_tool("order")) == EXPECTED
-        assert text_of(await client.call_tool("bare_state")) == "wait"
 
 
 async def agree(context: Any, params: Any) -> ElicitResult:
@@ -157,10 +135,6 @@ async def test_a_hand_made_round_walks_the_same_table() -> None:
     ]
     assert trace.steps[2].detail["authored"] is True
     assert len({step.call_id for step in trace.steps}) == 1
-
-
-async def sure() -> Elicit[Choice]:
-    return Elicit("Sure?", Choice)
 
 
 async def test_tool_mixing_resolvers_and_hand_written_questions_is_rejected() -> None:

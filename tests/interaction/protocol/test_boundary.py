@@ -9,24 +9,21 @@ from mcp.client import Client
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.request_state import InvalidRequestState, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, Request, Result
+from mcp_types import ErrorData, InputRequiredResult, Request, Result
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Clock, Era, LegByLeg
+from tests.interaction.protocol.by_hand import by_hand
+from tests.interaction.protocol.frozen import FROZEN
 from tests.kit.players import text_of
+from tests.kit.shops import KEY, Choice, server_with, sure
 
 pytestmark = pytest.mark.anyio
 
-KEY = b"k" * 32
 SEAL_KEY = b"s" * 32
-FROZEN = (-32602, "Invalid or expired requestState", {"reason": "invalid_request_state"})
-INTERNAL = (-32603, "Internal error", None)
-ANSWER = {"confirm": {"ok": True}}
-
-
-class Choice(BaseModel):
-    ok: bool
+INTERNAL = ErrorData(code=-32603, message="Internal error")
+ANSWER = {"sure": {"ok": True}}
 
 
 class Stateful(Result):
@@ -57,29 +54,23 @@ class Caller:
         return self.name
 
 
+async def order(choice: Annotated[Choice, Resolve(sure)], gift: str = "") -> str:
+    return f"{choice.ok}"
+
+
 def shop(security: RequestStateSecurity | None = None, **options: Any) -> Server[Any]:
     given = {"request_state_security": security, "seal_keys": [SEAL_KEY]} if security is not None else {"keys": [KEY]}
     server = Server[Any]("shop", **given, **options)
 
-    async def confirm() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
-    @server.tool()
-    async def order(choice: Annotated[Choice, Resolve(confirm)], gift: str = "") -> str:
-        return f"{choice.ok}"
-
+    server.add_tool(order)
     server.add_tool(order, name="buy")
     return server
 
 
-def told(error: MCPError) -> tuple[int, str, Any]:
-    return error.error.code, error.error.message, error.error.data
-
-
-async def refused(server: Server[Any], token: str, **changed: Any) -> tuple[int, str, Any]:
+async def refused(server: Server[Any], token: str, **changed: Any) -> ErrorData:
     with pytest.raises(MCPError) as caught:
         await LegByLeg([server]).leg(changed.pop("tool", "order"), changed, answers=ANSWER, state=token)
-    return told(caught.value)
+    return caught.value.error
 
 
 async def token_of(server: Server[Any]) -> str:
@@ -131,34 +122,44 @@ async def test_a_token_outlives_neither_its_time_nor_its_clock(
     assert text_of(await LegByLeg([server]).leg("order", {}, answers=ANSWER, state=token)) == "True"
 
 
+CALLERS: list[tuple[Any, Any]] = [
+    ("ann", "bob"),
+    ("ann", None),
+    (None, "ann"),
+    ("", None),
+    (None, ""),
+    ("ann", 7),
+    ("ann", ValueError("secret")),
+]
+
+
 @every_policy
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [("ann", "bob"), ("ann", None), (None, "ann"), ("", None), (None, ""), ("ann", 7), ("ann", ValueError("secret"))],
-    ids=repr,
-)
-async def test_a_token_is_good_for_its_own_caller_alone(
-    policy: Policy, before: Any, after: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_token_is_good_for_its_own_caller_alone(policy: Policy, caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
-    caller = Caller(before)
+    caller = Caller()
     server = policy(caller, 600.0)
-    token = await token_of(server)
-    caller.name = after
-    assert await refused(server, token) == FROZEN
-    assert caplog.records[-1].getMessage().endswith(": another principal")
-    caller.name = before
-    assert text_of(await LegByLeg([server]).leg("order", {}, answers=ANSWER, state=token)) == "True"
+    ends: list[tuple[Any, str, str]] = []
+    for before, after in CALLERS:
+        caller.name = before
+        token = await token_of(server)
+        caller.name = after
+        error = await refused(server, token)
+        caller.name = before
+        end = text_of(await LegByLeg([server]).leg("order", {}, answers=ANSWER, state=token))
+        ends.append((error, caplog.records[-1].getMessage().rpartition(": ")[2], end))
+    assert ends == [(FROZEN, "another principal", "True")] * len(CALLERS)
 
 
 @every_policy
-@pytest.mark.parametrize("name", [7, b"ann", ValueError("secret")], ids=repr)
-async def test_unidentified_caller_gets_no_token(policy: Policy, name: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unidentified_caller_gets_no_token(policy: Policy, caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
-    with pytest.raises(MCPError) as caught:
-        await LegByLeg([policy(Caller(name), 600.0)]).leg("order", {})
-    assert told(caught.value) == INTERNAL
-    assert any("principal=" in record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR)
+    names: list[Any] = [7, b"ann", ValueError("secret")]
+    for name in names:
+        with pytest.raises(MCPError) as caught:
+            await LegByLeg([policy(Caller(name), 600.0)]).leg("order", {})
+        assert caught.value.error == INTERNAL, name
+    logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert sum("principal=" in message for message in logged) == len(names)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -169,13 +170,7 @@ async def test_services_that_share_keys_do_not_share_tokens(name: str) -> None:
         codec: Any = {"keys": [KEY]} if "SDK" in name else {"codec": PlainCodec()}
         theirs = Server("shop", request_state_security=RequestStateSecurity(**codec, audience="library"))
 
-    async def confirm() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
-    @theirs.tool()
-    async def order(choice: Annotated[Choice, Resolve(confirm)], gift: str = "") -> str:
-        return f"{choice.ok}"
-
+    theirs.add_tool(order)
     assert await refused(POLICIES[name](None, 600.0), await token_of(theirs)) == FROZEN
 
 
@@ -200,22 +195,25 @@ class Broken(PlainCodec):
 FAILURES = [ValueError("secret"), MCPError(code=1, message="secret"), RuntimeError("secret")]
 
 
-@pytest.mark.parametrize("failure", [*FAILURES, None, 7], ids=repr)
-async def test_codec_that_cannot_seal_gives_a_bare_internal_error(
-    failure: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = shop(RequestStateSecurity(codec=Broken("seal", failure), bind_principal=None))
-    with pytest.raises(MCPError) as caught:
-        await LegByLeg([server]).leg("order", {})
-    assert told(caught.value) == INTERNAL
-    assert any("failed to make a token" in record.getMessage() for record in caplog.records)
+async def test_codec_that_cannot_seal_gives_a_bare_internal_error(caplog: pytest.LogCaptureFixture) -> None:
+    failures: list[Any] = [*FAILURES, None, 7]
+    for failure in failures:
+        server = shop(RequestStateSecurity(codec=Broken("seal", failure), bind_principal=None))
+        with pytest.raises(MCPError) as caught:
+            await LegByLeg([server]).leg("order", {})
+        assert caught.value.error == INTERNAL, failure
+    logged = [record.getMessage() for record in caplog.records]
+    assert sum("failed to make a token" in message for message in logged) == len(failures)
 
 
-@pytest.mark.parametrize("failure", [*FAILURES, None, 7, "text", b"", b"{}", bytes(200), bytearray(b"x")], ids=repr)
-async def test_codec_failing_to_unseal_rejects_the_token(failure: Any) -> None:
+async def test_codec_failing_to_unseal_rejects_the_token() -> None:
     """Shows S4."""
-    server = shop(RequestStateSecurity(codec=Broken("unseal", failure), bind_principal=None))
-    assert await refused(server, "plain.00") == FROZEN
+    failures: list[Any] = [*FAILURES, None, 7, "text", b"", b"{}", bytes(200), bytearray(b"x")]
+    told = [
+        await refused(shop(RequestStateSecurity(codec=Broken("unseal", failure), bind_principal=None)), "plain.00")
+        for failure in failures
+    ]
+    assert told == [FROZEN] * len(failures)
 
 
 async def test_every_byte_of_an_unsigned_payload_is_checked() -> None:
@@ -233,7 +231,7 @@ async def test_every_byte_of_an_unsigned_payload_is_checked() -> None:
                     "order", {}, request_state=f"plain.{changed.hex()}", allow_input_required=True
                 )
             except MCPError as error:
-                end = told(error)
+                end = error.error
             assert end == FROZEN or isinstance(end, InputRequiredResult), place
 
 
@@ -251,13 +249,8 @@ async def test_middleware_result_in_place_of_a_tool_is_sealed(as_model: bool) ->
         seen.append((ctx.params or {}).get("requestState"))
         if seen[-1] is not None:
             return await call_next(ctx)
-        question = ElicitRequest(
-            params=ElicitRequestFormParams(message="Sure?", requested_schema={"type": "object", "properties": {}})
-        )
-        result = InputRequiredResult(input_requests={"sure": question}, request_state="by hand")
-        if as_model:
-            return result
-        return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        result = by_hand("by hand")
+        return result if as_model else result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     server = shop(middleware=[short])
     hopper = LegByLeg([server])
@@ -284,28 +277,29 @@ async def test_an_explicit_null_is_no_token() -> None:
     assert (asked.request_state or "").startswith("r3s")
 
 
+class Essay(BaseModel):
+    text: str
+
+
+async def essay() -> Elicit[Essay]:
+    return Elicit("Text?", Essay)
+
+
+async def agreed(essay: Annotated[Essay, Resolve(essay)]) -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
+async def publish(choice: Annotated[Choice, Resolve(agreed)]) -> bool:
+    return choice.ok
+
+
 async def test_length_of_an_encrypted_token_hides_its_answers() -> None:
     """Shows S4."""
 
     async def length(text: str, *, encrypt: bool) -> int:
-        server = Server[Any]("shop", keys=[KEY], encrypt=encrypt)
-
-        class Essay(BaseModel):
-            text: str
-
-        async def essay() -> Elicit[Essay]:
-            return Elicit("Text?", Essay)
-
-        async def sure(essay: Annotated[Essay, Resolve(essay)]) -> Elicit[Choice]:
-            return Elicit("Sure?", Choice)
-
-        @server.tool()
-        async def order(choice: Annotated[Choice, Resolve(sure)]) -> bool:
-            return choice.ok
-
-        hopper = LegByLeg([server])
-        await hopper.leg("order", {})
-        await hopper.leg("order", {}, answers={"essay": {"text": text}}, state=hopper.token)
+        hopper = LegByLeg([server_with(publish, encrypt=encrypt)])
+        await hopper.leg("publish")
+        await hopper.leg("publish", answers={"essay": {"text": text}}, state=hopper.token)
         return len(hopper.token)
 
     varied = "".join(chr(97 + number * 7 % 26) + chr(65 + number * 11 % 26) for number in range(500))

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult
 
 from roundtrip import Server
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
-from roundtrip.testing import Era, Hop, LegByLeg, Restart, Steps, User, served
+from roundtrip.testing import Hop, LegByLeg, Restart, Steps, User
 from roundtrip.testing.networks.fleet import Instance
 from tests.kit.bookshop import bookshop
-from tests.kit.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -49,25 +47,10 @@ async def test_every_leg_lands_on_an_instance_that_has_just_started() -> None:
     assert len(started) == 3
 
 
-async def test_every_leg_lands_on_another_port_of_stateless_http() -> None:
-    async with (
-        served(bookshop(), stateless_http=True) as first,
-        served(bookshop(), stateless_http=True) as second,
-    ):
-        assert await ordered([first, second]) == DONE
-
-
 @pytest.mark.parametrize("encrypt", [False, True])
 async def test_encrypting_and_signing_instances_share_no_tokens(encrypt: bool) -> None:
     servers = [bookshop(encrypt=encrypt), bookshop(encrypt=not encrypt), bookshop(encrypt=encrypt)]
     assert await ordered(servers) == DONE
-
-
-async def test_an_encrypted_token_shows_nothing_of_the_answers() -> None:
-    hopper = LegByLeg([bookshop(encrypt=True)])
-    await hopper.leg("order", ARGUMENTS)
-    await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
-    assert hopper.token.startswith("r3e")
 
 
 async def test_key_is_replaced_in_three_phases_without_losing_calls() -> None:
@@ -79,23 +62,11 @@ async def test_key_is_replaced_in_three_phases_without_losing_calls() -> None:
             assert await ordered(servers) == DONE
 
 
-async def test_call_begun_under_the_old_key_ends_under_the_new() -> None:
-    rings = [[OLD], [NEW, OLD], [NEW]]
-    assert await ordered([bookshop(keys=ring) for ring in rings]) == DONE
-
-
 async def test_a_key_replaced_in_one_step_would_lose_the_call() -> None:
     hopper = LegByLeg([bookshop(keys=[OLD]), bookshop(keys=[NEW])])
     await hopper.leg("order", ARGUMENTS)
     with pytest.raises(MCPError, match="Invalid or expired requestState"):
         await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
-
-
-async def test_sdk_client_completes_a_call_unaware_of_tokens() -> None:
-    async with served(bookshop(), stateless_http=True, json_response=True) as url:
-        person = Person({"confirm": True}, {"copies": 2})
-        async with connect(url, Era.RETRY, person) as client:
-            assert text_of(await client.call_tool("order", ARGUMENTS)) == DONE
 
 
 async def test_calls_whose_client_never_comes_back_leave_nothing_behind() -> None:
@@ -111,16 +82,3 @@ def alive() -> int:
     """Return the number of calls and journals in this process."""
     gc.collect()
     return sum(isinstance(thing, Journal | Call) for thing in gc.get_objects())
-
-
-async def test_two_calls_of_one_tool_in_flight_do_not_mix() -> None:
-    server = bookshop()
-    first, second = LegByLeg([server]), LegByLeg([server])
-    await first.leg("order", ARGUMENTS)
-    await second.leg("order", ARGUMENTS)
-    assert first.token != second.token
-    yes = await first.leg("order", ARGUMENTS, answers={"confirm_backorder": {"confirm": True}}, state=first.token)
-    no = await second.leg("order", ARGUMENTS, answers={"confirm_backorder": {"confirm": False}}, state=second.token)
-    assert yes.result_type == "input_required"
-    assert isinstance(no, CallToolResult)
-    assert text_of(no) == "no order"

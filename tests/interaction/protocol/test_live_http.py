@@ -9,36 +9,24 @@ from mcp_types import JSONRPCMessage
 from starlette.requests import Request
 
 from roundtrip import Context, Event, Server, State, Transition
-from roundtrip.testing import served
-from tests.kit.hosts import WAIT
-from tests.kit.live_wire import HEADERS, session
+from roundtrip.testing import Steps, served
+from tests.kit.live_wire import session
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 
 
-class Ending:
-    """Watcher with an event for the end of a call."""
-
-    def __init__(self) -> None:
-        self.over = anyio.Event()
-        self.last: Transition | None = None
-
-    def __call__(self, step: Transition) -> None:
-        if step.target in {State.REJECTED, State.COMPLETED, State.FAILED, State.DECLINED}:
-            self.last = step
-            self.over.set()
-
-    async def wait(self) -> Transition:
-        with anyio.fail_after(WAIT):
-            await self.over.wait()
-        assert self.last is not None
-        return self.last
+async def end_of(trace: Steps) -> Transition:
+    """Wait for the end of a call, and return it."""
+    ends = {State.REJECTED, State.COMPLETED, State.FAILED, State.DECLINED}
+    await until(lambda: any(step.target in ends for step in trace.steps), what="the end of the call")
+    return trace.steps[-1]
 
 
 async def test_live_call_ends_when_its_client_leaves_the_question() -> None:
-    ending = Ending()
+    trace = Steps()
     closed = anyio.Event()
-    server = Server("shop", trace=ending)
+    server = Server("shop", trace=trace)
 
     @server.tool()
     async def order(ctx: Context) -> str:
@@ -50,7 +38,7 @@ async def test_live_call_ends_when_its_client_leaves_the_question() -> None:
     async with served(server) as url, session(url) as client:
         async with client.calling("order") as question:
             assert question["method"] == "elicitation/create"
-        last = await ending.wait()
+        last = await end_of(trace)
         # The session is still good for other calls, and an answer that comes after all harms nothing.
         assert await client.answer(question, value=True) == 202
         async with client.calling("order") as question:
@@ -62,37 +50,23 @@ async def test_live_call_ends_when_its_client_leaves_the_question() -> None:
 
 
 async def test_live_call_asking_a_departed_client_ends_at_once() -> None:
-    ending = Ending()
-    server = Server("shop", trace=ending)
+    trace = Steps()
+    server = Server("shop", trace=trace)
 
     @server.tool()
     async def order(ctx: Context) -> str:
         await ctx.report_progress(1, 2)
         request = ctx.request_context.request
         assert request is not None
-        with anyio.fail_after(WAIT):
-            while True:
-                if await request.is_disconnected():
-                    break
-                await anyio.sleep(0.01)
+        await until(request.is_disconnected)
         return str(await ctx.ask_outcome("sure", "Sure?", bool))
 
     async with served(server) as url, session(url) as client:
         async with client.calling("order") as progress:
             assert progress["method"] == "notifications/progress"
-        last = await ending.wait()
+        last = await end_of(trace)
     assert last.event is Event.REJECT
     assert "connection was lost" in last.detail["error"]
-
-
-async def test_a_session_that_another_instance_holds_is_unknown_at_once() -> None:
-    async with served(Server("shop")) as one, served(Server("shop")) as other, session(one) as client:
-        with anyio.fail_after(WAIT):
-            answer = await client.http.post(
-                other, json={"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, headers=HEADERS
-            )
-    assert answer.status_code == 404
-    assert answer.json()["error"] == {"code": -32600, "message": "Session not found"}
 
 
 class Kept(EventStore):
@@ -109,9 +83,9 @@ class Kept(EventStore):
 
 
 async def test_live_call_continues_where_its_stream_is_resumable() -> None:
-    ending = Ending()
+    trace = Steps()
     requests: list[Request] = []
-    server = Server("shop", trace=ending)
+    server = Server("shop", trace=trace)
 
     @server.tool()
     async def order(ctx: Context) -> str:
@@ -123,12 +97,8 @@ async def test_live_call_continues_where_its_stream_is_resumable() -> None:
     async with served(server, event_store=Kept()) as url, session(url) as client:
         async with client.calling("order") as question:
             pass
-        with anyio.fail_after(WAIT):
-            while True:
-                if await requests[0].is_disconnected():
-                    break
-                await anyio.sleep(0.01)
+        await until(requests[0].is_disconnected)
         await anyio.wait_all_tasks_blocked()
-        assert ending.last is None
+        assert trace.states[-1] is State.AWAITING_INPUT
         assert await client.answer(question, value=True) == 202
-        assert (await ending.wait()).target is State.COMPLETED
+        assert (await end_of(trace)).target is State.COMPLETED

@@ -3,19 +3,16 @@
 from typing import Annotated, Any
 
 import pytest
-from mcp_types import CreateMessageResult, ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ListRootsResult
+from mcp_types import CreateMessageResult, InputRequiredResult, ListRootsResult
 from mcp_types.methods import INPUT_REQUIRED_METHODS
-from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ListRoots, Resolve, Sample, Server
 from roundtrip.testing import served
+from tests.interaction.protocol.by_hand import by_hand
+from tests.kit.shops import KEY, Choice
 from tests.kit.wire import Json, accept, wire
 
 pytestmark = pytest.mark.anyio
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 def asker(message: str) -> Any:
@@ -34,7 +31,7 @@ async def shelves() -> ListRoots:
 
 
 def shop() -> Server[Any]:
-    server = Server[Any]("shop", keys=[b"k" * 32])
+    server = Server[Any]("shop", keys=[KEY])
 
     @server.tool()
     async def order(
@@ -48,10 +45,7 @@ def shop() -> Server[Any]:
 
     @server.prompt()
     async def review(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        question = ElicitRequest(
-            params=ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {}})
-        )
-        return InputRequiredResult(input_requests={"q": question}) if not ctx.input_responses else "done"
+        return by_hand(None) if not ctx.input_responses else "done"
 
     @server.resource("page://{name}")
     async def page(name: str, ctx: Context[Any, Any]) -> str | InputRequiredResult:
@@ -88,18 +82,10 @@ async def test_only_three_methods_ever_answer_with_questions() -> None:
 
 
 async def test_question_round_carries_questions_state_and_its_type() -> None:
-    """Shows S2."""
+    """Shows S2 and S3."""
     async with served(shop(), stateless_http=True) as url, wire(url) as post:
         result = await post.result("order")
     assert result["resultType"] == "input_required"
-    assert isinstance(result["requestState"], str)
-    assert result["inputRequests"]
-
-
-async def test_keys_are_unique_and_kinds_belong_to_the_protocol() -> None:
-    """Shows S3."""
-    async with served(shop(), stateless_http=True) as url, wire(url) as post:
-        result = await post.result("order")
     assert {key: request["method"] for key, request in result["inputRequests"].items()} == {
         "ask@first": "elicitation/create",
         "ask@second": "elicitation/create",
@@ -107,11 +93,8 @@ async def test_keys_are_unique_and_kinds_belong_to_the_protocol() -> None:
         "blurb": "sampling/createMessage",
         "shelves": "roots/list",
     }
-
-
-async def test_a_token_is_plain_ascii_of_one_line() -> None:
-    async with served(shop(), stateless_http=True) as url, wire(url) as post:
-        token = (await post.result("order"))["requestState"]
+    token = result["requestState"]
+    assert token
     assert token.isascii()
     assert token.isprintable()
     assert " " not in token

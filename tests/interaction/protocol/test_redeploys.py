@@ -10,13 +10,9 @@ from pydantic import BaseModel
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import LegByLeg, Steps
 from tests.kit.players import text_of
+from tests.kit.shops import KEY, Choice, sure
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class Name(BaseModel):
@@ -44,31 +40,6 @@ def deploy(tool: Callable[..., Any], build: str, trace: Steps | None = None) -> 
     return server
 
 
-def message_of(hopper: LegByLeg, key: str) -> str:
-    question = hopper.questions[key]
-    assert question.schema is not None
-    return question.message
-
-
-async def test_reordered_closures_of_one_factory_keep_their_answers() -> None:
-    async def before(
-        buyer: Annotated[Name, Resolve(asker("Buyer?"))], payer: Annotated[Name, Resolve(asker("Payer?"))]
-    ) -> str:
-        return f"{buyer.name} buys, {payer.name} pays"
-
-    async def after(
-        payer: Annotated[Name, Resolve(asker("Payer?"))], buyer: Annotated[Name, Resolve(asker("Buyer?"))]
-    ) -> str:
-        return f"{buyer.name} buys, {payer.name} pays"
-
-    hopper = LegByLeg([deploy(before, "1"), deploy(after, "2")])
-    await hopper.leg("order")
-    assert list(hopper.questions) == ["ask@buyer", "ask@payer"]
-    answers = {"ask@buyer": {"name": "Ada"}, "ask@payer": {"name": "Bob"}}
-    result = await hopper.leg("order", answers=answers, state=hopper.token)
-    assert text_of(result) == "Ada buys, Bob pays"
-
-
 async def test_reordered_closures_with_one_wording_keep_their_answers() -> None:
     def tool(*, reordered: bool) -> Callable[..., Any]:
         first, second = Resolve(asker("Name?")), Resolve(asker("Name?"))
@@ -93,9 +64,6 @@ async def test_reordered_closures_with_one_wording_keep_their_answers() -> None:
 def two_questions(first: str, schema: type[BaseModel] = Name, *, extra: bool = False) -> Callable[..., Any]:
     async def name() -> Elicit[Any]:
         return Elicit(first, schema)
-
-    async def sure() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
 
     async def gift() -> bool:
         return True
@@ -129,10 +97,8 @@ async def half_answered(after: Server[Any]) -> LegByLeg:
 
 
 async def test_reworded_question_is_asked_again_with_the_reason() -> None:
-    trace = Steps()
-    hopper = await half_answered(deploy(two_questions("Your name, please?"), "2", trace))
-    assert list(hopper.questions) == ["name"]
-    assert message_of(hopper, "name") == "Your name, please?"
+    hopper = await half_answered(deploy(two_questions("Your name, please?"), "2"))
+    assert {key: question.message for key, question in hopper.questions.items()} == {"name": "Your name, please?"}
     final = LegByLeg([deploy(two_questions("Your name, please?"), "2")])
     result = await final.leg("order", answers={"name": {"name": "Bea"}}, state=hopper.token)
     assert text_of(result) == "Bea True"
@@ -153,19 +119,6 @@ async def test_question_reworded_while_pending_reports_the_change() -> None:
         assert trace.asked == [{"name": reason}]
 
 
-async def test_a_changed_schema_is_asked_again() -> None:
-    hopper = await half_answered(deploy(two_questions("Name?", FullName), "2"))
-    assert list(hopper.questions) == ["name"]
-
-
-async def test_new_unrelated_resolvers_ask_nothing_again() -> None:
-    hopper = await half_answered(deploy(two_questions("Name?", extra=True), "2"))
-    assert list(hopper.questions) == ["tip"]
-    final = LegByLeg([deploy(two_questions("Name?", extra=True), "2")])
-    result = await final.leg("order", answers={"tip": {"ok": False}}, state=hopper.token)
-    assert text_of(result) == "Ada True False True"
-
-
 async def test_an_old_build_carries_answers_it_does_not_know_unchanged() -> None:
     old, new = deploy(two_questions("Name?"), "1"), deploy(two_questions("Name?", extra=True), "2")
     hopper = LegByLeg([new, new, old, new])
@@ -174,17 +127,6 @@ async def test_an_old_build_carries_answers_it_does_not_know_unchanged() -> None
     await hopper.leg("order", answers={"tip": {"ok": False}}, state=hopper.token)
     # The old build does not know of tips; it asks what it lacks and keeps the answer for whoever does.
     await hopper.leg("order", answers={"name": {"name": "Ada"}}, state=hopper.token)
-    assert list(hopper.questions) == ["sure"]
-    result = await hopper.leg("order", answers={"sure": {"ok": True}}, state=hopper.token)
-    assert text_of(result) == "Ada True False True"
-
-
-async def test_answer_reaching_the_old_build_reaches_the_new_one() -> None:
-    old, new = deploy(two_questions("Name?"), "1"), deploy(two_questions("Name?", extra=True), "2")
-    hopper = LegByLeg([new, old, new])
-    await hopper.leg("order")
-    # The tip is answered, and the old build gets the answer.
-    await hopper.leg("order", answers={"tip": {"ok": False}, "name": {"name": "Ada"}}, state=hopper.token)
     assert list(hopper.questions) == ["sure"]
     result = await hopper.leg("order", answers={"sure": {"ok": True}}, state=hopper.token)
     assert text_of(result) == "Ada True False True"
@@ -205,14 +147,6 @@ async def test_renamed_question_keeps_its_answer_through_its_former_name() -> No
     await hopper.leg("order")
     await hopper.leg("order", answers={"old": {"name": "Ada"}}, state=hopper.token)
     result = await hopper.leg("order", answers={"sure": {"ok": True}}, state=hopper.token)
-    assert text_of(result) == "Ada True"
-
-
-async def test_answer_under_the_former_name_fits_the_renamed_question() -> None:
-    hopper = LegByLeg([deploy(renamed("old"), "1"), deploy(renamed("new", was=("old",)), "2")])
-    await hopper.leg("order")
-    answers = {"old": {"name": "Ada"}, "sure": {"ok": True}}
-    result = await hopper.leg("order", answers=answers, state=hopper.token)
     assert text_of(result) == "Ada True"
 
 

@@ -9,15 +9,15 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Event
 from roundtrip.testing import Era, Hop, Steps, User, served
 from roundtrip.testing.networks.fleet import Instance
+from tests.interaction.protocol.asking import check_asking
 from tests.kit.bookshop import bookshop
-from tests.kit.hosts import stdio
-from tests.kit.players import Person, call, connect, roots, sample, text_of
+from tests.kit.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
-ASKING = ["memory", "stdio", "http", "http stateless", "http json", "http stateless json"]
+ASKING = ["memory", "http", "http stateless", "http json", "http stateless json"]
 """Transports on which the retry era can ask."""
-WITH_A_WAY_BACK = ASKING[:3]
+WITH_A_WAY_BACK = ASKING[:2]
 """Those on which the live era can."""
 HTTP_OPTIONS = {
     "http": {},
@@ -31,8 +31,6 @@ HTTP_OPTIONS = {
 async def serving(transport: str) -> AsyncGenerator[Instance]:
     if transport == "memory":
         yield bookshop()
-    elif transport == "stdio":
-        yield stdio(bookshop)
     else:
         async with served(bookshop(), **HTTP_OPTIONS[transport]) as url:
             yield url
@@ -44,24 +42,9 @@ def cases() -> list[tuple[str, Era]]:
 
 
 @pytest.mark.parametrize(("transport", "era"), cases())
-async def test_a_call_that_asks_in_three_ways_completes(transport: str, era: Era) -> None:
+async def test_calls_that_ask_in_all_ways_complete(transport: str, era: Era) -> None:
     async with serving(transport) as target:
-        arguments = {"title": "Neuromancer"}
-        reply = {"confirm": True}
-        result = await call(
-            target, era, "present", arguments, reply, sampling_callback=sample, list_roots_callback=roots
-        )
-    assert text_of(result) == "Neuromancer: True, echo: Praise Neuromancer, ['books']"
-
-
-@pytest.mark.parametrize(("transport", "era"), cases())
-async def test_two_round_call_completes_and_a_declined_one_ends(transport: str, era: Era) -> None:
-    person = Person({"confirm": True}, {"copies": 2}, "decline")
-    async with serving(transport) as target, connect(target, era, person) as client:
-        completed = await client.call_tool("order", {"title": "Neuromancer"})
-        refused = await client.call_tool("order", {"title": "Neuromancer"})
-    assert text_of(completed) == "2 x Neuromancer, in 2-3 weeks"
-    assert text_of(refused).endswith("parameter 'backorder' could not resolve: elicitation was decline")
+        await check_asking(target, era)
 
 
 @pytest.mark.parametrize(

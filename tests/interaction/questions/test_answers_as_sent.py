@@ -1,7 +1,7 @@
 """Tool calls are answered on 2026-07-28 by a shorter way than the SDK's handlers take, and say the same on the wire."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -15,9 +15,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     Annotations,
     CallToolResult,
-    CreateMessageRequest,
-    CreateMessageRequestParams,
-    InputRequiredResult,
     SamplingMessage,
     TextContent,
 )
@@ -25,6 +22,7 @@ from pydantic import BaseModel, Field
 
 from roundtrip import Audio, Elicit, ElicitUrl, Image, ListRoots, Resolve, Sample, Server, ToolResult
 from roundtrip.server.tool_calls import ToolCalls
+from tests.interaction.protocol.by_hand import by_hand
 from tests.kit.wire import EVERYTHING, Json, Wire
 
 pytestmark = pytest.mark.anyio
@@ -115,18 +113,7 @@ TOOLS: dict[str, Callable[..., Any]] = {
     "a foreseen failure": _raising(ToolError("not today")),
     "an error of the protocol": _raising(MCPError(code=-32050, message="off", data={"why": 1})),
     "wrong arguments": _picky,
-    "questions by hand": _returning(
-        lambda: InputRequiredResult(
-            input_requests={
-                "hand": CreateMessageRequest(
-                    params=CreateMessageRequestParams(
-                        messages=[SamplingMessage(role="user", content=TextContent(text="hi"))], max_tokens=5
-                    )
-                )
-            },
-            request_state="mine",
-        )
-    ),
+    "questions by hand": _returning(lambda: by_hand("mine")),
     "a form of a model": _asking(lambda: Elicit("What do you order?", Order)),
     "a form of one value": _asking(lambda: Elicit("Sure?", bool)),
     "a choice": _asking(lambda: Elicit("Which?", {"a": "The first", "b": "The second"})),
@@ -146,30 +133,20 @@ async def _another(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> 
     return await call_next(ctx)
 
 
+def _tool_name(name: str) -> str:
+    return name.replace(" ", "_").replace(",", "")
+
+
 def _server(*, short: bool) -> Server[Any]:
     server = Server[Any](
         "shapes", title="Shapes", version="1.2", keys=[b"k" * 32], instructions="none", website_url="https://a.example"
     )
     for name, fn in TOOLS.items():
-        server.add_tool(fn, name.replace(" ", "_").replace(",", ""))
+        server.add_tool(fn, _tool_name(name))
     assert isinstance(server.middleware[-1], ToolCalls)
     if not short:
         server.middleware.append(_another)
     return server
-
-
-@asynccontextmanager
-async def _both_ways() -> AsyncGenerator[tuple[Wire, Wire]]:
-    async with AsyncExitStack() as stack:
-        wires: list[Wire] = []
-        for short in (True, False):
-            server = _server(short=short)
-            app = server.streamable_http_app(json_response=True, stateless_http=True)
-            await stack.enter_async_context(server.session_manager.run())
-            client = httpx.AsyncClient(transport=httpx.ASGITransport(app))
-            await stack.enter_async_context(client)
-            wires.append(Wire(client, "http://127.0.0.1:8000/mcp", EVERYTHING))
-        yield wires[0], wires[1]
 
 
 def _without_what_differs_by_call(answer: Json) -> Json:
@@ -181,33 +158,50 @@ def _without_what_differs_by_call(answer: Json) -> Json:
     return answer
 
 
-@pytest.mark.parametrize("name", TOOLS)
-async def test_call_is_answered_as_the_sdk_would_answer(name: str) -> None:
-    tool = name.replace(" ", "_").replace(",", "")
-    async with _both_ways() as (short, long):
-        arguments = {"number": "no number"} if name == "wrong arguments" else {}
-        ours, theirs = await short.call(tool, arguments), await long.call(tool, arguments)
-
-    assert _without_what_differs_by_call(ours) == _without_what_differs_by_call(theirs)
+@asynccontextmanager
+async def _posting(server: Server[Any]) -> AsyncGenerator[Wire]:
+    app = server.streamable_http_app(json_response=True, stateless_http=True)
+    async with server.session_manager.run(), httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
+        yield Wire(client, "http://127.0.0.1:8000/mcp", EVERYTHING)
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        pytest.param({"name": 7}, id="name"),
-        pytest.param({"name": "a_text", "arguments": []}, id="arguments"),
-        pytest.param({"name": "a_text", "inputResponses": {"k": 3}}, id="responses"),
-        pytest.param({"name": "a_text", "inputResponses": {"k": {"action": "nod"}}}, id="response"),
-        pytest.param({"name": "a_text", "requestState": 3}, id="state"),
-        pytest.param({"name": "none"}, id="unknown"),
-    ],
-)
-async def test_malformed_calls_are_rejected_like_by_the_sdk(params: Json) -> None:
-    async with _both_ways() as (short, long):
-        ours, theirs = await short.post("tools/call", params), await long.post("tools/call", params)
+@asynccontextmanager
+async def _both_ways() -> AsyncGenerator[tuple[Wire, Wire]]:
+    async with _posting(_server(short=True)) as short, _posting(_server(short=False)) as long:
+        yield short, long
+
+
+async def test_calls_are_answered_as_the_sdk_would_answer() -> None:
+    answers: list[dict[str, Json]] = []
+    async with _both_ways() as ways:
+        for way in ways:
+            answers.append({})
+            for name in TOOLS:
+                arguments = {"number": "no number"} if name == "wrong arguments" else {}
+                answer = await way.call(_tool_name(name), arguments)
+                answers[-1][name] = _without_what_differs_by_call(answer)
+
+    assert answers[0] == answers[1]
+
+
+MALFORMED: dict[str, Json] = {
+    "name": {"name": 7},
+    "arguments": {"name": "a_text", "arguments": []},
+    "responses": {"name": "a_text", "inputResponses": {"k": 3}},
+    "response": {"name": "a_text", "inputResponses": {"k": {"action": "nod"}}},
+    "state": {"name": "a_text", "requestState": 3},
+    "unknown": {"name": "none"},
+}
+
+
+async def test_malformed_calls_are_rejected_like_by_the_sdk() -> None:
+    async with _both_ways() as ways:
+        ours, theirs = [
+            {what: await way.post("tools/call", params) for what, params in MALFORMED.items()} for way in ways
+        ]
 
     assert ours == theirs
-    assert "error" in ours or ours["result"]["isError"]
+    assert [what for what, answer in ours.items() if "error" not in answer and not answer["result"]["isError"]] == []
 
 
 async def test_middleware_that_is_added_later_sees_every_call() -> None:
@@ -219,9 +213,8 @@ async def test_middleware_that_is_added_later_sees_every_call() -> None:
         return seen[-1]
 
     server.middleware.append(watching)
-    app = server.streamable_http_app(json_response=True, stateless_http=True)
-    async with server.session_manager.run(), httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
-        await Wire(client, "http://127.0.0.1:8000/mcp", EVERYTHING).result("a_text")
+    async with _posting(server) as post:
+        await post.result("a_text")
 
     assert [result["content"] for result in seen if isinstance(result, dict)] == [[{"type": "text", "text": "hello"}]]
 
@@ -236,8 +229,7 @@ async def test_subclass_overriding_call_tool_serves_every_call() -> None:
 
     server = Counting("counting")
     server.add_tool(TOOLS["a text"], "a_text")
-    app = server.streamable_http_app(json_response=True, stateless_http=True)
-    async with server.session_manager.run(), httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
-        await Wire(client, "http://127.0.0.1:8000/mcp", EVERYTHING).result("a_text")
+    async with _posting(server) as post:
+        await post.result("a_text")
 
     assert server.calls == 1

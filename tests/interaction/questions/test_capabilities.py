@@ -6,22 +6,14 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ListRootsResult, Tool
-from pydantic import BaseModel
 
-from roundtrip import Elicit, ElicitationResult, Event, ListRoots, Resolve, Sample, Server, State
+from roundtrip import ElicitationResult, Event, ListRoots, Resolve, Sample, Server, State
 from roundtrip.testing import Era, Steps, served
 from tests.kit.players import sample
+from tests.kit.shops import Choice, server_with, sure
 from tests.kit.wire import EVERYTHING, Json, wire
 
 pytestmark = pytest.mark.anyio
-
-
-class Choice(BaseModel):
-    ok: bool
-
-
-async def form() -> Elicit[Choice]:
-    return Elicit("Sure?", Choice)
 
 
 async def model() -> Sample:
@@ -36,38 +28,35 @@ async def shelves() -> ListRoots:
     return ListRoots()
 
 
+async def ask_form(answer: Annotated[Choice, Resolve(sure)]) -> str:
+    return "done"
+
+
+async def ask_outcome(answer: Annotated[ElicitationResult[Choice], Resolve(sure)]) -> str:
+    return "done"
+
+
+async def ask_model(answer: Annotated[CreateMessageResult, Resolve(model)]) -> str:
+    return "done"
+
+
+async def ask_model_with_tools(answer: Annotated[CreateMessageResultWithTools, Resolve(model_with_tools)]) -> str:
+    return "done"
+
+
+async def ask_roots(answer: Annotated[ListRootsResult, Resolve(shelves)]) -> str:
+    return "done"
+
+
+async def ask_both(
+    choice: Annotated[Choice, Resolve(sure)], answer: Annotated[ListRootsResult, Resolve(shelves)]
+) -> str:
+    return "done"
+
+
 def shop(trace: Steps | None = None) -> Server[Any]:
-    server = Server[Any]("shop", trace=trace)
-
-    @server.tool()
-    async def ask_form(answer: Annotated[Choice, Resolve(form)]) -> str:
-        return "done"
-
-    @server.tool()
-    async def ask_outcome(answer: Annotated[ElicitationResult[Choice], Resolve(form)]) -> str:
-        return "done"
-
-    @server.tool()
-    async def ask_model(answer: Annotated[CreateMessageResult, Resolve(model)]) -> str:
-        return "done"
-
-    @server.tool()
-    async def ask_model_with_tools(
-        answer: Annotated[CreateMessageResultWithTools, Resolve(model_with_tools)],
-    ) -> str:
-        return "done"
-
-    @server.tool()
-    async def ask_roots(answer: Annotated[ListRootsResult, Resolve(shelves)]) -> str:
-        return "done"
-
-    @server.tool()
-    async def ask_both(
-        choice: Annotated[Choice, Resolve(form)], answer: Annotated[ListRootsResult, Resolve(shelves)]
-    ) -> str:
-        return "done"
-
-    return server
+    tools = (ask_form, ask_outcome, ask_model, ask_model_with_tools, ask_roots, ask_both)
+    return server_with(*tools, keys=None, trace=trace)
 
 
 FORM: Json = {"elicitation": {"form": {}}}
@@ -84,17 +73,18 @@ LACKING: list[tuple[str, Json, Json]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "declared", "required"), LACKING)
-async def test_question_beyond_declared_capabilities_names_the_missing_one(
-    tool: str, declared: Json, required: Json
-) -> None:
+async def test_question_beyond_declared_capabilities_names_the_missing_one() -> None:
     """Shows S6."""
     trace = Steps()
     async with served(shop(trace), json_response=True) as url, wire(url) as post:
-        answer = await post.post("tools/call", {"name": tool, "arguments": {}}, capabilities=declared)
-    assert answer["error"]["code"] == -32021
-    assert answer["error"]["data"] == {"requiredCapabilities": required}
-    assert trace.states == [State.RECEIVED, State.RESOLVING, State.REJECTED]
+        errors = [
+            (await post.post("tools/call", {"name": tool, "arguments": {}}, capabilities=declared))["error"]
+            for tool, declared, _ in LACKING
+        ]
+    assert [(error["code"], error["data"]) for error in errors] == [
+        (-32021, {"requiredCapabilities": required}) for _, _, required in LACKING
+    ]
+    assert trace.states == [State.RECEIVED, *[State.RESOLVING, State.REJECTED] * len(LACKING)]
 
 
 ENOUGH: list[tuple[str, Json, str]] = [
@@ -106,13 +96,14 @@ ENOUGH: list[tuple[str, Json, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "declared", "method"), ENOUGH)
-async def test_client_is_asked_for_its_declared_capabilities(tool: str, declared: Json, method: str) -> None:
+async def test_client_is_asked_for_its_declared_capabilities() -> None:
     """Shows S6. A bare `elicitation` means forms."""
+    methods: list[list[str]] = []
     async with served(shop(), json_response=True) as url, wire(url) as post:
-        answer = await post.post("tools/call", {"name": tool, "arguments": {}}, capabilities=declared)
-    (request,) = answer["result"]["inputRequests"].values()
-    assert request["method"] == method
+        for tool, declared, _ in ENOUGH:
+            answer = await post.post("tools/call", {"name": tool, "arguments": {}}, capabilities=declared)
+            methods.append([request["method"] for request in answer["result"]["inputRequests"].values()])
+    assert methods == [[method] for _, _, method in ENOUGH]
 
 
 async def test_capabilities_of_the_current_request_count() -> None:

@@ -1,6 +1,5 @@
 """Forms as the client gets them: flat, with the primitives, choices and defaults that the protocol knows."""
 
-from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -8,7 +7,6 @@ from typing import Annotated, Any, Literal
 import pytest
 from mcp_types import ElicitRequestFormParams
 from pydantic import BaseModel, Field, WithJsonSchema
-from typing_extensions import TypedDict
 
 from roundtrip import Elicit, InvalidSignature, Resolve, Server
 from roundtrip.testing import Era, User
@@ -122,42 +120,6 @@ async def test_every_primitive_may_have_a_default(era: Era) -> None:
     assert "required" not in form.requested_schema
 
 
-@dataclass
-class Slot:
-    day: str
-    hour: int = 9
-
-
-class Address(TypedDict):
-    city: str
-    code: int
-
-
-@pytest.mark.parametrize(
-    ("schema", "reply", "expected"),
-    [
-        (Slot, {"day": "Monday"}, Slot("Monday", 9)),
-        (Address, {"city": "Bern", "code": 3000}, {"city": "Bern", "code": 3000}),
-    ],
-)
-async def test_a_dataclass_and_a_typed_dict_are_forms_too(
-    era: Era, schema: type[Any], reply: Reply, expected: Any
-) -> None:
-    form, got = await ask_for(schema, era, reply)
-    assert got == expected
-    assert all("$ref" not in str(shape) for shape in form.requested_schema["properties"].values())
-
-
-class Aliased(BaseModel):
-    book_title: str = Field(alias="bookTitle")
-
-
-async def test_a_field_is_shown_and_answered_under_its_alias(era: Era) -> None:
-    form, got = await ask_for(Aliased, era, {"bookTitle": "Dune"})
-    assert list(form.requested_schema["properties"]) == ["bookTitle"]
-    assert got.book_title == "Dune"
-
-
 class Inner(BaseModel):
     x: int
 
@@ -174,21 +136,24 @@ class Numbers(BaseModel):
     values: list[int]
 
 
-@pytest.mark.parametrize(("schema", "field"), [(Nested, "inner"), (Mixed, "either"), (Numbers, "values")])
-def test_unrenderable_form_is_rejected_at_registration_by_field(schema: type[Any], field: str) -> None:
-    """Shows F4."""
-    server = Server("shop")
-
+def refusal(schema: type[Any]) -> str:
     async def question() -> Any:
         return Elicit("?", schema)
 
-    question.__annotations__["return"] = Elicit[schema]  # type: ignore[valid-type]
+    question.__annotations__["return"] = Elicit[schema]
 
     async def order(answer: Annotated[Any, Resolve(question)]) -> str:
         return "never"
 
-    with pytest.raises(InvalidSignature, match=repr(field)):
-        server.add_tool(order)
+    with pytest.raises(InvalidSignature) as caught:
+        Server("shop").add_tool(order)
+    return str(caught.value)
+
+
+def test_unrenderable_form_is_rejected_at_registration_by_field() -> None:
+    """Shows F4."""
+    fields: dict[type[Any], str] = {Nested: "'inner'", Mixed: "'either'", Numbers: "'values'"}
+    assert [field for schema, field in fields.items() if field not in refusal(schema)] == []
 
 
 async def test_late_unrenderable_form_is_rejected_before_sending(era: Era) -> None:

@@ -1,14 +1,15 @@
 """An input schema that an author wrote: served unchanged, and used to validate arguments."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
 from mcp.server.mcpserver.tools import Tool as SdkTool
-from pydantic import BaseModel
 
-from roundtrip import Elicit, InvalidSignature, Resolve, Server, tool
+from roundtrip import InvalidSignature, Resolve, Server, tool
 from roundtrip.testing import Era
 from tests.kit.players import Person, connect, text_of
+from tests.kit.shops import Choice, sure
 
 pytestmark = pytest.mark.anyio
 
@@ -23,14 +24,6 @@ BY_HAND: dict[str, Any] = {
     "required": ["name"],
     "additionalProperties": False,
 }
-
-
-class Choice(BaseModel):
-    ok: bool
-
-
-async def sure() -> Elicit[Choice]:
-    return Elicit("Sure?", Choice)
 
 
 async def greet(name: str, choice: Annotated[Choice, Resolve(sure)], address: dict[str, Any] | None = None) -> str:
@@ -55,43 +48,37 @@ async def listed_by(server: Server[Any], era: Era) -> dict[str, Any]:
         return (await client.list_tools()).tools[0].input_schema
 
 
-async def test_schema_is_served_to_the_letter(era: Era) -> None:
+def hail(name: str) -> str:
+    return name
+
+
+SERVERS: dict[str, Callable[[], Server[Any]]] = {
+    "a decorator of the server": lambda: with_tool(greet, input_schema=BY_HAND),
+    "the standalone decorator": lambda: with_tool(tool(input_schema=BY_HAND)(hail)),
+    "a tool object in the constructor": lambda: Server("shop", tools=[prepared()]),
+    "an added tool object": lambda: with_tool(prepared()),
+}
+
+
+def with_tool(fn: Any, **options: Any) -> Server[Any]:
     server = Server[Any]("shop")
-    server.tool(input_schema=BY_HAND)(greet)
-    assert await listed_by(server, era) == BY_HAND
+    server.add_tool(fn, **options)
+    return server
 
 
-async def test_standalone_decorator_takes_a_schema(era: Era) -> None:
-    server = Server[Any]("shop")
-
-    def hail(name: str) -> str:
-        return name
-
-    server.add_tool(tool(input_schema=BY_HAND)(hail))
-    assert await listed_by(server, era) == BY_HAND
+async def test_schema_is_served_to_the_letter() -> None:
+    assert {how: await listed_by(make(), Era.RETRY) for how, make in SERVERS.items()} == dict.fromkeys(SERVERS, BY_HAND)
 
 
-async def test_schema_is_copied_when_the_tool_is_registered(era: Era) -> None:
-    server, mine = Server[Any]("shop"), {"type": "object", "properties": {"name": {"type": "string"}}}
-    server.tool(input_schema=mine)(greet)
+async def test_schema_is_copied_when_the_tool_is_registered() -> None:
+    mine = {"type": "object", "properties": {"name": {"type": "string"}}}
+    server = with_tool(greet, input_schema=mine)
     mine.clear()
-    assert "properties" in await listed_by(server, era)
-
-
-@pytest.mark.parametrize("given", ["constructor", "add_tool"])
-async def test_tool_object_keeps_its_schema(given: str, era: Era) -> None:
-    server = Server[Any]("shop", tools=[prepared()] if given == "constructor" else None)
-    if given == "add_tool":
-        server.add_tool(prepared())
-    assert await listed_by(server, era) == BY_HAND
-    async with connect(server, era) as client:
-        assert text_of(await client.call_tool("hello", {"name": "Ada"})) == "hello Ada"
+    assert "properties" in await listed_by(server, Era.RETRY)
 
 
 async def test_arguments_are_held_against_the_schema(era: Era) -> None:
-    server = Server[Any]("shop")
-    server.tool(input_schema=BY_HAND)(greet)
-    async with connect(server, era, Person({"ok": True})) as client:
+    async with connect(with_tool(greet, input_schema=BY_HAND), era, Person({"ok": True})) as client:
         told = text_of(await client.call_tool("greet", {"name": "Augusta"}))
         assert "too long" in told
         assert "name" in told

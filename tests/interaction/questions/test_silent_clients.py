@@ -34,26 +34,29 @@ async def told(body: Callable[..., Any]) -> str:
             return text_of(await client.call_tool(body.__name__, {}))
 
 
-async def test_a_call_ends_at_its_whole_age() -> None:
-    async def order(ctx: Context[Any, Any]) -> str:
-        return str(await ctx.ask_outcome("how_many", "How many?", int))
-
-    assert "the call is over its max_age and still has to ask 'how_many'" in await told(order)
+async def asks(ctx: Context) -> str:
+    return str(await ctx.ask_outcome("how_many", "How many?", int))
 
 
-async def test_a_thread_is_given_back() -> None:
-    def order(ctx: Context[Any, Any]) -> str:
-        return str(ctx.blocking.ask_outcome("how_many", "How many?", int))
-
-    assert "the call is over its max_age" in await told(order)
+def asks_in_a_thread(ctx: Context) -> str:
+    return str(ctx.blocking.ask_outcome("how_many", "How many?", int))
 
 
-async def test_a_body_may_go_on_without_the_answer() -> None:
-    async def order(ctx: Context[Any, Any]) -> str:
-        try:
-            await ctx.ask("how_many", "How many?", int)
-        except CallOutlived as error:
-            return f"without {', '.join(error.keys)}"
-        return "with it"
+async def goes_on_without_the_answer(ctx: Context) -> str:
+    try:
+        await ctx.ask("how_many", "How many?", int)
+    except CallOutlived as error:
+        return f"without {', '.join(error.keys)}"
+    return "with it"
 
-    assert await told(order) == "without how_many"
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (asks, "the call is over its max_age and still has to ask 'how_many'"),
+        (asks_in_a_thread, "the call is over its max_age"),
+        (goes_on_without_the_answer, "without how_many"),
+    ],
+)
+async def test_a_call_ends_at_its_whole_age(body: Callable[..., Any], said: str) -> None:
+    assert said in await told(body)

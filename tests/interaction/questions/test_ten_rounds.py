@@ -31,11 +31,6 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-async def test_seven_rounds_are_no_matter_for_the_log(era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    assert (await User(asking(7), answers(7), era=era).call("chat")).value == "done"
-    assert warned(caplog) == []
-
-
 async def test_rounds_from_the_eighth_on_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     assert (await User(asking(10), answers(10), era=Era.RETRY).call("chat")).value == "done"
     lines = warned(caplog)
@@ -46,8 +41,11 @@ async def test_rounds_from_the_eighth_on_are_warned_of(caplog: pytest.LogCapture
     assert "ctx.ask_all" in lines[0]
 
 
-async def test_live_client_has_no_rounds_to_run_out_of(caplog: pytest.LogCaptureFixture) -> None:
-    assert (await User(asking(12), answers(12), era=Era.LIVE).call("chat")).value == "done"
+@pytest.mark.parametrize(("era", "rounds"), [(Era.RETRY, 7), (Era.LIVE, 12)])
+async def test_seven_or_live_rounds_are_no_matter_for_the_log(
+    era: Era, rounds: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert (await User(asking(rounds), answers(rounds), era=era).call("chat")).value == "done"
     assert warned(caplog) == []
 
 

@@ -7,34 +7,27 @@ import pytest
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.request_state import InvalidRequestState, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequest, ElicitRequestFormParams, GetPromptResult, InputRequiredResult
-from pydantic import BaseModel
+from mcp_types import GetPromptResult, InputRequiredResult
 
-from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
-from roundtrip.errors import SchemaNotRenderable
+from roundtrip import Context, InvalidSignature, Resolve, Server
 from roundtrip.testing import Clock, LegByLeg
+from tests.interaction.protocol.by_hand import by_hand
 from tests.kit.players import text_of
+from tests.kit.shops import KEY, Choice, sure
 
 pytestmark = pytest.mark.anyio
 
-KEY = b"k" * 32
 STATE = "written by hand \u00fc\ud800"
-ANSWER = {"confirm": {"ok": True}}
-
-
-class Choice(BaseModel):
-    ok: bool
+ANSWER = {"sure": {"ok": True}}
 
 
 class TextCodec:
     """Codec of an author that decodes its payload, as the SDK's JSON allows."""
 
     def __init__(self, refusal: str | None = None) -> None:
-        self.payloads: list[bytes] = []
         self._refusal = refusal
 
     def seal(self, payload: bytes) -> str:
-        self.payloads.append(payload)
         return f"text:{payload.decode()}"
 
     def unseal(self, token: str) -> bytes:
@@ -46,28 +39,19 @@ class TextCodec:
 def shop(security: RequestStateSecurity, **options: Any) -> Server[Any]:
     server = Server[Any]("shop", request_state_security=security, **options)
 
-    async def confirm() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
     @server.tool()
-    async def order(choice: Annotated[Choice, Resolve(confirm)]) -> str:
+    async def order(choice: Annotated[Choice, Resolve(sure)]) -> str:
         return f"{choice.ok}"
 
-    @server.tool()
-    async def by_hand(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        return asks_by_hand() if ctx.request_state is None else f"{ctx.request_state == STATE}"
+    @server.tool(name="by_hand")
+    async def stateful(ctx: Context[Any, Any]) -> str | InputRequiredResult:
+        return by_hand(STATE) if ctx.request_state is None else f"{ctx.request_state == STATE}"
 
     @server.tool()
     async def stateless(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        return asks_by_hand(None) if ctx.input_responses is None else "answered"
+        return by_hand(None) if ctx.input_responses is None else "answered"
 
     return server
-
-
-def asks_by_hand(state: str | None = STATE) -> InputRequiredResult:
-    schema: dict[str, Any] = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
-    question = ElicitRequest(params=ElicitRequestFormParams(message="Sure?", requested_schema=schema))
-    return InputRequiredResult(input_requests={"confirm": question}, request_state=state)
 
 
 async def answered_after(server: Server[Any], clock: Clock, seconds: float, *, tool: str = "order") -> str:
@@ -78,27 +62,12 @@ async def answered_after(server: Server[Any], clock: Clock, seconds: float, *, t
 
 
 @pytest.mark.parametrize("tool", ["order", "by_hand"])
-@pytest.mark.parametrize("ttl", [30.0, 7200.0])
-async def test_policy_decides_how_long_a_token_is_good(ttl: float, tool: str, clock: Clock) -> None:
-    server = shop(RequestStateSecurity(keys=[KEY], ttl=ttl))
-    assert await answered_after(server, clock, ttl - 1, tool=tool) == "True"
-    with pytest.raises(MCPError, match="Invalid or expired requestState"):
-        await answered_after(server, clock, ttl + 1, tool=tool)
-
-
-async def test_tool_may_still_set_its_own_longer_clock(clock: Clock) -> None:
-    server = shop(RequestStateSecurity(keys=[KEY], ttl=30.0))
-
-    async def confirm() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
-    @server.tool(ttl=300.0)
-    async def slow(choice: Annotated[Choice, Resolve(confirm)]) -> str:
-        return f"{choice.ok}"
-
-    assert await answered_after(server, clock, 299, tool="slow") == "True"
-    with pytest.raises(MCPError, match="Invalid or expired requestState"):
-        await answered_after(server, clock, 31)
+async def test_policy_decides_how_long_a_token_is_good(tool: str, clock: Clock) -> None:
+    for ttl in (30.0, 7200.0):
+        server = shop(RequestStateSecurity(keys=[KEY], ttl=ttl))
+        assert await answered_after(server, clock, ttl - 1, tool=tool) == "True"
+        with pytest.raises(MCPError, match="Invalid or expired requestState"):
+            await answered_after(server, clock, ttl + 1, tool=tool)
 
 
 def test_two_clocks_at_once_are_rejected() -> None:
@@ -137,7 +106,7 @@ async def test_prompt_that_asks_by_hand_needs_no_seal_keys() -> None:
 
     @server.prompt()
     async def letter(ctx: SdkContext[Any, Any]) -> str | InputRequiredResult:
-        return asks_by_hand() if ctx.request_state is None else "Dear"
+        return by_hand(STATE) if ctx.request_state is None else "Dear"
 
     result = await server.get_prompt("letter")
     assert not isinstance(result, GetPromptResult)
@@ -153,19 +122,11 @@ def test_computed_values_still_need_seal_keys() -> None:
         server.add_tool(pick)
 
 
-async def test_codec_of_an_author_is_given_text() -> None:
-    codec = TextCodec()
-    legs = LegByLeg([shop(RequestStateSecurity(codec=codec))])
-    await legs.leg("order")
-    assert codec.payloads[0].isascii()
-    assert text_of(await legs.leg("order", answers=ANSWER, state=legs.token)) == "True"
-
-
-@pytest.mark.parametrize("text", ["", "no payload", "\u00fc", "AA=="])
-async def test_codec_that_vouches_for_something_else_is_rejected(text: str) -> None:
+async def test_codec_that_vouches_for_something_else_is_rejected() -> None:
     legs = LegByLeg([shop(RequestStateSecurity(codec=TextCodec()))])
-    with pytest.raises(MCPError, match="Invalid or expired requestState"):
-        await legs.leg("order", answers=ANSWER, state=f"text:{text}")
+    for text in ("", "no payload", "\u00fc", "AA=="):
+        with pytest.raises(MCPError, match="Invalid or expired requestState"):
+            await legs.leg("order", answers=ANSWER, state=f"text:{text}")
 
 
 async def test_log_has_the_reason_of_a_codec(caplog: pytest.LogCaptureFixture) -> None:
@@ -176,21 +137,3 @@ async def test_log_has_the_reason_of_a_codec(caplog: pytest.LogCaptureFixture) -
     assert "revoked" not in f"{caught.value.error}"
     [logged] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert logged.endswith("(revoked by the key service)")
-
-
-class Nested(BaseModel):
-    inner: Choice
-
-
-async def test_form_that_cannot_be_shown_is_a_type_error() -> None:
-    server = Server[Any]("shop")
-
-    @server.tool()
-    async def ask(ctx: Context[Any, Any]) -> str:
-        try:
-            await ctx.elicit("Which?", Nested)
-        except TypeError as error:
-            return type(error).__name__
-        return "asked"
-
-    assert text_of(await LegByLeg([server]).leg("ask")) == SchemaNotRenderable.__name__

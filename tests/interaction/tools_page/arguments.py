@@ -3,12 +3,9 @@
 import datetime
 import enum
 import uuid
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Literal, Optional, Union
+from typing import Any, Final, Literal
 
-from pydantic import AnyUrl, BaseModel, PositiveInt
-from typing_extensions import TypedDict
+from pydantic import BaseModel, PositiveInt
 
 from tests.interaction.tools_page.rows import ABSENT, ADDED, Json, Row, add, adding, taking
 
@@ -23,23 +20,9 @@ class User(BaseModel):
     age: int = 3
 
 
-@dataclass
-class Point:
-    x: int
-
-
-class Pair(TypedDict):
-    left: int
-
-
 class Family(BaseModel):
     mother: User
     father: User | None = None
-
-
-class Node(BaseModel):
-    name: str
-    children: list["Node"] = []
 
 
 def takes(what: str, annotation: Any, schema: Any, sent: Any, received: Any) -> Row:
@@ -73,65 +56,22 @@ LETTERS: Final[Json] = {"enum": ["A", "B"], "type": "string"}
 
 TYPES = [
     takes("an int", int, {"type": "integer"}, 3, 3),
-    takes("a float", float, {"type": "number"}, 2.5, 2.5),
     takes("a str", str, {"type": "string"}, "10", "10"),
     takes("a bool", bool, {"type": "boolean"}, True, True),
     takes("bytes", bytes, {"type": "string", "format": "binary"}, "aGk=", b"aGk="),
     takes("a datetime", datetime.datetime, {"type": "string", "format": "date-time"}, "2026-01-02T12:00:00", NOON),
-    takes("a date", datetime.date, {"type": "string", "format": "date"}, "2026-01-02", NOON.date()),
-    takes(
-        "a timedelta",
-        datetime.timedelta,
-        {"type": "string", "format": "duration"},
-        "PT1H30M",
-        datetime.timedelta(minutes=90),
-    ),
     takes("a list", list[str], {"type": "array", "items": {"type": "string"}}, ["a"], ["a"]),
-    takes(
-        "a dict", dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 1}, {"a": 1}
-    ),
     takes("a set", set[int], {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, [2, 2], {2}),
     takes("an optional float", float | None, NUMBER_OR_NULL, 2.5, 2.5),
-    takes("None for an optional float", Optional[float], NUMBER_OR_NULL, None, None),  # noqa: UP045
     takes("a text for a union with int", str | int, TEXT_OR_INTEGER, "7", "7"),
-    takes("an int for a union with str", Union[str, int], TEXT_OR_INTEGER, 7, 7),  # noqa: UP007
     takes("a literal", Literal["A", "B"], LETTERS, "B", "B"),
     takes("an enum", Color, {"title": "Color", "enum": ["red", "blue"], "type": "string"}, "red", Color.RED),
-    takes("a path", Path, {"type": "string", "format": "path"}, "a/b.txt", Path("a/b.txt")),
     takes("a UUID", uuid.UUID, {"type": "string", "format": "uuid"}, str(ID), ID),
     takes("a model", User, USER_SCHEMA, {"name": "Ada", "age": 4}, User(name="Ada", age=4)),
-    takes(
-        "a dataclass",
-        Point,
-        {
-            "title": "Point",
-            "type": "object",
-            "properties": {"x": {"title": "X", "type": "integer"}},
-            "required": ["x"],
-        },
-        {"x": 1},
-        Point(1),
-    ),
-    takes(
-        "a TypedDict",
-        Pair,
-        {
-            "title": "Pair",
-            "type": "object",
-            "properties": {"left": {"title": "Left", "type": "integer"}},
-            "required": ["left"],
-        },
-        {"left": 1},
-        {"left": 1},
-    ),
     takes("a type of pydantic's", PositiveInt, {"type": "integer", "exclusiveMinimum": 0}, 1, 1),
-    takes("a URL", AnyUrl, {"type": "string", "format": "uri", "minLength": 1}, "x://a", AnyUrl("x://a")),
     refuses("a literal that is none of them", Literal["A", "B"], "C"),
     refuses("an enum by its name", Color, "RED"),
-    refuses("a text that is no UUID", uuid.UUID, "12"),
     refuses("a model as JSON text", User, '{"name": "Ada"}'),
-    refuses("an optional model as JSON text", User | None, '{"name": "Ada"}'),
-    refuses("a model without a required field", User, {"age": 3}),
     refuses("zero as a positive int", PositiveInt, 0),
     Row(
         says="a parameter with a default may be left out",
@@ -170,47 +110,23 @@ TYPES = [
         sends={"value": {"mother": {"name": "Ada"}}},
         gets=repr(Family(mother=User(name="Ada"))),
     ),
-    Row(
-        says="a model that holds itself keeps the reference to itself",
-        make=taking(Node),
-        lists={
-            "inputSchema.properties.value": {"$ref": "#/$defs/Node"},
-            "inputSchema.$defs.Node.properties.children.items": {"$ref": "#/$defs/Node"},
-        },
-        sends={"value": {"name": "a", "children": [{"name": "b"}]}},
-        gets=repr(Node(name="a", children=[Node(name="b")])),
-    ),
 ]
 
-# What is sent for which type, and what is received by default; strictly everything of it is refused.
-COERCED: dict[str, tuple[Any, Any, Any]] = {
-    "a text that spells an int": (int, "10", 10),
-    "a text that spells a float": (float, "3.14", 3.14),
-    "a text that spells a bool": (bool, "true", True),
-    "a list of texts that spell ints": (list[int], ["1", "2"], [1, 2]),
-    "a text in the field of a model that is an int": (User, {"name": "Ada", "age": "4"}, User(name="Ada", age=4)),
-}
 STRICT: Final[Json] = {"strict_input_validation": True}
 
 VALIDATION = [
-    *(
-        Row(
-            says=f"{what} is coerced",
-            make=taking(annotation),
-            sends={"value": sent},
-            gets=repr(received),
-        )
-        for what, (annotation, sent, received) in COERCED.items()
+    Row(
+        says="a text in the field of a model that is an int is coerced",
+        make=taking(User),
+        sends={"value": {"name": "Ada", "age": "4"}},
+        gets=repr(User(name="Ada", age=4)),
     ),
-    *(
-        Row(
-            says=f"{what} is refused by a strict server",
-            make=taking(annotation),
-            options=STRICT,
-            sends={"value": sent},
-            fails="is not of type",
-        )
-        for what, (annotation, sent, _) in COERCED.items()
+    Row(
+        says="a text that spells an int is refused by a strict server",
+        make=taking(int),
+        options=STRICT,
+        sends={"value": "10"},
+        fails="is not of type",
     ),
     *(
         Row(

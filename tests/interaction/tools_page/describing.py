@@ -29,44 +29,6 @@ def google(url: str, fit: bool = False, width: int = 800) -> str:
     return f"{url} {fit} {width}"
 
 
-def numpy(url: str, fit: bool = False, width: int = 800) -> str:
-    """Resize an image.
-
-    It is kept for an hour.
-
-    Parameters
-    ----------
-    url : str
-        Where the image is.
-    fit : bool
-        Whether to keep
-        its proportions.
-    width : int, optional
-        Its new width.
-
-    Returns
-    -------
-    str
-        Where the result is.
-    """
-    return f"{url} {fit} {width}"
-
-
-def sphinx(url: str, fit: bool = False, width: int = 800) -> str:
-    """Resize an image.
-
-    It is kept for an hour.
-
-    :param url: Where the image is.
-    :param fit: Whether to keep
-        its proportions.
-    :param int width: Its new width.
-    :returns: Where the result is.
-    :raises ValueError: It is no image.
-    """
-    return f"{url} {fit} {width}"
-
-
 def half_said(
     url: Annotated[str, "By Annotated."], fit: bool = Field(False, description="By Field."), n: int = 1
 ) -> str:
@@ -119,13 +81,8 @@ CONSTRAINED: Json = {
 }
 BROKEN_CONSTRAINTS: dict[str, Json] = {
     "ge": {"query": "ab", "limit": 0},
-    "le": {"query": "ab", "limit": 101},
     "gt": {"query": "ab", "share": 0},
-    "lt": {"query": "ab", "share": 1},
     "min_length of a text": {"query": "a"},
-    "max_length of a text": {"query": "abcdef"},
-    "min_length of a list": {"query": "ab", "words": []},
-    "max_length of a list": {"query": "ab", "words": ["a", "b", "c"]},
     "pattern": {"query": "AB"},
     "Literal": {"query": "ab", "order": "sideways"},
     "being required": {"limit": 3},
@@ -141,20 +98,17 @@ def with_hidden(detail: str, user: Annotated[str, Resolve(injected)]) -> str:
 
 
 DESCRIBING = [
-    *(
-        Row(
-            says=f"a {style.__name__} docstring gives the description and those of the parameters, and no more",
-            make=adding(style),
-            lists={
-                "description": "Resize an image.\n\nIt is kept for an hour.",
-                "inputSchema.properties.url.description": "Where the image is.",
-                "inputSchema.properties.fit.description": "Whether to keep its proportions.",
-                "inputSchema.properties.width.description": "Its new width.",
-            },
-            sends={"url": "a.png"},
-            gets="a.png False 800",
-        )
-        for style in (google, numpy, sphinx)
+    Row(
+        says="a docstring gives the description and those of the parameters, and no more",
+        make=adding(google),
+        lists={
+            "description": "Resize an image.\n\nIt is kept for an hour.",
+            "inputSchema.properties.url.description": "Where the image is.",
+            "inputSchema.properties.fit.description": "Whether to keep its proportions.",
+            "inputSchema.properties.width.description": "Its new width.",
+        },
+        sends={"url": "a.png"},
+        gets="a.png False 800",
     ),
     Row(
         says="what is said by Annotated or Field goes before the docstring, which fills the gaps",
@@ -177,12 +131,11 @@ DESCRIBING = [
     ),
     *(
         Row(
-            says=f"arguments against {constraint} are refused by {fn.__name__.replace('_', ' ')}",
-            make=adding(fn),
+            says=f"arguments against {constraint} are refused",
+            make=adding(fields_in_annotations),
             sends=arguments,
             fails="validation error",
         )
-        for fn in (fields_in_annotations, fields_as_defaults)
         for constraint, arguments in BROKEN_CONSTRAINTS.items()
     ),
     Row(

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -44,14 +44,6 @@ class Row:
     fails: Any = False
     """A pattern found in the text of the failed result."""
 
-    @property
-    def expects_something(self) -> bool:
-        """Return True if a client must find something in the list, or must receive something."""
-        got = self.sends is not None and bool(
-            self.fails or self.result_meta or self.gets is not UNSAID or self.structured is not UNSAID
-        )
-        return got or bool(self.lists)
-
 
 def at(place: str, value: Json) -> Any:
     """Return the value of a JSON object at a dotted place."""
@@ -63,27 +55,48 @@ def at(place: str, value: Json) -> Any:
 
 
 async def check(row: Row, era: Era) -> None:
+    """Play a row on a server of its own.
+
+    Raises:
+        AssertionError: A client found something else than the row says.
+    """
     server = Server[Any]("page", **row.options)
     row.make(server)
     async with connect(server, era) as client:
         tools = {found.name: found for found in (await client.list_tools()).tools}
         if row.lists is HIDDEN:
-            assert row.tool not in tools
+            _agree(row.tool in tools, False)
         else:
             listed = tools[row.tool].model_dump(mode="json", by_alias=True, exclude_none=True)
-            assert {place: at(place, listed) for place in row.lists} == row.lists
+            _agree({place: at(place, listed) for place in row.lists}, row.lists)
         if row.sends is None:
             return
         result = await client.call_tool(row.tool, row.sends, meta=row.meta)
     blocks = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
-    assert result.is_error is bool(row.fails), blocks
-    if row.fails:
-        assert re.search(row.fails, text_of(result))
+    _agree((result.is_error, blocks), (bool(row.fails), blocks))
+    if row.fails and not re.search(row.fails, text_of(result)):
+        raise AssertionError(f"found {text_of(result)!r}, expected {row.fails!r}")
     if row.gets is not UNSAID:
-        assert blocks == ([text(row.gets)] if isinstance(row.gets, str) else row.gets)
+        _agree(blocks, [text(row.gets)] if isinstance(row.gets, str) else row.gets)
     if row.structured is not UNSAID:
-        assert result.structured_content == row.structured
-    assert {key: (result.meta or {}).get(key) for key in row.result_meta} == row.result_meta
+        _agree(result.structured_content, row.structured)
+    _agree({key: (result.meta or {}).get(key) for key in row.result_meta}, row.result_meta)
+
+
+def _agree(found: object, expected: object) -> None:
+    if found != expected:
+        raise AssertionError(f"found {found!r}, expected {expected!r}")
+
+
+async def faults(rows: Iterable[Row], era: Era) -> dict[str, str]:
+    """Return what is wrong with each row that does not hold."""
+    wrong: dict[str, str] = {}
+    for row in rows:
+        try:
+            await check(row, era)
+        except Exception as error:  # noqa: BLE001 - returned
+            wrong[row.says] = f"{type(error).__name__}: {error}"
+    return wrong
 
 
 def text(said: str) -> Json:
@@ -136,14 +149,4 @@ def returning(value: Any, annotation: Any = UNSAID, **options: Any) -> Make:
         del tool.__annotations__["return"]
     else:
         tool.__annotations__["return"] = annotation
-    return adding(tool, **options)
-
-
-def computing(make: Callable[[], Any], **options: Any) -> Make:
-    """Make a tool that computes its result in each call."""
-
-    def tool() -> Any:
-        return make()
-
-    del tool.__annotations__["return"]
     return adding(tool, **options)

@@ -1,6 +1,6 @@
 """The table of docs/comparison.md is what `python -m benchmarks.peers` shows.
 
-`pytest tests/docs/test_comparison.py --snapshot-update` writes the table into the page.
+`pytest tests/docs/adapters/test_comparison.py --snapshot-update` writes the table into the page.
 """
 
 import ast
@@ -17,10 +17,9 @@ from specs.sections import with_section
 from tests.docs.pages import ROOT
 
 PAGE: Final = ROOT / "docs" / "comparison.md"
-COMMAND: Final = "pytest tests/docs/test_comparison.py --snapshot-update"
+COMMAND: Final = "pytest tests/docs/adapters/test_comparison.py --snapshot-update"
 
 
-@pytest.mark.nightly
 def test_table_is_what_the_libraries_do(request: pytest.FixtureRequest) -> None:
     async def shown() -> list[str]:
         return table([(row, await show(row)) for row in ROWS])
@@ -34,13 +33,14 @@ def test_table_is_what_the_libraries_do(request: pytest.FixtureRequest) -> None:
     assert sum(line.startswith("| `") for line in lines) == len(ROWS)
 
 
+def names_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
 def test_every_row_names_a_test_that_exists() -> None:
-    for row in ROWS:
-        if row.test is not None:
-            path, _, name = row.test.partition("::")
-            tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-            found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-            assert name in found, row.test
+    named = [row.test.split("::") for row in ROWS if row.test is not None]
+    assert [(path, name) for path, name in named if name not in names_in(path)] == []
 
 
 def test_names_of_rows_are_unique() -> None:

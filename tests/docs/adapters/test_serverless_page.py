@@ -26,6 +26,7 @@ from tests.docs.pages import ROOT, blocks
 from tests.interaction.serverless.platform import LambdaTransport, rest_event
 from tests.kit.hosts import WAIT, free_port, hosted
 from tests.kit.players import Person, connect, text_of
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -112,11 +113,11 @@ async def test_cloud_run_starts_and_stops_the_container(project: Path) -> None:
     environment = {**os.environ, "PORT": str(port), "PATH": programs}
     container = await anyio.open_process(command, cwd=project, env=environment, stdout=None, stderr=None)
     try:
-        await ready(f"http://127.0.0.1:{port}/health/ready")
+        await until(lambda: is_ready(f"http://127.0.0.1:{port}/health/ready"))
         for era in (Era.RETRY, Era.LIVE):
             await book(f"http://127.0.0.1:{port}/mcp", era)
         container.terminate()
-        with anyio.fail_after(10):
+        with anyio.fail_after(WAIT):
             assert await container.wait() == 0
     finally:
         if container.returncode is None:
@@ -124,14 +125,11 @@ async def test_cloud_run_starts_and_stops_the_container(project: Path) -> None:
             await container.wait()
 
 
-async def ready(url: str) -> None:
+async def is_ready(url: str) -> bool:
     async with httpx2.AsyncClient() as web:
-        with anyio.fail_after(WAIT):
-            while True:
-                with contextlib.suppress(httpx2.TransportError):
-                    if (await web.get(url)).status_code == 200:
-                        return
-                await anyio.sleep(0.05)
+        with contextlib.suppress(httpx2.TransportError):
+            return (await web.get(url)).status_code == 200
+    return False
 
 
 async def test_vercel_serves_the_rewritten_function(project: Path, era: Era, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,184 @@
+"""Test that readers can paste shell blocks: those of README, tutorial and trace page run in order, in an empty folder.
+
+The modules of all extras are hidden, as after a plain `pip install -e .`.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from roundtrip.cli import main
+from tests.docs.pages import ROOT, blocks, name_of, pages, python_blocks
+from tests.docs.processes.shell import SECONDS, Shell, lines_of, on_a_free_port, shell_blocks
+from tests.kit.forks import commands_with
+from tests.package.installed import installed_by
+
+README: Final = ROOT / "README.md"
+TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
+TRACE: Final = ROOT / "docs" / "trace.md"
+AUDIT: Final = ROOT / "docs" / "audit.md"
+HIDING: Final = """\
+import sys
+sys.modules.update(dict.fromkeys({hidden!r}))
+"""
+
+
+def hidden_modules() -> list[str]:
+    plain = installed_by("mcp-roundtrip", set())
+    return sorted(
+        module
+        for module, distributions in packages_distributions().items()
+        if not any(one.lower().replace("_", "-") in plain for one in distributions)
+        # Where it is installed to be edited, and what every interpreter has.
+        and not module.startswith("_")
+        and module not in {"pip", "setuptools", "wheel", "roundtrip"}
+    )
+
+
+@pytest.fixture(scope="module")
+def without_extras(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return an environment without extras, whose `roundtrip` is the installed one."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "sitecustomize.py").write_text(HIDING.format(hidden=hidden_modules()))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROUNDTRIP_", "PYTEST_"))}
+    return {
+        **kept,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{site}{os.pathsep}{ROOT}",
+        "HOME": str(site.parent),
+    }
+
+
+@pytest.fixture(scope="module")
+def forking(without_extras: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    """Yield a folder with a `roundtrip` that forks a process which has imported everything, without extras."""
+    folder = tmp_path_factory.mktemp("forking")
+    with commands_with(without_extras, folder) as command_of:
+        script = folder / "roundtrip"
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(command_of(main))} "$@"\n')
+        script.chmod(0o700)
+        yield folder
+
+
+@pytest.fixture
+def shell(tmp_path: Path, without_extras: dict[str, str], forking: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path, without_extras, forking)
+    yield shell
+    shell.stop_services()
+
+
+def programs_of(page: Path) -> tuple[list[str], str]:
+    """Return the blocks of a page's program, and the block that is a test."""
+    found = [block.text for block, _ in python_blocks(page)]
+    (test,) = (text for text in found if text.startswith("import pytest\n"))
+    return [text for text in found if text != test], test
+
+
+def write_readme_programs(folder: Path) -> Path:
+    """Write the README's Python blocks into the files that it names, and return its test."""
+    program, test = programs_of(README)
+    last = next(place for place, text in enumerate(program) if "__main__" in text)
+    (folder / "cinema.py").write_text("\n\n".join(program[: last + 1]))
+    (folder / "test_cinema.py").write_text(test)
+    return folder / "test_cinema.py"
+
+
+def write_tutorial_programs(folder: Path) -> Path:
+    """Write the tutorial's Python blocks into the files that it names, and return its test."""
+    (first, *tour), test = programs_of(TUTORIAL)
+    (folder / "cinema.py").write_text(first)
+    (folder / "tour.py").write_text("\n".join(["from cinema import *", *tour]))
+    (folder / "test_tour.py").write_text(f"from tour import *\n{test}")
+    return folder / "test_tour.py"
+
+
+def run_from_top_to_bottom(page: Path, shell: Shell) -> None:
+    """Run the shell blocks of a page in order; one of them serves."""
+    served = False
+    port, text = on_a_free_port("\n".join(block.text for block in shell_blocks(page)))
+    for line in text.splitlines():
+        if "pip install" in line or line.startswith("source "):
+            continue
+        if line.startswith("roundtrip call"):
+            assert "Booked Solaris, middle row." in shell.run_at_a_terminal(line, "middle\n")
+        elif "roundtrip serve" in line:
+            shell.serve(line, port)
+            served = True
+        else:
+            shell.run(line)
+    assert served
+    assert (shell.folder / "call.html").stat().st_size > 10_000
+
+
+def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell) -> None:
+    write_readme_programs(shell.folder)
+    run_from_top_to_bottom(README, shell)
+
+
+def test_tutorial_runs_from_top_to_bottom_without_extras(shell: Shell) -> None:
+    write_tutorial_programs(shell.folder)
+    assert "Booked Solaris, middle row." in shell.run("python tour.py")
+    run_from_top_to_bottom(TUTORIAL, shell)
+
+
+@pytest.mark.parametrize("write", [write_readme_programs, write_tutorial_programs], ids=["readme", "tutorial"])
+def test_test_of_a_page_passes_in_its_own_file(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    test = write(tmp_path)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test.name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_shell_blocks_on_traces_run_in_order(shell: Shell) -> None:
+    said = [shell.run(line) for block in shell_blocks(TRACE) for line in block.text.splitlines()]
+    assert len(said) >= 7
+    assert (shell.folder / "machine.html").exists()
+
+
+def test_shell_blocks_on_audits_print_what_the_page_says(shell: Shell) -> None:
+    found = list(blocks(AUDIT))
+    (shell.folder / "cinema.py").write_text("".join(block.text for block in found if block.language == "python"))
+    said = ""
+    for block in found:
+        if block in shell_blocks(AUDIT):
+            said = shell.run(block.text.strip())
+        elif block.language == "text":
+            assert [line for line in block.text.splitlines() if line not in said.splitlines()] == []
+    assert (shell.folder / "audit.xml").exists()
+
+
+RUN: Final = frozenset((README, TUTORIAL, TRACE, AUDIT))
+NO_COMMAND: Final = re.compile(r"^[$%>] |^\(.*\) \$ |path/to")
+# An interactive zsh takes a remark for arguments.
+NOT_AS_IT_IS: Final = re.compile(r"(^|\s)#|<[a-z-]+>|\bID\b|\.\.\.|…|\bmy_")
+
+
+def faults() -> Iterator[str]:
+    """Yield the lines of shell blocks that a reader cannot paste."""
+    for page in [*pages(), *sorted(ROOT.glob("examples/*/README.md"))]:
+        for block in shell_blocks(page):
+            place = f"{name_of(page)}:{block.line}"
+            checked = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, timeout=SECONDS)
+            if checked.returncode:
+                yield f"{place}: {checked.stderr}"
+            for line in lines_of(block):
+                if NO_COMMAND.search(line) or (page in RUN and NOT_AS_IT_IS.search(line)):
+                    yield f"{place}: {line}"
+
+
+def test_shell_blocks_are_shell_without_prompts_and_gaps() -> None:
+    assert list(faults()) == []
