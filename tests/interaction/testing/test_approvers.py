@@ -26,7 +26,7 @@ from roundtrip.testing import (
 )
 from roundtrip.testing.snapshots.texts import call_text
 from tests.kit.approving import how_much, large, shop
-from tests.kit.tiers import at_night
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -48,6 +48,8 @@ async def test_approver_approves_in_every_era() -> None:
     call = await User(bookshop(), approver=fay).call("refund_all", order="Emma")
     assert call.text == "refunded Emma, as fay says: fine"
     assert [one["message"] for one in fay.decided] == ["Refund all of Emma?"]
+    assert call.states is not None
+    assert call.states[-1] is State.COMPLETED
 
 
 @pytest.mark.roundtrip(eras="all")
@@ -65,13 +67,6 @@ async def test_several_approvers_decide_a_task() -> None:
     approvers = [Approver(decide, headers=FAY), Approver({"safety": "approve"}, headers=SAM)]
     call = await User(bookshop(), era=Era.TASK, approver=approvers).call("close_books", year=2025)
     assert call.text == "2025: fay, sam"
-
-
-async def test_rejection_without_a_reason_of_the_test_fails_the_call() -> None:
-    fay = Approver({"finance": "reject"}, headers=FAY)
-    call = await User(bookshop(), approver=fay).call("refund", amount=5)
-    assert call.is_error
-    assert "was rejected" in call.text
 
 
 async def test_approver_without_a_login_is_reported() -> None:
@@ -110,7 +105,7 @@ def warehouse(keys: Any = (b"k" * 32,)) -> Server[Any]:
 
 
 @pytest.mark.parametrize("client", [None, "links"])
-@pytest.mark.roundtrip(hostile=True)
+@pytest.mark.roundtrip(hostile=["hop", "restart", "duplicate-at-once", "drop", "interleave"])
 async def test_approved_tool_runs_once_on_hostile_networks(client: Any) -> None:
     fay = Approver({"finance": "approve"}, headers=FAY)
     user = User(warehouse, {"how_much": 3}, approver=fay, client=client, page_headers=ANN)
@@ -119,8 +114,7 @@ async def test_approved_tool_runs_once_on_hostile_networks(client: Any) -> None:
     assert len(DONE) == len(set(DONE))
 
 
-@pytest.mark.parametrize("network", ["duplicate", "drop"])
-async def test_second_run_on_a_server_with_approvals_is_a_breach(network: str) -> None:
+async def test_second_run_on_a_server_with_approvals_is_a_breach() -> None:
     server, runs = bookshop(), itertools.count(1)
 
     @server.tool()
@@ -128,44 +122,40 @@ async def test_second_run_on_a_server_with_approvals_is_a_breach(network: str) -
         return f"run {next(runs)} of {amount}"
 
     with pytest.raises(Breach, match="done twice"):
-        await User(server, {"how_much": 3}, network=network).call("count")
+        await User(server, {"how_much": 3}, network="drop").call("count")
 
 
 @pytest.mark.parametrize(
-    "approver",
+    ("approver", "era"),
     [
-        Approver({"finance": "approve"}, headers=ANN),
-        Approver({"safety": "approve"}, headers=FAY),
-        Approver({"finance": "approve"}, headers=SAM),
+        (Approver({"finance": "approve"}, headers=ANN), Era.RETRY),
+        (Approver({"safety": "approve"}, headers=FAY), Era.LIVE),
+        (Approver({"finance": "approve"}, headers=SAM), Era.RETRY),
     ],
     ids=["own", "verdict", "group"],
 )
-@pytest.mark.parametrize("client", [None, *at_night("links", "no-elicitation")])
-@pytest.mark.roundtrip(eras="both")
-async def test_approval_that_no_approver_decides_fails_the_test(approver: Approver, client: Any) -> None:
-    user = User(bookshop(), approver=approver, client=client, page_headers=ANN, patience=0.1)
-    with anyio.fail_after(20):
-        with pytest.raises(AssertionError, match=r"approval 'confirm:refund' by 'finance' still waits after 0.5 s"):
-            await user.call("refund", amount=5)
+async def test_approval_that_no_approver_decides_fails_the_test(approver: Approver, era: Era) -> None:
+    with pytest.raises(AssertionError, match=r"approval 'confirm:refund' by 'finance' still waits after 0.5 s"):
+        await User(bookshop(), approver=approver, patience=0.1, era=era).call("refund", amount=5)
 
 
-async def test_slow_body_after_an_approval_is_no_failure() -> None:
-    server = bookshop()
+async def test_slow_body_after_an_approval_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, now = bookshop(), anyio.current_time
 
     @server.tool()
     async def slow(approval: Annotated[Approval, Resolve(large)], order: str = "Emma") -> str:
-        await anyio.sleep(1)
+        monkeypatch.setattr(anyio, "current_time", lambda: now() + 3600)
+        await anyio.sleep(0.2)
         return "done"
 
     fay = Approver({"finance": "approve"}, headers=FAY)
-    assert (await User(server, approver=fay, patience=0.1).call("slow")).text == "done"
+    assert (await User(server, approver=fay).call("slow")).text == "done"
 
 
 async def test_task_that_no_approver_decides_fails_the_test() -> None:
     sam = Approver({"finance": "approve"}, headers=SAM)
-    with anyio.fail_after(20):
-        with pytest.raises(AssertionError, match="Waits for an approval by finance"):
-            await User(bookshop(), era=Era.TASK, approver=sam, patience=0.1).call("close_books", year=2025)
+    with pytest.raises(AssertionError, match="Waits for an approval by finance"):
+        await User(bookshop(), era=Era.TASK, approver=sam, patience=0.1).call("close_books", year=2025)
 
 
 def subject(ctx: Any) -> str | None:
@@ -196,7 +186,7 @@ async def test_paths_of_a_user_go_on_behind_approvals() -> None:
     assert [one["caller"] for one in fay.decided] == ["ann"]
 
 
-async def test_snapshot_has_the_approval_and_all_states(era: Era) -> None:
+async def test_snapshot_has_the_approval_and_all_states() -> None:
     fay = Approver({"finance": ("reject", "no receipt")}, headers=FAY)
     call = await User(bookshop(), {"how_much": 3}, approver=fay).call("partly", order="Emma")
     assert call.states is not None
@@ -211,11 +201,12 @@ async def test_snapshot_has_the_approval_and_all_states(era: Era) -> None:
 
 
 @pytest.mark.roundtrip(eras="all")
-@pytest.mark.parametrize("verdict", ["approve", ("reject", "no")])
-async def test_states_of_a_decided_call_end_with_its_end(verdict: Any) -> None:
-    call = await User(bookshop(), approver=Approver({"finance": verdict}, headers=FAY)).call("refund", amount=5)
+async def test_rejected_call_fails_in_every_era() -> None:
+    call = await User(bookshop(), approver=Approver({"finance": "reject"}, headers=FAY)).call("refund", amount=5)
+    assert call.is_error
+    assert "was rejected" in call.text
     assert call.states is not None
-    assert call.states[-1] is (State.COMPLETED if verdict == "approve" else State.FAILED)
+    assert call.states[-1] is State.FAILED
 
 
 async def test_looks_at_the_inbox_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -227,7 +218,7 @@ async def test_looks_at_the_inbox_are_not_logged(caplog: pytest.LogCaptureFixtur
 
 
 async def test_question_after_an_approval_does_not_wait_as_long_as_for_people(era: Era) -> None:
-    server = shop(principal=subject, wait=60)
+    server = shop(principal=subject, wait=300)
 
     @server.tool()
     async def deliver(order: str, ctx: Context) -> str:
@@ -235,7 +226,7 @@ async def test_question_after_an_approval_does_not_wait_as_long_as_for_people(er
         return f"delivered {await ctx.ask('copies', 'How many?', int)}"
 
     fay = Approver({"finance": "approve"}, headers=FAY)
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         call = await User(server, {"copies": 2}, approver=fay, principal="ann", page_headers=ANN).call(
             "deliver", order="Emma"
         )

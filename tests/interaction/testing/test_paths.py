@@ -87,20 +87,11 @@ async def test_path_reports_its_value_states_and_call() -> None:
     assert [question.message for question in declined.questions] == ["Which row for Solaris?"]
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("book", {"film": "Solaris"}),
-        ("need", {"film": "Solaris"}),
-        ("leave", {}),
-        ("survey", {}),
-        ("trap", {}),
-        ("nag", {}),
-    ],
-)
-async def test_both_eras_come_to_the_same_for_the_same_choices(tool: str, arguments: dict[str, Any]) -> None:
+@pytest.mark.parametrize("tool", ["need", "leave", "survey"])
+async def test_both_eras_come_to_the_same_for_the_same_choices(tool: str) -> None:
+    arguments = {"film": "Solaris"} if tool == "need" else {}
     retry, live = [
-        by_choices(await paths(cinema(), tool, arguments, depth=2, era=era, roots=ROOTS, questions=7))
+        by_choices(await paths(cinema(), tool, arguments, depth=2, era=era, roots=ROOTS))
         for era in (Era.RETRY, Era.LIVE)
     ]
     assert live.keys() == {
@@ -121,41 +112,12 @@ async def test_a_question_that_only_a_decline_leads_to_is_found(era: Era) -> Non
     assert ("stay decline, why missing, why accept" in told) is (era is Era.RETRY)
 
 
-OTHER_QUESTIONS = """\
-10 paths of 'survey', retry era, branching at the first 2 questions: 10 completed
-left out: other answers beyond depth=2, where 10 paths only accepted
-
-#   questions                                   outcome    states  text
-1   page accept    praise accept    and 1 more  completed  s1      accept, text, 1 root
-2   page accept    praise missing   and 2 more  completed  s2      accept, text, 1 root
-3   page decline   praise accept    and 1 more  completed  s1      decline, text, 1 root
-4   page decline   praise missing   and 2 more  completed  s2      decline, text, 1 root
-5   page cancel    praise accept    and 1 more  completed  s1      cancel, text, 1 root
-6   page cancel    praise missing   and 2 more  completed  s2      cancel, text, 1 root
-7   page missing   page accept      and 2 more  completed  s2      accept, text, 1 root
-8   page missing   page decline     and 2 more  completed  s2      decline, text, 1 root
-9   page missing   page cancel      and 2 more  completed  s2      cancel, text, 1 root
-10  page missing   page missing     and 3 more  completed  s3      accept, text, 1 root
-
-states
-  s1  received > (resolving > executing > awaiting_input > resumed) x3 > resolving > executing > completed
-  s2  received > (resolving > executing > awaiting_input > resumed) x4 > resolving > executing > completed
-  s3  received > (resolving > executing > awaiting_input > resumed) x5 > resolving > executing > completed
-
-edges of the machine: 6 of 20 gone along
-not gone along:
-  ask      resolving > awaiting_input
-  revise   executing > resolving
-  recall   resolving > completed
-  decline  resolving > declined, executing > declined
-  reject   received > rejected, awaiting_input > rejected, resolving > rejected, executing > rejected
-  fail     received > failed, resolving > failed, awaiting_input > failed, resumed > failed, executing > failed
-"""
-
-
 async def test_pages_models_and_roots_are_answered_as_they_can_be() -> None:
     explored = await paths(cinema(), "survey", roots=ROOTS, depth=2)
-    assert str(explored) == OTHER_QUESTIONS.rstrip("\n")
+    told = outcomes(explored)
+    assert len(told) == 10
+    assert told["page accept, praise missing, praise accept, films accept"] == "completed: accept, text, 1 root"
+    assert told["page missing, page decline, praise accept, films accept"] == "completed: decline, text, 1 root"
 
 
 async def test_on_the_live_era_no_question_stays_without_an_answer() -> None:
@@ -167,16 +129,16 @@ async def test_on_the_live_era_no_question_stays_without_an_answer() -> None:
     }
 
 
-async def test_a_client_without_roots_is_a_path_too(era: Era) -> None:
-    explored = await paths(cinema(), "survey", depth=0, era=era)
+async def test_a_client_without_roots_is_a_path_too() -> None:
+    explored = await paths(cinema(), "survey", depth=0)
     (path,) = explored.paths
     assert path.outcome is PathOutcome.REJECTED
     assert "roots" in path.text
     assert isinstance(path.error, MCPError)
 
 
-async def test_a_crash_is_found_and_named(era: Era) -> None:
-    explored = await paths(cinema(), "trap", era=era, depth=2)
+async def test_a_crash_is_found_and_named() -> None:
+    explored = await paths(cinema(), "trap", depth=2)
     (crashed,) = explored.crashed
     assert crashed.choices == (("first", PathAction.DECLINE), ("second", PathAction.CANCEL))
     assert isinstance(crashed.error, KeyError)
@@ -189,13 +151,13 @@ async def test_a_crash_is_found_and_named(era: Era) -> None:
     assert raised.value.__cause__ is crashed.error
 
 
-async def test_crash_of_a_callee_is_not_blamed_on_the_tool(era: Era) -> None:
-    explored = await paths(cinema(), "careful", era=era)
+async def test_crash_of_a_callee_is_not_blamed_on_the_tool() -> None:
+    explored = await paths(cinema(), "careful")
     assert outcomes(explored) == {"nothing asked": "completed: it crashed"}
 
 
-async def test_errors_are_outcomes(era: Era) -> None:
-    explored = await paths(cinema(), "broken", {"film": "Solaris"}, era=era, depth=1)
+async def test_errors_are_outcomes() -> None:
+    explored = await paths(cinema(), "broken", {"film": "Solaris"}, depth=1)
     told = outcomes(explored)
     assert told["seat cancel"] == "error: -32050 out of film"
     assert told["seat decline"].startswith("failed: ")
@@ -213,18 +175,16 @@ async def test_a_tool_that_asks_for_ever_is_broken_off(era: Era) -> None:
         explored.assert_no_crash()
 
 
-async def test_rejection_of_invented_content_is_reported(era: Era) -> None:
-    explored = await paths(cinema(), "unlock", era=era, depth=1)
+async def test_rejection_of_invented_content_is_reported() -> None:
+    explored = await paths(cinema(), "unlock", depth=1)
     assert explored.paths[0].text.startswith("asks 'code' again and again; if its form does not show all rules, ")
-    explored = await paths(cinema(), "unlock", era=era, depth=1, answers={"code": {"code": "123-456"}})
+    explored = await paths(cinema(), "unlock", depth=1, answers={"code": {"code": "123-456"}})
     assert explored.paths[0].text == "123-456"
 
 
-async def test_a_tool_that_hangs_is_broken_off(era: Era) -> None:
-    explored = await paths(cinema(), "hang", era=era, depth=1, patience=0.5)
-    told = outcomes(explored)
-    assert told.pop("wait cancel") == "unfinished: no end after 0.5 seconds"
-    assert set(told.values()) == {"completed: done"}
+async def test_a_tool_that_hangs_is_broken_off() -> None:
+    explored = await paths(cinema(), "hang", depth=1, limit=3, patience=1)
+    assert outcomes(explored)["wait cancel"] == "unfinished: no end after 1 seconds"
 
 
 async def test_limit_is_applied_and_its_omissions_are_reported() -> None:
@@ -239,10 +199,10 @@ async def test_limit_is_applied_and_its_omissions_are_reported() -> None:
     assert "left out: 18 paths or more, as limit=7 was reached" in str(explored)
 
 
-async def test_each_path_gets_its_own_instance_where_possible(era: Era) -> None:
-    explored = await paths(cinema, "once", era=era, depth=1)
+async def test_each_path_gets_its_own_instance_where_possible() -> None:
+    explored = await paths(cinema, "once", depth=1)
     assert {path.text for path in explored.paths} == {"ran"}
-    shared = await paths(cinema(), "once", era=era, depth=1)
+    shared = await paths(cinema(), "once", depth=1)
     assert shared.outcomes[PathOutcome.FAILED] == len(explored.paths) - 1
 
 
@@ -253,22 +213,22 @@ async def test_tool_asking_inconsistently_is_reported() -> None:
     assert "4 paths met other questions than before after the same answers" in str(explored)
 
 
-async def test_nothing_asked_is_one_path(era: Era) -> None:
-    explored = await paths(cinema(), "plain", era=era)
+async def test_nothing_asked_is_one_path() -> None:
+    explored = await paths(cinema(), "plain")
     assert outcomes(explored) == {"nothing asked": "completed: nothing asked"}
     assert explored.table().splitlines()[1].split() == ["1", "completed", "s1", "nothing", "asked"]
 
 
-async def test_a_prompt_is_explored_by_its_first_leg(era: Era) -> None:
-    explored = await paths(cinema(), LegRequest("review", {"film": "Solaris"}, method="prompts/get"), era=era, depth=1)
+async def test_a_prompt_is_explored_by_its_first_leg() -> None:
+    explored = await paths(cinema(), LegRequest("review", {"film": "Solaris"}, method="prompts/get"), depth=1)
     assert [path.text for path in explored.paths][:3] == [
         f"Review Solaris from the row: {action}" for action in ("accept", "decline", "cancel")
     ]
 
 
-async def test_the_author_says_what_to_accept_with(era: Era) -> None:
+async def test_the_author_says_what_to_accept_with() -> None:
     answers: dict[Any, Any] = {"seat": ["back", "back"], "snack": {"name": "nuts"}}
-    explored = await paths(cinema(), "book", {"film": "Solaris"}, answers=answers, era=era, depth=1)
+    explored = await paths(cinema(), "book", {"film": "Solaris"}, answers=answers, depth=1)
     assert explored.paths[0].text == "Solaris, row: back, nuts"
     assert outcomes(explored)["seat invalid, seat accept, snack accept"].endswith("row: back, nuts")
 
@@ -282,17 +242,17 @@ async def test_unused_answer_is_a_mistake_unless_allowed() -> None:
     assert await paths(server, "book", arguments, answers=answers, depth=1, limit=2)
 
 
-async def test_an_answer_that_does_not_accept_is_a_mistake(era: Era) -> None:
+async def test_an_answer_that_does_not_accept_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="must accept every question, got 'decline' for 'seat'"):
-        await paths(cinema(), "book", {"film": "Solaris"}, answers={"seat": DECLINE}, era=era)
+        await paths(cinema(), "book", {"film": "Solaris"}, answers={"seat": DECLINE})
 
 
-async def test_a_mistake_of_the_author_s_function_is_raised(era: Era) -> None:
+async def test_a_mistake_of_the_author_s_function_is_raised() -> None:
     def wrong(question: object) -> bool:
         raise LookupError("my own fault")
 
     with pytest.raises(LookupError, match="my own fault"):
-        await paths(cinema(), "book", {"film": "Solaris"}, answers={wrong: 1}, era=era)
+        await paths(cinema(), "book", {"film": "Solaris"}, answers={wrong: 1})
 
 
 async def test_bounds_that_allow_nothing_are_rejected() -> None:

@@ -1,6 +1,5 @@
 """Paths of servers that report no states, die, lie, or are behind a hostile network."""
 
-import os
 from typing import Annotated, Any
 
 import pytest
@@ -10,10 +9,9 @@ from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp_types import InputRequiredResult
 
 from roundtrip import Context, ElicitationResult, Server
-from roundtrip.testing import Breach, Era, LegDelivery, LegRequest, PathAction, PathOutcome, Route, paths, served
+from roundtrip.testing import Breach, Era, LegDelivery, LegRequest, PathOutcome, Route, paths, served
 from roundtrip.testing.chosen import CHOSEN, UserDefaults
 from tests.interaction.testing.cinemas import Seat, cinema
-from tests.kit.hosts import stdio
 
 pytestmark = pytest.mark.anyio
 
@@ -31,8 +29,8 @@ def sdk() -> MCPServer[Any]:
     return server
 
 
-async def test_the_sdk_s_own_server_is_explored_without_states(era: Era) -> None:
-    explored = await paths(sdk, "book", era=era, depth=1)
+async def test_the_sdk_s_own_server_is_explored_without_states() -> None:
+    explored = await paths(sdk, "book", depth=1)
     told = [f"{path.choices[0][1]}: {path.outcome}: {path.text}" for path in explored.paths]
     assert told[:3] == [
         "accept: completed: booked",
@@ -51,25 +49,6 @@ async def test_a_server_elsewhere_is_explored_without_states(era: Era) -> None:
     assert explored.coverage is None
     assert explored.outcomes == {PathOutcome.COMPLETED: {Era.RETRY: 3, Era.LIVE: 2}[era], PathOutcome.FAILED: 2}
     assert explored.paths[0].choices[0][0] == {Era.RETRY: "seat", Era.LIVE: "Which row for Solaris?"}[era]
-
-
-def mortal() -> Server[Any]:
-    server = Server[Any]("mortal", keys=[b"k" * 32])
-
-    @server.tool()
-    async def risk(ctx: Context) -> str:
-        if (await ctx.ask_outcome("jump", "Jump?", bool)).action == "decline":
-            os._exit(3)
-        return "alive"
-
-    return server
-
-
-async def test_a_server_that_dies_on_a_path_is_an_outcome(era: Era) -> None:
-    explored = await paths(stdio(mortal), "risk", era=era, depth=1, limit=3)
-    died = [path for path in explored.paths if path.choices[0][1] is PathAction.DECLINE]
-    assert [path.outcome for path in died] == [PathOutcome.ERROR]
-    assert {path.text for path in explored.paths if path not in died} == {"alive"}
 
 
 class Strict:
@@ -107,8 +86,8 @@ def hostile() -> Server[Any]:
     return server
 
 
-async def test_server_text_cannot_take_over_the_terminal(era: Era) -> None:
-    explored = await paths(hostile, "lie", era=era)
+async def test_server_text_cannot_take_over_the_terminal() -> None:
+    explored = await paths(hostile, "lie")
     for line in str(explored).splitlines():
         assert line.isprintable()
         assert len(line) <= 120

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -11,12 +11,10 @@ import anyio
 import pytest
 from mcp.client import Client
 from mcp.client.session import ClientRequestContext
-from mcp.client.stdio import StdioServerParameters
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver import Elicit as SdkElicit
 from mcp.server.mcpserver import Resolve as SdkResolve
-from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     HEADER_MISMATCH,
@@ -33,14 +31,13 @@ from pydantic import BaseModel, Field
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.testing import Answers, Era, User, served
 from roundtrip.testing.recordings import Replayed, Unrecordable, record, replay
-from tests.kit.forks import command_of
-from tests.kit.hosts import ROOT, WAIT, stdio
 from tests.kit.players import roots
+from tests.kit.waiting import WAIT
 from tests.kit.wire import wire
 
 pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
 
-Over = Literal["memory", "http", "stdio"]
+Over = Literal["memory", "http"]
 
 
 class Seat(BaseModel):
@@ -155,30 +152,15 @@ def leaves(error: BaseException) -> list[BaseException]:
     return [leaf for inner in group.exceptions for leaf in leaves(inner)]
 
 
-def serve_on_stdio(arguments: Sequence[str]) -> None:
-    """Replay a recording over stdio, in a process of its own."""
-
-    async def serve() -> None:
-        replayed = replay(arguments[0])
-        async with stdio_server() as (read, write):
-            await replayed.run(read, write, replayed.create_initialization_options())
-
-    anyio.run(serve)
-
-
 @asynccontextmanager
-async def reachable(path: Path, over: Over) -> AsyncGenerator[tuple[Any, Replayed | None]]:
-    """Yield a target to connect to, and the replayed server if it runs in this process."""
-    if over == "stdio":
-        command, *words = command_of(serve_on_stdio, str(path))
-        yield StdioServerParameters(command=command, args=words, cwd=ROOT), None
-        return
+async def reachable(path: Path, over: Over) -> AsyncGenerator[tuple[Any, Replayed]]:
+    """Yield a target to connect to, and the replayed server."""
     replayed = replay(path)
     async with AsyncExitStack() as stack:
         yield (await stack.enter_async_context(served(replayed)) if over == "http" else replayed), replayed
 
 
-@pytest.mark.parametrize("over", ["memory", "http", "stdio"])
+@pytest.mark.parametrize("over", ["memory", "http"])
 async def test_the_client_that_was_recorded_gets_what_it_got(
     make: Callable[[], MCPServer[Any]], era: Era, over: Over, tmp_path: Path
 ) -> None:
@@ -190,18 +172,14 @@ async def test_the_client_that_was_recorded_gets_what_it_got(
     async with reachable(path, over) as (target, replayed):
         with anyio.fail_after(WAIT):
             assert await booking(target, era) == then
-    if replayed is not None:
-        assert replayed.unplayed == []
-        assert replayed.mismatches == []
-        replayed.assert_played()
+    assert replayed.unplayed == []
+    assert replayed.mismatches == []
+    replayed.assert_played()
 
 
-@pytest.mark.parametrize("over", ["memory", "http"])
-async def test_idle_client_is_told_the_missing_step(recorded: Path, era: Era, over: Over) -> None:
-    async with reachable(recorded, over) as (target, replayed):
-        assert replayed is not None
-        async with connected(target, era):
-            pass
+async def test_idle_client_is_told_the_missing_step(recorded: Path, era: Era) -> None:
+    replayed = replay(recorded)
+    async with connected(replayed, era):
         with pytest.raises(AssertionError, match=r'recorded, but not sent: tools/call book \{"film": "Solaris"\}'):
             replayed.assert_played()
         assert "tools/list" in [message.method for message in replayed.unplayed]
@@ -216,7 +194,6 @@ async def test_wrong_client_is_reported_and_may_still_succeed(recorded: Path, er
         return ElicitResult(action="decline") if "eat" in message else right(message)
 
     async with reachable(recorded, over) as (target, replayed):
-        assert replayed is not None
         with pytest.raises(MCPError, match=r'params\.arguments\.film: expected "Solaris", got "Stalker"'):
             await booking(target, era, film="Stalker")
         with pytest.raises(MCPError, match=r'content\.row: expected "last", got "first"'):
@@ -237,7 +214,6 @@ async def test_wrong_client_is_reported_and_may_still_succeed(recorded: Path, er
 @pytest.mark.parametrize("over", ["memory", "http"])
 async def test_each_leg_must_be_the_recorded_one(recorded: Path, era: Era, over: Over) -> None:
     async with reachable(recorded, over) as (target, replayed), connected(target, era) as client:
-        assert replayed is not None
 
         async def leg(
             state: str | None = None, answers: dict[str, Any] | None = None, film: str = "Solaris"
@@ -312,8 +288,7 @@ async def test_repeated_recording_may_be_replayed_twice(era: Era, tmp_path: Path
             await client.list_prompts()
 
 
-@pytest.mark.parametrize("over", ["memory", "http"])
-async def test_progress_is_reported_as_it_was(era: Era, over: Over, tmp_path: Path) -> None:
+async def test_progress_is_reported_as_it_was(era: Era, tmp_path: Path) -> None:
     async def clean(target: Any) -> list[tuple[float, float | None, str | None]]:
         reports: list[tuple[float, float | None, str | None]] = []
 
@@ -328,8 +303,9 @@ async def test_progress_is_reported_as_it_was(era: Era, over: Over, tmp_path: Pa
     async with record(cinema(), path) as tapped:
         then = await clean(tapped)
     assert then == [(1, 2, "half clean")]
-    async with reachable(path, over) as (target, _):
-        assert await clean(target) == then
+    assert await clean(replay(path)) == then
+    async with served(replay(path)) as url:
+        assert await clean(url) == then
 
 
 async def test_replayed_server_reports_its_identity(
@@ -379,13 +355,10 @@ async def test_a_scripted_user_talks_to_a_replayed_server(recorded: Path, era: E
     assert call.value == {"film": "Solaris", "row": "last", "snack": "tea"}
 
 
-@pytest.mark.parametrize("over", ["http", "stdio"])
-async def test_servers_elsewhere_are_recorded_too(era: Era, over: Over, tmp_path: Path) -> None:
+async def test_servers_elsewhere_are_recorded_too(era: Era, tmp_path: Path) -> None:
     path = tmp_path / "booking.json"
-    async with AsyncExitStack() as stack:
-        target = await stack.enter_async_context(served(cinema())) if over == "http" else stdio(cinema)
-        async with record(target, path) as tapped:
-            then = await booking(tapped, era)
+    async with served(cinema()) as url, record(url, path) as tapped:
+        then = await booking(tapped, era)
     assert await booking(replay(path), era) == then
 
 

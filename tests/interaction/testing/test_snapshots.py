@@ -1,13 +1,7 @@
 """Snapshots of real calls: the same text each time, and another one when the tool is another."""
 
-import asyncio
 import difflib
 import inspect
-import json
-import os
-import shutil
-import subprocess
-import sys
 from typing import Annotated, Any, Final
 
 import pytest
@@ -19,37 +13,8 @@ from roundtrip.testing import Conversation, User
 from roundtrip.testing.snapshots import call_text, wire_text
 from roundtrip.testing.snapshots.extension import CallSnapshot
 from tests.interaction.testing.keepsakes import CALLS, booking, cinema, ordering, tell, tell_wire
-from tests.kit.hosts import ROOT
-from tests.kit.tiers import examples
 
 pytestmark = [pytest.mark.anyio]
-
-_RUNS: Final = examples(4)
-_WAIT: Final = 60
-
-
-def pythons() -> list[str]:
-    """This Python, and the others that have the package."""
-    found = [sys.executable]
-    for version in ("3.11", "3.12", "3.13"):
-        path = shutil.which(f"python{version}")
-        if path is not None and f"{sys.version_info.major}.{sys.version_info.minor}" != version and _has_it(path):
-            found.append(path)
-    return found
-
-
-def _has_it(python: str) -> bool:
-    command = [python, "-c", "import roundtrip.testing.users"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=_WAIT).returncode == 0
-
-
-def told_by(python: str, *, seed: int) -> list[str]:
-    """Return the texts of all calls from another process, for each transport."""
-    command = [python, "-c", "from tests.interaction.testing import keepsakes; keepsakes.main()"]
-    environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=_WAIT, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -64,17 +29,8 @@ async def test_all_messages_of_a_call_can_be_recorded(wire_snapshot: CallSnapsho
 
 
 async def test_all_runs_are_identical_in_memory_and_over_http() -> None:
-    texts = {await tell("memory") for _ in range(_RUNS)} | {await tell("http")}
-    assert len(texts) == 1
-    assert len({await tell_wire() for _ in range(3)}) == 1
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("python", pythons())
-async def test_other_process_reports_equal_values(python: str) -> None:
-    text = await tell("memory") + await tell_wire()
-    # The hashes of this process have another seed.
-    assert await asyncio.to_thread(told_by, python, seed=0) == [text, text]
+    assert len({await tell("memory"), await tell("memory"), await tell("http")}) == 1
+    assert len({await tell_wire() for _ in range(2)}) == 1
 
 
 def differences(one: str, other: str) -> list[str]:

@@ -66,8 +66,8 @@ def make_shop(keys: Sequence[bytes]) -> Server[Any]:
     return server
 
 
-@pytest.mark.roundtrip(eras="all", hostile=True)
-async def test_tool_survives_every_network_in_every_life() -> None:
+@pytest.mark.roundtrip(eras="task", hostile=True)
+async def test_task_survives_every_network() -> None:
     call = await User(make_shop, REPLIES, principal="ann").call("order", title="Ulysses")
     assert call.text == "3 of Ulysses, seat 4, True"
     assert set(call.keys) == set(REPLIES)
@@ -171,10 +171,9 @@ async def test_tool_for_tasks_only_needs_the_life() -> None:
     assert (await User(server, era=Era.TASK).call("work")).text == "done"
 
 
-@pytest.mark.parametrize("network", ["kill", "outage", "abort"])
-async def test_networks_of_tasks_do_not_fit_another_life(network: str) -> None:
+async def test_networks_of_tasks_do_not_fit_another_life() -> None:
     with pytest.raises(Inapplicable, match="for tasks"):
-        await User(make_shop, REPLIES, era=Era.RETRY, network=network).call("order", title="Ulysses")
+        await User(make_shop, REPLIES, era=Era.RETRY, network="kill").call("order", title="Ulysses")
 
 
 def reuse_keys(monkeypatch: pytest.MonkeyPatch) -> None:

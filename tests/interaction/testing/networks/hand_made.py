@@ -70,8 +70,6 @@ class Flaw(Enum):
     TAKES_GARBAGE = auto()
     LEAKS_IN_BASE64 = auto()
     LEAKS_DEFLATED = auto()
-    LEAKS_NESTED = auto()
-    LEAKS_IN_HEXADECIMAL = auto()
     NUMBERS_ITS_QUESTIONS = auto()
 
 
@@ -234,10 +232,6 @@ class _Shop:
         plain = {**call, "voucher": SECRET}
         if Flaw.LEAKS_IN_BASE64 in self._flaws:
             call = plain
-        if Flaw.LEAKS_NESTED in self._flaws:
-            call = {**call, "voucher": f"v1~{_base64(zlib.compress(SECRET.encode()))}"}
-        if Flaw.LEAKS_IN_HEXADECIMAL in self._flaws:
-            call = {**call, "voucher": SECRET.encode().hex()}
         if Flaw.LEAKS_DEFLATED in self._flaws:
             return b"z" + zlib.compress(json.dumps(plain).encode())
         return json.dumps(call).encode()

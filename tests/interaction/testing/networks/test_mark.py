@@ -2,61 +2,33 @@
 
 import pytest
 
+from tests.kit.inner_pytest import CINEMA, QUIET
+
 pytest_plugins = ["pytester"]
 
-CINEMA = """
-from typing import Annotated, Any
-
-import pytest
-from pydantic import BaseModel
-
-from roundtrip import Elicit, Resolve, Server
-from roundtrip.testing import Deploy, Drop, Duplicate, Hop, Tamper, User
-
-pytestmark = [pytest.mark.anyio, *MARKS]
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-class Seat(BaseModel):
-    row: str
-
-
-async def seat(film: str) -> Elicit[Seat]:
-    return Elicit(f"Which row for {film}?", Seat)
-
+HEAD = (
+    CINEMA
+    + """
+from roundtrip.testing import Deploy, Drop, Duplicate, Hop, Tamper
 
 def make(keys=(b"k" * 32,)):
-    server = Server("cinema", keys=keys)
+    made = Server("cinema", keys=keys)
+    made.tool()(book)
+    return made
 
-    @server.tool()
-    async def book(film: str, seat: Annotated[Seat, Resolve(seat)]) -> str:
-        return f"{film}, {seat.row}"
-
-    return server
-
-
-async def book(server=make, **options):
+async def booked(server=make, **options):
     return await User(server, {"seat": {"row": "back"}}, **options).call("book", film="Solaris")
 """
+)
 HOSTILE = [
     *("hop", "restart", "duplicate", "duplicate-at-once", "drop", "reorder", "rotate", "delay", "tamper", "swap"),
     *("strip", "invent", "garble", "interleave", "eavesdrop"),
 ]
 
 
-def run(pytester: pytest.Pytester, test: str, *options: str, marks: str = "") -> pytest.RunResult:
-    pytester.makepyfile(test_cinema=f"import pytest\nMARKS = [{marks}]\n" + CINEMA + test)
-    return pytester.runpytest_inprocess("-rA", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", *options)
-
-
-def collected(pytester: pytest.Pytester, test: str, *, marks: str = "") -> list[str]:
-    """Return the ids in brackets after the names of the tests."""
-    result = run(pytester, test, "--collect-only", "-q", marks=marks)
-    return [line.partition("[")[2].rstrip("]") for line in result.outlines if "::" in line]
+def run(pytester: pytest.Pytester, test: str, *options: str) -> pytest.RunResult:
+    pytester.makepyfile(test_cinema=HEAD + test)
+    return pytester.runpytest_inprocess("-rA", "--tb=short", *QUIET, *options)
 
 
 def test_hostile_test_runs_on_its_eras_and_networks(pytester: pytest.Pytester) -> None:
@@ -65,23 +37,12 @@ def test_hostile_test_runs_on_its_eras_and_networks(pytester: pytest.Pytester) -
         """
 @pytest.mark.roundtrip(hostile=True)
 async def test_booking():
-    assert (await book()).value == "Solaris, back"
+    assert (await booked()).value == "Solaris, back"
 """,
     )
     result.assert_outcomes(passed=2 + len(HOSTILE))
     for name in ("retry", "live", *HOSTILE):
         result.stdout.fnmatch_lines([f"PASSED test_cinema.py::test_booking[[]{name}[]]"])
-
-
-def test_networks_are_left_out_by_name(pytester: pytest.Pytester) -> None:
-    ids = collected(
-        pytester,
-        """
-@pytest.mark.roundtrip(hostile=True, without=["hop", "eavesdrop"], eras="retry")
-async def test_booking(): ...
-""",
-    )
-    assert ids == ["retry", *(name for name in HOSTILE if name not in ("hop", "eavesdrop"))]
 
 
 def test_networks_are_chosen_by_name_as_objects_and_stacked(pytester: pytest.Pytester) -> None:
@@ -92,20 +53,12 @@ def test_networks_are_chosen_by_name_as_objects_and_stacked(pytester: pytest.Pyt
     eras="retry", hostile=["hop", Drop(leg=2), Drop(leg=2), ("hop", Duplicate(at_once=True)), "deploy"], deploy=make
 )
 async def test_booking():
-    assert (await book()).value == "Solaris, back"
+    assert (await booked()).value == "Solaris, back"
 """,
     )
     result.assert_outcomes(passed=6)
     names = ["hop", "drop-leg-2", "drop-leg-2#2", "hop+duplicate-at-once", "deploy"]
     result.stdout.fnmatch_lines([f"PASSED test_cinema.py::test_booking[[]{name}[]]" for name in names])
-
-
-def test_another_build_is_one_network_more(pytester: pytest.Pytester) -> None:
-    test = """
-@pytest.mark.roundtrip(hostile=True, eras="retry", deploy=make)
-async def test_booking(): ...
-"""
-    assert collected(pytester, test) == ["retry", *HOSTILE, "deploy"]
 
 
 def test_declared_secrets_must_not_appear_in_tokens(pytester: pytest.Pytester) -> None:
@@ -114,11 +67,11 @@ def test_declared_secrets_must_not_appear_in_tokens(pytester: pytest.Pytester) -
         """
 @pytest.mark.roundtrip(hostile=["eavesdrop"], eras="retry", secrets=["Which row", "seat"])
 async def test_booking():
-    await book()
+    await booked()
 
 @pytest.mark.roundtrip(hostile=["eavesdrop"], eras="retry", secrets="nowhere in it")
 async def test_another_booking():
-    await book()
+    await booked()
 """,
     )
     result.assert_outcomes(passed=3, failed=1)
@@ -127,13 +80,6 @@ async def test_another_booking():
 
 MISTAKES = {
     'hostile=["hopp"]': ": there is no network 'hopp'; the networks are hop, restart, *, abort and deploy",
-    'hostile=True, without=["hopp"]': ": there is no network 'hopp'; the networks are hop, *",
-    'hostile=True, without="hop"': ": without= must be a list of names: [[]'hop'[]]",
-    'hostile="hop"': ": hostile= must be True, or a list of networks and their names",
-    "hostile=[Hop]": ": Hop is a class; pass an instance of it: Hop(...)",
-    "hostile=[7]": ": 7 is not a network: it must have a name and carry(leg, route)",
-    'hostile=["deploy"]': ": 'deploy' takes a function that makes the other build: deploy=make_other",
-    "hostile=True, deploy='make'": ": deploy= must be a function that makes an instance of the other build",
     "hostil=True": ": it has no option hostil; its options are eras, hostile, without, deploy, secrets, over",
     "over='pigeon'": ": over= must be 'memory' or 'http', got 'pigeon'",
     'eras="stone age"': ": eras= must be one of 'retry', 'live', 'both', 'task', 'all', got 'stone age'",
@@ -145,13 +91,12 @@ MISTAKES = {
 
 
 def test_mistaken_mark_lists_the_valid_options(pytester: pytest.Pytester) -> None:
-    head = "import pytest\nMARKS = []\n" + CINEMA
     files = {
-        f"test_mark_{place}": f"{head}\n@pytest.mark.roundtrip({options})\nasync def test_booking(): ...\n"
+        f"test_mark_{place}": f"{HEAD}\n@pytest.mark.roundtrip({options})\nasync def test_booking(): ...\n"
         for place, options in enumerate(MISTAKES)
     }
     pytester.makepyfile(**files)
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist")
+    result = pytester.runpytest_inprocess(*QUIET)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     for place, error in enumerate(MISTAKES.values()):
         name = f"test_mark_{place}.py::test_booking"
@@ -166,7 +111,7 @@ SERVER = make()
 
 @pytest.mark.roundtrip(hostile=True, eras="retry")
 async def test_booking():
-    assert (await book(SERVER)).value == "Solaris, back"
+    assert (await booked(SERVER)).value == "Solaris, back"
 """,
     )
     result.assert_outcomes(passed=1 + len(HOSTILE) - 3, skipped=3)
@@ -180,9 +125,11 @@ async def test_booking():
 
 
 def test_module_mark_holds_until_a_test_overrides(pytester: pytest.Pytester) -> None:
-    ids = collected(
+    result = run(
         pytester,
         """
+pytestmark = pytest.mark.roundtrip("retry", hostile=["hop", "drop"])
+
 async def test_as_the_module(): ...
 
 @pytest.mark.roundtrip(eras="both", without=["hop"])
@@ -191,8 +138,9 @@ async def test_otherwise(): ...
 @pytest.mark.roundtrip(hostile=False)
 async def test_at_peace(): ...
 """,
-        marks='pytest.mark.roundtrip("retry", hostile=["hop", "drop"])',
+        "--collect-only",
     )
+    ids = [line.partition("[")[2].rstrip("]") for line in result.outlines if "::" in line]
     assert ids == ["retry", "hop", "drop", "retry", "live", "drop", "retry"]
 
 
@@ -215,7 +163,7 @@ def counting(keys):
 @pytest.mark.roundtrip(hostile=["hop", "tamper", "drop", "swap"])
 async def test_booking():
     TIMES.clear()
-    assert (await book(counting)).value == "booked"
+    assert (await booked(counting)).value == "booked"
     assert len(TIMES) == 1
 """,
     )
@@ -239,7 +187,7 @@ class Forgetful:
 
 @pytest.mark.roundtrip(hostile=[Forgetful()], eras="retry")
 async def test_booking():
-    await book(allow_unused=True)
+    await booked(allow_unused=True)
 """,
     )
     result.assert_outcomes(passed=1, failed=1)

@@ -1,15 +1,11 @@
 """Networks are tested by what they find: each its own flaws, and nothing in a server without flaws."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
 
 import pytest
-from mcp.server.lowlevel import Server
 
 from roundtrip.testing import (
     Breach,
-    Conversation,
     Delay,
     Deploy,
     Drop,
@@ -30,46 +26,19 @@ from roundtrip.testing import (
     User,
 )
 from roundtrip.testing.chosen import NETWORKS
-from tests.interaction.testing.networks.hand_made import SECRET, Flaw, Ledger, make, make_forgetful, maker
-from tests.kit.hosts import HttpProcess
+from tests.interaction.testing.networks.bookings import ANSWERS, HONEST, call, honest
+from tests.interaction.testing.networks.hand_made import SECRET, Flaw, Ledger, make, maker
 
 pytestmark = pytest.mark.anyio
 
-ANSWERS: dict[str, dict[str, Any]] = {
-    "book": {"seat": "back", "snack": "nuts"},
-    "review": {"stars": 4, "words": "quite long"},
-    "transfer": {"sender": "ada", "receiver": "eve"},
-    "greet": {},
-}
-HONEST = {
-    "book": "book: back, nuts, number 1",
-    "review": "review: 4, quite long, number 1",
-    "transfer": "transfer: eve, ada, number 1",
-    "greet": "hello",
-}
 
-
-async def call(
-    make: Callable[..., Server[Any]] | Server[Any], tool: str, *network: Network, **options: Any
-) -> Conversation:
-    arguments = {} if tool == "greet" else {"film": "Solaris"}
-    user = User(make, ANSWERS[tool], network=network, principal="ada", **options)
-    return await user.call(tool, arguments)
-
-
-def honest(name: str) -> Network:
-    """Return a network that works in front of a server without tracers."""
-    return Eavesdrop([SECRET]) if name == "eavesdrop" else NETWORKS[name]()
-
-
-@pytest.mark.parametrize("tool", HONEST)
 @pytest.mark.parametrize("name", NETWORKS)
-async def test_a_server_without_flaws_passes_under_every_network(name: str, tool: str) -> None:
-    ledger = Ledger()
-    conversation = await call(maker(ledger=ledger), tool, honest(name))
-    assert conversation.text == HONEST[tool]
-    assert conversation.keys == list(ANSWERS[tool])
-    assert ledger.booked == ([tool] if ANSWERS[tool] else [])
+async def test_a_server_without_flaws_passes_under_every_network(name: str) -> None:
+    for tool, answers in ANSWERS.items():
+        ledger = Ledger()
+        conversation = await call(maker(ledger=ledger), tool, honest(name))
+        assert (conversation.text, conversation.keys) == (HONEST[tool], list(answers))
+        assert ledger.booked == ([tool] if answers else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +55,13 @@ FINDS = [
     Find(Flaw.KEEPS_CALLS_TO_ITSELF, Hop(), "another instance did not go on .* do all instances have the same keys"),
     Find(Flaw.KEEPS_CALLS_TO_ITSELF, Restart(), "the restarted server did not go on"),
     Find(Flaw.BOOKS_TWICE, Duplicate(), "'book: back, nuts, number 1' and .*number 2'; .* probably done twice"),
-    Find(Flaw.BOOKS_TWICE, Duplicate(at_once=True), "number 1' and .*number 2'; .* probably done twice"),
     Find(Flaw.BOOKS_TWICE_AT_ONCE, Duplicate(at_once=True), "number 1' and .*number 2'; .* probably done twice"),
     Find(Flaw.BOOKS_TWICE, Drop(), "sent again, and answered with .*number 1' and .*number 2'"),
-    Find(Flaw.BOOKS_TWICE, Drop(leg=3), "sent again, and answered with .*number 1' and .*number 2'"),
     Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Duplicate(), "delivered twice, and answered with the error -32603"),
     Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Drop(), "was lost, so it was sent again, and answered with the error -32603"),
     Find(Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT, Reorder(), "arrived late, and then ended: the result 'book: back, nuts"),
     Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not go on .* verify with each of its keys"),
-    Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not go on", tool="review"),
     Find(Flaw.TAKES_EXPIRED_TOKENS, Delay(), "arrived 86400 s late, and was answered with a question .*time.time"),
-    Find(Flaw.TAKES_EXPIRED_TOKENS, Delay(601), "arrived 601 s late", tool="review"),
     Find(Flaw.TAKES_UNSIGNED_TOKENS, Tamper(), "its last character changed arrived, .* must reject it"),
     Find(Flaw.DECODES_LAXLY, Tamper(), "padding at its end arrived, .* must reject it"),
     Find(
@@ -113,7 +78,6 @@ FINDS = [
         Invent(),
         "answers to 'seat' came without a token, .* it went on with a ques",
     ),
-    Find(Flaw.TRUSTS_ANSWERS_WITHOUT_TOKEN, Invent(), "without a token, .* it went on with the result", tool="review"),
     Find(
         Flaw.TRUSTS_EARLY_ANSWERS,
         Invent(),
@@ -123,12 +87,9 @@ FINDS = [
         Flaw.CRASHES_ON_UNKNOWN_ANSWERS, Invent(), "an unknown question was added, .* -32603 .* must ignore that answer"
     ),
     Find(Flaw.CRASHES_ON_GARBAGE, Garble(), "answer to 'seat' came as .*, and the server crashed"),
-    Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'seat' came as .*, and it went on with a question .'snack'"),
     Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and it went on with the result", tool="review"),
     Find(Flaw.LEAKS_IN_BASE64, Eavesdrop([SECRET]), f"readable without a key, and contains '{SECRET}'"),
     Find(Flaw.LEAKS_DEFLATED, Eavesdrop([SECRET]), f"readable without a key, and contains '{SECRET}'"),
-    Find(Flaw.LEAKS_NESTED, Eavesdrop([SECRET]), f"readable without a key, and contains '{SECRET}'"),
-    Find(Flaw.LEAKS_IN_HEXADECIMAL, Eavesdrop(SECRET), f"readable without a key, and contains '{SECRET}'"),
 ]
 
 
@@ -167,21 +128,10 @@ async def test_positional_answers_move_when_another_build_takes_over(rolling: bo
     assert asked == ["From whose account?", "From whose account?"]
 
 
-@pytest.mark.parametrize("outer", NETWORKS)
-async def test_a_server_without_flaws_passes_under_any_two_networks(outer: str) -> None:
-    for inner in NETWORKS:
-        ledger = Ledger()
-        conversation = await call(maker(ledger=ledger), "book", honest(outer), honest(inner))
-        assert (inner, conversation.text, ledger.booked) == (inner, HONEST["book"], ["book"])
-
-
 IN_STACKS = [
     (Find(Flaw.KEEPS_CALLS_TO_ITSELF, Hop(), "another instance did not go on"), Duplicate()),
-    (Find(Flaw.KEEPS_CALLS_TO_ITSELF, Hop(), "another instance did not go on"), Duplicate(at_once=True)),
-    (Find(Flaw.BOOKS_TWICE, Duplicate(), "number 1' and .*number 2'"), Hop()),
     (Find(Flaw.BOOKS_TWICE_AT_ONCE, Duplicate(at_once=True), "number 1' and .*number 2'"), Hop()),
     (Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not go on"), Drop()),
-    (Find(Flaw.FORGETS_SIBLINGS, Strip(), "'words' asked again", "review"), Rotate()),
     (Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and it went on", "review"), Reorder()),
 ]
 
@@ -194,50 +144,30 @@ async def test_networks_find_their_flaws_in_any_order(find: Find, outer: Network
         await call(maker(find.flaw), find.tool, outer, find.network)
 
 
-async def test_a_call_is_served_by_processes_in_turn() -> None:
-    with HttpProcess() as one, HttpProcess() as other:
-        one.start(cast(Any, make))
-        other.start(cast(Any, make))
-        user = User([one.url, other.url], ANSWERS["book"], network=(Hop(), Duplicate()))
-        assert (await user.call("book", film="Solaris")).keys == ["seat", "snack"]
-        with pytest.raises(Inapplicable, match=r"in this process only: User\(server\), not User\(url\)"):
-            await User([one.url, other.url], ANSWERS["book"], network=Delay()).call("book", film="Solaris")
-
-
-async def test_processes_that_keep_calls_to_themselves_are_found() -> None:
-    with HttpProcess() as one, HttpProcess() as other:
-        one.start(cast(Any, make_forgetful))
-        other.start(cast(Any, make_forgetful))
-        user = User([one.url, other.url], ANSWERS["book"], network=Hop())
-        with pytest.raises(Breach, match="another instance did not go on with the call"):
-            await user.call("book", film="Solaris")
-
-
-@pytest.mark.parametrize("name", ["hop", "rotate", "delay", "duplicate-at-once", "tamper", "interleave"])
+@pytest.mark.parametrize("name", ["hop", "delay", "duplicate-at-once"])
 async def test_networks_go_over_http(name: str) -> None:
     user = User(maker(), ANSWERS["book"], network=honest(name), over="http")
     assert (await user.call("book", film="Solaris")).text == HONEST["book"]
 
 
-@pytest.mark.parametrize(
-    ("network", "says"),
-    [
-        (Hop(), "another instance takes a function that makes the server"),
-        (Restart(), "a restart takes a function"),
-        (Rotate(), r"other keys take a function that makes the server with them: def make_server\(keys\)"),
-    ],
-    ids=["hop", "restart", "rotate"],
-)
-async def test_single_server_object_cannot_be_duplicated_and_says_why(network: Network, says: str) -> None:
-    with pytest.raises(Inapplicable, match=says):
-        await call(make(), "book", network)
+IN_ONE_PLACE = {
+    Hop: "another instance takes a function that makes the server",
+    Restart: "a restart takes a function",
+    Rotate: r"other keys take a function that makes the server with them: def make_server\(keys\)",
+}
+
+
+@pytest.mark.parametrize("network", IN_ONE_PLACE)
+async def test_single_server_object_cannot_be_duplicated_and_says_why(network: type[Hop | Restart | Rotate]) -> None:
+    with pytest.raises(Inapplicable, match=IN_ONE_PLACE[network]):
+        await call(make(), "book", network())
 
 
 async def test_the_only_instances_of_a_list_are_not_restarted() -> None:
     servers = [maker()([b"k" * 32]) for _ in range(2)]
-    assert (await User(servers, ANSWERS["book"], network=Hop()).call("book", film="Solaris")).text == HONEST["book"]
+    assert (await call(servers, "book", Hop())).text == HONEST["book"]
     with pytest.raises(Inapplicable, match="a restart takes a function"):
-        await User(servers, ANSWERS["book"], network=Restart()).call("book", film="Solaris")
+        await call(servers, "book", Restart())
 
 
 @pytest.mark.parametrize("leg", [1, 2])

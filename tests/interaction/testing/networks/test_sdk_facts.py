@@ -2,31 +2,21 @@
 
 import pytest
 
+from tests.kit.inner_pytest import CINEMA, QUIET
+
 pytest_plugins = ["pytester"]
 
-SERVERS = """
+SERVERS = (
+    CINEMA
+    + """
 import re
-from typing import Annotated, Any
+from typing import Any
 
-import pytest
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Elicit, Resolve
 from mcp.server.request_state import RequestStateSecurity
-from pydantic import BaseModel
 
-from roundtrip import Server
-from roundtrip.testing import Drop, User
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-class Seat(BaseModel):
-    row: str
+from roundtrip.testing import Drop
 
 
 class Snack(BaseModel):
@@ -93,11 +83,12 @@ def bank(server, wording, reordered=False):
 
 ANSWERS = {re.compile("Which row"): "back", re.compile("eat"): "nuts"}
 """
+)
 
 
 def run(pytester: pytest.Pytester, test: str) -> pytest.RunResult:
     pytester.makepyfile(test_cinema=SERVERS + test)
-    return pytester.runpytest_inprocess("-rA", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist")
+    return pytester.runpytest_inprocess("-rA", "--tb=short", *QUIET)
 
 
 def test_repeated_last_leg_runs_the_sdk_body_twice(
