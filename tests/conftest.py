@@ -14,6 +14,7 @@ import pytest
 
 from roundtrip.testing import Era
 from tests.kit.held_threads import Held
+from tests.kit.log_budgets import refill, watch_budgets
 from tests.kit.programs import describe_missing, missing_program
 from tests.kit.tiers import Tier, adds_to_first, current_tier, is_in_tier, tier_of
 
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError("--full needs more packages; run: .venv/bin/pip install -e '.[full]'")
     # A suite in the background ignores the signal, and its child processes would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    watch_budgets()
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -88,7 +90,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Give tasks their lease back: servers for other processes shorten it, also where a test makes one itself."""
+    """Give tasks their lease back, and log lines their budget.
+
+    Servers for other processes shorten the lease, also where a test makes one itself.
+    """
+    refill()
     claim: Any = sys.modules.get("roundtrip.server.tasks.claim")
     if claim is not None:
         claim.LEASE_SECONDS = _LEASE_SECONDS
