@@ -26,5 +26,6 @@ def _spend_and_note(budget: Any, kind: object) -> int | None:
 def refill() -> None:
     """Fill all budgets again."""
     for budget in _spent:
-        vars(budget)["_kinds"].clear()
+        kinds: dict[object, Any] = vars(budget)["_kinds"]
+        kinds.clear()
     _spent.clear()
