@@ -47,10 +47,6 @@ def shop(security: RequestStateSecurity, **options: Any) -> Server[Any]:
     async def stateful(ctx: Context[Any, Any]) -> str | InputRequiredResult:
         return by_hand(STATE) if ctx.request_state is None else f"{ctx.request_state == STATE}"
 
-    @server.tool()
-    async def stateless(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        return by_hand(None) if ctx.input_responses is None else "answered"
-
     return server
 
 
@@ -82,9 +78,6 @@ async def test_state_by_hand_needs_no_seal_keys(policy: dict[str, Any]) -> None:
     legs = LegByLeg([shop(RequestStateSecurity(**policy))])
     await legs.leg("by_hand")
     assert text_of(await legs.leg("by_hand", answers=ANSWER, state=legs.token)) == "True"
-    await legs.leg("stateless")
-    assert legs.rounds[-1].request_state is None
-    assert text_of(await legs.leg("stateless", answers=ANSWER)) == "answered"
 
 
 async def test_state_sealed_with_a_missing_key_is_rejected() -> None:
