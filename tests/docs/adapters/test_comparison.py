@@ -48,6 +48,8 @@ def test_names_of_rows_are_unique() -> None:
 
 
 def test_command_prints_what_each_library_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["repeat"]) == 0
+    assert capsys.readouterr().out.count("the body runs twice") == 3
     assert main(["repeat", "bytes", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert set(printed["versions"]) == {"roundtrip", "sdk", "fastmcp"}
