@@ -20,6 +20,7 @@ PAGE: Final = ROOT / "docs" / "comparison.md"
 COMMAND: Final = "pytest tests/docs/adapters/test_comparison.py --snapshot-update"
 
 
+@pytest.mark.timeout(600)
 def test_table_is_what_the_libraries_do(request: pytest.FixtureRequest) -> None:
     async def shown() -> list[str]:
         return table([(row, await show(row)) for row in ROWS])
