@@ -82,10 +82,9 @@ def needs(before: int) -> st.SearchStrategy[tuple[Need, ...]]:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, *, asking: bool = True, most: int = 6) -> Graph:
-    kinds = st.sampled_from(list(Kind) if asking else [kind for kind in Kind if kind is not Kind.ASKING])
+def graphs(draw: st.DrawFn, *, most: int) -> Graph:
     count = draw(st.integers(1, most))
-    nodes = tuple(Spec(draw(kinds), draw(needs(place)), draw(st.booleans())) for place in range(count))
+    nodes = tuple(Spec(draw(st.sampled_from(Kind)), draw(needs(place)), draw(st.booleans())) for place in range(count))
     # The last node always counts, so that a graph is more than its first one.
     roots = (Need(count - 1, draw(st.booleans())), *draw(needs(count - 1)))
     return Graph(nodes, roots)
@@ -185,8 +184,6 @@ class Interpreted:
     end: Expected
     questions: frozenset[str] = frozenset()
     text: str = ""
-    ran: frozenset[str] = frozenset()
-    """The nodes that something could be computed for, whether it was or had been kept."""
 
 
 def interpret(graph: Graph, answers: Mapping[str, int | str]) -> Interpreted:
@@ -194,7 +191,6 @@ def interpret(graph: Graph, answers: Mapping[str, int | str]) -> Interpreted:
     known: dict[int, int | str] = {}
     refused: dict[int, str] = {}
     waiting: set[str] = set()
-    ran: set[str] = set()
 
     def value(need: Need) -> str:
         if need.node in refused:
@@ -208,7 +204,6 @@ def interpret(graph: Graph, answers: Mapping[str, int | str]) -> Interpreted:
         if any(need.node in refused and not need.outcome for need in spec.needs):
             continue
         key = f"n{place}"
-        ran.add(key)
         if spec.kind is not Kind.ASKING:
             inner = ",".join(value(need) for need in sorted(spec.needs, key=lambda need: f"p{need.node}"))
             known[place] = f"{place}({inner})"
@@ -219,11 +214,11 @@ def interpret(graph: Graph, answers: Mapping[str, int | str]) -> Interpreted:
         else:
             known[place] = answer
     if refused.keys() & graph.decisive:
-        return Interpreted(Expected.REFUSED, ran=frozenset(ran))
+        return Interpreted(Expected.REFUSED)
     if waiting:
-        return Interpreted(Expected.ASKED, questions=frozenset(waiting), ran=frozenset(ran))
+        return Interpreted(Expected.ASKED, questions=frozenset(waiting))
     roots = sorted(graph.roots, key=lambda need: f"p{need.node}")
-    return Interpreted(Expected.DONE, text=" ".join(value(root) for root in roots), ran=frozenset(ran))
+    return Interpreted(Expected.DONE, text=" ".join(value(root) for root in roots))
 
 
 def accepted(value: int) -> ElicitResult:

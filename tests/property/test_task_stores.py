@@ -20,8 +20,10 @@ from roundtrip.ledger import LedgerDown
 from roundtrip.ledger.tasks import SeenTask, TaskEntry, TaskStore, TaskSummary, change_task, summary_of
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.testing import Clock
-from tests.kit.stores import KINDS, Servers, servers, turned_ledger
+from tests.kit.programs import needs
+from tests.kit.stores import Servers, servers, turned_ledger
 from tests.kit.tiers import examples
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -111,7 +113,7 @@ class Stage:
 
     async def settle(self) -> None:
         """Wait until every actor waits for a turn, or has ended."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT):
             while len({turn.actor for turn in self.turns}) < len(self.actors):  # noqa: ASYNC110 - no event of all
                 await asyncio.sleep(0)
 
@@ -372,7 +374,15 @@ def started() -> Generator[Servers]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "memory",
+        "sqlite",
+        pytest.param("redis", marks=needs("redis")),
+        pytest.param("postgres", marks=needs("postgres")),
+    ],
+)
 async def test_store_does_what_the_model_does(kind: str, started: Servers, tmp_path: Path) -> None:
     for seed in range(examples(12)):
         clock = Clock()
