@@ -2,7 +2,8 @@
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any
@@ -28,6 +29,8 @@ class Kind(Enum):
     WAITING = "waits first"
     THREADED = "runs in a thread"
     ASKING = "asks"
+    HELD = "is a generator"
+    HELD_ASYNC = "is an async generator"
 
 
 @dataclass(frozen=True)
@@ -84,10 +87,15 @@ def needs(before: int) -> st.SearchStrategy[tuple[Need, ...]]:
 @st.composite
 def graphs(draw: st.DrawFn, *, most: int) -> Graph:
     count = draw(st.integers(1, most))
-    nodes = tuple(Spec(draw(st.sampled_from(Kind)), draw(needs(place)), draw(st.booleans())) for place in range(count))
+    nodes = tuple(_spec(draw(st.sampled_from(Kind)), draw(needs(place)), draw(st.booleans())) for place in range(count))
     # The last node always counts, so that a graph is more than its first one.
     roots = (Need(count - 1, draw(st.booleans())), *draw(needs(count - 1)))
     return Graph(nodes, roots)
+
+
+def _spec(kind: Kind, wanted: tuple[Need, ...], once: bool) -> Spec:
+    # What is open only until the end of a leg cannot be kept.
+    return Spec(kind, wanted, once and kind not in (Kind.HELD, Kind.HELD_ASYNC))
 
 
 def shown(value: Any) -> str:
@@ -105,10 +113,11 @@ def _need(marker: Resolve, *, outcome: bool) -> Any:
 
 @dataclass
 class Built:
-    """The functions of a graph. `runs` counts how often each ran."""
+    """The functions of a graph. `runs` counts how often each ran, and `log` tells which generators began and ended."""
 
     graph: Graph
     runs: Counter[str] = field(default_factory=Counter[str])
+    log: list[str] = field(default_factory=list[str])
 
     def tool(self) -> Callable[..., Any]:
         """Return its values as text."""
@@ -138,6 +147,29 @@ class Built:
         def threaded(**filled: Any) -> str:
             return compute(filled)
 
+        @contextmanager
+        def held() -> Generator[None]:
+            self.log.append(f"open {place}")
+            try:
+                yield
+            except BaseException as error:
+                self.log.append(f"close {place}: {type(error).__name__}")
+                raise
+            else:
+                self.log.append(f"close {place}: done")
+
+        def generator(**filled: Any) -> Generator[str]:
+            value = compute(filled)
+            with held():
+                yield value
+
+        async def async_generator(**filled: Any) -> AsyncGenerator[str]:
+            value = compute(filled)
+            await anyio.lowlevel.checkpoint()
+            with held():
+                yield value
+            await anyio.lowlevel.checkpoint()
+
         async def asking(**filled: Any) -> Elicit[Answer]:
             return Elicit(f"{compute(filled)}?", Answer)
 
@@ -146,6 +178,8 @@ class Built:
             Kind.WAITING: (waiting, str),
             Kind.THREADED: (threaded, str),
             Kind.ASKING: (asking, Elicit[Answer]),
+            Kind.HELD: (generator, Generator[str]),
+            Kind.HELD_ASYNC: (async_generator, AsyncGenerator[str]),
         }
         function, returns = kinds[spec.kind]
         self._sign(function, spec.needs, before, returns=returns)
