@@ -1,7 +1,6 @@
 """Conversations with real servers are recorded, and played to right clients and to wrong ones, on both eras."""
 
 import json
-import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -29,7 +28,7 @@ from mcp_types import (
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.testing import Answers, Era, User, served
+from roundtrip.testing import Era, served
 from roundtrip.testing.recordings import Replayed, Unrecordable, record, replay
 from tests.kit.players import roots
 from tests.kit.waiting import WAIT
@@ -347,12 +346,6 @@ async def test_a_client_of_both_eras_finds_the_recorded_one(recorded: Path, era:
             assert client.protocol_version == (era.value if era is Era.RETRY else "2025-11-25")
             result = await client.call_tool("book", {"film": "Solaris"})
     assert result.structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
-
-
-async def test_a_scripted_user_talks_to_a_replayed_server(recorded: Path, era: Era) -> None:
-    answers: Answers = {re.compile("Which row"): {"row": "last"}, re.compile("eat"): {"name": "tea"}}
-    call = await User(replay(recorded), answers=answers, era=era).call("book", film="Solaris")
-    assert call.value == {"film": "Solaris", "row": "last", "snack": "tea"}
 
 
 async def test_servers_elsewhere_are_recorded_too(era: Era, tmp_path: Path) -> None:
