@@ -112,14 +112,12 @@ async def test_a_user_answers_by_pattern_and_by_function(answers: dict[Any, Any]
     assert call.value == "Solaris, back, decline"
 
 
-@both_eras
 async def test_a_list_is_used_up_in_order(roundtrip_era: Era) -> None:
     call = await User(cinema(), {"stars": ["many", 5], "page": ACCEPT}).call("survey")
     assert call.value == {"stars": 5, "page": "accept"}
     assert call.keys == ["stars", "stars", "page"]
 
 
-@both_eras
 async def test_declining_what_the_tool_needs_fails_it() -> None:
     call = await User(cinema(), {"seat": CANCEL}).call("book", film="Solaris")
     assert call.is_error
@@ -194,7 +192,6 @@ async def test_roots_are_not_answered_with_anything_else() -> None:
         await User(cinema(), {re.compile(""): "lovely"}, roots=[]).call("praise")
 
 
-@both_eras
 async def test_unaskable_client_gets_the_substitute_for_its_answer() -> None:
     server = cinema()
 
@@ -240,7 +237,6 @@ async def test_a_server_elsewhere_is_asked_by_pattern(roundtrip_era: Era) -> Non
     assert call.keys == {Era.RETRY: ["seat", "snack"], Era.LIVE: [None, None]}[roundtrip_era]
 
 
-@both_eras
 async def test_the_sdk_s_own_server_is_talked_to_as_well() -> None:
     server = MCPServer[Any]("sdk")
 

@@ -148,13 +148,11 @@ async def test_unfinished_page_fails_within_seconds(wait: float) -> None:
     assert till.visits == 1
 
 
-@pytest.mark.roundtrip(eras="both")
 async def test_page_that_is_only_agreed_to_fails_with_the_cure() -> None:
     with in_seconds(), pytest.raises(PageUnfinished, match=r"was never visited.*visits=\{'pay': finish\}"):
         await User(cinema(Till()), {"pay": ACCEPT}, patience=0.5).call("buy", row=3)
 
 
-@pytest.mark.roundtrip(eras="both")
 async def test_unfinished_page_of_another_process_fails_within_seconds() -> None:
     async with served(cinema(Till())) as url:
         with in_seconds(), pytest.raises(PageUnfinished, match="in another process"):

@@ -29,7 +29,7 @@ def names(which: object, **options: Any) -> list[str]:
 
 
 def test_nothing_is_chosen_where_nothing_is_said() -> None:
-    assert [choose(which, deploy=make) for which in (False, None, [])] == [[], [], []]
+    assert [choose(which, deploy=make) for which in (False, None, list[object]())] == [[], [], []]
 
 
 def test_true_selects_every_network_and_other_builds() -> None:
