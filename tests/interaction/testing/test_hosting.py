@@ -9,6 +9,7 @@ import pytest
 
 from roundtrip import Server
 from roundtrip.testing import User, served
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
