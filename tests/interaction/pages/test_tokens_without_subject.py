@@ -12,9 +12,10 @@ from pydantic import AnyHttpUrl
 
 from roundtrip import ElicitUrl, Server
 from roundtrip.testing import Era, LegByLeg, served
-from tests.interaction.protocol.test_principals import as_user
+from tests.interaction.pages.ways import ways
+from tests.interaction.pages.web import as_user
 from tests.kit.players import text_of
-from tests.kit.visitors import PLACES, Visitor, add_export, page_of, visiting
+from tests.kit.visitors import Visitor, add_export, page_of, visiting
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +46,7 @@ def shop(place: str = "body", *, ticket: bool = False, **options: Any) -> Server
     return add_export(server, place, page)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@ways
 async def test_a_ticket_for_all_users_of_a_client_is_rejected(place: str, era: Era) -> None:
     """Shows S12."""
     visitor = Visitor()

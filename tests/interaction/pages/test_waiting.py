@@ -10,17 +10,14 @@ from mcp_types import ElicitResult, InputRequiredResult
 from roundtrip import ElicitUrl, Server
 from roundtrip.engine import rounds
 from roundtrip.testing import Era, LegByLeg, Steps
+from tests.interaction.pages.ways import BOOK, URL, places, ways
 from tests.kit.hosts import WAIT
 from tests.kit.players import text_of
 from tests.kit.secrets import NEW
-from tests.kit.visitors import PLACES, Visitor, add_export, visiting
+from tests.kit.visitors import Visitor, add_export, visiting
 
 pytestmark = pytest.mark.anyio
-URL = "https://bookshop.example/login"
-BOOK = {"title": "Dune"}
 AGREED = ElicitResult(action="accept")
-
-places = pytest.mark.parametrize("place", PLACES)
 
 
 def exporting(place: str, done: Callable[..., Any], *, wait: float, trace: Steps | None = None) -> Server[Any]:
@@ -28,7 +25,7 @@ def exporting(place: str, done: Callable[..., Any], *, wait: float, trace: Steps
     return add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=done, wait=wait))
 
 
-@places
+@ways
 async def test_waiting_leg_asks_once_and_notices_the_finished_page(place: str, era: Era) -> None:
     looked, finished = anyio.Event(), anyio.Event()
 
@@ -52,8 +49,9 @@ async def test_waiting_leg_asks_once_and_notices_the_finished_page(place: str, e
     assert visitor.urls == [URL]
 
 
-@places
-@pytest.mark.parametrize("wait", [0, 0.3])
+@pytest.mark.parametrize(
+    ("place", "era", "wait"), [("resolver", Era.LIVE, 0), ("body", Era.RETRY, 0), ("body", Era.LIVE, 0.05)]
+)
 async def test_leg_waits_only_its_configured_time_before_asking_again(place: str, era: Era, wait: float) -> None:
     visits: list[str] = []
 
