@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from roundtrip import Context, Elicit, ElicitUrl, Pages, Resolve, Server
+from tests.kit.waiting import WAIT, until
 
 KEY = b"k" * 32
 BASE = "https://shop.example"
@@ -49,6 +50,18 @@ class Browser:
         async with httpx.AsyncClient(cookies=self._cookies) as http:
             return await http.get(link.replace(BASE, self._url))
 
+    async def open_with(self, link: str, text: str) -> str:
+        """Load a page again until it has a text, as browsers do, and return it."""
+        page = ""
+
+        async def has_it() -> bool:
+            nonlocal page
+            page = (await self.open(link)).text
+            return text in page
+
+        await until(has_it, what=f"{text!r} on the page")
+        return page
+
     async def send(self, link: str, page: str, *texts: str, decision: str = "answer") -> httpx.Response:
         """Fill in the text fields of a page in their order, and press a button."""
         (token,) = re.findall(r'name="token" value="([^"]+)"', page)
@@ -60,7 +73,7 @@ class Browser:
 
     async def answer_all(self, link: str, answers: Mapping[str, str]) -> str:
         """Answer page after page until the call has ended, and return the heading of the last one."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(WAIT):
             while True:
                 page = (await self.open(link)).text
                 heading = html.unescape(re.findall(r"<h1[^>]*>(.*?)</h1>", page)[0])
@@ -98,6 +111,12 @@ def link_in(result: Any) -> str:
 def handle_in(result: Any) -> str:
     (handle,) = re.findall(r"handle='([^']+)'", text_of(result))
     return handle
+
+
+async def go_on(client: Client, asked: Any, answers: Mapping[str, Any] | None = None) -> Any:
+    """Continue the call whose handle a result has."""
+    given = {} if answers is None else {"answers": answers}
+    return await client.call_tool("continue_call", {"handle": handle_in(asked), **given})
 
 
 def declare_only(monkeypatch: pytest.MonkeyPatch, elicitation: ElicitationCapability) -> None:
