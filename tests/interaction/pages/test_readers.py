@@ -44,18 +44,18 @@ async def test_page_opens_for_its_user_logged_in_by_another_client() -> None:
     assert await booked_by(one, other) == "2 seats"
 
 
-@pytest.mark.parametrize(
-    "reader",
-    [
-        token("cli", "bob"),
-        token("cli", "Ann"),
-        # Without an issuer, another client may have another user of this subject.
-        token("web", "ann"),
-        token("cli", "ann", "https://other.example"),
-        token("cli", None),
-        token("ann", None),
-    ],
-)
+OTHERS = [
+    token("cli", "bob"),
+    token("cli", "Ann"),
+    # Without an issuer, another client may have another user of this subject.
+    token("web", "ann"),
+    token("cli", "ann", "https://other.example"),
+    token("cli", None),
+    token("ann", None),
+]
+
+
+@pytest.mark.parametrize("reader", OTHERS)
 async def test_page_opens_for_nobody_else(reader: AccessToken, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(AssertionError, match="404"):
         await booked_by(token("cli", "ann"), reader)
