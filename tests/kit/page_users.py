@@ -16,15 +16,34 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import (
     ClientCapabilities,
     ElicitationCapability,
-    TextContent,
 )
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from roundtrip import Context, Elicit, ElicitUrl, Pages, Resolve, Server
+from tests.kit.players import text_of
+from tests.kit.shops import KEY
 from tests.kit.waiting import WAIT, until
 
-KEY = b"k" * 32
+__all__ = [
+    "BASE",
+    "KEY",
+    "STEPS",
+    "Browser",
+    "Seat",
+    "cinema",
+    "client_of",
+    "declare_only",
+    "go_on",
+    "handle_in",
+    "link_in",
+    "reader",
+    "text_of",
+    "user_of",
+    "which_seat",
+    "with_pages",
+]
+
 BASE = "https://shop.example"
 
 
@@ -95,12 +114,6 @@ async def client_of(
         transport = streamable_http_client(f"{url}/mcp", http_client=http)
         async with Client(cast("Any", transport), mode=mode, **options) as client:
             yield client
-
-
-def text_of(result: Any) -> str:
-    (block,) = result.content
-    assert isinstance(block, TextContent)
-    return block.text
 
 
 def link_in(result: Any) -> str:

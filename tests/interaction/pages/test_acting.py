@@ -15,12 +15,12 @@ from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
-from tests.interaction.pages.ways import kinds
 from tests.interaction.tasks.operators import logged, operator_of
 from tests.kit.approving import GROUPS, Person, open_shop, shop
 from tests.kit.hosts import ROOT, hosted
 from tests.kit.page_users import BASE, Browser, cinema, client_of, go_on, handle_in, link_in, reader, text_of
 from tests.kit.peer import Peer
+from tests.kit.programs import needs
 from tests.kit.stores import Servers, ledger_of
 from tests.kit.waiting import WAIT, until
 
@@ -110,7 +110,7 @@ async def test_token_of_an_ended_call_begins_it_no_more(action: Any, audit: Path
         assert await Person(url, "fay").inbox() == []
 
 
-@kinds
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=needs("postgres"))])
 async def test_reminder_runs_in_the_process_of_the_operator(
     kind: str, started: Servers, tmp_path: Path, audit: Path
 ) -> None:

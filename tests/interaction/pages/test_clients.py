@@ -187,13 +187,6 @@ async def test_id_of_the_authors_own_reaches_a_live_client(tool: str) -> None:
     assert visitor.told_done == ["login-1"]
 
 
-async def test_retry_era_client_gets_no_elicitation_id() -> None:
-    visitor = Visitor()
-    async with visiting(exporting("resolver", done=lambda: True), Era.RETRY, visitor) as client:
-        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
-    assert visitor.told_done == []
-
-
 @places
 async def test_unaskable_live_client_is_shown_the_page_and_calls_again(place: str) -> None:
     accounts: list[str] = []

@@ -55,11 +55,11 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("reader", OTHERS)
-async def test_page_opens_for_nobody_else(reader: AccessToken, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(AssertionError, match="404"):
-        await booked_by(token("cli", "ann"), reader)
-    assert "two forms" not in caplog.text or reader.subject is None
+async def test_page_opens_for_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    for reader in OTHERS:
+        with pytest.raises(AssertionError, match="404"):
+            await booked_by(token("cli", "ann"), reader)
+        assert "two forms" not in caplog.text or reader.subject is None
 
 
 async def test_reader_of_another_form_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

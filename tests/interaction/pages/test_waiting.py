@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp_types import ElicitResult, InputRequiredResult
+from mcp_types import ElicitResult
 
 from roundtrip import ElicitUrl, Server
 from roundtrip.engine import rounds
@@ -118,18 +118,6 @@ async def test_unfinished_page_ends_with_the_patience_of_the_client(era: Era) ->
             result = await client.call_tool("export", BOOK)
     assert result.is_error
     assert len(visitor.pages) == 5
-
-
-async def test_page_waits_beside_an_independently_answered_question() -> None:
-    def make() -> Server[Any]:
-        return exporting("resolver", lambda: None, wait=0)
-
-    hopper = LegByLeg(make)
-    await hopper.leg("export", BOOK)
-    for _ in range(3):
-        result = await hopper.leg("export", BOOK, answers={"login": AGREED}, state=hopper.token)
-        assert isinstance(result, InputRequiredResult)
-        assert list(hopper.questions) == ["login"]
 
 
 def test_a_negative_wait_is_rejected_where_it_is_written() -> None:

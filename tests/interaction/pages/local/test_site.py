@@ -14,8 +14,6 @@ from mcp_types import (
     ElicitationCapability,
     ElicitRequestParams,
     ElicitResult,
-    TextContent,
-    UrlElicitationCapability,
 )
 
 from roundtrip import Pages, Recorder, Server
@@ -277,19 +275,6 @@ async def test_client_with_forms_alone_goes_on_in_the_browser(monkeypatch: pytes
     assert len(desktop.addresses) == (1 if number > 9 else 0)
 
 
-async def test_client_with_links_alone_is_asked_in_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
-    desktop = Desktop()
-
-    async def elicited(context: Any, params: ElicitRequestParams) -> ElicitResult:
-        raise AssertionError("no client gets the address")
-
-    server: Any = cinema(settings={"local": desktop.open, "wait": WAIT})
-    async with Client(server, mode="2026-07-28", elicitation_callback=elicited) as client, answering(desktop, "3"):
-        with anyio.fail_after(WAIT):
-            assert text_of(await client.call_tool("many", {"number": 3})) == "9"
-
-
 # Calls that end otherwise.
 
 
@@ -395,16 +380,6 @@ async def test_failing_opener_ends_the_call(name: str, caplog: pytest.LogCapture
     assert "could not be opened" in text_of(failed)
     assert "could not be opened" in caplog.text
     assert "/open/" not in caplog.text
-
-
-async def test_variable_switches_pages_off_whatever_opens_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROUNDTRIP_LOCAL_PAGES", "0")
-    desktop = Desktop()
-    async with on_desk(desktop) as client:
-        (block,) = (await client.call_tool("guess")).content
-        assert isinstance(block, TextContent)
-        assert block.text == "any"
-    assert desktop.addresses == []
 
 
 async def test_no_log_trace_or_result_has_an_address(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

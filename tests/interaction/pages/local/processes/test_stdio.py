@@ -146,19 +146,23 @@ def _line(**message: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
 
 
+def _started(machine: Machine, *, number: int) -> subprocess.Popen[bytes]:
+    """Start a server, and send it a call that asks some questions."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(machine.command, env=machine.env, stdin=pipe, stdout=pipe, stderr=pipe)
+    assert process.stdin is not None
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    process.stdin.write(_line(id=1, method="initialize", params=hello))
+    process.stdin.write(_line(method="notifications/initialized"))
+    process.stdin.write(_line(id=2, method="tools/call", params={"name": "many", "arguments": {"number": number}}))
+    process.stdin.flush()
+    return process
+
+
 def test_stdout_has_protocol_alone_although_the_browser_writes(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
-    process = subprocess.Popen(
-        machine.command, env=machine.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    with process:
-        assert process.stdin is not None
+    with _started(machine, number=2) as process:
         assert process.stdout is not None
-        process.stdin.write(_line(id=1, method="initialize", params=hello))
-        process.stdin.write(_line(method="notifications/initialized"))
-        process.stdin.write(_line(id=2, method="tools/call", params={"name": "many", "arguments": {"number": 2}}))
-        process.stdin.flush()
         lines = [process.stdout.readline() for _ in range(2)]
         rest, errors = process.communicate(timeout=WAIT)
     messages = [json.loads(line) for line in [*lines, *rest.splitlines()]]
@@ -175,17 +179,8 @@ def test_stdout_has_protocol_alone_although_the_browser_writes(tmp_path: Path) -
 @pytest.mark.parametrize("wait", ["0", "20"])
 def test_process_ends_although_a_page_is_open(tmp_path: Path, wait: str) -> None:
     machine = Machine(tmp_path, None, variables={"CINEMA_WAIT": wait, "CINEMA_LEDGER": str(tmp_path / "calls.db")})
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
-    process = subprocess.Popen(
-        machine.command, env=machine.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    with process:
-        assert process.stdin is not None
+    with _started(machine, number=1) as process:
         assert process.stdout is not None
-        process.stdin.write(_line(id=1, method="initialize", params=hello))
-        process.stdin.write(_line(method="notifications/initialized"))
-        process.stdin.write(_line(id=2, method="tools/call", params={"name": "many", "arguments": {"number": 1}}))
-        process.stdin.flush()
         process.stdout.readline()
         until_plain(lambda: machine.headings, what="the page")
         rest, _ = process.communicate(timeout=WAIT)
