@@ -35,7 +35,7 @@ def how_much(order: str) -> Elicit[int]:
     return Elicit(f"How much of {order}?", int)
 
 
-def shop(*, approvals: Approvals | None = None, wait: float = 2, **options: Any) -> Server[Any]:
+def shop(*, approvals: Approvals | None = None, wait: float = 20, **options: Any) -> Server[Any]:
     """Return a server whose tools ask for approvals in each way."""
     given: dict[str, Any] = {"keys": [KEY], "principal": user_of, **options}
     server = Server[Any](

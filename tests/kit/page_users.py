@@ -187,5 +187,5 @@ def cinema(**options: Any) -> Server[Any]:
 
 
 def with_pages(**options: Any) -> Server[Any]:
-    settings: dict[str, Any] = {"base_url": BASE, "authenticate": reader, "wait": 5, **options}
+    settings: dict[str, Any] = {"base_url": BASE, "authenticate": reader, "wait": 20, **options}
     return cinema(pages=Pages(**settings))

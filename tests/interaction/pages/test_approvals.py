@@ -729,7 +729,7 @@ async def test_people_of_one_issuer_are_compared_without_their_clients() -> None
         keys=[KEY],
         auth=AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None),
         token_verifier=Verifier(),
-        pages=Pages(base_url=BASE, authenticate=login, wait=2),
+        pages=Pages(base_url=BASE, authenticate=login, wait=20),
         approvals=Approvals(groups=groups),
     )
 

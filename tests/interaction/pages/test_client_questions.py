@@ -162,7 +162,7 @@ async def test_another_client_of_the_user_is_told_what_it_lacks() -> None:
 
 
 def office(**options: Any) -> Server[Any]:
-    given: dict[str, Any] = {"wait": 5, **options.pop("page_options", {})}
+    given: dict[str, Any] = {"wait": 20, **options.pop("page_options", {})}
     pages = Pages(base_url=BASE, authenticate=reader, **given)
     server = Server[Any]("office", keys=[KEY], principal=user_of, pages=pages, **options)
 

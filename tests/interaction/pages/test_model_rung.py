@@ -232,7 +232,7 @@ async def test_human_question_without_a_page_uses_otherwise() -> None:
 
 
 def with_both(**options: Any) -> Server[Any]:
-    pages = Pages(base_url=BASE, authenticate=reader, wait=5)
+    pages = Pages(base_url=BASE, authenticate=reader, wait=20)
     return theater(("form", "url", "link", "model"), **{"pages": pages, **options})
 
 

@@ -273,7 +273,7 @@ async def test_client_with_forms_alone_finds_links_on_a_page(monkeypatch: pytest
         asked.append(params.message)
         return ElicitResult(action="accept", content={"value": 7})
 
-    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=5), trace=recorder)
+    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=20), trace=recorder)
     async with (
         hosted(server.streamable_http_app()) as url,
         client_of(url, elicitation_callback=elicited) as client,
@@ -346,7 +346,7 @@ async def test_client_without_a_user_is_not_given_a_link() -> None:
 
 async def test_trace_tells_how_each_round_was_asked(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "calls.jsonl")
-    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=5), trace=recorder)
+    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=20), trace=recorder)
     async with hosted(server.streamable_http_app()) as url:
         async with client_of(url) as client:
             asked = await client.call_tool("many", {"number": 2})
@@ -380,7 +380,7 @@ def _minutes_of(round_: Round) -> int:
 
 async def test_trace_of_an_old_client_has_each_round_once(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "calls.jsonl")
-    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=5), trace=recorder)
+    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=20), trace=recorder)
     async with hosted(server.streamable_http_app()) as url, client_of(url, mode="legacy") as client:
         asked = await client.call_tool("many", {"number": 2})
         await Browser(url, "ann").answer_all(link_in(asked), {"Number": "5"})

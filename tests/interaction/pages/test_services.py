@@ -24,7 +24,7 @@ def service(name: str, ledger: Ledger, ran: list[str], **options: Any) -> Server
         name,
         keys=[KEY],
         principal=user_of,
-        pages=Pages(base_url=BASE, authenticate=reader, wait=5),
+        pages=Pages(base_url=BASE, authenticate=reader, wait=20),
         approvals=Approvals(groups={"fay": ["finance"]}),
         ledger=ledger,
         **options,

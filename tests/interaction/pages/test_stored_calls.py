@@ -47,7 +47,7 @@ async def down(*_: Any, **__: Any) -> Any:
 
 def bank(**options: Any) -> Server[Any]:
     given: dict[str, Any] = {"keys": [b"k" * 32], "principal": user_of, **options}
-    server = Server[Any]("bank", pages=Pages(base_url=BASE, authenticate=reader, wait=2), **given)
+    server = Server[Any]("bank", pages=Pages(base_url=BASE, authenticate=reader, wait=20), **given)
 
     @server.tool(exactly_once=True)
     async def pay(amount: int, ctx: Context) -> str:
@@ -180,7 +180,7 @@ async def test_call_that_is_stored_cannot_go_on_without_its_store(
 
 async def test_equal_call_of_another_version_begins_its_own() -> None:
     server = Server[Any](
-        "bank", keys=[b"k" * 32], principal=user_of, pages=Pages(base_url=BASE, authenticate=reader, wait=2)
+        "bank", keys=[b"k" * 32], principal=user_of, pages=Pages(base_url=BASE, authenticate=reader, wait=20)
     )
     for version in ("1", "2"):
 
