@@ -314,24 +314,24 @@ async def forgets_return() -> Elicit[Seat]:  # type: ignore[return]
     Elicit("Which seat?", Seat)
 
 
-async def test_resolver_that_forgets_to_return_says_so(era: Era) -> None:
+async def test_resolver_that_forgets_to_return_says_so() -> None:
     async def book(seat: Annotated[Seat, Resolve(forgets_return)]) -> str:
         return seat.row
 
     server = Server[Any]("cinema")
     server.add_tool(book)
-    call = await User(server, era=era).call("book")
+    call = await User(server, era=Era.RETRY).call("book")
     assert call.is_error
     assert "resolver 'forgets_return' must return the question that its annotation names, got None" in call.text
 
 
-async def test_resolver_may_return_none_where_accepted(era: Era) -> None:
+async def test_resolver_may_return_none_where_accepted() -> None:
     async def book(seat: Annotated[Seat | None, Resolve(forgets_return)]) -> str:
         return str(seat)
 
     server = Server[Any]("cinema")
     server.add_tool(book)
-    assert (await User(server, era=era).call("book")).value == "None"
+    assert (await User(server, era=Era.RETRY).call("book")).value == "None"
 
 
 async def outcome_of(body: Callable[..., Any], era: Era) -> str:
@@ -359,8 +359,8 @@ def asks_in_a_plain_function(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("body", [forgets_await, indexes_too_early, branches_too_early, asks_in_a_plain_function])
-async def test_question_used_before_it_is_awaited_says_so(era: Era, body: Callable[..., Any]) -> None:
-    assert await outcome_of(body, era) == (
+async def test_question_used_before_it_is_awaited_says_so(body: Callable[..., Any]) -> None:
+    assert await outcome_of(body, Era.RETRY) == (
         "Error executing tool book: 'seat' must be awaited before its result is used; write `await`, and in a plain "
         "`def` function use ctx.blocking, which waits for it"
     )
@@ -375,50 +375,50 @@ def elicits_in_a_plain_function(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("body", [elicits_without_await, elicits_in_a_plain_function])
-async def test_coroutine_used_before_it_is_awaited_says_so(era: Era, body: Callable[..., Any]) -> None:
-    assert (await outcome_of(body, era)).startswith(
+async def test_coroutine_used_before_it_is_awaited_says_so(body: Callable[..., Any]) -> None:
+    assert (await outcome_of(body, Era.RETRY)).startswith(
         "Error executing tool book: ctx.elicit() must be awaited before its result is used"
     )
 
 
-async def test_blocking_in_an_async_function_says_so(era: Era) -> None:
+async def test_blocking_in_an_async_function_says_so() -> None:
     async def blocks(ctx: Context) -> str:
         return ctx.blocking.ask("seat", "Seat?", Seat).row
 
-    assert await outcome_of(blocks, era) == (
+    assert await outcome_of(blocks, Era.RETRY) == (
         "Error executing tool book: ctx.blocking must be used in a plain `def` function, got an `async def` one; "
         "write `await ctx.ask(...)` there, without blocking"
     )
 
 
-async def test_question_returned_from_a_body_says_so(era: Era) -> None:
+async def test_question_returned_from_a_body_says_so() -> None:
     async def returns_its_question() -> Any:
         return Elicit("Seat?", Seat)
 
-    assert await outcome_of(returns_its_question, era) == (
+    assert await outcome_of(returns_its_question, Era.RETRY) == (
         "Error executing tool book: a result has no JSON form: Elicit is a question, which is not asked if a body "
         "returns it; write `await ctx.ask(name, question)`, or return it from a resolver"
     )
 
 
-async def test_outcome_taken_for_its_value_says_so(era: Era) -> None:
+async def test_outcome_taken_for_its_value_says_so() -> None:
     async def takes_the_outcome(ctx: Context) -> str:
         return (await ctx.ask_outcome("seat", "Seat?", Seat)).row  # type: ignore[union-attr]
 
-    assert await outcome_of(takes_the_outcome, era) == (
+    assert await outcome_of(takes_the_outcome, Era.RETRY) == (
         "Error executing tool book: the outcome of a question has no 'row', got AcceptedElicitation; use ctx.ask, "
         "which returns the answer itself, or read .action and, if it is accepted, .data"
     )
 
 
-async def test_other_attribute_errors_stay_what_they_are(era: Era) -> None:
+async def test_other_attribute_errors_stay_what_they_are() -> None:
     async def crashes(ctx: Context) -> str:
         return ctx.call.nothing  # type: ignore[attr-defined]
 
-    assert "has no attribute 'nothing'" in await outcome_of(crashes, era)
+    assert "has no attribute 'nothing'" in await outcome_of(crashes, Era.RETRY)
 
 
-async def test_question_stored_in_a_variable_can_still_be_awaited(era: Era) -> None:
+async def test_question_stored_in_a_variable_can_still_be_awaited() -> None:
     async def book(ctx: Context) -> str:
         asked = ctx.ask("seat", "Seat?", Seat)
         assert not hasattr(asked, "row")
@@ -426,6 +426,6 @@ async def test_question_stored_in_a_variable_can_still_be_awaited(era: Era) -> N
 
     server = Server[Any]("cinema")
     server.add_tool(book)
-    assert (await User(server, {"seat": {"row": "a"}}, era=era).call("book")).value == "a"
-    async with connect(server, era) as client:
+    assert (await User(server, {"seat": {"row": "a"}}, era=Era.RETRY).call("book")).value == "a"
+    async with connect(server, Era.RETRY) as client:
         assert [one.name for one in (await client.list_tools()).tools] == ["book"]

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, Restart, User
 from tests.kit.players import text_of
+from tests.kit.token_readings import readings
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -76,9 +77,9 @@ async def test_once_value_is_computed_once_across_instances() -> None:
     assert runs.asked == 3
 
 
-async def test_next_call_computes_the_value_again(era: Era) -> None:
+async def test_next_call_computes_the_value_again() -> None:
     runs = Runs()
-    user = User(runs.shop(), {"confirm": {"ok": True}, "wrap": {"ok": True}}, era=era)
+    user = User(runs.shop(), {"confirm": {"ok": True}, "wrap": {"ok": True}}, era=Era.RETRY)
     assert (await user.call("order")).text == "101 True True"
     assert (await user.call("order")).text == "102 True True"
     assert runs.quoted == 2
@@ -94,21 +95,6 @@ async def test_computed_value_is_unreadable_in_the_token() -> None:
         assert b"101" not in re.sub(rb"\d{5,}", b"", text)
 
 
-def readings(token: str) -> list[bytes]:
-    """Return every reading of a token that a client without the key can try."""
-    found = [token.encode()]
-    for part in token.split("."):
-        raw = urlsafe_b64decode(part + "=" * (-len(part) % 4)) if len(part) % 4 != 1 else part.encode()
-        found.append(raw)
-        # What is deflated may stand anywhere.
-        for start in range(len(raw)):
-            try:
-                found.append(zlib.decompressobj(wbits=-15).decompress(raw[start:]))
-            except zlib.error:
-                continue
-    return found
-
-
 async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
     hopper = LegByLeg(Runs().shop)
     await hopper.leg("order")
@@ -118,7 +104,7 @@ async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
 
 async def test_length_of_a_secret_is_padded() -> None:
     lengths: set[int] = set()
-    for length in range(1, 33):
+    for length in (1, 8, 16, 24, 32):
         hopper = LegByLeg(Runs("x" * length).shop)
         await hopper.leg("order")
         lengths.add(len(hopper.token.split(".")[-2]))
@@ -227,7 +213,7 @@ async def test_models_dataclasses_and_plain_data_come_back_as_they_were() -> Non
     assert json.loads(call.text) == ["Slot", "Monday", [9, 17], {"a": [1, 2]}, None]
 
 
-async def test_value_without_json_form_fails_the_call_clearly(era: Era) -> None:
+async def test_value_without_json_form_fails_the_call_clearly() -> None:
     server = Server("shop")
 
     async def connection() -> Any:
@@ -237,6 +223,6 @@ async def test_value_without_json_form_fails_the_call_clearly(era: Era) -> None:
     async def order(connection: Annotated[Any, Resolve(connection, once=True)]) -> str:
         return "never"
 
-    result = await User(server, era=era).call("order")
+    result = await User(server, era=Era.RETRY).call("order")
     assert result.is_error
     assert "the value of 'connection' cannot be remembered" in result.text

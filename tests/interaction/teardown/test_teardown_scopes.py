@@ -79,17 +79,9 @@ def locale_at_once() -> Generator[str]:
 LOCALES = pytest.mark.parametrize("locale", [locale_later, locale_at_once])
 
 
-async def read() -> str:
-    return LOCALE.get()
-
-
-def read_in_a_thread() -> str:
-    return LOCALE.get()
-
-
 @LOCALES
 async def test_context_set_before_yield_is_visible_afterwards(
-    era: Era, locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def below(locale: Annotated[str, Depends(locale)]) -> str:
         await anyio.lowlevel.checkpoint()
@@ -101,17 +93,9 @@ async def test_context_set_before_yield_is_visible_afterwards(
     async def order(one: str = Depends(below), other: str = Depends(below_in_a_thread)) -> str:
         return f"{one} {other} {LOCALE.get()}"
 
-    assert await play(server_of(order), era) == "inside inside inside"
+    assert await play(server_of(order), Era.RETRY) == "inside inside inside"
     assert LOCALE.get() == "none"
     assert not caplog.records
-
-
-@LOCALES
-async def test_context_set_before_yield_is_visible_in_threads(era: Era, locale: Callable[..., Any]) -> None:
-    def order(locale: Annotated[str, Depends(locale)]) -> str:
-        return f"{locale} {LOCALE.get()}"
-
-    assert await play(server_of(order), era) == "inside inside"
 
 
 @LOCALES
@@ -132,7 +116,7 @@ async def test_context_is_restored_however_the_leg_ends(
     assert not [record for record in caplog.records if "failed on exit" in record.getMessage()]
 
 
-async def test_unrestored_context_stays_in_the_call(era: Era) -> None:
+async def test_unrestored_context_stays_in_the_call() -> None:
     async def forgets() -> AsyncGenerator[str]:
         before = LOCALE.get()
         LOCALE.set("forgotten")
@@ -144,10 +128,10 @@ async def test_unrestored_context_stays_in_the_call(era: Era) -> None:
     # In memory, where a call may run in its client's own task, the client would find it.
     async with served(server_of(order)) as url:
         for _ in range(2):
-            assert (await User(url, era=era).call("order")).text == "none forgotten"
+            assert (await User(url, era=Era.RETRY).call("order")).text == "none forgotten"
 
 
-async def test_concurrent_calls_have_their_own(era: Era) -> None:
+async def test_concurrent_calls_have_their_own() -> None:
     together = 4
     waiting = 0
     all_in = anyio.Event()
@@ -169,7 +153,7 @@ async def test_concurrent_calls_have_their_own(era: Era) -> None:
     with anyio.fail_after(WAIT):
 
         async def one(title: str) -> None:
-            results[title] = (await User(server_of(order), era=era).call("order", {"title": title})).text
+            results[title] = (await User(server_of(order), era=Era.RETRY).call("order", {"title": title})).text
 
         async with anyio.create_task_group() as group:
             for number in range(together):
@@ -230,7 +214,7 @@ DEADLINES = pytest.mark.parametrize(
 
 
 @DEADLINES
-async def test_a_deadline_of_a_dependency_ends_the_body(era: Era, limit: Any, why: str) -> None:
+async def test_a_deadline_of_a_dependency_ends_the_body(limit: Any, why: str) -> None:
     trace = Steps()
 
     async def order(limit: Annotated[None, limit]) -> str:
@@ -240,7 +224,7 @@ async def test_a_deadline_of_a_dependency_ends_the_body(era: Era, limit: Any, wh
             LOG.append("body ended")
         return "never"
 
-    assert await play(server_of(order, trace=trace), era) == f"Error executing tool order: {why}"
+    assert await play(server_of(order, trace=trace), Era.RETRY) == f"Error executing tool order: {why}"
     assert LOG == ["body ended"]
     assert trace.events[-1] is Event.FAIL
 
@@ -248,19 +232,19 @@ async def test_a_deadline_of_a_dependency_ends_the_body(era: Era, limit: Any, wh
 @pytest.mark.parametrize(
     "scope", [fail_after, move_on, lambda: (yield from held_by_task())], ids=["deadline", "scope", "task"]
 )
-async def test_plain_generator_in_a_thread_is_told_to_run_inline(era: Era, scope: Callable[..., Any]) -> None:
+async def test_plain_generator_in_a_thread_is_told_to_run_inline(scope: Callable[..., Any]) -> None:
     def below(limit: Annotated[None, Depends(scope)]) -> None: ...
 
     async def order(below: None = Depends(below)) -> str:
         raise AssertionError("the body must not run")
 
     assert "must not use the event loop, as it runs in a worker thread; use Depends(" in await play(
-        server_of(order), era
+        server_of(order), Era.RETRY
     )
 
 
 @DEADLINES
-async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(era: Era, limit: Any, why: str) -> None:
+async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(limit: Any, why: str) -> None:
     async def below(limit: Annotated[None, limit]) -> str:
         await anyio.sleep_forever()
         return "never"
@@ -268,11 +252,11 @@ async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(era: Era, limit
     async def order(below: str = Depends(below)) -> str:
         raise AssertionError("the body must not run")
 
-    assert await play(server_of(order), era) == f"Error executing tool order: {why}"
+    assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
 
 
 @DEADLINES
-async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: Any, why: str) -> None:
+async def test_surrounding_dependencies_learn_of_the_deadline(limit: Any, why: str) -> None:
     async def outer() -> AsyncGenerator[None]:
         try:
             yield
@@ -295,12 +279,12 @@ async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: A
         await anyio.sleep_forever()
         return "never"
 
-    assert await play(server_of(order), era) == f"Error executing tool order: {why}"
+    assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
     assert ["inner: cancelled", f"outer: {'TimeoutError' if why == 'TimeoutError' else 'DependencyEndedCall'}"] == LOG
 
 
 @DEADLINES
-async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(era: Era, limit: Any, why: str) -> None:
+async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(limit: Any, why: str) -> None:
     async def swallows(limit: Annotated[None, limit]) -> AsyncGenerator[None]:
         try:
             yield
@@ -311,22 +295,22 @@ async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(era: E
         await anyio.sleep_forever()
         return "never"
 
-    assert await play(server_of(order), era) == f"Error executing tool order: {why}"
+    assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
     assert LOG == ["swallowed"]
 
 
-async def test_a_scope_that_a_body_cancels_says_whose_it_was(era: Era) -> None:
+async def test_a_scope_that_a_body_cancels_says_whose_it_was() -> None:
     async def order(cancel: Callable[[], None] = Depends(cancels_itself)) -> str:
         cancel()
         await anyio.sleep_forever()
         return "never"
 
-    assert await play(server_of(order), era) == (
+    assert await play(server_of(order), Era.RETRY) == (
         "Error executing tool order: dependency 'cancels_itself' cancelled the call"
     )
 
 
-async def test_a_body_that_is_done_before_the_deadline_succeeds(era: Era) -> None:
+async def test_a_body_that_is_done_before_the_deadline_succeeds() -> None:
     async def patient() -> AsyncGenerator[None]:
         async with asyncio.timeout(WAIT):
             with anyio.fail_after(WAIT):
@@ -336,7 +320,7 @@ async def test_a_body_that_is_done_before_the_deadline_succeeds(era: Era) -> Non
         await anyio.lowlevel.checkpoint()
         return "done"
 
-    assert await play(server_of(order), era) == "done"
+    assert await play(server_of(order), Era.RETRY) == "done"
 
 
 @DEADLINES
@@ -402,17 +386,17 @@ async def waits() -> None:
 
 
 @GROUPS
-async def test_a_task_group_of_a_dependency_runs_beside_the_body(era: Era, group: Callable[..., Any]) -> None:
+async def test_a_task_group_of_a_dependency_runs_beside_the_body(group: Callable[..., Any]) -> None:
     async def order(start: Annotated[Start, Depends(group)]) -> str:
         start(background)
         await anyio.sleep(SHORT)
         return " ".join(LOG)
 
-    assert await play(server_of(order), era) == "child"
+    assert await play(server_of(order), Era.RETRY) == "child"
 
 
 @GROUPS
-async def test_a_child_that_crashes_ends_the_call_with_its_error(era: Era, group: Callable[..., Any]) -> None:
+async def test_a_child_that_crashes_ends_the_call_with_its_error(group: Callable[..., Any]) -> None:
     trace = Steps()
 
     async def order(start: Annotated[Start, Depends(group)]) -> str:
@@ -423,7 +407,7 @@ async def test_a_child_that_crashes_ends_the_call_with_its_error(era: Era, group
             LOG.append("body ended")
         return "never"
 
-    assert await play(server_of(order, trace=trace), era) == "Error executing tool order: a child crashed"
+    assert await play(server_of(order, trace=trace), Era.RETRY) == "Error executing tool order: a child crashed"
     assert LOG == ["body ended"]
     assert trace.steps[-1].detail == {"error": "ValueError: a child crashed"}
 
@@ -446,7 +430,7 @@ async def test_crashing_child_task_ends_an_asking_body(group: Callable[..., Any]
 
 @GROUPS
 async def test_a_child_that_crashes_on_the_way_out_is_logged(
-    era: Era, group: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    group: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def held() -> AsyncGenerator[str]:
         if group is anyio_group:
@@ -461,7 +445,7 @@ async def test_a_child_that_crashes_on_the_way_out_is_logged(
     async def order(held: str = Depends(held)) -> str:
         return held
 
-    async with connect(server_of(order), era) as client:
+    async with connect(server_of(order), Era.RETRY) as client:
         for _ in range(2):
             assert await said(client) == "held"
     failed = [record for record in caplog.records if "dependency 'held' failed on exit" in record.message]
@@ -476,7 +460,7 @@ async def nested_groups() -> AsyncGenerator[Callable[[Callable[[], Any]], object
 
 
 @pytest.mark.parametrize("group", [anyio_group, asyncio_group, nested_groups])
-async def test_body_error_ends_child_tasks_unwrapped(era: Era, group: Callable[..., Any]) -> None:
+async def test_body_error_ends_child_tasks_unwrapped(group: Callable[..., Any]) -> None:
     async def outer() -> AsyncGenerator[None]:
         try:
             yield
@@ -489,7 +473,7 @@ async def test_body_error_ends_child_tasks_unwrapped(era: Era, group: Callable[.
         await anyio.lowlevel.checkpoint()
         raise LookupError("no")
 
-    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert await play(server_of(order), Era.RETRY) == "Error executing tool order: no"
     children = ["child cancelled"] * (2 if group is nested_groups else 1)
     assert [*children, "outer: LookupError"] == LOG
 
@@ -508,24 +492,24 @@ async def test_question_ends_child_tasks_and_the_next_leg_restarts_them(era: Era
 
 
 @GROUPS
-async def test_decline_propagates_through_a_task_group(era: Era, group: Callable[..., Any]) -> None:
+async def test_decline_propagates_through_a_task_group(group: Callable[..., Any]) -> None:
     trace = Steps()
 
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
         return str(await ctx.ask("sure", "Sure?", bool))
 
-    assert "decline" in await play(server_of(order, trace=trace), era, "decline")
+    assert "decline" in await play(server_of(order, trace=trace), Era.RETRY, "decline")
     assert trace.events[-1] is Event.DECLINE
 
 
 @GROUPS
-async def test_timed_out_body_ends_its_child_tasks(era: Era, group: Callable[..., Any]) -> None:
+async def test_timed_out_body_ends_its_child_tasks(group: Callable[..., Any]) -> None:
     async def order(start: Annotated[Start, Depends(group)]) -> str:
         start(waits)
         await anyio.sleep_forever()
         return "never"
 
-    assert "timed out" in await play(server_of(order, timeout=SHORT), era)
+    assert "timed out" in await play(server_of(order, timeout=SHORT), Era.RETRY)
     assert LOG == ["child cancelled"]
 
 

@@ -10,9 +10,9 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Era
-from tests.interaction.threads.test_timeouts import until
 from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect, text_of
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -101,10 +101,10 @@ async def _with_sessions(era: Era, log: list[str], *replies: Any) -> AsyncGenera
     ids=["success", "a plain body", "an error", "arguments that do not fit", "shut"],
 )
 async def test_gate_dependencies_live_until_the_call_ends(
-    era: Era, name: str, arguments: Json, outcome: str, left: list[str]
+    name: str, arguments: Json, outcome: str, left: list[str]
 ) -> None:
     log: list[str] = []
-    async with _with_sessions(era, log) as client:
+    async with _with_sessions(Era.RETRY, log) as client:
         assert outcome in await said(client, name, arguments)
     assert log == ["enter", *left, "leave"]
 
@@ -127,14 +127,14 @@ async def test_timeout_exits_gate_dependencies(era: Era) -> None:
     assert "commit" not in log
 
 
-async def test_listing_enters_gate_dependencies_once(era: Era) -> None:
+async def test_listing_enters_gate_dependencies_once() -> None:
     log: list[str] = []
-    async with _with_sessions(era, log) as client:
+    async with _with_sessions(Era.RETRY, log) as client:
         assert await tools(client) == ["order", "ask", "slow", "plain"]
         assert log == ["enter", "commit", "leave"]
 
 
-async def test_failing_gate_exit_ends_neither_call_nor_list(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_gate_exit_ends_neither_call_nor_list(caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("shop")
 
     async def session() -> AsyncGenerator[bool]:
@@ -142,7 +142,7 @@ async def test_failing_gate_exit_ends_neither_call_nor_list(era: Era, caplog: py
         raise OSError("the disk is full")
 
     server.add_tool(saying("done"), "order", enabled=session)
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == ["order"]
         assert await said(client, "order") == "done"
     assert caplog.text.count("failed on exit") == 2
@@ -183,7 +183,7 @@ async def test_cancelled_request_exits_gate_dependencies(where: str) -> None:
         assert log == ["enter", "CancelledError", "leave"]
 
 
-async def test_both_halves_of_a_plain_generator_see_one_context(era: Era) -> None:
+async def test_both_halves_of_a_plain_generator_see_one_context() -> None:
     server, log = Server[Any]("shop"), list[str]()
 
     def session() -> Generator[bool]:
@@ -197,7 +197,7 @@ async def test_both_halves_of_a_plain_generator_see_one_context(era: Era) -> Non
     async def order() -> str:
         return current.get()
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == ["order"]
         assert await said(client, "order") == "plain"
     assert set(log) == {"plain"}

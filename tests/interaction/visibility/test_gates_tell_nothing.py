@@ -126,7 +126,7 @@ async def test_headers_are_not_checked_against_nested_tools() -> None:
     assert result["content"][0]["text"] == "burnt x"
 
 
-async def test_completion_reveals_neither_gated_nor_missing_items(era: Era) -> None:
+async def test_completion_reveals_neither_gated_nor_missing_items() -> None:
     title = {"name": "title", "value": ""}
 
     async def completed(client: Client, *refs: PromptReference | ResourceTemplateReference) -> list[int]:
@@ -139,10 +139,10 @@ async def test_completion_reveals_neither_gated_nor_missing_items(era: Era) -> N
     )
     unknown = (PromptReference(name="audii"), ResourceTemplateReference(uri="secrat://{title}"))
     shown = ResourceTemplateReference(uri="book://{title}")
-    async with connect(library(on=False), era) as client:
+    async with connect(library(on=False), Era.RETRY) as client:
         assert await completed(client, *hidden, *unknown) == [0] * 5
         assert await completed(client, shown) == [1]
-    async with connect(library(on=True), era) as client:
+    async with connect(library(on=True), Era.RETRY) as client:
         assert await completed(client, *hidden) == [1] * 3
         assert await completed(client, *unknown, shown) == [0, 0, 1]
 
@@ -217,7 +217,7 @@ async def test_prompts_resources_and_templates_have_gates_too(era: Era) -> None:
         assert "Unknown resource: secret://dune" in await said(client, "fetch", {"uri": "secret://dune"})
 
 
-async def test_other_matching_resource_serves_behind_a_closed_gate(era: Era) -> None:
+async def test_other_matching_resource_serves_behind_a_closed_gate() -> None:
     server, switches = Server[Any]("layers"), [Switch(), Switch(), Switch()]
 
     @server.resource("file:///notes", enabled=switches[0])
@@ -232,7 +232,7 @@ async def test_other_matching_resource_serves_behind_a_closed_gate(era: Era) -> 
     def by_path(path: str) -> str:
         return f"the last template: {path}"
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await read(client, "file:///notes") == "the resource"
         assert [switch.asked for switch in switches] == [1, 0, 0]
         switches[0].on = False
@@ -244,11 +244,11 @@ async def test_other_matching_resource_serves_behind_a_closed_gate(era: Era) -> 
             await client.read_resource("file:///notes")
 
 
-async def test_a_template_that_replaces_another_brings_its_own_gate(era: Era) -> None:
+async def test_a_template_that_replaces_another_brings_its_own_gate() -> None:
     server = Server[Any]("library")
     server.resource("book://{title}", name="one")(by_title)
     server.resource("book://{title}", name="two", enabled=Switch(on=False))(by_title)
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert (await listed(client))["templates"] == []
         with pytest.raises(MCPError, match="Unknown resource"):
             await client.read_resource("book://dune")

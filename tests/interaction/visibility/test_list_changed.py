@@ -216,8 +216,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("by", CHANGES)
-@pytest.mark.parametrize("listing", LISTS)
+@pytest.mark.parametrize(("by", "listing"), list(zip(CHANGES, LISTS * 2, strict=True)))
 async def test_change_is_announced_once_by_any_author(era: Era, by: str, listing: str) -> None:
     bus = Bus()
     async with hearing(shop(bus), era) as (client, ears):
@@ -226,8 +225,8 @@ async def test_change_is_announced_once_by_any_author(era: Era, by: str, listing
     assert ears.heard == [listing]
 
 
-async def test_a_resource_without_variables_may_change_a_list_too(era: Era) -> None:
-    async with hearing(shop(), era) as (client, ears):
+async def test_a_resource_without_variables_may_change_a_list_too() -> None:
+    async with hearing(shop(), Era.RETRY) as (client, ears):
         await client.read_resource("change-all://now")
     assert ears.heard == ["tools"]
 
@@ -242,7 +241,7 @@ async def test_a_request_that_changes_all_lists_announces_each_once(era: Era) ->
     assert sorted(ears.heard) == sorted(LISTS)
 
 
-async def test_a_middleware_may_change_a_list_at_any_request(era: Era) -> None:
+async def test_a_middleware_may_change_a_list_at_any_request() -> None:
     bus = Bus()
 
     async def hide_at_ping(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -251,7 +250,7 @@ async def test_a_middleware_may_change_a_list_at_any_request(era: Era) -> None:
         return await call_next(ctx)
 
     server = shop(bus, middleware=[hide_at_ping])
-    async with hearing(server, era) as (client, ears):
+    async with hearing(server, Era.RETRY) as (client, ears):
         await client.list_tools()
         assert bus.published == [PromptsListChanged()]
         await client.list_tools()
@@ -259,7 +258,7 @@ async def test_a_middleware_may_change_a_list_at_any_request(era: Era) -> None:
     assert ears.heard == ["prompts"]
 
 
-async def test_item_added_and_removed_in_a_request_is_announced(era: Era) -> None:
+async def test_item_added_and_removed_in_a_request_is_announced() -> None:
     bus = Bus()
     server = shop(bus)
 
@@ -281,7 +280,7 @@ async def test_item_added_and_removed_in_a_request_is_announced(era: Era) -> Non
             server.remove_prompt("new")
         return "shrunk"
 
-    async with hearing(server, era) as (client, _):
+    async with hearing(server, Era.RETRY) as (client, _):
         await client.call_tool("grow", {})
         assert bus.published == list(EVENTS.values())
         for listing in ("tools", "prompts"):
@@ -290,7 +289,7 @@ async def test_item_added_and_removed_in_a_request_is_announced(era: Era) -> Non
             assert bus.published == [EVENTS[listing]]
 
 
-@pytest.mark.parametrize("ways", ["session", "event", "session event", "event session"])
+@pytest.mark.parametrize("ways", ["session event", "event"])
 async def test_change_that_its_tool_announces_is_announced_once(era: Era, ways: str) -> None:
     bus = Bus()
     server = shop(bus)
@@ -374,7 +373,7 @@ async def test_clients_that_listen_hear_of_the_changes_of_others() -> None:
         assert ears.heard == ["tools", "prompts"]
 
 
-async def test_change_outside_of_a_request_is_announced_to_no_client(era: Era) -> None:
+async def test_change_outside_of_a_request_is_announced_to_no_client() -> None:
     bus = Bus()
 
     @asynccontextmanager
@@ -385,14 +384,14 @@ async def test_change_outside_of_a_request_is_announced_to_no_client(era: Era) -
 
     server = shop(bus, lifespan=lifespan)
     flip(server, "tools")
-    async with hearing(server, era) as (client, ears):
+    async with hearing(server, Era.RETRY) as (client, ears):
         flip(server, "resources")
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["change_prompt"]
         assert bus.published == []
     assert ears.heard == []
 
 
-async def test_tool_changing_another_server_notifies_only_its_clients(era: Era) -> None:
+async def test_tool_changing_another_server_notifies_only_its_clients() -> None:
     own, other = Bus(), Bus()
     there = shop(other)
     server = shop(own)
@@ -402,7 +401,7 @@ async def test_tool_changing_another_server_notifies_only_its_clients(era: Era) 
         flip(there, "all")
         return "changed"
 
-    async with hearing(server, era) as (client, ears):
+    async with hearing(server, Era.RETRY) as (client, ears):
         await client.call_tool("change_there", {})
         assert own.published == other.published == []
     assert ears.heard == []

@@ -128,7 +128,7 @@ async def test_hidden_item_is_in_no_list_until_shown(era: Era) -> None:
         assert await listed(client) == EVERYTHING
 
 
-async def test_component_registered_disabled_is_hidden_until_enabled(era: Era) -> None:
+async def test_component_registered_disabled_is_hidden_until_enabled() -> None:
     server = Server[Any]("drafts")
 
     @server.tool(enabled=False)
@@ -147,7 +147,7 @@ async def test_component_registered_disabled_is_hidden_until_enabled(era: Era) -
     def template(name: str) -> str:
         return name
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await listed(client) == {"tools": [], "prompts": [], "resources": [], "templates": []}
         server.enable(names={"tool", "prompt", "resource", "template"})
         assert await listed(client) == {
@@ -224,7 +224,7 @@ def text_in(result: ReadResourceResult) -> str:
     return contents.text
 
 
-async def test_other_matching_resource_serves_for_a_hidden_one(era: Era) -> None:
+async def test_other_matching_resource_serves_for_a_hidden_one() -> None:
     server = Server[Any]("layers")
 
     @server.resource("file:///notes", tags={"one"})
@@ -243,7 +243,7 @@ async def test_other_matching_resource_serves_for_a_hidden_one(era: Era) -> None
     def by_path(path: str) -> str:
         return f"the last template: {path}"
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert text_in(await client.read_resource("file:///notes")) == "the resource"
         server.disable(tags="one")
         assert text_in(await client.read_resource("file:///notes")) == "the first template: notes"
@@ -251,10 +251,10 @@ async def test_other_matching_resource_serves_for_a_hidden_one(era: Era) -> None
         assert text_in(await client.read_resource("file:///notes")) == "the last template: notes"
 
 
-async def test_nothing_is_completed_for_what_is_hidden(era: Era) -> None:
+async def test_nothing_is_completed_for_what_is_hidden() -> None:
     server = library()
     title = {"name": "title", "value": ""}
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
 
         async def values(ref: PromptReference | ResourceTemplateReference) -> list[str]:
             return (await client.complete(ref, title)).completion.values
@@ -268,10 +268,10 @@ async def test_nothing_is_completed_for_what_is_hidden(era: Era) -> None:
         assert await values(PromptReference(name="never was")) == ["never was title"]
 
 
-async def test_constructor_tools_can_be_hidden_too(era: Era) -> None:
+async def test_constructor_tools_can_be_hidden_too() -> None:
     server = Server[Any]("given", resources=[TextResource(uri="note://one", name="one", text="1")])
     server.disable(keys="resource:note://one")
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert (await client.list_resources()).resources == []
         with pytest.raises(MCPError, match="Unknown resource: note://one"):
             await client.read_resource("note://one")
@@ -279,11 +279,11 @@ async def test_constructor_tools_can_be_hidden_too(era: Era) -> None:
         assert text_in(await client.read_resource("note://one")) == "1"
 
 
-async def test_a_mistaken_call_says_what_to_pass_and_changes_nothing(era: Era) -> None:
+async def test_a_mistaken_call_says_what_to_pass_and_changes_nothing() -> None:
     server = library()
     with pytest.raises(ValueError, match="must get keys="):
         server.disable()
     with pytest.raises(ValueError, match="got 'burn'"):
         server.disable(keys={"burn"})
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await listed(client) == EVERYTHING

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import anyio
 import anyio.lowlevel
@@ -14,11 +14,11 @@ from pydantic import BaseModel
 from roundtrip import Elicit, Resolve
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
+from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, start, tool_of, walk
 
 pytestmark = pytest.mark.anyio
 
-BOUND: Final = 5
 VAR: ContextVar[str] = ContextVar("VAR", default="unset")
 
 
@@ -50,10 +50,10 @@ async def test_independent_functions_overlap_in_threads() -> None:
     barrier = threading.Barrier(2)
 
     def one() -> bool:
-        return barrier.wait(timeout=BOUND) >= 0
+        return barrier.wait(timeout=WAIT) >= 0
 
     def other() -> bool:
-        return barrier.wait(timeout=BOUND) >= 0
+        return barrier.wait(timeout=WAIT) >= 0
 
     assert await walk(plan_of(tool_of(one, other))) == {"p0": True, "p1": True}
 
@@ -62,7 +62,7 @@ async def test_a_function_that_blocks_does_not_block_the_loop() -> None:
     released = threading.Event()
 
     def block() -> bool:
-        return released.wait(timeout=BOUND)
+        return released.wait(timeout=WAIT)
 
     async def release() -> None:
         await anyio.lowlevel.checkpoint()
@@ -142,7 +142,7 @@ async def test_decline_cancels_concurrent_resolvers() -> None:
         return Elicit("Sure?", Choice)
 
     one = start(plan_of(tool_of(beside, ask)), Memory(answers={"n1": Outcome(action=Action.DECLINE)}))
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(WAIT):
         await one.advance()
     assert one.declined is not None
     assert cancelled == ["beside"]
@@ -164,7 +164,7 @@ async def test_cancelling_the_leg_cancels_its_resolvers() -> None:
         return wait
 
     one = start(plan_of(tool_of(waiter(0), waiter(1))))
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(one.advance)
             for event in started:
@@ -178,7 +178,7 @@ async def test_cancelled_asyncio_task_ends_its_walk_as_cancelled() -> None:
 
     async def wait() -> None:
         started.set()
-        await asyncio.sleep(BOUND)
+        await asyncio.sleep(WAIT)
 
     task = asyncio.create_task(walk(plan_of(tool_of(wait))))
     await started.wait()
@@ -240,7 +240,7 @@ async def test_resolver_may_reset_a_context_variable_beside_another() -> None:
 
 async def test_resolvers_may_use_timeouts_and_task_groups_beside_each_other() -> None:
     async def bounded() -> str:
-        with anyio.fail_after(BOUND):
+        with anyio.fail_after(WAIT):
             await anyio.lowlevel.checkpoint()
         return "in time"
 
@@ -263,7 +263,7 @@ async def test_resolvers_may_use_timeouts_and_task_groups_beside_each_other() ->
         return "grouped"
 
     async def asyncios() -> str:
-        async with asyncio.timeout(BOUND):
+        async with asyncio.timeout(WAIT):
             await asyncio.sleep(0)
         return "asyncio's"
 

@@ -14,11 +14,10 @@ from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.server.threads import LegThreads
+from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, tool_of
 
 pytestmark = pytest.mark.anyio
-
-LIMIT = 20
 
 
 class CountedThreads(LegThreads):
@@ -59,7 +58,7 @@ class Walk:
         """Run what can run, and return the values if there are all."""
         values: dict[str, Any] = {}
         try:
-            with anyio.fail_after(LIMIT):
+            with anyio.fail_after(WAIT):
                 await self.scheduler.advance()
         finally:
             self.threads.close()

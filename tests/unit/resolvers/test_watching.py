@@ -15,6 +15,7 @@ from roundtrip.resolvers.entering import PlainEntry
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import is_async
+from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, tool_of
 
 pytestmark = pytest.mark.anyio
@@ -119,7 +120,7 @@ async def test_watched_misjudged_resolver_may_wait_for_a_later_one() -> None:
     plan = plan_of(tool_of(waits, reaches))
     plan.never_suspended[:] = [True, True]
     seen: list[Any] = []
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         await watched(plan, seen).advance()
     assert {fact.key for fact in seen if isinstance(fact, NodeEnded)} == {"n0", "n1"}
 
@@ -179,7 +180,7 @@ async def test_dependency_is_entered_in_the_scheduler_task() -> None:
 
     def tool(a: Any = Depends(session), b: Any = Depends(other_session), c: Any = Depends(beside)) -> None: ...
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         await watched(plan_of(tool), [], enter=enter).advance()
     assert order == ["beside", "session", "other_session"]
 
