@@ -3,8 +3,6 @@
 import itertools
 import json
 import re
-import zlib
-from base64 import urlsafe_b64decode
 from dataclasses import dataclass
 from typing import Annotated, Any
 

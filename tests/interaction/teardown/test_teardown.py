@@ -1,6 +1,5 @@
 """Code after the `yield` of a dependency: it runs when the leg ends, and receives the error that ended it."""
 
-import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack
 from typing import Annotated, Any
@@ -18,7 +17,6 @@ from tests.interaction.teardown.held import (
     CLOSED,
     LOG,
     OPENED,
-    SHORT,
     connection,
     ended_by,
     logged,
@@ -27,8 +25,10 @@ from tests.interaction.teardown.held import (
     session,
     sure,
 )
-from tests.kit.hosts import WAIT
+from tests.kit.held_threads import Held
 from tests.kit.players import Person, connect, text_of
+from tests.kit.time_limits import LIMIT, TimeLimits, hang
+from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
 
@@ -179,38 +179,34 @@ def assert_each_is_left_before_it_is_entered_again() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-async def test_a_body_that_takes_too_long_has_its_dependencies_cancelled(era: Era, plain: bool) -> None:
-    release = threading.Event()
-
-    async def order(session: str = Depends(session)) -> str:
-        await anyio.sleep_forever()
-        return "never"
+async def test_a_body_that_takes_too_long_has_its_dependencies_cancelled(
+    plain: bool, held: Held, limits: TimeLimits
+) -> None:
+    async def order(session: str = Depends(session)) -> None:
+        await hang()
 
     def order_in_a_thread(session: str = Depends(session)) -> str:
-        release.wait(WAIT)
-        return "too late"
+        return held()
 
-    server = server_of(order_in_a_thread if plain else order, timeout=SHORT)
-    try:
-        assert "timed out" in await play(server, era)
-    finally:
-        release.set()
-    with anyio.fail_after(WAIT):
-        # The thread may still use them; then they are left when it ends.
-        while ended_by("CancelledError") != LOG:  # noqa: ASYNC110
-            await anyio.sleep(0.005)
+    server = server_of(order_in_a_thread if plain else order, timeout=LIMIT)
+    async with limits.expiring(lambda: held.started):
+        assert "timed out" in await play(server, Era.RETRY)
+    held.release.set()
+    # The thread may still use them; then they are left when it ends.
+    await until(lambda: ended_by("CancelledError") == LOG)
 
 
+@pytest.mark.usefixtures("limits")
 async def test_slow_dependency_exit_times_out(era: Era) -> None:
     async def slow() -> AsyncGenerator[str]:
         with logged("slow"):
             yield "slow"
-            await anyio.sleep_forever()
+            await hang()
 
     async def order(slow: str = Depends(slow), session: str = Depends(session)) -> str:
         return slow
 
-    assert "timed out" in await play(server_of(order, timeout=SHORT), era)
+    assert "timed out" in await play(server_of(order, timeout=LIMIT), era)
     # The last one was left well, and before the time was up.
     assert ["open slow", *OPENED, *CLOSED, "slow: CancelledError"] == LOG
 

@@ -13,7 +13,6 @@ from tests.interaction.teardown.held import (
     CLOSED,
     LOG,
     OPENED,
-    SHORT,
     ended_by,
     failures,
     play,
@@ -23,6 +22,7 @@ from tests.interaction.teardown.held import (
 )
 from tests.kit.hosts import WAIT
 from tests.kit.players import connect
+from tests.kit.time_limits import LIMIT, hang
 
 pytestmark = pytest.mark.anyio
 
@@ -94,12 +94,13 @@ async def test_exit_error_does_not_hide_a_client_cancellation(caplog: pytest.Log
     assert len(failures(caplog)) == 1
 
 
+@pytest.mark.usefixtures("limits")
 async def test_exit_error_does_not_hide_a_timeout(caplog: pytest.LogCaptureFixture) -> None:
     async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "never"
 
-    assert "timed out" in await play(server_of(order, timeout=SHORT), Era.RETRY)
+    assert "timed out" in await play(server_of(order, timeout=LIMIT), Era.RETRY)
     assert ended_by("CancelledError") == LOG
     assert len(failures(caplog)) == 1
 
@@ -149,12 +150,13 @@ async def test_swallowed_decline_does_not_become_a_success(swallows: Callable[..
 
 
 @SWALLOWING
+@pytest.mark.usefixtures("limits")
 async def test_swallowed_timeout_does_not_continue_the_call(swallows: Callable[..., Any]) -> None:
     async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows)]) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "never"
 
-    assert "timed out" in await play(server_of(order, timeout=SHORT), Era.RETRY)
+    assert "timed out" in await play(server_of(order, timeout=LIMIT), Era.RETRY)
     assert [*OPENED, "swallowed", "session: CancelledError", "connection: CancelledError"] == LOG
 
 

@@ -1,6 +1,7 @@
 """Dependencies are entered and exited in the leg's own task: context variables, cancel scopes and task groups hold."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import ContextVar
 from typing import Annotated, Any
@@ -15,13 +16,12 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Depends, Elicit, Event, Resolve, Server
 from roundtrip.testing import Era, Steps, User, served
-from tests.kit.hosts import WAIT
+from tests.kit import time_limits
 from tests.kit.players import Person, Reply, connect, text_of
+from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
 
-SHORT = 0.25
-"""For what never gets done anyway, but has to begin."""
 LOCALE: ContextVar[str] = ContextVar("locale", default="none")
 LOG: list[str] = []
 
@@ -164,28 +164,47 @@ async def test_concurrent_calls_have_their_own() -> None:
 # Deadlines and cancel scopes.
 
 
+EXPIRE: list[Callable[[], object]] = []
+"""Ends the time of the deadline that a dependency has set."""
+
+
+async def hang() -> None:
+    """Let the deadline of the dependency pass, and wait for ever."""
+    EXPIRE.pop()()
+    await anyio.sleep_forever()
+
+
+def expire_by(scope: anyio.CancelScope) -> None:
+    EXPIRE[:] = [lambda: setattr(scope, "deadline", -math.inf)]
+
+
 def fail_after() -> Generator[None]:
-    with anyio.fail_after(SHORT):
+    with anyio.fail_after(WAIT) as scope:
+        expire_by(scope)
         yield
 
 
 async def fail_after_later() -> AsyncGenerator[None]:
-    with anyio.fail_after(SHORT):
+    with anyio.fail_after(WAIT) as scope:
+        expire_by(scope)
         yield
 
 
 async def timeout() -> AsyncGenerator[None]:
-    async with asyncio.timeout(SHORT):
+    async with asyncio.timeout(WAIT) as limit:
+        EXPIRE[:] = [lambda: limit.reschedule(0)]
         yield
 
 
 def move_on() -> Generator[None]:
-    with anyio.move_on_after(SHORT):
+    with anyio.move_on_after(WAIT) as scope:
+        expire_by(scope)
         yield
 
 
 async def move_on_later() -> AsyncGenerator[None]:
-    with anyio.move_on_after(SHORT):
+    with anyio.move_on_after(WAIT) as scope:
+        expire_by(scope)
         yield
 
 
@@ -211,6 +230,13 @@ DEADLINES = pytest.mark.parametrize(
         pytest.param(Depends(move_on_later), "dependency 'move_on_later' cancelled the call", id="move_on_later"),
     ],
 )
+TWO_DEADLINES = pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        pytest.param(Depends(timeout), "TimeoutError", id="timeout"),
+        pytest.param(Depends(move_on, inline=True), "dependency 'move_on' cancelled the call", id="move_on"),
+    ],
+)
 
 
 @DEADLINES
@@ -219,7 +245,7 @@ async def test_a_deadline_of_a_dependency_ends_the_body(limit: Any, why: str) ->
 
     async def order(limit: Annotated[None, limit]) -> str:
         try:
-            await anyio.sleep_forever()
+            await hang()
         finally:
             LOG.append("body ended")
         return "never"
@@ -243,10 +269,10 @@ async def test_plain_generator_in_a_thread_is_told_to_run_inline(scope: Callable
     )
 
 
-@DEADLINES
+@TWO_DEADLINES
 async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(limit: Any, why: str) -> None:
     async def below(limit: Annotated[None, limit]) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "never"
 
     async def order(below: str = Depends(below)) -> str:
@@ -276,14 +302,14 @@ async def test_surrounding_dependencies_learn_of_the_deadline(limit: Any, why: s
         limit: Annotated[None, limit],
         inner: Annotated[None, Depends(inner)],
     ) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "never"
 
     assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
     assert ["inner: cancelled", f"outer: {'TimeoutError' if why == 'TimeoutError' else 'DependencyEndedCall'}"] == LOG
 
 
-@DEADLINES
+@TWO_DEADLINES
 async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(limit: Any, why: str) -> None:
     async def swallows(limit: Annotated[None, limit]) -> AsyncGenerator[None]:
         try:
@@ -292,7 +318,7 @@ async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(limit:
             LOG.append("swallowed")
 
     async def order(limit: Annotated[None, limit], inner: Annotated[None, Depends(swallows)]) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "never"
 
     assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
@@ -323,14 +349,14 @@ async def test_a_body_that_is_done_before_the_deadline_succeeds() -> None:
     assert await play(server_of(order), Era.RETRY) == "done"
 
 
-@DEADLINES
+@TWO_DEADLINES
 @pytest.mark.parametrize("by_body", [True, False])
 async def test_a_deadline_passes_while_a_live_client_thinks(limit: Any, why: str, by_body: bool) -> None:
     """The retry era has no such deadline: nothing is open while the user thinks."""
 
     class Slow(Person):
         async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-            await anyio.sleep_forever()
+            await hang()
             raise AssertionError
 
     async def sure(limit: Annotated[None, limit]) -> Elicit[bool]:
@@ -389,7 +415,7 @@ async def waits() -> None:
 async def test_a_task_group_of_a_dependency_runs_beside_the_body(group: Callable[..., Any]) -> None:
     async def order(start: Annotated[Start, Depends(group)]) -> str:
         start(background)
-        await anyio.sleep(SHORT)
+        await until(lambda: LOG)
         return " ".join(LOG)
 
     assert await play(server_of(order), Era.RETRY) == "child"
@@ -503,13 +529,15 @@ async def test_decline_propagates_through_a_task_group(group: Callable[..., Any]
 
 
 @GROUPS
+@pytest.mark.usefixtures("limits")
 async def test_timed_out_body_ends_its_child_tasks(group: Callable[..., Any]) -> None:
     async def order(start: Annotated[Start, Depends(group)]) -> str:
         start(waits)
-        await anyio.sleep_forever()
+        await anyio.lowlevel.checkpoint()
+        await time_limits.hang()
         return "never"
 
-    assert "timed out" in await play(server_of(order, timeout=SHORT), Era.RETRY)
+    assert "timed out" in await play(server_of(order, timeout=time_limits.LIMIT), Era.RETRY)
     assert LOG == ["child cancelled"]
 
 
@@ -542,18 +570,19 @@ async def test_a_client_that_cancels_natively_stays_cancelled(group: Callable[..
             LOG.append(type(error).__name__)
 
     async def order(swallows: Annotated[None, Depends(swallows)], start: Annotated[Start, Depends(group)]) -> str:
+        EXPIRE.pop()()
         await anyio.sleep_forever()
         return "never"
 
     trace = Steps()
+    limit = asyncio.timeout(WAIT)
+    EXPIRE[:] = [lambda: limit.reschedule(0)]
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(SHORT):
+        async with limit:
             await User(server_of(order, trace=trace), era=Era.RETRY).call("order")
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
-    with anyio.fail_after(WAIT):
-        while not trace.steps or trace.steps[-1].event is not Event.FAIL:  # noqa: ASYNC110
-            await anyio.sleep(0.005)
+    await until(lambda: trace.steps and trace.steps[-1].event is Event.FAIL)
     assert LOG == ["CancelledError"]
     assert trace.steps[-1].detail == {"error": "cancelled"}

@@ -295,8 +295,7 @@ async def test_generator_cancelled_in_the_body_exits_after_it(seconds: float | N
 @pytest.mark.parametrize("seconds", [None, LONG], ids=["without a timeout", "with a timeout"])
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_generator_cancelled_while_exiting_exits_fully(seconds: float | None, is_async: bool, held: Held) -> None:
-    places, trace = Places(), Steps()
-    server = Server[Any]("shop", trace=trace)
+    places, server = Places(), Server[Any]("shop")
 
     def slow() -> Generator[str]:
         with places.around("slow"):
@@ -313,8 +312,9 @@ async def test_generator_cancelled_while_exiting_exits_fully(seconds: float | No
 
     server.tool(name="tool", timeout=seconds)(async_body if is_async else body)
     with anyio.fail_after(WAIT):
-        await give_up(server, trace, held, waits=True)
-        await until(lambda: len(places.names) == 4)
+        async with connect(server, Era.RETRY) as client:
+            await leave(client, held, None, waits=True)
+            await until(lambda: len(places.names) == 4)
     assert places.names[:3] == ["enter first", "enter slow", "exit slow"]
     # Its own time was over.
     assert places.names[3] in {"first: CancelledError", "exit first"}

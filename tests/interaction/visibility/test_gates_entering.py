@@ -21,6 +21,7 @@ from roundtrip.testing import Era
 from tests.interaction.visibility.gates import said, saying, tools
 from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect
+from tests.kit.time_limits import LIMIT, hang
 from tests.kit.wire import Json
 
 pytestmark = pytest.mark.anyio
@@ -69,10 +70,9 @@ async def _with_sessions(era: Era, log: list[str], *replies: Any) -> AsyncGenera
         sure = await ctx.ask("sure", "Sure?", bool)
         return f"{sure} {current.get()}"
 
-    @server.tool(enabled=pro, timeout=0.25)
-    async def slow() -> str:
-        await anyio.sleep_forever()
-        return "never"
+    @server.tool(enabled=pro, timeout=LIMIT)
+    async def slow() -> None:
+        await hang()
 
     @server.tool(enabled=Depends(operator.not_, session))
     async def shut() -> str:
@@ -117,9 +117,10 @@ async def test_suspension_exits_gate_dependencies(era: Era) -> None:
     assert log == [*suspended, "enter", "commit", "leave"]
 
 
-async def test_timeout_exits_gate_dependencies(era: Era) -> None:
+@pytest.mark.usefixtures("limits")
+async def test_timeout_exits_gate_dependencies() -> None:
     log: list[str] = []
-    async with _with_sessions(era, log) as client:
+    async with _with_sessions(Era.RETRY, log) as client:
         with pytest.raises(MCPError, match="timed out"):
             await client.call_tool("slow", {})
     assert log[0] == "enter"

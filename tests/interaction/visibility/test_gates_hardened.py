@@ -16,6 +16,7 @@ from roundtrip import Context, Depends, Resolve, Server, get_context
 from roundtrip.testing import Era, LegByLeg, User, served
 from tests.interaction.visibility.gates import same
 from tests.kit.players import connect, text_of
+from tests.kit.time_limits import LIMIT, hang
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +78,10 @@ async def test_gate_context_is_absent_from_the_body() -> None:
     assert (await User(server, {"sure": {"value": True}}, era=Era.RETRY).call("order")).text == "True"
 
 
-@pytest.mark.parametrize("place", ["memory", "http"])
+@pytest.mark.parametrize(
+    ("era", "place"), [(Era.RETRY, "memory"), (Era.LIVE, "memory"), (Era.RETRY, "http"), (Era.LIVE, "http")]
+)
+@pytest.mark.usefixtures("limits")
 async def test_gate_scopes_are_exited_outside_of_the_timeout(era: Era, place: str) -> None:
     async def scoped() -> AsyncGenerator[bool]:
         with anyio.fail_after(WAIT):
@@ -86,14 +90,13 @@ async def test_gate_scopes_are_exited_outside_of_the_timeout(era: Era, place: st
 
     server = Server("shop")
 
-    @server.tool(enabled=scoped, timeout=5)
+    @server.tool(enabled=scoped, timeout=LIMIT)
     async def quick() -> str:
         return "done"
 
-    @server.tool(enabled=scoped, timeout=0.05)
-    async def slow() -> str:
-        await anyio.sleep(20)
-        return "late"
+    @server.tool(enabled=scoped, timeout=LIMIT)
+    async def slow() -> None:
+        await hang()
 
     async with contextlib.AsyncExitStack() as stack:
         target: Any = server if place == "memory" else await stack.enter_async_context(served(server))
@@ -109,7 +112,7 @@ class Odd(BaseException):
 
 
 async def cancelled_lookup() -> bool:
-    task = asyncio.ensure_future(anyio.sleep(10))
+    task = asyncio.ensure_future(anyio.sleep(WAIT))
     await anyio.lowlevel.checkpoint()
     task.cancel()
     await task
@@ -125,7 +128,7 @@ async def group() -> bool:
 
 
 async def fine() -> bool:
-    await anyio.sleep(0.01)
+    await anyio.lowlevel.checkpoint()
     return True
 
 
