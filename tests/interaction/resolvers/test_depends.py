@@ -1,6 +1,5 @@
 """`Depends`: another spelling of a resolver, also as a default, with positional values and separate runs."""
 
-import functools
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ from roundtrip import (
 )
 from roundtrip.testing import DECLINE, Era, Steps, User
 from tests.interaction.teardown.held import server_of
-from tests.kit.hosts import WAIT
 from tests.kit.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
@@ -46,10 +44,6 @@ def current_account() -> str:
 async def plan_of(account: str = Depends(current_account)) -> str:
     RUNS["plan"] += 1
     return f"plan of {account}"
-
-
-def same(value: Any) -> Any:
-    return value
 
 
 def loud(value: str) -> str:
@@ -131,22 +125,6 @@ async def test_a_prompt_takes_no_argument_of_that_name() -> None:
         assert "forged" not in said.model_dump_json()
         with pytest.raises(MCPError):
             await client.get_prompt("greet", {"name": "Bob", "other": "unknown"})
-
-
-async def test_resolvers_and_dependencies_take_one_another() -> None:
-    server = Server("shop")
-
-    async def by_resolver(plan: str = Depends(plan_of)) -> str:
-        return f"<{plan}>"
-
-    def by_dependency(inner: Annotated[str, Resolve(by_resolver)]) -> str:
-        return f"[{inner}]"
-
-    @server.tool
-    async def order(outer: Annotated[str, Depends(by_dependency)], inner: Annotated[str, Resolve(by_resolver)]) -> str:
-        return f"{outer} {inner}"
-
-    assert (await User(server, era=Era.RETRY).call("order")).text == "[<plan of ada>] <plan of ada>"
 
 
 # What goes into it.
@@ -234,85 +212,7 @@ async def test_explicit_value_replaces_the_declared_source() -> None:
     assert not RUNS
 
 
-async def test_every_kind_of_callable_serves() -> None:
-    lazy: Callable[[str], str] = lambda title: title.lower()  # noqa: E731
-
-    class Till:
-        def __init__(self) -> None:
-            self.open = True
-
-        def price(self, title: str) -> int:
-            return len(title)
-
-        async def close(self) -> str:
-            return "closed"
-
-        async def __call__(self, account: str) -> str:
-            return f"object of {account}"
-
-    till = Till()
-
-    async def scaled(factor: int, /, title: str, *, plus: int) -> int:
-        return factor * len(title) + plus
-
-    @server_of
-    async def order(
-        title: str,
-        price: int = Depends(till.price),
-        again: int = Depends(till.price),
-        closed: str = Depends(till.close),
-        made: Till = Depends(Till),
-        called: str = Depends(till, current_account),
-        part: int = Depends(functools.partial(scaled, 10, plus=1)),
-        lazy: str = Depends(lazy),
-        late: str = Depends(lambda: till.close()),
-    ) -> str:
-        return f"{price} {again} {closed} {made.open} {called} {part} {lazy} {late}"
-
-    result = await User(order, era=Era.RETRY).call("order", {"title": "Dune"})
-    assert result.text == "4 4 closed True object of ada 41 dune closed"
-
-
 # How often it runs.
-
-
-async def test_dependency_runs_once_per_request_for_all_consumers() -> None:
-    @server_of
-    async def order(
-        a: str = Depends(plan_of), b: str = Depends(current_account), c: str = Depends(same, plan_of)
-    ) -> str:
-        return f"{a} {b} {c}"
-
-    user = User(order, era=Era.RETRY)
-    await user.call("order")
-    assert RUNS == {"account": 1, "plan": 1}
-    await user.call("order")
-    assert RUNS == {"account": 2, "plan": 2}
-
-
-async def test_uncached_dependency_runs_for_each_consumer() -> None:
-    def number() -> int:
-        RUNS["number"] += 1
-        return RUNS["number"]
-
-    fresh = Depends(number, use_cache=False)
-
-    async def pair(one: Annotated[int, fresh], other: Annotated[int, fresh]) -> tuple[int, int]:
-        return one, other
-
-    @server_of
-    async def order(
-        kept: int = Depends(number),
-        same: int = Depends(number),
-        one: int = fresh,
-        pair: tuple[int, int] = Depends(pair),
-        paired: tuple[int, int] = Depends(pair),
-    ) -> str:
-        assert kept == same
-        assert pair is paired
-        return str(sorted({kept, one, *pair}))
-
-    assert (await User(order, era=Era.RETRY).call("order")).text == "[1, 2, 3, 4]"
 
 
 async def test_uncached_parents_rerun_their_uncached_dependencies() -> None:
@@ -334,39 +234,6 @@ async def test_uncached_parents_rerun_their_uncached_dependencies() -> None:
 
     assert (await User(order, era=Era.RETRY).call("order")).text == "connection ada, connection ada"
     assert RUNS == {"session": 2, "connection": 2, "account": 1}
-
-
-async def test_concurrent_consumers_share_one_run() -> None:
-    """Neither would end if each waited for its own run."""
-    met = 0
-    both = anyio.Event()
-
-    async def slow() -> str:
-        RUNS["slow"] += 1
-        await anyio.lowlevel.checkpoint()
-        return "slow"
-
-    async def meet(slow: str) -> str:
-        nonlocal met
-        met += 1
-        if met == 2:
-            both.set()
-        await both.wait()
-        return slow
-
-    async def left(slow: str = Depends(slow)) -> str:
-        return await meet(slow)
-
-    async def right(slow: Annotated[str, Resolve(slow)]) -> str:
-        return await meet(slow)
-
-    @server_of
-    async def order(left: str = Depends(left), right: str = Depends(right)) -> str:
-        return f"{left} {right}"
-
-    with anyio.fail_after(WAIT):
-        assert (await User(order, era=Era.RETRY).call("order")).text == "slow slow"
-    assert RUNS == {"slow": 1}
 
 
 async def test_resolve_and_depends_of_one_function_are_one_node() -> None:

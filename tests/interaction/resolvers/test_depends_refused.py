@@ -178,16 +178,6 @@ def test_impossible_plan_is_rejected_at_registration() -> None:
     assert [part for what, (_, parts) in REFUSED.items() for part in parts if part not in refusals[what]] == []
 
 
-def test_a_buried_marker_of_the_tool_s_own_is_rejected() -> None:
-    async def order(account: list[Annotated[str, Depends(current_account)]]) -> str:
-        return str(account)
-
-    with pytest.raises(
-        InvalidSignature, match=r"'account' of 'order' has its Depends\(...\) inside a union or another"
-    ):
-        server_of(order)
-
-
 def test_non_function_is_rejected_where_written() -> None:
     with pytest.raises(TypeError, match="Depends\\('ada'\\) takes functions"):
         Depends(cast("Any", "ada"))

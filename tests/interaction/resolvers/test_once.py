@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, Restart, User
-from tests.kit.players import text_of
 from tests.kit.token_readings import readings
 
 pytestmark = pytest.mark.anyio
@@ -109,25 +108,6 @@ async def test_length_of_a_secret_is_padded() -> None:
     assert len(lengths) <= 2
 
 
-async def test_a_timestamp_in_a_question_is_cured_by_once() -> None:
-    ticks = itertools.count()
-    server = Server("shop", keys=[KEY])
-
-    async def now() -> int:
-        return next(ticks)
-
-    async def confirm(now: Annotated[int, Resolve(now, once=True)]) -> Elicit[Choice]:
-        return Elicit(f"It is {now}. Sure?", Choice)
-
-    @server.tool()
-    async def order(choice: Annotated[Choice, Resolve(confirm)]) -> bool:
-        return choice.ok
-
-    call = await User(server, {"confirm": {"ok": True}}, era=Era.RETRY).call("order")
-    assert call.text == "true"
-    assert call.asked == ["It is 0. Sure?"]
-
-
 async def test_value_of_a_function_without_annotation_is_computed_once() -> None:
     numbers = itertools.count(1)
     server = Server[Any]("shop", keys=[KEY])
@@ -141,38 +121,6 @@ async def test_value_of_a_function_without_annotation_is_computed_once() -> None
     user = User(server, {"sure": {"ok": True}}, era=Era.RETRY)
     assert (await user.call("order")).text == "{'number': 1} True"
     assert next(numbers) == 2
-
-
-async def test_final_answer_is_not_asked_again() -> None:
-    asked: list[str] = []
-
-    def make() -> Server[Any]:
-        server = Server[Any]("shop", keys=[KEY])
-
-        async def name() -> Elicit[Quote]:
-            asked.append("name")
-            # The wording changes, but the answer is final.
-            return Elicit(f"Quote number {len(asked)}?", Quote)
-
-        async def confirm(quote: Annotated[Quote, Resolve(name, once=True)]) -> Elicit[Choice]:
-            return Elicit(f"Pay {quote.price}?", Choice)
-
-        @server.tool()
-        async def order(
-            quote: Annotated[Quote, Resolve(name, once=True)], choice: Annotated[Choice, Resolve(confirm)]
-        ) -> str:
-            return f"{quote.price} {choice.ok}"
-
-        return server
-
-    hopper = LegByLeg(make)
-    await hopper.leg("order")
-    asked.clear()  # so that the next wording is the same, and the answer counts
-    await hopper.leg("order", answers={"name": {"price": 7}}, state=hopper.token)
-    assert list(hopper.questions) == ["confirm"]
-    result = await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
-    assert text_of(result) == "7 True"
-    assert asked == ["name"]
 
 
 async def test_models_dataclasses_and_plain_data_come_back_as_they_were() -> None:

@@ -83,23 +83,6 @@ async def test_outcomes_are_sdk_classes_for_every_annotation(era: Era) -> None:
     assert seen[0].data == Backorder(confirm=True)
 
 
-async def test_one_answer_serves_value_and_outcome_consumers() -> None:
-    server = Server("shop")
-
-    async def ask() -> Elicit[Backorder]:
-        return Elicit("Really?", Backorder)
-
-    @server.tool()
-    async def order(
-        plain: Annotated[Backorder, Resolve(ask)], full: Annotated[ElicitationResult[Backorder], Resolve(ask)]
-    ) -> str:
-        return f"{plain.confirm} {full.action}"
-
-    made = await User(server, {"ask": {"confirm": True}}, era=Era.RETRY).call("order")
-    assert made.text == "True accept"
-    assert made.asked == ["Really?"]
-
-
 async def test_decisive_decline_spares_a_live_client_the_batch() -> None:
     server = Server("shop")
 

@@ -231,7 +231,7 @@ class Leaving:
             group.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize(("era", "over_http"), [(Era.RETRY, True), (Era.LIVE, True), (Era.LIVE, False)])
+@pytest.mark.parametrize(("era", "over_http"), [(Era.RETRY, True), (Era.LIVE, False)])
 async def test_departing_client_cancels_its_dependencies(era: Era, over_http: bool) -> None:
     leaving, trace = Leaving(), Steps()
 

@@ -21,7 +21,6 @@ from tests.interaction.teardown.held import (
     sure,
 )
 from tests.kit.hosts import WAIT
-from tests.kit.players import connect
 from tests.kit.time_limits import LIMIT, hang
 
 pytestmark = pytest.mark.anyio
@@ -66,32 +65,6 @@ async def test_exit_error_does_not_hide_a_question(era: Era, caplog: pytest.LogC
     retried = ended_by("Suspension") if era is Era.RETRY else []
     assert [*retried, *OPENED, *CLOSED] == LOG
     assert len(failures(caplog)) == (2 if era is Era.RETRY else 1)
-
-
-async def test_exit_error_does_not_hide_a_client_cancellation(caplog: pytest.LogCaptureFixture) -> None:
-    trace, entered, over = Steps(), anyio.Event(), anyio.Event()
-
-    async def told() -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            over.set()
-
-    async def order(told: None = Depends(told), session: str = Depends(session), value: str = Depends(breaks)) -> str:
-        entered.set()
-        await anyio.sleep_forever()
-        return "never"
-
-    with anyio.fail_after(WAIT):
-        async with connect(server_of(order, trace=trace), Era.RETRY) as client:
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "order")
-                await entered.wait()
-                group.cancel_scope.cancel()
-            await over.wait()
-    assert ended_by("CancelledError") == LOG
-    assert trace.steps[-1].detail == {"error": "cancelled"}
-    assert len(failures(caplog)) == 1
 
 
 @pytest.mark.usefixtures("limits")

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Depends, Resolve, Server
 from roundtrip.testing import Era, User
-from tests.interaction.teardown.held import CLOSED, LOG, OPENED, connection, ended_by, logged, play, server_of, session
+from tests.interaction.teardown.held import CLOSED, LOG, OPENED, ended_by, logged, play, server_of, session
 
 pytestmark = pytest.mark.anyio
 
@@ -134,16 +134,6 @@ async def test_a_generator_under_resolve_is_entered_as_any() -> None:
 
     assert await play(server_of(order), Era.RETRY) == "True"
     assert [*OPENED, *CLOSED] == LOG
-
-
-async def test_without_the_cache_each_is_entered_and_left_by_itself() -> None:
-    async def order(
-        one: str = Depends(connection, use_cache=False), other: str = Depends(connection, use_cache=False)
-    ) -> str:
-        return f"{one} {other}"
-
-    assert await play(server_of(order), Era.RETRY) == "connection connection"
-    assert LOG == ["open connection", "open connection", "close connection", "close connection"]
 
 
 async def test_prompts_and_resource_templates_leave_what_they_enter() -> None:

@@ -131,36 +131,6 @@ async def test_unrestored_context_stays_in_the_call() -> None:
             assert (await User(url, era=Era.RETRY).call("order")).text == "none forgotten"
 
 
-async def test_concurrent_calls_have_their_own() -> None:
-    together = 4
-    waiting = 0
-    all_in = anyio.Event()
-
-    async def locale(title: str) -> AsyncGenerator[None]:
-        token = LOCALE.set(title)
-        yield
-        LOCALE.reset(token)
-
-    async def order(title: str, locale: None = Depends(locale)) -> str:
-        nonlocal waiting
-        waiting += 1
-        if waiting == together:
-            all_in.set()
-        await all_in.wait()
-        return LOCALE.get()
-
-    results: dict[str, str] = {}
-    with anyio.fail_after(WAIT):
-
-        async def one(title: str) -> None:
-            results[title] = (await User(server_of(order), era=Era.RETRY).call("order", {"title": title})).text
-
-        async with anyio.create_task_group() as group:
-            for number in range(together):
-                group.start_soon(one, str(number))
-    assert results == {title: title for title in "0123"}
-
-
 # Deadlines and cancel scopes.
 
 

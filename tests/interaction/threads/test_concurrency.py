@@ -25,45 +25,6 @@ async def sure() -> Elicit[Choice]:
     return Elicit("Sure?", Choice)
 
 
-async def test_failing_resolver_cancels_its_siblings_and_spares_the_server() -> None:
-    trace = Steps()
-    server = Server("shop", trace=trace)
-    events: list[str] = []
-    waiting = anyio.Event()
-
-    async def patient() -> int:
-        waiting.set()
-        try:
-            await anyio.sleep_forever()
-        except anyio.get_cancelled_exc_class():
-            events.append("cancelled")
-            raise
-        return 0
-
-    async def failing() -> int:
-        await waiting.wait()
-        raise ValueError("no such book")
-
-    @server.tool()
-    async def order(a: Annotated[int, Resolve(patient)], b: Annotated[int, Resolve(failing)]) -> str:
-        events.append("executed")
-        return "never"
-
-    @server.tool()
-    async def ping() -> str:
-        return "pong"
-
-    async with connect(server, Era.RETRY) as client:
-        with anyio.fail_after(WAIT):
-            result = await client.call_tool("order")
-            assert text_of(await client.call_tool("ping")) == "pong"
-    assert result.is_error
-    assert events == ["cancelled"]
-    (failed,) = [step for step in trace.steps if step.event is Event.FAIL]
-    assert failed.source is State.RESOLVING
-    assert failed.detail["error"] == "ValueError: no such book"
-
-
 async def test_many_calls_at_once_keep_their_answers_apart(era: Era) -> None:
     server = Server("shop", keys=[b"k" * 32])
 

@@ -407,23 +407,6 @@ async def test_scope_beside_a_generator_exits_without_its_thread(held: Held) -> 
     ]  # fmt: skip
 
 
-async def test_failing_generator_exits_those_before_it() -> None:
-    server, places = Server[Any]("shop"), Places()
-
-    def fails(one: Annotated[str, Depends(places.dependency("one"))]) -> Generator[str]:
-        if one:
-            raise ValueError("no tea")
-        yield one
-
-    @server.tool(name="tool")
-    def body(one: Annotated[str, Depends(fails)]) -> None:
-        places.note("body")
-
-    assert await call(server, Era.RETRY) == "Error executing tool tool: no tea"
-    assert places.names == ["enter one", "one: ValueError"]
-    assert len(places.threads) == 1
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_failing_exit_is_logged_and_the_others_exit(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
     server, places = Server[Any]("shop"), Places()

@@ -5,8 +5,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
-from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 import anyio
@@ -15,18 +13,16 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, Server
 from roundtrip.server.slots import SHARED
-from roundtrip.server.workers import Work, Worker
 from roundtrip.testing import Era, Steps, User
 from tests.interaction.threads.leaving import leave
 from tests.kit.held_threads import Held
 from tests.kit.hosts import WAIT
-from tests.kit.players import Person, connect, text_of
+from tests.kit.players import connect, text_of
 from tests.kit.time_limits import LIMIT, TimeLimits
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-VARIABLE: ContextVar[str] = ContextVar("plain_functions", default="unset")
 """For what is never waited for."""
 
 
@@ -275,59 +271,6 @@ async def test_inline_coroutine_function_is_rejected() -> None:
         assert str(refused.value).startswith(f"{subject}: inline must be used with a plain def, got an async def")
 
 
-async def test_each_function_sees_the_calls_context_variables() -> None:
-    server, seen = Server[Any]("shop"), list[str]()
-
-    async def enter() -> Any:
-        VARIABLE.set("set by a dependency")
-        yield "entered"
-
-    def first(entered: str = Depends(enter)) -> str:
-        seen.append(VARIABLE.get())
-        VARIABLE.set("set by the first function")
-        return "first"
-
-    def second(value: Annotated[str, Resolve(first)]) -> str:
-        seen.append(VARIABLE.get())
-        return "second"
-
-    @server.tool
-    def tool(ctx: Context, value: Annotated[str, Resolve(second)]) -> str:
-        seen.append(VARIABLE.get())
-        VARIABLE.set("set by the body")
-        ctx.blocking.step("step", lambda: seen.append(VARIABLE.get()))
-        return "done"
-
-    assert await call(server, Era.RETRY) == "done"
-    assert seen == [*["set by a dependency"] * 3, "set by the body"]
-
-
-async def test_thread_local_is_kept_between_functions_of_a_leg() -> None:
-    server, local = Server[Any]("shop"), threading.local()
-
-    def begin(number: int) -> int:
-        local.session = number
-        return number
-
-    def check(number: Annotated[int, Resolve(begin)]) -> bool:
-        return local.session == number
-
-    @server.tool
-    def tool(number: int, same: Annotated[bool, Resolve(check)]) -> bool:
-        return same and local.session == number
-
-    results: list[str] = []
-    with anyio.fail_after(WAIT):
-        async with connect(server, Era.RETRY) as client, anyio.create_task_group() as group:
-
-            async def run(number: int) -> None:
-                results.append(text_of(await client.call_tool("tool", {"number": number})))
-
-            for number in range(20):
-                group.start_soon(run, number)
-    assert results == ["true"] * 20
-
-
 @pytest.mark.parametrize("seconds", [None, LIMIT], ids=["waited for", "left behind"])
 async def test_cancelled_call_starts_no_further_function(era: Era, seconds: float | None, held: Held) -> None:
     ran, trace = list[str](), Steps()
@@ -372,38 +315,6 @@ async def test_timed_out_function_is_left_and_nothing_follows(held: Held, limits
             held.release.set()
             await until(lambda: held.ended and not SHARED.slots().limiter.borrowed_tokens)
     assert ran == []
-
-
-async def test_plain_leg_goes_to_a_thread_once(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
-    server, legs = Server[Any]("shop"), list[object]()
-
-    def first() -> int:
-        return 1
-
-    def ask(value: Annotated[int, Resolve(first)]) -> Elicit[int]:
-        return Elicit(f"{value}?", int)
-
-    @server.tool
-    def tool(value: Annotated[int, Resolve(ask)], other: Annotated[int, Resolve(lambda: 2, key="other")]) -> int:
-        return value + other
-
-    @server.tool
-    def alone(value: Annotated[int, Resolve(first)], other: Annotated[int, Resolve(lambda: 2, key="other")]) -> int:
-        return value + other
-
-    do = Worker.do
-
-    def counting(worker: Worker, work: Work) -> None:
-        legs.append(work)
-        do(worker, work)
-
-    monkeypatch.setattr(Worker, "do", counting)
-    async with connect(server, era, Person({"value": 1})) as client:
-        assert text_of(await client.call_tool("alone")) == "3"
-        assert len(legs) == 1
-        # In the older era, the leg waits for the user on the event loop, and then goes on.
-        assert text_of(await client.call_tool("tool")) == "3"
-        assert len(legs) == 3
 
 
 async def test_plain_body_may_return_a_coroutine() -> None:
@@ -454,52 +365,3 @@ async def test_loop_goes_on_when_a_quick_function_gets_slow(takes_context: bool)
                 # Only the event loop can do it.
                 await until(waits.is_set)
                 done.set()
-
-
-async def test_trace_has_plain_functions_in_plan_order(era: Era) -> None:
-    trace = Steps()
-    server = Server[Any]("shop", trace=trace)
-
-    def first() -> Elicit[int]:
-        return Elicit("First?", int)
-
-    def second() -> Elicit[int]:
-        return Elicit("Second?", int)
-
-    def both(one: Annotated[int, Resolve(first)], other: Annotated[int, Resolve(second)]) -> int:
-        return one + other
-
-    @server.tool
-    def tool(total: Annotated[int, Resolve(both)]) -> int:
-        return total
-
-    user = User(server, {"first": {"value": 1}, "second": {"value": 2}}, era=era)
-    assert (await user.call("tool")).text == "3"
-    assert trace.asked == [{"first": "new", "second": "new"}]
-
-
-async def test_person_answers_sixteen_questions_in_order(era: Era) -> None:
-    server = Server[Any]("shop")
-
-    def asking(number: int) -> Callable[[], Elicit[int]]:
-        return lambda: Elicit(f"{number}?", int)
-
-    def tool(**numbers: int) -> str:
-        return " ".join(map(str, numbers.values()))
-
-    hints = {f"n{number}": Annotated[int, Resolve(asking(number), key=f"q{number}")] for number in range(16)}
-    tool.__annotations__ = {**hints, "return": str}
-    vars(tool)["__signature__"] = _signature(hints)
-    server.tool(tool)
-    person = Person(*({"value": number} for number in range(16)))
-    with anyio.fail_after(WAIT):
-        async with connect(server, era, person) as client:
-            assert text_of(await client.call_tool("tool")) == " ".join(map(str, range(16)))
-    assert [question.message for question in person.asked] == [f"{number}?" for number in range(16)]
-
-
-def _signature(hints: dict[str, Any]) -> Signature:
-    return Signature(
-        [Parameter(name, Parameter.KEYWORD_ONLY, annotation=hint) for name, hint in hints.items()],
-        return_annotation=str,
-    )

@@ -75,8 +75,17 @@ async def test_timed_out_function_keeps_its_slot_until_it_ends(kind: str, held: 
             assert held.ended == 2
 
 
-@KINDS
-@pytest.mark.parametrize("seconds", [None, LIMIT], ids=["waited for", "left behind"])
+@pytest.mark.parametrize(
+    ("kind", "seconds"),
+    [
+        ("body", None),
+        ("body", LIMIT),
+        ("resolver", LIMIT),
+        ("dependency", None),
+        ("dependency", LIMIT),
+        ("step", LIMIT),
+    ],
+)
 async def test_function_keeps_its_slot_after_its_client_left(kind: str, seconds: float | None, held: Held) -> None:
     trace = Steps()
     with anyio.fail_after(WAIT):

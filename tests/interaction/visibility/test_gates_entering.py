@@ -1,7 +1,7 @@
 """Context managers of visibility gates hold during the gated function, and are exited after it in every case."""
 
 import operator
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -182,23 +182,3 @@ async def test_cancelled_request_exits_gate_dependencies(where: str) -> None:
     if where == "in the gate":
         await cancelled(server.list_tools)
         assert log == ["enter", "CancelledError", "leave"]
-
-
-async def test_both_halves_of_a_plain_generator_see_one_context() -> None:
-    server, log = Server[Any]("shop"), list[str]()
-
-    def session() -> Generator[bool]:
-        before = current.set("plain")
-        log.append(current.get())
-        yield True
-        log.append(current.get())
-        current.reset(before)
-
-    @server.tool(enabled=session)
-    async def order() -> str:
-        return current.get()
-
-    async with connect(server, Era.RETRY) as client:
-        assert await tools(client) == ["order"]
-        assert await said(client, "order") == "plain"
-    assert set(log) == {"plain"}

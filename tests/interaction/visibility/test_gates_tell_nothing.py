@@ -55,30 +55,29 @@ def library(*, on: bool) -> Server[Any]:
     return server
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "headers", "hidden", "unknown"),
-    [
-        ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {"mcp-param-title": "x"}, "burn", "burm"),
-        ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {"mcp-param-title": "y"}, "burn", "burm"),
-        ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {}, "burn", "burm"),
-        ("tools/call", {"name": "NAME", "arguments": {"no": "x"}}, {"mcp-param-title": "y"}, "burn", "burm"),
-        ("tools/call", {"name": "NAME", "arguments": {}, "requestState": "x"}, {}, "burn", "burm"),
-        ("prompts/get", {"name": "NAME", "arguments": {"title": "x"}}, {}, "audit", "audii"),
-        ("prompts/get", {"name": "NAME", "arguments": {}}, {}, "audit", "audii"),
-        ("resources/read", {"uri": "NAME"}, {}, "shelf://closed", "shelf://clossd"),
-        ("resources/read", {"uri": "NAME"}, {}, "secret://dune", "secrat://dune"),
-        ("resources/read", {"uri": "NAME"}, {}, "secret://..%2Fdune", "secrat://..%2Fdune"),
-    ],
-)
-async def test_gated_and_missing_items_are_indistinguishable_on_the_wire(
-    method: str, params: Json, headers: dict[str, str], hidden: str, unknown: str
-) -> None:
-    async def answer(post: Any, name: str) -> str:
+REQUESTS: list[tuple[str, Json, dict[str, str], str, str]] = [
+    ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {"mcp-param-title": "x"}, "burn", "burm"),
+    ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {"mcp-param-title": "y"}, "burn", "burm"),
+    ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {}, "burn", "burm"),
+    ("tools/call", {"name": "NAME", "arguments": {"no": "x"}}, {"mcp-param-title": "y"}, "burn", "burm"),
+    ("tools/call", {"name": "NAME", "arguments": {}, "requestState": "x"}, {}, "burn", "burm"),
+    ("prompts/get", {"name": "NAME", "arguments": {"title": "x"}}, {}, "audit", "audii"),
+    ("prompts/get", {"name": "NAME", "arguments": {}}, {}, "audit", "audii"),
+    ("resources/read", {"uri": "NAME"}, {}, "shelf://closed", "shelf://clossd"),
+    ("resources/read", {"uri": "NAME"}, {}, "secret://dune", "secrat://dune"),
+    ("resources/read", {"uri": "NAME"}, {}, "secret://..%2Fdune", "secrat://..%2Fdune"),
+]
+
+
+async def test_gated_and_missing_items_are_indistinguishable_on_the_wire() -> None:
+    async def answer(post: Any, request: tuple[str, Json, dict[str, str], str, str], name: str) -> str:
+        method, params, headers, _, _ = request
         sent = json.loads(json.dumps(params).replace("NAME", name))
         return json.dumps({**await post.post(method, sent, headers=headers), "id": 0}).replace(name, "NAME")
 
     async with served(library(on=False), stateless_http=True) as url, wire(url) as post:
-        assert await answer(post, hidden) == await answer(post, unknown)
+        answers = [(one, await answer(post, one, one[3]), await answer(post, one, one[4])) for one in REQUESTS]
+    assert [request for request, hidden, unknown in answers if hidden != unknown] == []
 
 
 async def test_lists_omit_gated_items_completely() -> None:
@@ -147,31 +146,25 @@ async def test_completion_reveals_neither_gated_nor_missing_items() -> None:
         assert await completed(client, *unknown, shown) == [0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
+async def test_caller_dependent_lists_are_never_cached_for_others() -> None:
+    requests: list[tuple[Any, Json]] = [
         ("tools/list", {}),
         ("prompts/list", {}),
         ("resources/list", {}),
         ("resources/templates/list", {}),
         ("resources/read", {"uri": "shelf://closed"}),
         ("resources/read", {"uri": "book://dune"}),
-    ],
-)
-async def test_caller_dependent_lists_are_never_cached_for_others(method: Any, params: Json) -> None:
-    hints = {method: CacheHint(ttl_ms=60_000, scope="public")}
+    ]
+    hints = {method: CacheHint(ttl_ms=60_000, scope="public") for method, _ in requests}
     gated, plain = Server[Any]("library", cache_hints=hints), Server[Any]("library", cache_hints=hints)
-    for server, gate in ((gated, Switch()), (plain, True)):
+    for server, gate, cached in ((gated, Switch(), ("private", 0)), (plain, True, ("public", 60_000))):
         server.add_tool(saying("x"), "x", enabled=gate)
         server.prompt("x", enabled=gate)(lambda: "x")
         server.resource("shelf://closed", name="x", enabled=gate)(lambda: "x")
         server.resource("book://{title}", name="book")(by_title)
-    scopes: list[tuple[str, int]] = []
-    for server in (gated, plain):
         async with served(server, stateless_http=True) as url, wire(url) as post:
-            result = (await post.post(method, params))["result"]
-        scopes.append((result["cacheScope"], result["ttlMs"]))
-    assert scopes == [("private", 0), ("public", 60_000)]
+            results = [(await post.post(method, params))["result"] for method, params in requests]
+        assert [(result["cacheScope"], result["ttlMs"]) for result in results] == [cached] * len(requests)
 
 
 # Prompts, resources and templates.

@@ -129,11 +129,6 @@ def shop(bus: Bus | None = None, **options: Any) -> Server[Any]:
         flip(server, tag)
         return tag
 
-    @server.resource("change-all://now")
-    def change_resource() -> str:
-        flip(server, "tools")
-        return "changed"
-
     return server
 
 
@@ -223,12 +218,6 @@ async def test_change_is_announced_once_by_any_author(era: Era, by: str, listing
         await CHANGES[by](client, listing)
         assert bus.published == [EVENTS[listing]]
     assert ears.heard == [listing]
-
-
-async def test_a_resource_without_variables_may_change_a_list_too() -> None:
-    async with hearing(shop(), Era.RETRY) as (client, ears):
-        await client.read_resource("change-all://now")
-    assert ears.heard == ["tools"]
 
 
 async def test_a_request_that_changes_all_lists_announces_each_once(era: Era) -> None:
@@ -323,14 +312,6 @@ async def test_change_after_an_announcement_is_announced(era: Era) -> None:
         await client.call_tool("announce_and_change", {})
         assert bus.published == [ToolsListChanged()] * 2
     assert ears.heard == ["tools"] * 2
-
-
-async def test_live_client_is_notified_before_its_answer() -> None:
-    heard: list[str] = []
-    async with hearing(shop(), Era.LIVE) as (client, ears):
-        await client.call_tool("change", {"tag": "tools"})
-        heard += ears.heard
-    assert heard == ["tools"]
 
 
 async def test_a_leg_that_ends_with_questions_announces_what_it_changed() -> None:

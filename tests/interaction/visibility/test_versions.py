@@ -76,10 +76,6 @@ async def test_a_version_that_is_not_there_is_an_unknown_tool() -> None:
     assert await quoted(shop(1, 2), Era.RETRY, {"roundtrip/version": "3"}) == "Unknown tool: quote"
 
 
-async def test_version_of_an_unversioned_tool_is_unknown() -> None:
-    assert await quoted(shop(None), Era.RETRY, {"roundtrip/version": "3"}) == "Unknown tool: quote"
-
-
 async def test_hidden_version_answers_like_a_missing_one() -> None:
     server = shop(1, 2)
     server.disable(keys={"tool:quote@2"})

@@ -61,13 +61,6 @@ def put(rounds: Rounds, key: str) -> PendingQuestion:
     return rounds.answers.open[key]
 
 
-def test_a_question_of_a_later_round_is_new_as_well() -> None:
-    rounds = Rounds(plan_of(a=confirm, b=other))
-    rounds.round({"confirm": SURE})
-    rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True)})
-    assert put(rounds, "other").reason is Reason.NEW
-
-
 def test_invalid_is_what_was_answered_otherwise_than_its_form_allows() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": SURE})
