@@ -215,27 +215,6 @@ async def test_explicit_value_replaces_the_declared_source() -> None:
 # How often it runs.
 
 
-async def test_uncached_parents_rerun_their_uncached_dependencies() -> None:
-    async def connection() -> str:
-        RUNS["connection"] += 1
-        return "connection"
-
-    async def session(
-        account: str = Depends(current_account), connection: str = Depends(connection, use_cache=False)
-    ) -> str:
-        RUNS["session"] += 1
-        return f"{connection} {account}"
-
-    @server_of
-    async def order(
-        one: str = Depends(session, use_cache=False), other: str = Depends(session, use_cache=False)
-    ) -> str:
-        return f"{one}, {other}"
-
-    assert (await User(order, era=Era.RETRY).call("order")).text == "connection ada, connection ada"
-    assert RUNS == {"session": 2, "connection": 2, "account": 1}
-
-
 async def test_resolve_and_depends_of_one_function_are_one_node() -> None:
     @server_of
     async def order(

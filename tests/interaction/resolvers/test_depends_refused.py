@@ -32,20 +32,6 @@ def cyclic() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]
     return first, second, third
 
 
-def ring_of_defaults() -> Any:
-    first, second, third = (cast("Any", fn) for fn in cyclic())
-    first.__defaults__, second.__defaults__ = (Depends(second),), (Depends(third),)
-    third.__defaults__ = (Depends(first),)
-    return Depends(first)
-
-
-def ring_without_cache() -> Any:
-    first, second, third = (cast("Any", fn) for fn in cyclic())
-    first.__defaults__, second.__defaults__ = (Depends(second, use_cache=False),), (Depends(third, use_cache=False),)
-    third.__defaults__ = (Depends(first, use_cache=False),)
-    return Depends(first, use_cache=False)
-
-
 def ring_of_values_put_in() -> Any:
     first, second, third = (cast("Any", fn) for fn in cyclic())
 
@@ -66,7 +52,7 @@ def ring_of_both() -> Any:
 
 
 RINGS = {
-    "first -> second -> third -> first": [ring_of_defaults, ring_without_cache, ring_of_both],
+    "first -> second -> third -> first": [ring_of_both],
     "outer -> first -> same -> second -> third -> outer": [ring_of_values_put_in],
 }
 

@@ -242,10 +242,11 @@ def test_misspelled_option_of_a_tool_is_suggested() -> None:
     async def book() -> str:
         return "booked"
 
-    ways: list[Callable[..., Any]] = [
-        lambda **options: server.tool(**options)(book),
-        lambda **options: server.add_tool(book, **options),
-        lambda **options: tool(**options)(book),
+    options: dict[str, Any] = {}
+    ways: list[Callable[[], object]] = [
+        lambda: server.tool(**options)(book),
+        lambda: server.add_tool(book, **options),
+        lambda: tool(**options)(book),
     ]
     for option, said in {
         "exactlyonce": "tools have no option 'exactlyonce'; did you mean exactly_once=?",
@@ -253,9 +254,11 @@ def test_misspelled_option_of_a_tool_is_suggested() -> None:
         "time_out": "did you mean timeout=?",
         "zzz": "tools have no option 'zzz'; there are name, title,",
     }.items():
+        options.clear()
+        options[option] = True
         for register_it in ways:
             with pytest.raises(TypeError, match=re.escape(said)):
-                register_it(**{option: True})
+                register_it()
 
 
 async def seat_of(film: str) -> Elicit[Seat]:

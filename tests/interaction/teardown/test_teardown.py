@@ -17,7 +17,6 @@ from tests.interaction.teardown.held import (
     CLOSED,
     LOG,
     OPENED,
-    connection,
     ended_by,
     logged,
     play,
@@ -87,21 +86,6 @@ async def test_question_exits_dependencies_and_its_answer_reenters_them(era: Era
     assert await play(server_of(tool), era, {"sure": True}) == "session on connection True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
     assert [*retried, *OPENED, *CLOSED] == LOG
-
-
-async def test_question_of_a_dependency_exits_only_entered_dependencies(era: Era) -> None:
-    """A dependency returns its questions, and so cannot hold anything open; it takes that from another."""
-
-    async def asks(certain: bool = Depends(sure), connection: str = Depends(connection)) -> AsyncGenerator[str]:
-        with logged("asks"):
-            yield f"{certain} {connection}"
-
-    async def order(value: str = Depends(asks)) -> str:
-        return value
-
-    assert await play(server_of(order), era, {"sure": True}) == "True connection"
-    retried = ["open connection", "connection: Suspension"] if era is Era.RETRY else []
-    assert [*retried, "open connection", "open asks", "close asks", "close connection"] == LOG
 
 
 async def asks_while_open() -> AsyncGenerator[Elicit[bool]]:

@@ -106,41 +106,6 @@ async def test_dependency_stays_open_while_a_thread_uses_it(kind: Callable[[Reso
     await give_up(shop(kind(resource), held, trace), trace, held, then)
 
 
-async def test_resolver_that_goes_on_keeps_its_dependency(held: Held) -> None:
-    resource, trace = Resource(), Steps()
-    server = Server[Any]("shop", trace=trace)
-
-    def fetched(one: str = Depends(plain(resource))) -> str:
-        return held()
-
-    @server.tool(timeout=LONG)
-    async def order(one: str = Depends(fetched)) -> str:
-        return one
-
-    async def then() -> None:
-        assert resource.log == ["open"]
-        held.release.set()
-        await until(lambda: resource.log == ["open", "close"])
-
-    await give_up(server, trace, held, then)
-
-
-async def test_dependency_with_a_cancel_scope_exits_in_its_task(held: Held) -> None:
-    resource = Resource()
-
-    async def session() -> AsyncGenerator[str]:
-        async with anyio.create_task_group():
-            with resource.opened() as one:
-                yield one
-
-    async def then() -> None:
-        await until(lambda: resource.log == ["open", "close"])
-        assert held.ended == 0
-
-    trace = Steps()
-    await give_up(shop(session, held, trace), trace, held, then)
-
-
 async def test_failure_to_leave_later_is_logged(held: Held, caplog: pytest.LogCaptureFixture) -> None:
     resource = Resource()
 

@@ -98,7 +98,9 @@ async def test_context_set_before_yield_is_visible_afterwards(
     assert not caplog.records
 
 
-@LOCALES
+@pytest.mark.parametrize(
+    ("era", "locale"), [(Era.RETRY, locale_later), (Era.RETRY, locale_at_once), (Era.LIVE, locale_later)]
+)
 async def test_context_is_restored_however_the_leg_ends(
     era: Era, locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,7 +253,7 @@ async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(limit: Any, why
     assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
 
 
-@DEADLINES
+@TWO_DEADLINES
 async def test_surrounding_dependencies_learn_of_the_deadline(limit: Any, why: str) -> None:
     async def outer() -> AsyncGenerator[None]:
         try:
@@ -360,6 +362,9 @@ async def asyncio_group() -> AsyncGenerator[Callable[[Callable[[], Any]], object
 
 
 GROUPS = pytest.mark.parametrize("group", [anyio_group, asyncio_group])
+GROUPS_OF_ERAS = pytest.mark.parametrize(
+    ("era", "group"), [(Era.RETRY, anyio_group), (Era.RETRY, asyncio_group), (Era.LIVE, asyncio_group)]
+)
 Start = Callable[[Callable[[], Any]], object]
 
 
@@ -474,7 +479,7 @@ async def test_body_error_ends_child_tasks_unwrapped(group: Callable[..., Any]) 
     assert [*children, "outer: LookupError"] == LOG
 
 
-@GROUPS
+@GROUPS_OF_ERAS
 async def test_question_ends_child_tasks_and_the_next_leg_restarts_them(era: Era, group: Callable[..., Any]) -> None:
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
         start(background)
@@ -511,7 +516,7 @@ async def test_timed_out_body_ends_its_child_tasks(group: Callable[..., Any]) ->
     assert LOG == ["child cancelled"]
 
 
-@GROUPS
+@GROUPS_OF_ERAS
 async def test_a_child_that_asks_suspends_the_leg(era: Era, group: Callable[..., Any]) -> None:
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
         answered = anyio.Event()

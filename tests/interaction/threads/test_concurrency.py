@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 from pydantic import BaseModel
 

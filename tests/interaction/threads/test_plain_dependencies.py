@@ -292,8 +292,7 @@ async def test_generator_cancelled_in_the_body_exits_after_it(seconds: float | N
     assert len(places.threads) == 1
 
 
-@pytest.mark.parametrize("seconds", [None, LONG], ids=["without a timeout", "with a timeout"])
-@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(("seconds", "is_async"), [(None, True), (LONG, False), (None, False)])
 async def test_generator_cancelled_while_exiting_exits_fully(seconds: float | None, is_async: bool, held: Held) -> None:
     places, server = Places(), Server[Any]("shop")
 
@@ -429,8 +428,7 @@ async def test_failing_exit_is_logged_and_the_others_exit(is_async: bool, caplog
     assert places.names == ["enter one", "exit one"]
 
 
-@pytest.mark.parametrize("half", ["enter", "exit"])
-@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(("half", "is_async"), [("enter", False), ("exit", False), ("exit", True)])
 async def test_slow_half_of_a_generator_does_not_block_the_loop(half: str, is_async: bool) -> None:
     server, is_slow, waits, done = Server[Any]("shop"), threading.Event(), threading.Event(), threading.Event()
     results: list[bool] = []

@@ -271,7 +271,7 @@ async def test_inline_coroutine_function_is_rejected() -> None:
         assert str(refused.value).startswith(f"{subject}: inline must be used with a plain def, got an async def")
 
 
-@pytest.mark.parametrize("seconds", [None, LIMIT], ids=["waited for", "left behind"])
+@pytest.mark.parametrize(("era", "seconds"), [(Era.RETRY, None), (Era.LIVE, LIMIT)], ids=["waited for", "left behind"])
 async def test_cancelled_call_starts_no_further_function(era: Era, seconds: float | None, held: Held) -> None:
     ran, trace = list[str](), Steps()
     server = Server[Any]("shop", trace=trace)

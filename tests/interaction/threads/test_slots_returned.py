@@ -82,7 +82,6 @@ async def test_timed_out_function_keeps_its_slot_until_it_ends(kind: str, held: 
         ("body", LIMIT),
         ("resolver", LIMIT),
         ("dependency", None),
-        ("dependency", LIMIT),
         ("step", LIMIT),
     ],
 )

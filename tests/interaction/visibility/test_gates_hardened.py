@@ -78,9 +78,7 @@ async def test_gate_context_is_absent_from_the_body() -> None:
     assert (await User(server, {"sure": {"value": True}}, era=Era.RETRY).call("order")).text == "True"
 
 
-@pytest.mark.parametrize(
-    ("era", "place"), [(Era.RETRY, "memory"), (Era.LIVE, "memory"), (Era.RETRY, "http"), (Era.LIVE, "http")]
-)
+@pytest.mark.parametrize(("era", "place"), [(Era.RETRY, "memory"), (Era.LIVE, "memory"), (Era.RETRY, "http")])
 @pytest.mark.usefixtures("limits")
 async def test_gate_scopes_are_exited_outside_of_the_timeout(era: Era, place: str) -> None:
     async def scoped() -> AsyncGenerator[bool]:
@@ -141,8 +139,7 @@ class Undecided:
     ("fault", "era", "place"),
     [
         (cancelled_lookup, Era.RETRY, "memory"),
-        (cancelled_lookup, Era.LIVE, "http"),
-        (odd, Era.LIVE, "memory"),
+        (cancelled_lookup, Era.LIVE, "memory"),
         (odd, Era.RETRY, "http"),
         (group, Era.RETRY, "memory"),
         (Undecided, Era.LIVE, "memory"),

@@ -46,74 +46,49 @@ from tests.kit.waiting import WAIT
 pytestmark = pytest.mark.anyio
 
 
-class Plans:
-    def __init__(self, plan: str) -> None:
-        self.plan = plan
-
-    def is_pro(self) -> bool:
-        return self.plan == "pro"
-
-    async def __call__(self) -> bool:
-        return self.is_pro()
-
-
-class Session:
+class Mine:
     def __init__(self, is_pro: bool) -> None:
         self.is_pro = is_pro
+
+    async def __call__(self) -> bool:
+        return self.is_pro
 
     async def __aenter__(self) -> bool:
         return self.is_pro
 
-    async def __aexit__(self, *error: object) -> None:
-        return None
+    async def __aexit__(self, *error: object) -> None: ...
 
 
 def kinds(plan: str) -> dict[str, Any]:
-    plans = Plans(plan)
+    """Return gates of every kind that are open for `pro`."""
 
-    def current() -> Plans:
-        return plans
+    def current() -> str:
+        return plan
 
     async def a_coroutine() -> bool:
-        return plans.is_pro()
+        return is_pro(plan)
 
-    def is_pro(plans: Plans) -> bool:
-        return plans.is_pro()
-
-    def by_default(plans: Plans = Depends(current)) -> bool:
-        return plans.is_pro()
+    def by_default(plan: str = Depends(current)) -> bool:
+        return is_pro(plan)
 
     def a_generator() -> Generator[bool]:
-        yield plans.is_pro()
+        yield is_pro(plan)
 
     async def an_async_generator() -> AsyncGenerator[bool]:
-        yield plans.is_pro()
-
-    def session() -> Session:
-        return Session(plans.is_pro())
-
-    def is_pro_session(session: Session) -> bool:
-        return session.is_pro
-
-    class Mine(Session):
-        def __init__(self) -> None:
-            super().__init__(plans.is_pro())
+        yield is_pro(plan)
 
     return {
-        "lambda": lambda: plans.is_pro(),
+        "lambda": lambda: is_pro(plan),
         "lambda_around_a_coroutine": lambda: a_coroutine(),
         "coroutine": a_coroutine,
-        "method": plans.is_pro,
-        "object": plans,
-        "partial": functools.partial(is_pro, plans),
-        "by_default": by_default,
+        "object": Mine(is_pro(plan)),
+        "partial": functools.partial(is_pro, plan),
         "depends": Depends(is_pro, current),
         "depends_on_a_generator": Depends(same, Depends(a_generator)),
         "resolve": Resolve(by_default),
         "generator": a_generator,
         "async_generator": Depends(an_async_generator),
-        "class_of_managers": Depends(Mine),
-        "depends_on_a_manager": Depends(is_pro_session, session),
+        "class_of_managers": Depends(functools.partial(Mine, is_pro(plan))),
     }
 
 

@@ -181,16 +181,6 @@ async def test_outcome_consumer_gets_it_without_ending_the_call() -> None:
     assert (accepted["a"], accepted["b"].data) == ("accept", Choice(ok=True))
 
 
-async def test_a_computed_value_is_an_accepted_outcome() -> None:
-    def compute() -> int:
-        return 7
-
-    def tool(value: Annotated[ElicitationResult[Any], Resolve(compute)]) -> None: ...
-
-    (value,) = (await walk(plan_of(tool))).values()
-    assert (type(value).__mro__[1], value.data) == (AcceptedElicitation, 7)
-
-
 async def test_null_is_a_value_like_any_other() -> None:
     def nothing() -> None: ...
     def same(value: Annotated[None, Resolve(nothing)]) -> str:
