@@ -37,14 +37,6 @@ async def test_dependent_questions_are_asked_one_after_another(era: Era) -> None
     ]
 
 
-async def test_answering_no_is_an_answer_and_the_body_runs() -> None:
-    assert (
-        await User(bookshop(), {"confirm_backorder": {"confirm": False}}, era=Era.RETRY).call(
-            "order", {"title": "Neuromancer"}
-        )
-    ).text == "no order"
-
-
 async def test_resolver_finds_an_argument_renamed_by_the_sdk() -> None:
     server = Server("shop")
 

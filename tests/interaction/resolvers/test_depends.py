@@ -198,20 +198,6 @@ async def test_uncovered_dependency_parameters_are_filled_like_resolver_paramete
     assert result.text == "put in True Dune plan of ada ada 3 False"
 
 
-async def test_explicit_value_replaces_the_declared_source() -> None:
-    server = Server("shop")
-
-    def greeting(account: str = Depends(current_account), title: str = "?") -> str:
-        return f"{account} {title}"
-
-    @server.tool
-    async def order(title: str, said: str = Depends(greeting, lambda: "eve", lambda: "Emma")) -> str:
-        return f"{title} {said}"
-
-    assert (await User(server, era=Era.RETRY).call("order", {"title": "Dune"})).text == "Dune eve Emma"
-    assert not RUNS
-
-
 # How often it runs.
 
 
@@ -265,16 +251,6 @@ async def test_annotated_outcome_default_is_an_outcome() -> None:
 
     assert (await User(order, {"choose": DECLINE}, era=Era.RETRY).call("order")).text == "decline None decline"
     assert (await User(order, {"choose": {"ok": True}}, era=Era.RETRY).call("order")).text == "accept True accept"
-
-
-async def test_without_the_cache_each_who_asks_is_asked_for_itself() -> None:
-    @server_of
-    async def order(one: bool = Depends(sure, use_cache=False), other: bool = Depends(sure, use_cache=False)) -> str:
-        return f"{one} {other}"
-
-    made = await User(order, {"sure@one": {"value": True}, "sure@other": {"value": False}}, era=Era.RETRY).call("order")
-    assert made.text == "True False"
-    assert made.asked == ["Sure?", "Sure?"]
 
 
 # Failing.

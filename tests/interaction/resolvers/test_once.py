@@ -157,18 +157,3 @@ async def test_models_dataclasses_and_plain_data_come_back_as_they_were() -> Non
 
     call = await User(make, {"confirm": {"ok": True}}, network=Restart()).call("order")
     assert json.loads(call.text) == ["Slot", "Monday", [9, 17], {"a": [1, 2]}, None]
-
-
-async def test_value_without_json_form_fails_the_call_clearly() -> None:
-    server = Server("shop")
-
-    async def connection() -> Any:
-        return object()
-
-    @server.tool()
-    async def order(connection: Annotated[Any, Resolve(connection, once=True)]) -> str:
-        return "never"
-
-    result = await User(server, era=Era.RETRY).call("order")
-    assert result.is_error
-    assert "the value of 'connection' cannot be remembered" in result.text

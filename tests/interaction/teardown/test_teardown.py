@@ -81,7 +81,16 @@ def asks_in_a_thread(ctx: Context, session: str = Depends(session)) -> str:
     return f"{session} {ctx.blocking.ask('sure', 'Sure?', bool)}"
 
 
-@pytest.mark.parametrize("tool", [asks_in_a_resolver, asks_in_the_body, asks_in_a_thread])
+@pytest.mark.parametrize(
+    ("era", "tool"),
+    [
+        (Era.RETRY, asks_in_a_resolver),
+        (Era.RETRY, asks_in_the_body),
+        (Era.RETRY, asks_in_a_thread),
+        (Era.LIVE, asks_in_the_body),
+        (Era.LIVE, asks_in_a_thread),
+    ],
+)
 async def test_question_exits_dependencies_and_its_answer_reenters_them(era: Era, tool: Callable[..., Any]) -> None:
     assert await play(server_of(tool), era, {"sure": True}) == "session on connection True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
@@ -181,7 +190,7 @@ async def test_a_body_that_takes_too_long_has_its_dependencies_cancelled(
 
 
 @pytest.mark.usefixtures("limits")
-async def test_slow_dependency_exit_times_out(era: Era) -> None:
+async def test_slow_dependency_exit_times_out() -> None:
     async def slow() -> AsyncGenerator[str]:
         with logged("slow"):
             yield "slow"
@@ -190,7 +199,7 @@ async def test_slow_dependency_exit_times_out(era: Era) -> None:
     async def order(slow: str = Depends(slow), session: str = Depends(session)) -> str:
         return slow
 
-    assert "timed out" in await play(server_of(order, timeout=LIMIT), era)
+    assert "timed out" in await play(server_of(order, timeout=LIMIT), Era.RETRY)
     # The last one was left well, and before the time was up.
     assert ["open slow", *OPENED, *CLOSED, "slow: CancelledError"] == LOG
 
@@ -320,7 +329,7 @@ async def test_failing_sibling_exits_those_entered_before() -> None:
     assert [*OPENED, "waits: CancelledError", "session: ValueError", "connection: ValueError"] == LOG
 
 
-async def test_dependency_of_a_look_whether_a_page_is_finished_is_exited(era: Era) -> None:
+async def test_dependency_of_a_look_whether_a_page_is_finished_is_exited() -> None:
     async def done(session: str = Depends(session)) -> str:
         LOG.append("looked")
         return session
@@ -330,6 +339,6 @@ async def test_dependency_of_a_look_whether_a_page_is_finished_is_exited(era: Er
         LOG.append(f"body has {await ctx.ask('login', page)}")
         return "ordered"
 
-    call = await User(server_of(order), {"login": ACCEPT}, era=era).call("order")
+    call = await User(server_of(order), {"login": ACCEPT}, era=Era.RETRY).call("order")
     assert call.text == "ordered"
     assert [*OPENED, "looked", *CLOSED, "body has session on connection"] == LOG

@@ -102,7 +102,7 @@ async def test_swallowed_error_does_not_become_a_success(swallows: Callable[...,
     assert [*OPENED, "swallowed", "session: ValueError", "connection: ValueError"] == LOG
 
 
-@SWALLOWING
+@pytest.mark.parametrize("swallows", [swallows_later])
 async def test_swallowed_suspension_does_not_end_the_call(era: Era, swallows: Callable[..., Any]) -> None:
     async def order(ctx: Context, value: Annotated[str, Depends(swallows)]) -> str:
         return f"{value} {await ctx.ask('sure', 'Sure?', bool)}"
@@ -111,7 +111,7 @@ async def test_swallowed_suspension_does_not_end_the_call(era: Era, swallows: Ca
     assert ["swallowed"] * (2 if era is Era.RETRY else 1) == LOG
 
 
-@SWALLOWING
+@pytest.mark.parametrize("swallows", [swallows])
 async def test_swallowed_decline_does_not_become_a_success(swallows: Callable[..., Any]) -> None:
     trace = Steps()
 
@@ -122,7 +122,7 @@ async def test_swallowed_decline_does_not_become_a_success(swallows: Callable[..
     assert trace.events[-1] is Event.DECLINE
 
 
-@SWALLOWING
+@pytest.mark.parametrize("swallows", [swallows_later])
 @pytest.mark.usefixtures("limits")
 async def test_swallowed_timeout_does_not_continue_the_call(swallows: Callable[..., Any]) -> None:
     async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows)]) -> str:

@@ -243,7 +243,7 @@ async def test_abandoned_question_restarts_the_clock() -> None:
 # Pages.
 
 
-async def test_waiting_for_a_page_counts_for_nothing(era: Era, limits: TimeLimits) -> None:
+async def test_waiting_for_a_page_counts_for_nothing(limits: TimeLimits) -> None:
     starts: list[int] = []
 
     async def done() -> str | None:
@@ -258,7 +258,7 @@ async def test_waiting_for_a_page_counts_for_nothing(era: Era, limits: TimeLimit
         return await ctx.ask("login", page)
 
     with anyio.fail_after(WAIT):
-        async with visiting(server, era, Visitor()) as client:
+        async with visiting(server, Era.LIVE, Visitor()) as client:
             assert text_of(await client.call_tool("export")) == "ada"
     # Each look has the whole time.
     assert len(set(starts)) == 2
@@ -407,7 +407,7 @@ async def test_exception_of_a_stopped_body_is_logged(caplog: pytest.LogCaptureFi
     assert str(record.exc_info[1]) == "cleaning up failed"
 
 
-async def test_call_abandoned_by_its_client_has_not_timed_out(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_call_abandoned_by_its_client_has_not_timed_out(caplog: pytest.LogCaptureFixture) -> None:
     started, over = anyio.Event(), anyio.Event()
     trace = Steps()
 
@@ -425,7 +425,7 @@ async def test_call_abandoned_by_its_client_has_not_timed_out(era: Era, caplog: 
         return "never"
 
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
+        async with connect(server, Era.RETRY) as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "fetch")
                 await started.wait()
@@ -540,12 +540,12 @@ async def test_sixty_slow_calls_use_and_return_forty_threads(held: Held, limits:
     assert limiter.borrowed_tokens == 0
 
 
-async def test_call_is_rejected_once_all_threads_are_lost(era: Era, held: Held, limits: TimeLimits) -> None:
+async def test_call_is_rejected_once_all_threads_are_lost(held: Held, limits: TimeLimits) -> None:
     server = slots_of(held)
     errors: dict[str, MCPError] = {}
     async with few_threads(1):
         with anyio.fail_after(WAIT):
-            async with connect(server, era) as client, anyio.create_task_group() as group:
+            async with connect(server, Era.RETRY) as client, anyio.create_task_group() as group:
 
                 async def call(tool: str) -> None:
                     with pytest.raises(MCPError) as caught:

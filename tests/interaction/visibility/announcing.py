@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final
 
 import anyio
-import anyio.lowlevel
 from mcp.client import Client
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,

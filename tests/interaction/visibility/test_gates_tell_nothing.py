@@ -247,7 +247,7 @@ async def test_a_template_that_replaces_another_brings_its_own_gate() -> None:
             await client.read_resource("book://dune")
 
 
-async def test_prompts_and_templates_share_what_their_gates_found_and_entered(era: Era) -> None:
+async def test_prompts_and_templates_share_what_their_gates_found_and_entered() -> None:
     server, log = Server[Any]("library"), list[str]()
 
     async def session() -> AsyncGenerator[str]:
@@ -283,7 +283,7 @@ async def test_prompts_and_templates_share_what_their_gates_found_and_entered(er
     def closed() -> str:
         return "closed"
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await prompted(client, "audit") == "session"
         assert await read(client, "secret://dune") == "session"
         assert await read(client, "plain://dune") == "dune"

@@ -12,7 +12,6 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import DeclinedElicitation, Outcome
 from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
-from roundtrip.resolvers.planner import make_plan
 from roundtrip.resolvers.scheduler import Scheduler
 from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, start, walk
@@ -212,11 +211,3 @@ async def test_the_error_of_a_resolver_is_raised_as_it_is() -> None:
         with pytest.raises(ValueError, match="boom") as caught:
             await walk(plan_of(tool))
         assert caught.value is error
-
-
-async def test_plan_accepts_previously_found_parameters() -> None:
-    def number() -> int:
-        return 7
-
-    plan = make_plan(None, owner="by hand", arguments={}, context_types=(), resolved={"n": (Resolve(number), False)})
-    assert await walk(plan) == {"n": 7}
