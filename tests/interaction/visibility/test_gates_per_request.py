@@ -204,14 +204,15 @@ async def test_a_gate_whose_value_cannot_be_judged_is_shut(caplog: pytest.LogCap
 async def test_a_gate_whose_scope_gives_up_hides_only_itself() -> None:
     server = Server[Any]("shop")
 
-    async def impatient() -> AsyncGenerator[bool]:
-        with anyio.move_on_after(0):
+    async def impatient() -> AsyncGenerator[anyio.CancelScope]:
+        with anyio.CancelScope() as scope:
             await anyio.lowlevel.checkpoint()
-            yield True
+            yield scope
 
-    async def hangs(impatient: bool = Depends(impatient)) -> bool:
+    async def hangs(impatient: anyio.CancelScope = Depends(impatient)) -> bool:
+        impatient.deadline = anyio.current_time()
         await anyio.sleep_forever()
-        return impatient
+        return True
 
     server.add_tool(saying("done"), "slow", enabled=hangs)
     server.add_tool(saying("done"), "quick", enabled=Switch())
