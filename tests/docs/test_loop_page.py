@@ -17,8 +17,8 @@ if sys.platform == "win32":
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.docs.pages import ROOT, blocks
 from tests.docs.test_shell_blocks import READY_PATH, SECONDS, Shell
+from tests.kit.environments import Environment
 from tests.kit.hosts import free_port
-from tests.unit.cli.test_new import Environment
 
 PAGE: Final = ROOT / "docs" / "loop.md"
 MOST_COMMANDS: Final = 8

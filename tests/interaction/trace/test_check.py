@@ -12,10 +12,20 @@ from mcp_types import METHOD_NOT_FOUND, ElicitResult
 from roundtrip.cli import main
 from roundtrip.testing import Era, LegByLeg
 from roundtrip.testing.networks.fleet import Instance
-from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, deploy, module_of, recording
-from tests.kit.players import connect, roots, sample
-
-__all__ = ["recording"]
+from tests.interaction.trace.deploys import (
+    MIXED,
+    REPLIES,
+    SHOP,
+    Change,
+    Recording,
+    changed,
+    check,
+    checked,
+    deploy,
+    module_of,
+    record_mixed,
+)
+from tests.kit.players import connect
 
 DEPENDS_ON_NOTHING: Change = (
     "async def sure(copies: Annotated[Copies, Resolve(copies)]) -> Elicit[Sure]:\n"
@@ -23,21 +33,6 @@ DEPENDS_ON_NOTHING: Change = (
     'async def sure() -> Elicit[Sure]:\n    return Elicit("Really 7?", Sure)',
 )
 WITHOUT_SURE: Change = ("    sure: Annotated[Sure, Resolve(sure)],\n", "")
-
-
-def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    code = main(["check", *arguments])
-    printed = capsys.readouterr()
-    assert printed.err == "" or code == 2
-    return code, printed.out
-
-
-def checked(recording: Recording, capsys: pytest.CaptureFixture[str], *changes: Change, source: str = SHOP) -> str:
-    """Check the recording on changed code, and return the report; the exit code must agree with it."""
-    target = deploy(recording.folder, "changed", changed(source, *changes))
-    code, out = check(capsys, target, str(recording.file))
-    assert code == (0 if " 0 asking again, 0 diverging" in out else 1)
-    return out
 
 
 ONCE = """\
@@ -404,55 +399,6 @@ def test_invalid_answer_stays_invalid_or_becomes_valid(
     assert "order: compatible\n" in checked(recording, capsys)
     out = checked(recording, capsys, ("le=10", "le=20"))
     assert "order: asks 1 again\n  'copies': schema changed" in out
-
-
-MIXED = """\
-from typing import Annotated
-
-from mcp_types import CreateMessageResult, ListRootsResult
-from roundtrip import ElicitUrl, ListRoots, Resolve, Sample, Server
-
-server = Server("mixed", keys=[b"k" * 32])
-
-
-def think() -> Sample:
-    return Sample("Think of a book", max_tokens=10)
-
-
-def folders() -> ListRoots:
-    return ListRoots()
-
-
-def pay(thought: Annotated[CreateMessageResult, Resolve(think)]) -> ElicitUrl[bool]:
-    return ElicitUrl("Pay here", "https://shop.example/pay")
-
-
-@server.tool()
-async def order(
-    title: str,
-    thought: Annotated[CreateMessageResult, Resolve(think)],
-    folders: Annotated[ListRootsResult, Resolve(folders)],
-    paid: Annotated[bool, Resolve(pay)],
-) -> str:
-    return f"{title} {paid}"
-"""
-
-
-async def agree(context: Any, params: Any) -> ElicitResult:
-    del context, params
-    return ElicitResult(action="accept")
-
-
-def record_mixed(recording: Recording, era: Era, source: str) -> None:
-    server: Instance = recording.load(source)
-
-    async def play() -> None:
-        options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
-        async with connect(server, era, agree, **options) as client:  # type: ignore[arg-type]
-            result = await client.call_tool("order", {"title": "Dune"})
-            assert not result.is_error
-
-    anyio.run(play)
 
 
 def test_samples_roots_and_pages_are_checked_too(

@@ -1,16 +1,11 @@
 """`roundtrip new` makes a project that works at once, and overwrites nothing."""
 
 import json
-import os
-import stat
-import subprocess
-import sys
 import tomllib
-import venv
 from collections.abc import Mapping
 from importlib.metadata import PathDistribution, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import yaml
@@ -18,9 +13,6 @@ from packaging.requirements import Requirement
 
 from roundtrip.cli import main
 from roundtrip.server.key_files import KeyFile
-
-ROOT: Final = Path(__file__).resolve().parents[3]
-SECONDS: Final = 110
 
 
 @pytest.fixture
@@ -41,65 +33,6 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return told
 
 
-class Environment:
-    """A fresh virtual environment that sees the packages of this one, and has this checkout installed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.python = folder / "bin" / "python"
-        # Without pip: it takes seconds, and a file of paths does what it would do.
-        venv.create(folder, with_pip=False)
-        (site,) = folder.glob("lib/python*/site-packages")
-        installed = [path for path in sys.path if path.endswith("site-packages")]
-        lines = [f"import site; site.addsitedir({path!r})" for path in installed]
-        (site / "checkout.pth").write_text("\n".join([*lines, str(ROOT)]) + "\n")
-
-    def run(self, *words: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
-        kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "LC_ALL")}
-        return subprocess.run(
-            [str(self.python), "-m", *words],
-            cwd=folder,
-            env={**kept, **variables},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            stdin=subprocess.DEVNULL,
-        )
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return Environment(tmp_path_factory.mktemp("venv"))
-
-
-# `.ci/release` does the same on each Python.
-@pytest.mark.nightly
-def test_new_project_passes_its_tests_and_answers_in_a_fresh_environment(
-    folder: Path, environment: Environment
-) -> None:
-    made = environment.run("roundtrip", "new", "late-show", folder=folder)
-    assert made.returncode == 0, made.stderr
-    project = folder / "late-show"
-    # As CI runs them: a snapshot that is missing fails, and is not written.
-    ran = environment.run("pytest", "-q", "-p", "no:cacheprovider", folder=project, CI="true")
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "1 snapshot passed" in ran.stdout
-    assert "skipped" not in ran.stdout
-    (project / "answers.json").write_text(json.dumps({"seats": {"value": 4}, "row": {"value": "front"}}))
-    call = ["call", "late_show.py", "book", "film=Mirror", "--answers", "answers.json"]
-    called = environment.run("roundtrip", *call, folder=project, ROUNDTRIP_KEY_FILE="keys")
-    assert (called.returncode, called.stdout) == (0, "Booked 4 seats for Mirror in the front row.\n"), called.stderr
-
-
-@pytest.mark.nightly
-def test_change_of_the_server_fails_the_tests_of_the_project(folder: Path, environment: Environment) -> None:
-    assert main(["new", "matinee"]) == 0
-    server = folder / "matinee" / "matinee.py"
-    server.write_text(server.read_text().replace("Which row?", "Which row, please?"))
-    ran = environment.run("pytest", "-q", "-p", "no:cacheprovider", "-k", "asks_for_seats", folder=folder / "matinee")
-    assert ran.returncode == 1
-    assert "1 snapshot failed" in ran.stdout
-
-
 def test_files_of_a_project_are_what_their_readers_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "late-show"]) == 0
     said = capsys.readouterr().out
@@ -115,19 +48,6 @@ def test_files_of_a_project_are_what_their_readers_read(folder: Path, capsys: py
     assert (needed.name, tests.name, tests.extras) == ("mcp-roundtrip", "mcp-roundtrip", {"testing"})
     workflow: Mapping[str, Any] = yaml.safe_load((project / ".github" / "workflows" / "tests.yml").read_text())
     assert any(step.get("run") == "pytest" for step in workflow["jobs"]["tests"]["steps"])
-
-
-def test_key_is_readable_by_its_owner_alone_and_ignored_by_git(folder: Path) -> None:
-    assert main(["new", "cinema"]) == 0
-    key = folder / "cinema" / "keys"
-    assert KeyFile.read(key).signs.key
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    subprocess.run(["git", "init", "-q"], cwd=folder / "cinema", check=True, timeout=SECONDS)
-    git = ["git", "status", "--porcelain", "--untracked-files=all"]
-    listed = subprocess.run(git, cwd=folder / "cinema", check=True, capture_output=True, text=True, timeout=SECONDS)
-    assert "?? cinema.py\n" in listed.stdout
-    assert "?? .github/workflows/tests.yml\n" in listed.stdout
-    assert "keys" not in listed.stdout
 
 
 def test_two_projects_have_different_keys(folder: Path) -> None:

@@ -2,10 +2,7 @@
 
 import inspect
 import json
-import os
-import pty
 import sys
-import time
 from argparse import ArgumentParser
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,17 +12,12 @@ from pathlib import Path
 import pytest
 from mcp.server.request_state import AESGCMRequestStateCodec
 
-from roundtrip.cli import main
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.trace.token import configure, run
-from roundtrip.machine.journal import Action, Entry, Journal
+from roundtrip.machine.journal import Action, Entry
 from roundtrip.server.key_files import KeyFile, Role, RoledKey
-from tests.kit.forks import is_readable, start
 from tests.kit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pinned
-
-SECRET = "the quoted price is 9.50"
-TOKEN = codec().seal(payload(journal(computed=SECRET), audience="shop"))
-HOSTILE = "\x1b[31m\x07\u202e"
+from tests.unit.cli.trace.tokens import HOSTILE, SECRET, TOKEN, hostile_token
 
 
 @pytest.fixture(autouse=True)
@@ -272,13 +264,6 @@ def test_state_that_is_no_journal_is_reported(
     assert "sealed" not in shown
 
 
-def hostile_token() -> str:
-    entries = {HOSTILE: Entry(Action.ACCEPT, pinned("m"), {HOSTILE: HOSTILE})}
-    return codec().seal(
-        payload(Journal(HOSTILE, BORN, BORN, BORN, 1, 1, build=HOSTILE, entries=entries), deflate=False)
-    )
-
-
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
 def test_nothing_in_a_token_reaches_the_screen_as_a_command(
     options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -288,38 +273,3 @@ def test_nothing_in_a_token_reaches_the_screen_as_a_command(
     shown = capsys.readouterr().out
     assert not set(HOSTILE) & set(shown) - set("[31m")
     assert "[31m" in shown
-
-
-def on_a_terminal(file: Path, **environment: str) -> bytes:
-    """Return the output on a real terminal."""
-    ours, theirs = pty.openpty()
-    try:
-        environment = {**os.environ, "TERM": "xterm-256color", **environment}
-        process = start(main, ["trace", "token", str(file)], cwd=file.parent, stdout=theirs, env=environment)
-        os.close(theirs)
-        received, deadline = b"", time.monotonic() + 60
-        while is_readable(ours, deadline - time.monotonic()):
-            try:
-                received += os.read(ours, 4096)
-            except OSError:
-                break
-        assert process.wait(60) == 0
-        return received
-    finally:
-        os.close(ours)
-
-
-def test_terminal_gets_our_colors_and_no_token_text(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(hostile_token(), encoding="utf-8")
-    coloured = on_a_terminal(tmp_path / "token")
-    assert b"\x1b[" in coloured
-    assert b"\\x1b[31m\\x07\\u202e" in coloured
-    assert b"\x07" not in coloured
-    assert b"\x1b[31m" not in coloured
-
-
-def test_terminal_opting_out_gets_no_colors(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
-    shown = on_a_terminal(tmp_path / "token", NO_COLOR="1")
-    assert b"target" in shown
-    assert b"\x1b[3" not in shown

@@ -1,10 +1,7 @@
 """The audit log of operators: its place, its lines, and files that cannot be written."""
 
 import getpass
-import json
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,6 @@ from roundtrip.system import System
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
 from roundtrip.trace.writing.lines import ActedLine
-from tests.kit.hosts import ROOT
 from tests.unit.trace.tales import HOSTILE
 
 AT = 1_795_000_000.25
@@ -124,23 +120,3 @@ def test_operator_is_named_by_the_system_and_not_by_variables(monkeypatch: pytes
         monkeypatch.setenv(variable, "another")
     assert getpass.getuser() == "another"
     assert user_of_system() == name
-
-
-_MANY = """
-import sys
-from pathlib import Path
-from roundtrip.trace.writing.audit import AuditLog
-log = AuditLog(Path(sys.argv[1]), program="ui", by=sys.argv[2])
-for number in range(100):
-    with log.open(f"call-{number}", "order", "remind") as line:
-        line.write("done")
-"""
-
-
-def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    writers = [subprocess.Popen([sys.executable, "-c", _MANY, str(path), name], cwd=ROOT) for name in ("ana", "bob")]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
-    # A writer that sees half of the other's line begins with a newline: blank lines are ignored.
-    lines = [json.loads(text) for text in path.read_text().splitlines() if text]
-    assert [sum(line["by"] == name for line in lines) for name in ("ana", "bob")] == [100, 100]
