@@ -24,7 +24,7 @@ from tests.interaction.trace.transcribed import calls_of
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_trace_reports_the_end_of_the_call(tmp_path: Path, name: str) -> None:
+def test_trace_reports_the_end_and_unchanged_code_is_compatible(tmp_path: Path, name: str) -> None:
     story = STORIES[name]
     call = recorded(story, tmp_path / "calls.jsonl")
     assert call.state is story.state
@@ -32,19 +32,9 @@ def test_trace_reports_the_end_of_the_call(tmp_path: Path, name: str) -> None:
     assert story.told in told
     assert not story.untold or story.untold not in told
     assert ("safe to do twice" in told) is (story.bodies > 1)
-
-
-@pytest.mark.parametrize("name", STORIES)
-def test_unchanged_code_is_compatible(tmp_path: Path, name: str) -> None:
-    call = recorded(STORIES[name], tmp_path / "calls.jsonl")
     found: list[Checked] = []
-
-    async def check() -> None:
-        await check_calls(serve(MemoryLedger(), Effect()), [call], found.append, now=time.time())
-
-    anyio.run(check)
-    (checked,) = found
-    assert checked.headline == "compatible", as_text(checked)
+    anyio.run(_check(call, found))
+    assert [checked.headline for checked in found] == ["compatible"], as_text(found[0])
 
 
 def test_a_leg_that_only_the_ledger_answered_is_no_alarm(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from roundtrip.cli.trace import calls
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.writing.files import LineFile
+from tests.kit.tables import check_each
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
 _HOUR = 3600.0
@@ -171,23 +172,23 @@ def test_old_files_are_pruned_and_forgotten(folder: Path, capsys: pytest.Capture
     assert sorted(path.name for path in folder.glob("*.jsonl*")) == ["ash.jsonl", "audit.jsonl"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        ([], "name what to delete"),
-        (["--max-size", "many"], "is not a size; write 500M or 20G"),
-        (["--older-than", "ever"], "is not a time"),
-    ],
-)
-def test_prune_needs_a_bound(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], part: str
-) -> None:
-    try:
-        code = main(["trace", "prune", *arguments, str(folder)])
-    except SystemExit as error:
-        code = error.code
-    assert code == 2
-    assert part in capsys.readouterr().err
+def test_prune_needs_a_bound(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(arguments: Sequence[str], part: str) -> None:
+        try:
+            code = main(["trace", "prune", *arguments, str(folder)])
+        except SystemExit as error:
+            code = error.code
+        assert code == 2
+        assert part in capsys.readouterr().err
+
+    check_each(
+        [
+            ([], "name what to delete"),
+            (["--max-size", "many"], "is not a size; write 500M or 20G"),
+            (["--older-than", "ever"], "is not a time"),
+        ],
+        check,
+    )
 
 
 def test_idle_recorder_leaves_a_deleted_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from roundtrip.cli.host_config import all_hosts
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.tasks import STATES
 from roundtrip.machine.tasks import TaskState
+from tests.kit.tables import check_each
 from tests.unit.cli.completions import SHELLS, script
 
 HOSTS: Final = {host.name for host in all_hosts()}
@@ -29,16 +30,18 @@ def whole() -> dict[tuple[str, ...], OptionsAnywhere]:
     return dict(parsers(parser))
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 def test_each_option_of_the_parser_is_in_the_script(
-    shell: str, capsys: pytest.CaptureFixture[str], whole: dict[tuple[str, ...], OptionsAnywhere]
+    capsys: pytest.CaptureFixture[str], whole: dict[tuple[str, ...], OptionsAnywhere]
 ) -> None:
-    text = script(shell, capsys)
-    for words, parser in whole.items():
-        for option in parser._option_string_actions:  # pyright: ignore[reportPrivateUsage]
-            spelled = f"-l {option[2:]}" if shell == "fish" and option.startswith("--") else option
-            assert (shell == "fish" and not option.startswith("--")) or spelled in text, (words, option)
-    assert all(host in text for host in HOSTS)
+    def check(shell: str) -> None:
+        text = script(shell, capsys)
+        for words, parser in whole.items():
+            for option in parser._option_string_actions:  # pyright: ignore[reportPrivateUsage]
+                spelled = f"-l {option[2:]}" if shell == "fish" and option.startswith("--") else option
+                assert (shell == "fish" and not option.startswith("--")) or spelled in text, (words, option)
+        assert all(host in text for host in HOSTS)
+
+    check_each(SHELLS, check)
 
 
 def test_states_of_the_parser_are_those_of_the_machine() -> None:

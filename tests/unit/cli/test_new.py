@@ -13,12 +13,7 @@ from packaging.requirements import Requirement
 
 from roundtrip.cli import main
 from roundtrip.server.key_files import KeyFile
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+from tests.kit.tables import check_each
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -63,7 +58,7 @@ def test_project_is_made_in_this_folder_on_demand(folder: Path, capsys: pytest.C
     assert "cd " not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("existing", ["README.md", "keys", ".github/workflows/tests.yml"])
+@pytest.mark.parametrize("existing", ["keys", ".github/workflows/tests.yml"])
 @pytest.mark.parametrize("dangling", [False, True])
 def test_existing_file_is_not_overwritten(
     folder: Path, capsys: pytest.CaptureFixture[str], existing: str, dangling: bool
@@ -87,27 +82,29 @@ def test_second_project_of_a_name_lists_what_is_there(folder: Path, capsys: pyte
     assert files_in(folder) == before
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        *(
-            (name, "must have small letters and digits")
-            for name in ("", "Cinema", "1st", "a b", "../up", "a--b", "a.b")
-        ),
-        ("é", "must have small letters and digits"),
-        ("a" * 41, "at most 40 characters"),
-        ("class", "must not be a word of Python's own"),
-        ("json", "must not be that of an installed module"),
-        ("roundtrip", "must not be that of an installed module"),
-        ("pytest", "must not be that of an installed module"),
-        ("docstring-parser", "must not be that of an installed module"),
-        ("test-cinema", "must not be that of a test"),
-        ("conftest", "must not be that of a test"),
-    ],
-)
-def test_unusable_name_is_rejected(folder: Path, capsys: pytest.CaptureFixture[str], name: str, message: str) -> None:
-    assert message in refused(capsys, name)
-    assert not files_in(folder)
+def test_unusable_name_is_rejected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(name: str, message: str) -> None:
+        assert message in refused(capsys, name)
+        assert not files_in(folder)
+
+    check_each(
+        [
+            *(
+                (name, "must have small letters and digits")
+                for name in ("", "Cinema", "1st", "a b", "../up", "a--b", "a.b")
+            ),
+            ("é", "must have small letters and digits"),
+            ("a" * 41, "at most 40 characters"),
+            ("class", "must not be a word of Python's own"),
+            ("json", "must not be that of an installed module"),
+            ("roundtrip", "must not be that of an installed module"),
+            ("pytest", "must not be that of an installed module"),
+            ("docstring-parser", "must not be that of an installed module"),
+            ("test-cinema", "must not be that of a test"),
+            ("conftest", "must not be that of a test"),
+        ],
+        check,
+    )
 
 
 def test_file_in_place_of_the_folder_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

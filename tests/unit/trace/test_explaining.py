@@ -4,14 +4,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.trace.explaining.advice import QUESTIONS, REJECTIONS
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain, explain_rejection
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Line
+from tests.kit.tables import check_each
 from tests.kit.transcripts import AT, answer, asked, began, call_of, ended, question, rejected
 
 DIGEST = {"digest": "abcdefghijkl", "bytes": 12}
@@ -45,20 +44,24 @@ def test_every_rejection_reason_has_a_cause_and_cure() -> None:
     assert all(advice.cause and advice.cure for advice in REJECTIONS.values())
 
 
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.NEW])
-def test_asking_reason_names_the_question_and_the_cure(reason: Reason) -> None:
-    text = told(again(reason, build="2"))
-    assert text.startswith("Question 'format' was asked again in round 2, because ")
-    assert text.endswith(f"; {QUESTIONS[reason].cure}.")
-    assert not re.search(r"\. [A-Z]", text)
+def test_asking_reason_names_the_question_and_the_cure() -> None:
+    def check(reason: Reason) -> None:
+        text = told(again(reason, build="2"))
+        assert text.startswith("Question 'format' was asked again in round 2, because ")
+        assert text.endswith(f"; {QUESTIONS[reason].cure}.")
+        assert not re.search(r"\. [A-Z]", text)
+
+    check_each([reason for reason in Reason if reason is not Reason.NEW], check)
 
 
-@pytest.mark.parametrize("reason", list(RejectionReason))
-def test_rejection_sentence_names_the_instance_and_the_cure(reason: RejectionReason) -> None:
-    text = told([began(), asked(), rejected(reason=reason, call="call-1", leg=2)])
-    assert text.startswith("Instance 'a' rejected the token of a 'tools/call' for 'order' in leg 2, because ")
-    assert text.endswith(f"; {REJECTIONS[reason].cure}.")
-    assert explain_rejection(rejected(reason=reason)).endswith(f"; {REJECTIONS[reason].cure}.")
+def test_rejection_sentence_names_the_instance_and_the_cure() -> None:
+    def check(reason: RejectionReason) -> None:
+        text = told([began(), asked(), rejected(reason=reason, call="call-1", leg=2)])
+        assert text.startswith("Instance 'a' rejected the token of a 'tools/call' for 'order' in leg 2, because ")
+        assert text.endswith(f"; {REJECTIONS[reason].cure}.")
+        assert explain_rejection(rejected(reason=reason)).endswith(f"; {REJECTIONS[reason].cure}.")
+
+    check_each(list(RejectionReason), check)
 
 
 def test_a_new_question_is_plain() -> None:
@@ -67,15 +70,19 @@ def test_a_new_question_is_plain() -> None:
     assert explanation.text == "Question 'format' was asked in round 1, as the call had not asked it before."
 
 
-@pytest.mark.parametrize("reason", [Reason.REWORDED, Reason.SCHEMA_CHANGED])
-def test_inconsistent_wording_of_one_build_is_not_blamed_on_deploying(reason: Reason) -> None:
-    assert told(again(reason)).endswith(f"; {QUESTIONS[Reason.VOLATILE].cure}.")
+def test_inconsistent_wording_of_one_build_is_not_blamed_on_deploying() -> None:
+    def check(reason: Reason) -> None:
+        assert told(again(reason)).endswith(f"; {QUESTIONS[Reason.VOLATILE].cure}.")
+
+    check_each([Reason.REWORDED, Reason.SCHEMA_CHANGED], check)
 
 
-@pytest.mark.parametrize("reason", [Reason.OTHER_BUILD, Reason.REVISED])
-def test_first_question_is_not_called_a_repetition(reason: Reason) -> None:
-    lines = again(reason, before={"key": "size"}, build="2")
-    assert told(lines).startswith("Question 'format' was asked in round 2, because ")
+def test_first_question_is_not_called_a_repetition() -> None:
+    def check(reason: Reason) -> None:
+        lines = again(reason, before={"key": "size"}, build="2")
+        assert told(lines).startswith("Question 'format' was asked in round 2, because ")
+
+    check_each([Reason.OTHER_BUILD, Reason.REVISED], check)
 
 
 def test_forgotten_earlier_question_is_explained() -> None:

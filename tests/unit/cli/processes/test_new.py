@@ -12,12 +12,6 @@ from roundtrip.server.key_files import KeyFile
 from tests.kit.environments import SECONDS, Environment
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(tmp_path_factory.mktemp("venv"))

@@ -11,6 +11,7 @@ from roundtrip.system import System
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
 from roundtrip.trace.writing.lines import ActedLine
+from tests.kit.tables import check_each
 from tests.unit.trace.tales import HOSTILE
 
 AT = 1_795_000_000.25
@@ -89,29 +90,24 @@ def test_log_without_a_file_writes_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "transcripts", "variables", "expected"),
-    [
-        ("a.jsonl", ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "a.jsonl"),
-        (None, ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "b.jsonl"),
-        (None, ["x/calls.jsonl"], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "x/audit.jsonl"),
-        (None, ["folder", "other"], {}, "folder/audit.jsonl"),
-        (None, ["new/"], {}, "new/audit.jsonl"),
-        (None, [], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "y/audit.jsonl"),
-        (None, [], {"ROUNDTRIP_AUDIT": "", "ROUNDTRIP_TRACE": ""}, None),
-    ],
-)
-def test_place_of_the_log_is_found(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    given: str | None,
-    transcripts: list[str],
-    variables: dict[str, str],
-    expected: str | None,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    assert audit_path(given, transcripts, variables) == (None if expected is None else Path(expected))
+def test_place_of_the_log_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(given: str | None, transcripts: list[str], variables: dict[str, str], expected: str | None) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        assert audit_path(given, transcripts, variables) == (None if expected is None else Path(expected))
+
+    check_each(
+        [
+            ("a.jsonl", ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "a.jsonl"),
+            (None, ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "b.jsonl"),
+            (None, ["x/calls.jsonl"], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "x/audit.jsonl"),
+            (None, ["folder", "other"], {}, "folder/audit.jsonl"),
+            (None, ["new/"], {}, "new/audit.jsonl"),
+            (None, [], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "y/audit.jsonl"),
+            (None, [], {"ROUNDTRIP_AUDIT": "", "ROUNDTRIP_TRACE": ""}, None),
+        ],
+        check,
+    )
 
 
 def test_operator_is_named_by_the_system_and_not_by_variables(monkeypatch: pytest.MonkeyPatch) -> None:
