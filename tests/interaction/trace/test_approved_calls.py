@@ -18,7 +18,6 @@ from tests.interaction.trace.desks import ADA, ANSWERS, DESK, cut_at_the_approva
         ("refund", Era.LIVE, "approve"),
         ("refund", Era.RETRY, ("reject", "no receipt")),
         ("ship", Era.RETRY, "approve"),
-        ("ship", Era.RETRY, "reject"),
         ("deliver", Era.RETRY, "approve"),
         ("close", Era.TASK, "approve"),
     ],

@@ -17,6 +17,7 @@ from mcp_types import ElicitResult, TextContent
 from roundtrip import Context, Recorder, Server
 from roundtrip.trace.writing import files
 from tests.interaction.trace.transcribed import calls_of, events
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +68,7 @@ async def test_idle_recorder_writes_in_the_next_turn(tmp_path: Path) -> None:
         await go_on.wait()
         return "done"
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         async with Client(server) as client, anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "wait")
             await reached.wait()
@@ -145,7 +146,7 @@ async def test_asked_line_is_written_while_a_live_user_thinks(tmp_path: Path) ->
         return str(await ctx.ask("sure", "Sure?", bool))
 
     async def think(context: Any, params: Any) -> Any:
-        with anyio.fail_after(10):
+        with anyio.fail_after(WAIT):
             while events(path) != ["began", "asked"]:
                 await anyio.lowlevel.checkpoint()
         return ElicitResult(action="accept", content={"value": True})

@@ -339,11 +339,9 @@ ASKING_BODY: list[Change] = [
 ]
 
 
-def test_body_questions_are_reported_as_unchecked(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_body_questions_are_reported_as_unchecked(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
     source = changed(SHOP, *ASKING_BODY)
-    recording.call(source, era=era, answer=lambda params: {**REPLIES, "A tip?": {"ok": True}}[params.message])
+    recording.call(source, era=Era.RETRY, answer=lambda params: {**REPLIES, "A tip?": {"ok": True}}[params.message])
     out = checked(recording, capsys, ("A tip?", "Something for the staff?"), source=source)
     assert "order: compatible\n  note: the body asks from round 2 on, and was not run" in out
     assert module_of("changed.py:server").RAN == []
@@ -351,10 +349,8 @@ def test_body_questions_are_reported_as_unchecked(
     assert "order: asks 1 again\n  'buyer': reworded" in out
 
 
-def test_declined_call_must_be_declined_again(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recording.call(era=era, answer=lambda params: {**REPLIES, "Really 7?": "decline"}[params.message])
+def test_declined_call_must_be_declined_again(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    recording.call(era=Era.RETRY, answer=lambda params: {**REPLIES, "Really 7?": "decline"}[params.message])
     assert "order: compatible\n" in checked(recording, capsys)
     out = checked(
         recording,
@@ -367,11 +363,11 @@ def test_declined_call_must_be_declined_again(
 
 
 def test_invalid_answer_stays_invalid_or_becomes_valid(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
+    recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = iter([{"number": 12}, {"number": 7}])
     recording.call(
-        era=era,
+        era=Era.RETRY,
         answer=lambda params: next(given) if "How many" in params.message else REPLIES[params.message],
     )
     assert "order: compatible\n" in checked(recording, capsys)
@@ -379,10 +375,8 @@ def test_invalid_answer_stays_invalid_or_becomes_valid(
     assert "order: asks 1 again\n  'copies': schema changed" in out
 
 
-def test_samples_roots_and_pages_are_checked_too(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record_mixed(recording, era, MIXED)
+def test_samples_roots_and_pages_are_checked_too(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    record_mixed(recording, Era.RETRY, MIXED)
     assert "order: compatible\n" in checked(recording, capsys, source=MIXED)
     out = checked(recording, capsys, ("Think of a book", "Think of a film"), source=MIXED)
     assert "order: asks 1 again\n  'think': reworded" in out
@@ -423,7 +417,7 @@ async def read(title: str, buyer: Annotated[Name, Resolve(buyer)]) -> str:
 
 
 def test_prompts_and_templates_are_checked_without_running_plain_functions(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
+    recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server: Instance = recording.load(HANDLERS)
 
@@ -432,7 +426,7 @@ def test_prompts_and_templates_are_checked_without_running_plain_functions(
         return ElicitResult(action="accept", content={"name": "Ada"})
 
     async def play() -> None:
-        async with connect(server, era, say) as client:  # type: ignore[arg-type]
+        async with connect(server, Era.RETRY, say) as client:  # type: ignore[arg-type]
             await client.get_prompt("praise", {"title": "Dune"})
             await client.read_resource("book://Dune%20II/text")
 

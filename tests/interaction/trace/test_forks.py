@@ -391,7 +391,6 @@ def test_approval_is_decided_by_the_fork_or_as_recorded(tmp_path: Path) -> None:
     anyio.run(scenario)
 
 
-@pytest.mark.nightly
 def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
     """A fork, or a check, is no worker: it would end the task at its body."""
     ran: list[str] = []
@@ -405,7 +404,7 @@ def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
         )
 
         async def slow() -> Elicit[int]:
-            await anyio.sleep(1)
+            await anyio.sleep(0.3)
             return Elicit("How many?", int)
 
         @server.tool()
@@ -414,7 +413,7 @@ def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
 
         @server.tool(task=True)
         async def later(ctx: Context) -> str:
-            await ctx.sleep(0.5)
+            await ctx.sleep(0.05)
             ran.append("later")
             return "done"
 

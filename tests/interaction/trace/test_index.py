@@ -142,14 +142,6 @@ def test_foreign_file_in_its_place_is_left_alone(folder: Path, capsys: pytest.Ca
     assert printed(capsys, "ls", str(folder))[0] == 0
 
 
-def test_index_of_another_version_is_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    printed(capsys, "index", str(folder))
-    older = sqlite3.connect(folder / "index.sqlite3")
-    older.execute("PRAGMA user_version = 77")
-    older.close()
-    assert "5 calls, 16 new lines" in printed(capsys, "index", str(folder))[1]
-
-
 def test_old_files_are_pruned_and_forgotten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed(capsys, "index", str(folder))
     (folder / "audit.jsonl").write_text("")

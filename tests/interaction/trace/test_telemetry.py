@@ -139,7 +139,7 @@ async def test_leg_span_nests_between_request_and_function_spans(
     assert work_span.parent == context_of(legs[-1])
 
 
-async def test_thread_spans_belong_to_their_leg(era: Era, collected: Collected) -> None:
+async def test_thread_spans_belong_to_their_leg(collected: Collected) -> None:
     tracer = collected.tracers.get_tracer("author")
     server = bookshop(trace=collected.telemetry)
 
@@ -148,7 +148,7 @@ async def test_thread_spans_belong_to_their_leg(era: Era, collected: Collected) 
         with tracer.start_as_current_span("work"):
             return "done"
 
-    await User(server, era=era).call("plain")
+    await User(server, era=Era.RETRY).call("plain")
     work, leg = collected.all_spans
     assert work.parent == context_of(leg)
 
@@ -213,14 +213,14 @@ async def test_live_span_reports_when_questions_were_asked_and_answered(collecte
     assert keys == [("confirm_backorder",), ("how_many",)]
 
 
-async def test_a_failure_is_an_error_without_its_text(era: Era, collected: Collected) -> None:
+async def test_a_failure_is_an_error_without_its_text(collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
 
     @server.tool()
     async def fail() -> str:
         raise LookupError("no such book: Neuromancer")
 
-    await User(server, era=era).call("fail")
+    await User(server, era=Era.RETRY).call("fail")
     (span,) = collected.spans
     assert span.status.status_code is StatusCode.ERROR
     assert span.status.description is None
@@ -229,35 +229,38 @@ async def test_a_failure_is_an_error_without_its_text(era: Era, collected: Colle
     assert list(span.events) == []
 
 
-async def test_decline_by_the_user_is_not_an_error(era: Era, collected: Collected) -> None:
-    await User(bookshop(trace=collected.telemetry), {"confirm_backorder": DECLINE}, era=era).call("order", ARGUMENTS)
+async def test_decline_by_the_user_is_not_an_error(collected: Collected) -> None:
+    user = User(bookshop(trace=collected.telemetry), {"confirm_backorder": DECLINE}, era=Era.RETRY)
+    await user.call("order", ARGUMENTS)
+        "order", ARGUMENTS
+    )
     span = collected.spans[-1]
     assert attributes_of(span)["roundtrip.state"] == "declined"
     assert span.status.status_code is StatusCode.UNSET
 
 
-async def test_error_result_marks_the_span_as_failed(era: Era, collected: Collected) -> None:
+async def test_error_result_marks_the_span_as_failed(collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
 
     @server.tool()
     async def sorry() -> CallToolResult:
         return CallToolResult(content=[TextContent(type="text", text="sorry")], is_error=True)
 
-    await User(server, era=era).call("sorry")
+    await User(server, era=Era.RETRY).call("sorry")
     (span,) = collected.spans
     assert attributes_of(span)["roundtrip.state"] == "completed"
     assert attributes_of(span)["error.type"] == "tool_error"
     assert span.status.status_code is StatusCode.ERROR
 
 
-async def test_nested_function_has_a_nested_span(era: Era, collected: Collected) -> None:
+async def test_nested_function_has_a_nested_span(collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
 
     @server.tool()
     async def outer(ctx: Context[Any, Any]) -> str:
         return text_of(await ctx.mcp_server.call_tool("reserve", {"title": "Dune"}))
 
-    assert (await User(server, era=era).call("outer")).text == "Dune: 7 left"
+    assert (await User(server, era=Era.RETRY).call("outer")).text == "Dune: 7 left"
     inner, around = collected.spans
     assert inner.parent == context_of(around)
     assert attributes_of(inner)["roundtrip.within"] == attributes_of(around)["roundtrip.call"]
@@ -360,9 +363,9 @@ async def test_the_sizes_of_the_tokens_that_go_out_are_measured(collected: Colle
     assert (histogram(point).count, histogram(point).sum) == (2, sum(sizes))
 
 
-async def test_metrics_are_labeled_by_names_alone(era: Era, collected: Collected) -> None:
+async def test_metrics_are_labeled_by_names_alone(collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
-    await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
+    await User(server, ROUNDS, era=Era.RETRY).call("order", ARGUMENTS)
     with pytest.raises(MCPError):
         await LegByLeg([server]).leg("order", ARGUMENTS, answers={}, state="r3s.x.y")
     assert collected.points
@@ -372,14 +375,14 @@ async def test_metrics_are_labeled_by_names_alone(era: Era, collected: Collected
     assert all(reason == {"roundtrip.tool": "order", "roundtrip.reason": "new"} for reason in reasons)
 
 
-async def test_failed_calls_are_counted_by_the_type_of_their_error(era: Era, collected: Collected) -> None:
+async def test_failed_calls_are_counted_by_the_type_of_their_error(collected: Collected) -> None:
     server = Server[Any]("shop", trace=collected.telemetry)
 
     @server.tool()
     async def fail() -> str:
         raise LookupError("a text that is not counted")
 
-    await User(server, era=era, allow_error=True).call("fail")
+    await User(server, era=Era.RETRY, allow_error=True).call("fail")
     (point,) = collected.points["roundtrip.calls"]
     assert told(point) == {"roundtrip.tool": "fail", "roundtrip.state": "failed", "error.type": "LookupError"}
 
@@ -445,11 +448,9 @@ class Broken(SpanProcessor):
         raise OSError("no collector")
 
 
-async def test_a_call_does_not_end_with_its_telemetry(
-    era: Era, collected: Collected, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_call_does_not_end_with_its_telemetry(collected: Collected, caplog: pytest.LogCaptureFixture) -> None:
     collected.tracers.add_span_processor(Broken())
     server = bookshop(trace=collected.telemetry)
-    result = await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
+    result = await User(server, ROUNDS, era=Era.RETRY).call("order", ARGUMENTS)
     assert result.text == "2 x Neuromancer, in 2-3 weeks"
     assert "a tracer failed at the beginning of a call" in caplog.text

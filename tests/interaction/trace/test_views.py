@@ -16,6 +16,7 @@ from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era, LegByLeg
 from tests.interaction.trace.orders import ARGUMENTS, order, shop
 from tests.interaction.trace.transcribed import calls_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -101,7 +102,7 @@ async def test_abandoned_question_is_not_reported_as_answered(
         await given_up.wait()
         return ElicitResult(action="cancel")
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         async with Client(server, mode=Era.LIVE.value, elicitation_callback=hesitate) as client:
             await client.call_tool("order", {})
     (found,) = calls_of(path)
@@ -115,11 +116,11 @@ async def test_abandoned_question_is_not_reported_as_answered(
 
 
 async def test_unrevealed_value_is_shown_and_compared_by_digest(
-    era: Era, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "calls.jsonl"
     for gift in (True, True, False):
-        await order(shop(path, reveal=()), era, gift=gift)
+        await order(shop(path, reveal=()), Era.RETRY, gift=gift)
     first, second, third = (found["call"] for found in listed(path, capsys))
     assert main(["trace", "diff", first, second, str(path)]) == 0
     assert main(["trace", "diff", first, third, str(path)]) == 1

@@ -82,7 +82,7 @@ _INSTALLED: Final = {
 
 
 @pytest.mark.parametrize("kind", _INSTALLED)
-@pytest.mark.parametrize("suffix", ["", ":mcp", ":make"])
+@pytest.mark.parametrize("suffix", ["", ":make"])
 def test_server_with_roundtrip_loads_where_it_need_not_be_ours(folder: Path, kind: str, suffix: str) -> None:
     file = written(folder, _INSTALLED[kind] + "install(mcp)\ndef make():\n    return mcp\n") + suffix
     ours: Any = load_attached(file)

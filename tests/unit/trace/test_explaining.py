@@ -11,7 +11,7 @@ from roundtrip.trace.explaining.explanations import ExplainedSubject, explain, e
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Line
 from tests.kit.tables import check_each
-from tests.kit.transcripts import AT, answer, asked, began, call_of, ended, question, rejected
+from tests.kit.transcripts import answer, asked, began, call_of, ended, question, rejected
 
 DIGEST = {"digest": "abcdefghijkl", "bytes": 12}
 
@@ -103,11 +103,6 @@ def test_token_for_another_template_address_is_explained() -> None:
     assert "it belongs to a call of 'order', under another address;" in text
 
 
-def test_a_reworded_question_shows_both_wordings_and_both_builds() -> None:
-    text = told(again(Reason.REWORDED, before={"message": "Which?"}, message="Which one?", build="2"))
-    assert "its message changed from 'Which?' to 'Which one?' between build 1 and build 2" in text
-
-
 def test_a_reworded_question_without_its_texts_says_that_it_changed() -> None:
     text = told(again(Reason.REWORDED, before={"message": DIGEST}, message={**DIGEST, "digest": "other"}))
     assert "its message changed after it was shown;" in text
@@ -145,57 +140,14 @@ def test_changed_form_without_its_original_says_what_changed() -> None:
     assert "its form changed after it was shown, and its message;" in text
 
 
-def test_renamed_question_names_its_former_name_and_the_fix() -> None:
-    lines = again(Reason.RENAMED, before={"key": "binding"}, former="binding", build="2")
-    assert "known as 'binding'" in told(lines)
-    assert "Resolve(fn, was=('binding',))" in told(lines)
-
-
-def test_a_volatile_question_shows_what_varies_and_three_cures() -> None:
-    text = told(again(Reason.VOLATILE, before={"message": "It is 1."}, message="It is 2."))
-    assert "it was 'It is 1.', and now is 'It is 2.'" in text
-    assert "once=True" in text
-    assert "ctx.step()" in text
-    assert "keep it (a time, a random value) out of the question" in text
-
-
 def test_invalid_answer_shows_the_complaint_and_attempt() -> None:
     text = told(again(Reason.INVALID, complaint="amount: too small", attempt=2))
     assert "did not fit its form ('amount: too small'), which makes this attempt 2;" in text
 
 
-def test_missing_answer_reports_the_received_value() -> None:
-    assert "but with 2 answers to questions that were not asked" in told(again(Reason.MISSING, ignored=2))
-
-
-def test_another_build_names_both() -> None:
-    assert "build 1 served an earlier leg, and build 2" in told(again(Reason.OTHER_BUILD, build="2"))
-
-
 def test_a_revised_question_names_the_answer_that_was_changed() -> None:
     token = {"bytes": 300, "changed": ("answer:size", "authored")}
     assert "changed their answer to 'size'" in told(again(Reason.REVISED, token=token))
-
-
-def test_expired_token_reports_its_delay() -> None:
-    lines = [began(), asked(until=AT + 600), rejected(720, call="call-1", leg=2)]
-    assert "it had expired 2 min before" in told(lines)
-
-
-def test_unknown_key_advises_the_rotation_order() -> None:
-    text = explain_rejection(rejected(reason=RejectionReason.UNKNOWN_KEY))
-    assert "[old, new], then [new, old], and [new]" in text
-
-
-def test_large_token_reports_its_size() -> None:
-    text = explain_rejection(rejected(reason=RejectionReason.OVERSIZED, token_bytes=70_000))
-    assert "it has 68.4 KiB" in text
-    assert "max_token_bytes" in text
-
-
-def test_a_token_of_another_tool_names_that_tool() -> None:
-    lines = [began(), asked(), rejected(reason=RejectionReason.OTHER_TARGET, call="call-1", tool="sell")]
-    assert "for 'sell', because it belongs to a call of 'order'" in told(lines)
 
 
 def test_replayed_leg_asks_no_new_questions() -> None:

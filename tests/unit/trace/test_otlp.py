@@ -176,17 +176,17 @@ async def test_rejected_token_is_an_error_span_with_its_reason(tmp_path: Path, c
     assert [link["spanId"] for link in rejected["links"]] == [leg["spanId"]]
 
 
-async def test_revealing_transcript_still_hides_confidential_values(tmp_path: Path, era: Era) -> None:
+async def test_revealing_transcript_still_hides_confidential_values(tmp_path: Path) -> None:
     (server,) = shops(tmp_path, "a")
 
     @server.tool()
     async def leak(title: str) -> str:
         raise RuntimeError(f"cannot find {title}")
 
-    await User(server, {"confirm_backorder": {"confirm": True}, "how_many": {"copies": 2187}}, era=era).call(
+    await User(server, {"confirm_backorder": {"confirm": True}, "how_many": {"copies": 2187}}, era=Era.RETRY).call(
         "order", {"title": "Neuromancer"}
     )
-    await User(server, era=era).call("leak", {"title": "Neuromancer"})
+    await User(server, era=Era.RETRY).call("leak", {"title": "Neuromancer"})
     traced = join(read_files(files_of([tmp_path])).lines)
     assert "Neuromancer" in (tmp_path / "a.jsonl").read_text()
     for found in traced.calls.values():
