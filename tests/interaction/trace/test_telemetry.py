@@ -232,8 +232,6 @@ async def test_a_failure_is_an_error_without_its_text(collected: Collected) -> N
 async def test_decline_by_the_user_is_not_an_error(collected: Collected) -> None:
     user = User(bookshop(trace=collected.telemetry), {"confirm_backorder": DECLINE}, era=Era.RETRY)
     await user.call("order", ARGUMENTS)
-        "order", ARGUMENTS
-    )
     span = collected.spans[-1]
     assert attributes_of(span)["roundtrip.state"] == "declined"
     assert span.status.status_code is StatusCode.UNSET

@@ -8,7 +8,6 @@ import textwrap
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from tests.interaction.trace.transcribed import calls_of, events
