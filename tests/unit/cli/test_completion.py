@@ -1,11 +1,9 @@
 """`roundtrip completion` knows what the parser knows."""
 
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
 
-from roundtrip.cli import make_parser
 from roundtrip.cli.host_config import all_hosts
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.tasks import STATES
@@ -14,20 +12,6 @@ from tests.kit.tables import check_each
 from tests.unit.cli.completions import SHELLS, script
 
 HOSTS: Final = {host.name for host in all_hosts()}
-
-
-def parsers(parser: OptionsAnywhere, *words: str) -> Iterator[tuple[tuple[str, ...], OptionsAnywhere]]:
-    yield words, parser
-    for name, command in parser.commands().items():
-        yield from parsers(command, *words, name)
-
-
-@pytest.fixture(scope="module")
-def whole() -> dict[tuple[str, ...], OptionsAnywhere]:
-    """Return the parsers of all commands, by their words."""
-    parser = make_parser()
-    parser.prepare_all()
-    return dict(parsers(parser))
 
 
 def test_each_option_of_the_parser_is_in_the_script(
