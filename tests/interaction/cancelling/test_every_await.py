@@ -40,9 +40,7 @@ def _cases() -> Iterator[Any]:
         hows = [How.SCOPE] if shop.has_threads else [*How]
         ledgers = ["memory", "sqlite"] if shop.once else ["memory"]
         for era, how, ledger in itertools.product(shop.eras, hows, ledgers):
-            # An asyncio task that is cancelled takes the same ways as a scope.
-            marks = [pytest.mark.nightly] if how is How.TASK or ledger == "sqlite" else []
-            yield pytest.param(name, era, how, ledger, id=f"{name}-{era.value}-{how.value}-{ledger}", marks=marks)
+            yield pytest.param(name, era, how, ledger, id=f"{name}-{era.value}-{how.value}-{ledger}")
 
 
 @pytest.mark.parametrize(("name", "era", "how", "ledger_kind"), [*_cases()])

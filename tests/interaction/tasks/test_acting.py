@@ -1,6 +1,5 @@
 """Operators act on tasks of every store: what the client sees then, and the line of the audit log."""
 
-from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +12,9 @@ from roundtrip.server.tasks.operations import AnswerUnfit, TaskNotChanged
 from roundtrip.trace.writing.audit import AuditUnwritable
 from tests.interaction.tasks.operators import logged, operator_of
 from tests.kit.peer import Peer, peers, text_of
-from tests.kit.stores import KINDS, Servers, ledger_of, servers
 
 pytestmark = pytest.mark.anyio
 ACTIONS = ("cancel", "retry", "expire", "remind")
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-async def ledger(request: pytest.FixtureRequest, started: Servers, tmp_path: Path) -> AsyncGenerator[Any]:
-    made = ledger_of(request.param, started, tmp_path)
-    yield made
-    await made.aclose()
 
 
 @pytest.fixture

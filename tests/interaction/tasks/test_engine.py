@@ -3,7 +3,6 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,8 @@ from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock
 from tests.kit.peer import WAIT_SECONDS, peers, text_of
-from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.programs import needs
+from tests.kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -38,12 +38,6 @@ KEY = b"k" * 32
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "_SWEEP_SECONDS", 0.02)
-
-
-@pytest.fixture
-def redis() -> Generator[RedisServer]:
-    with redis_server() as server:
-        yield server
 
 
 class Shop:
@@ -141,6 +135,7 @@ async def test_task_that_cannot_be_claimed_is_left_alone_for_a_while(monkeypatch
         assert text_of(await peer.until(task_id)) == "done"
 
 
+@needs("redis")
 async def test_task_that_its_store_has_lost_is_left_alone(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, loads = Clock(), Counter[str]()
     looks = Looks(monkeypatch, RedisTasks)

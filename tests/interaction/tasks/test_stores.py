@@ -1,6 +1,6 @@
 """One contract for all stores of tasks, and the trace, check and views of a task."""
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.peer import WAIT_SECONDS, peers, text_of
-from tests.kit.stores import KINDS, Servers, servers, turned_ledger
+from tests.kit.stores import KINDS, Servers, turned_ledger
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -27,12 +27,6 @@ KEY = b"k" * 32
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
 
 
 @pytest.fixture(params=KINDS)

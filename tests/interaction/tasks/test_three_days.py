@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +15,7 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
-from tests.kit.stores import KINDS, AnyLedger, Servers, servers, turned_ledger
-from tests.kit.tiers import rarely
+from tests.kit.stores import KINDS, AnyLedger, Servers, turned_ledger
 
 pytestmark = pytest.mark.anyio
 DAYS = timedelta(days=3)
@@ -32,12 +31,6 @@ class Held(NamedTuple):
     asyncio_tasks: int
     threads: int
     connections: int
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
 
 
 def shop(ledger: AnyLedger, clock: Clock) -> Server[Any]:
@@ -95,7 +88,7 @@ async def end(peer: Peer, tasks: list[tuple[str, str]], clock: Clock) -> None:
         assert text_of(await peer.until(task, "completed")) == f"{how} is over"
 
 
-@pytest.mark.parametrize("kind", rarely(KINDS, every=2))
+@pytest.mark.parametrize("kind", KINDS)
 async def test_waiting_for_days_holds_nothing(kind: str, started: Servers, tmp_path: Path) -> None:
     clock = Clock()
     # Redis tells microseconds, so times of the test have no more digits.

@@ -3,7 +3,7 @@
 import os
 import re
 import signal
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ import pytest
 from tests.interaction.serving.services import Service, eventually, not_begun
 from tests.interaction.tasks.workshops import FOLDER, REDIS
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
-from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.programs import needs
+from tests.kit.redis_server import RedisServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 SHOPS = "tests.interaction.tasks.workshops"
 
 
@@ -128,7 +129,6 @@ async def test_killed_process_of_several_is_followed_and_replaced(tmp_path: Path
     assert effects(tmp_path).count("first") == 2
 
 
-@pytest.mark.nightly
 async def test_processes_are_replaced_one_after_another(tmp_path: Path) -> None:
     async with serving(tmp_path) as peer:
         with worker(tmp_path, "--workers", "2", "--timeout-graceful-shutdown", "0.2") as running:
@@ -141,12 +141,7 @@ async def test_processes_are_replaced_one_after_another(tmp_path: Path) -> None:
             assert text_of(await peer.until(task)) == "done"
 
 
-@pytest.fixture
-def redis() -> Generator[RedisServer]:
-    with redis_server() as server:
-        yield server
-
-
+@needs("redis")
 async def test_worker_waits_for_a_store_that_is_down(tmp_path: Path, redis: RedisServer) -> None:
     redis.kill()
     variables = {REDIS: redis.url}

@@ -11,24 +11,18 @@ import httpx
 import pytest
 
 from tests.interaction.serving.services import Service
-from tests.interaction.tasks import shops
+from tests.interaction.tasks.processes import shops
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.postgres_server import postgres_server
+from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer, redis_server
-from tests.kit.stores import SHARED, Servers, place_of, servers
-from tests.kit.tiers import at_night, rarely
+from tests.kit.stores import SHARED, Servers, place_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 UNKNOWN: Final = {"code": -32602, "message": "Task not found"}
 ARGUMENT: Final = "argument-4711"
 ANSWER: Final = "answer-0815"
 DONE: Final = f"{ARGUMENT} price of {ARGUMENT} {ANSWER}"
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
 
 
 @asynccontextmanager
@@ -69,7 +63,7 @@ async def errors(peer: Peer, task: str) -> list[dict[str, Any]]:
     return [reply["error"] for reply in await replies(peer, task)]
 
 
-@pytest.mark.parametrize("kind", rarely(SHARED, every=3))
+@pytest.mark.parametrize("kind", SHARED)
 async def test_tasks_of_others_and_unknown_keys_change_nothing(kind: str, started: Servers, tmp_path: Path) -> None:
     async with (
         two_services(tmp_path, place_of(kind, started, tmp_path)) as (one, two),
@@ -96,7 +90,7 @@ async def test_tasks_of_others_and_unknown_keys_change_nothing(kind: str, starte
     require_unlogged(task, one, two)
 
 
-@pytest.mark.parametrize("kind", rarely(SHARED, every=3))
+@pytest.mark.parametrize("kind", SHARED)
 async def test_cancelled_and_expired_tasks_stay_ended(kind: str, started: Servers, tmp_path: Path) -> None:
     async with (
         two_services(tmp_path, place_of(kind, started, tmp_path)) as (one, two),
@@ -128,7 +122,13 @@ class Outage:
         self.end = end
 
 
-@pytest.fixture(params=["redis is killed", *at_night("redis is stuck", "postgres is killed")])
+@pytest.fixture(
+    params=[
+        pytest.param("redis is killed", marks=needs("redis")),
+        pytest.param("redis is stuck", marks=needs("redis")),
+        pytest.param("postgres is killed", marks=needs("postgres")),
+    ]
+)
 def outage(request: pytest.FixtureRequest) -> Generator[Outage]:
     if request.param == "postgres is killed":
         with postgres_server(durable=True) as postgres:
