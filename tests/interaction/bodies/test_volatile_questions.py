@@ -66,7 +66,7 @@ async def test_a_step_cures_it() -> None:
     assert call.text == "accept"
 
 
-async def test_the_live_era_asks_it_once(era: Era) -> None:
+async def test_the_live_era_asks_it_once() -> None:
     call = await User(keyed(stamps()), {"sure": {"ok": True}}, era=Era.LIVE).call("order")
     assert call.text == "accept"
     assert len(call.questions) == 1

@@ -12,18 +12,6 @@ from tests.interaction.ledger.shops import Shop, paid
 pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(hostile=True, without=["deploy"])]
 
 
-async def test_a_tool_that_asks_nothing() -> None:
-    shop = Shop(MemoryLedger())
-
-    async def give(what: str) -> str:
-        shop.ran.append(what)
-        return what
-
-    shop.add(give)
-    call = await User(shop).call("give", what="tea")
-    assert (call.value, call.questions) == ("tea", [])
-
-
 async def test_a_tool_whose_resolver_and_body_ask() -> None:
     shop = Shop(MemoryLedger())
 

@@ -21,6 +21,7 @@ from roundtrip.server import exactly_once, late_writes
 from roundtrip.testing import Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 from tests.kit.hosts import WAIT
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -103,7 +104,7 @@ async def test_a_claim_whose_answer_was_lost_is_taken_back(shop: Shop, ledger: F
     ledger.heard = True
     assert (await reason_of(legs, "buy", TEA, answers=YES))[1] == "ledger_unavailable"
     ledger.down.clear()
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
@@ -114,7 +115,7 @@ async def test_claim_that_cannot_be_released_now_is_released_later(shop: Shop, l
     again = await legs.leg("buy", TEA, answers={"paid": "nonsense"}, state=legs.token)
     assert not hasattr(again, "content")
     ledger.down.clear()
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
@@ -168,9 +169,7 @@ async def test_temporarily_unstorable_result_is_stored_later(shop: Shop, ledger:
 
 async def until_kept(ledger: MemoryLedger) -> None:
     entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
-    with anyio.fail_after(20):
-        while not all(one.state is EntryState.SETTLED for one in entries.values()):  # noqa: ASYNC110 - no event
-            await anyio.sleep(0.02)
+    await until(lambda: all(one.state is EntryState.SETTLED for one in entries.values()))
 
 
 async def test_oversized_result_reaches_its_client_and_is_unknown_later(
@@ -232,7 +231,7 @@ async def test_concurrent_caller_waits_and_gets_the_same_result(shop: Shop) -> N
     async def send() -> None:
         results.append(text_of(await legs.leg("hold", state=legs.token)))
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await held.begun.wait()
@@ -254,7 +253,7 @@ async def test_body_may_outlive_its_lease_and_waiters_learn_it(shop: Shop) -> No
     async def send() -> None:
         results.append(text_of(await legs.leg("hold", state=legs.token)))
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await held.begun.wait()
@@ -327,13 +326,13 @@ async def test_leaving_waiter_holds_nothing(shop: Shop, ledger: Failing) -> None
     slow = [True]
     shop.ledger = Slow()
     legs = await asked_to_buy(shop)
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: legs.leg("buy", TEA, answers=YES, state=legs.token))
             await agreed.wait()
             group.cancel_scope.cancel()
     slow.clear()
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
@@ -352,7 +351,7 @@ async def test_begun_body_finishes_although_its_client_leaves(shop: Shop, over: 
             with suppress(MCPError):
                 await legs.leg("hold", state=legs.token)
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(WAIT):
             async with anyio.create_task_group() as group:
                 group.start_soon(send)
                 await held.begun.wait()
@@ -373,7 +372,7 @@ async def test_body_without_timeout_does_not_outlive_its_client_forever(
     shop.add(held.hold)
     legs = LegByLeg(shop)
     await legs.leg("hold")
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: legs.leg("hold", state=legs.token))
             await held.begun.wait()
@@ -413,7 +412,7 @@ async def test_client_leaving_before_the_body_ends_its_leg(shop: Shop) -> None:
     legs = LegByLeg(shop)
     await legs.leg("buy")
     looking = anyio.Event()
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: legs.leg("buy", state=legs.token))
             await looking.wait()
@@ -439,13 +438,13 @@ async def test_result_is_stored_although_its_client_leaves(shop: Shop) -> None:
         with suppress(MCPError):
             await legs.leg("buy", TEA, answers=YES, state=legs.token)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await settling.wait()
             group.cancel_scope.cancel()
             go_on.set()
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
 

@@ -208,7 +208,7 @@ async def test_client_that_shows_links_gets_a_page_that_says_who_decides() -> No
     assert "<form" not in pages[0]
 
 
-@pytest.mark.parametrize("kind", rarely(KINDS, every=2))
+@pytest.mark.parametrize("kind", KINDS)
 async def test_task_waits_for_days_and_reminds(kind: str, tmp_path: Path, started: Servers) -> None:
     clock, told = Clock(), list[PendingApproval]()
     settings = Approvals(groups=GROUPS, on_pending=told.append)

@@ -13,6 +13,7 @@ from roundtrip.machine.tasks import TaskEvent
 from tests.interaction.tasks import workshops
 from tests.kit.hosts import ROOT
 from tests.kit.peer import peers, text_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 SHOPS = "tests.interaction.tasks.workshops"
@@ -107,7 +108,7 @@ async def lost(server: Any, tool: str, peer: Any, **sent: Any) -> str:
         entry.has_begun = entry.runs_once
         return entry.apply(TaskEvent.LOSE, now)
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         while not await change_task(store, call_id, lose):  # noqa: ASYNC110 - the task may still be made
             await anyio.sleep(0.01)
     return handle["taskId"]

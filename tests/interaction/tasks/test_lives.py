@@ -251,9 +251,9 @@ async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("kind", ["plain", "timeout", "dependency", "otherwise", "review", "page"])
-async def test_features_of_tools_work_inside_a_task(kind: str, ledger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_features_of_tools_work_inside_a_task(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legs, "_PAGE_SECONDS", 0.05)
-    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger())
     closed: list[str] = []
     visited: list[bool] = []
 
@@ -325,8 +325,8 @@ async def test_features_of_tools_work_inside_a_task(kind: str, ledger: Any, monk
             assert closed
 
 
-async def test_answer_that_comes_while_a_leg_runs_counts(ledger: Any) -> None:
-    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+async def test_answer_that_comes_while_a_leg_runs_counts() -> None:
+    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger())
     woken, go_on = anyio.Event(), anyio.Event()
 
     @server.tool(task=True)
@@ -413,8 +413,8 @@ def test_body_that_runs_once_is_a_task_always_or_never() -> None:
         Server[Any]("shop").add_tool(lambda: "", name="pay", task=True, exactly_once=True)
 
 
-async def test_tool_that_asks_by_hand_gets_its_answers(ledger: Any) -> None:
-    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+async def test_tool_that_asks_by_hand_gets_its_answers() -> None:
+    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger())
 
     @server.tool(task=True)
     async def order(ctx: Context) -> str | InputRequiredResult:

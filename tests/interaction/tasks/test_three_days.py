@@ -16,6 +16,7 @@ from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.stores import KINDS, AnyLedger, Servers, turned_ledger
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 DAYS = timedelta(days=3)
@@ -103,8 +104,5 @@ async def test_waiting_for_days_holds_nothing(kind: str, started: Servers, tmp_p
         await end(peer, await begin(peer, ledger), clock)
         before = held()
         waiting = await begin(peer, ledger)
-        with anyio.fail_after(WAIT_SECONDS):
-            # Each look at what is due takes a moment, too.
-            while any(now > then + POOLS for now, then in zip(held(), before, strict=True)):  # noqa: ASYNC110
-                await anyio.sleep(0.02)
+        await until(lambda: not (any(now > then + POOLS for now, then in zip(held(), before, strict=True))))
         await end(peer, waiting, clock)

@@ -26,6 +26,7 @@ from tests.kit.hosts import ROOT, free_port
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, needs("redis")]
 MODULE = "tests.interaction.tasks.processes.docket_shop"
@@ -98,9 +99,7 @@ async def holding(folder: Path, times: int = 1) -> list[int]:
     def holders() -> list[int]:
         return [int(line.split()[-1]) for line in effects(folder) if line.startswith("held in")]
 
-    with anyio.fail_after(WAIT_SECONDS):
-        while len(holders()) < times:  # noqa: ASYNC110 - another process writes it
-            await anyio.sleep(0.02)
+    await until(lambda: len(holders()) >= times)
     return holders()
 
 

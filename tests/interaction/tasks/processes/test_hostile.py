@@ -17,6 +17,7 @@ from tests.kit.postgres_server import postgres_server
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer, redis_server
 from tests.kit.stores import SHARED, Servers, place_of
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 UNKNOWN: Final = {"code": -32602, "message": "Task not found"}
@@ -171,9 +172,7 @@ async def test_store_that_is_down_loses_and_leaks_nothing(outage: Outage, tmp_pa
         asking = (await ann.call("ask", secret=ARGUMENT))["taskId"]
         await elsewhere.asked(asking, "word")
         running = (await ann.call("ship"))["taskId"]
-        with anyio.fail_after(WAIT_SECONDS):
-            while "stopped" not in effects(tmp_path):  # noqa: ASYNC110 - another process writes it
-                await anyio.sleep(0.02)
+        await until(lambda: not ("stopped" not in effects(tmp_path)))
         outage.begin()
         try:
             await require_errors(ann, asking)

@@ -18,6 +18,7 @@ from tests.interaction.tasks.workshops import FOLDER, REDIS
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 SHOPS = "tests.interaction.tasks.workshops"
@@ -56,9 +57,7 @@ async def holding(folder: Path, times: int = 1) -> list[int]:
     def holders() -> list[int]:
         return [int(line.split()[-1]) for line in effects(folder) if line.startswith("held")]
 
-    with anyio.fail_after(WAIT_SECONDS):
-        while len(holders()) < times:  # noqa: ASYNC110 - another process writes it
-            await anyio.sleep(0.02)
+    await until(lambda: len(holders()) >= times)
     return holders()
 
 
