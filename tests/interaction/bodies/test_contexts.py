@@ -11,6 +11,7 @@ from roundtrip import Context, Elicit, Resolve
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import CANCEL, Answers, Era, Reply, Restart, Steps, User
 from tests.interaction.bodies.shops import shop
+from tests.kit.shops import Choice
 
 pytestmark = pytest.mark.anyio
 
@@ -19,10 +20,6 @@ pytestmark = pytest.mark.anyio
 def era() -> Era:
     """Return one era where a test does not choose."""
     return Era.RETRY
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class Name(BaseModel):
@@ -69,7 +66,6 @@ async def test_body_annotated_with_the_sdk_context_gets_the_asking_context(era: 
 @pytest.mark.parametrize(
     ("reply", "said"),
     [({"ok": True}, "True"), (CANCEL, "cancel")],
-    ids=["reply0", "decline", "cancel"],
 )
 @pytest.mark.parametrize("era", ERAS)
 async def test_elicit_as_the_sdk_has_it_works_on_both_eras(era: Era, reply: Reply, said: str) -> None:

@@ -8,7 +8,6 @@ import anyio
 import pytest
 from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
-from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample
 from roundtrip.client.legs import ERAS
@@ -16,6 +15,7 @@ from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
 from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect, text_of
+from tests.kit.shops import Choice
 
 pytestmark = pytest.mark.anyio
 
@@ -24,10 +24,6 @@ pytestmark = pytest.mark.anyio
 def era() -> Era:
     """Return one era: mistakes of bodies are found where the eras do not differ."""
     return Era.RETRY
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 async def test_swallowed_suspension_error_names_the_tool_and_question() -> None:
@@ -197,23 +193,6 @@ async def test_a_former_name_is_no_resolvers_name(era: Era) -> None:
     assert "the name 'left' is used twice in one call" in result.text
 
 
-async def test_an_empty_name_is_rejected(era: Era) -> None:
-    async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("", LEFT)
-        return "never"
-
-    assert "needs a name that is not empty" in (await User(shop(body), era=era).call("order")).text
-
-
-async def test_a_name_of_the_library_is_rejected(era: Era) -> None:
-    async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("~sleep", LEFT)
-        return "never"
-
-    told = (await User(shop(body), era=era).call("order")).text
-    assert "'~sleep' cannot name a question or step; give it a name that does not begin with '~'" in told
-
-
 async def _ask_in_a_list(ctx: Context[Any, Any]) -> str:
     return str(await ctx.ask_all(["left", LEFT]))  # type: ignore[arg-type]
 
@@ -230,16 +209,21 @@ async def _review_of_a_text(ctx: Context[Any, Any]) -> str:
     return str(await ctx.review("check", "Right?", of="left"))
 
 
-_OTHER_TYPES: list[tuple[Callable[[Any], Awaitable[Any]], str]] = [
+_MISTAKEN_ARGUMENTS: list[tuple[Callable[[Any], Awaitable[Any]], str]] = [
     (_ask_in_a_list, "ctx.ask_all(...) must be given a mapping of names to questions, got list; write"),
     (_name_by_a_number, "the name of a question or step must be text, got int"),
     (_step_of_a_value, "ctx.step('price', ...) must be given a function, got int; write"),
     (_review_of_a_text, "ctx.review('check', of=...) must be given a list of names, got text; write of=['left']"),
+    (lambda ctx: ctx.ask("", LEFT), "needs a name that is not empty"),
+    (
+        lambda ctx: ctx.ask("~sleep", LEFT),
+        "'~sleep' cannot name a question or step; give it a name that does not begin with '~'",
+    ),
 ]
 
 
-async def test_argument_of_another_type_is_named(era: Era) -> None:
-    texts = {told: await _told(body, era) for body, told in _OTHER_TYPES}
+async def test_mistaken_argument_is_named(era: Era) -> None:
+    texts = {told: await _told(body, era) for body, told in _MISTAKEN_ARGUMENTS}
     assert {told: text for told, text in texts.items() if told not in text} == {}
 
 

@@ -6,18 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Event, Server
 from roundtrip.testing import Era, LegByLeg, Restart, Steps, User
 from tests.interaction.bodies.shops import shop
 from tests.kit.players import text_of
+from tests.kit.shops import Choice
 
 pytestmark = pytest.mark.anyio
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 def stamps() -> Callable[[], str]:

@@ -15,10 +15,11 @@ from mcp_types import INVALID_PARAMS
 
 from roundtrip import Resolve
 from roundtrip.engine import interruptions
-from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, MemoryLedger
+from roundtrip.ledger import ClaimAnswer, Ledger, LedgerDown, MemoryLedger
 from roundtrip.machine.table import EntryState
 from roundtrip.server import exactly_once, late_writes
-from roundtrip.testing import Duplicate, LegByLeg, User, served
+from roundtrip.system import SYSTEM, System
+from roundtrip.testing import Clock, Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 from tests.kit.hosts import WAIT
 from tests.kit.waiting import until
@@ -34,8 +35,8 @@ BEGINS = 0.5
 class Failing(MemoryLedger):
     """Ledger whose chosen methods fail for now."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(system=System(monotonic=clock) if clock is not None else SYSTEM)
         self.down: set[str] = set()
         self.asked = Counter[str]()
         self.heard = False
@@ -63,8 +64,14 @@ class Failing(MemoryLedger):
 
 
 @pytest.fixture
-def ledger() -> Failing:
-    return Failing()
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(clock: Clock) -> Failing:
+    """Return a ledger whose leases end when the test turns its clock."""
+    return Failing(clock)
 
 
 @pytest.fixture
@@ -137,7 +144,7 @@ async def test_releases_are_retried_ever_more_rarely_while_the_ledger_fails(
 
 @pytest.mark.usefixtures("quick")
 async def test_unstorable_result_reaches_its_client_and_is_unknown_later(
-    shop: Shop, ledger: Failing, caplog: pytest.LogCaptureFixture
+    shop: Shop, ledger: Failing, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     legs = await asked_to_buy(shop)
     ledger.down.add("settle")
@@ -145,7 +152,7 @@ async def test_unstorable_result_reaches_its_client_and_is_unknown_later(
     assert text_of(bought) == "tea no. 1, paid"
     assert "tool 'buy' could not save its result" in caplog.text
     assert (await reason_of(legs, "buy", TEA, answers=YES))[1] == "still_running"
-    await lapse(ledger)
+    clock.advance(exactly_once.LEASE_SECONDS + 1)
     again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert "the outcome of this call is unknown" in text_of(again)
     assert shop.ran == ["tea"]
@@ -153,13 +160,15 @@ async def test_unstorable_result_reaches_its_client_and_is_unknown_later(
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("lapsed", [False, True])
-async def test_temporarily_unstorable_result_is_stored_later(shop: Shop, ledger: Failing, lapsed: bool) -> None:
+async def test_temporarily_unstorable_result_is_stored_later(
+    shop: Shop, ledger: Failing, clock: Clock, lapsed: bool
+) -> None:
     """The result is stored even if the process counted as dead, because it could not renew its lease."""
     legs = await asked_to_buy(shop)
     ledger.down.add("settle")
     await legs.leg("buy", TEA, answers=YES, state=legs.token)
     if lapsed:
-        await lapse(ledger)
+        clock.advance(exactly_once.LEASE_SECONDS + 1)
         assert "unknown" in text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token))
     ledger.down.clear()
     await until_kept(ledger)
@@ -196,14 +205,6 @@ async def test_unrecordable_error_still_ends_its_call(shop: Shop, caplog: pytest
     assert "unknown" in text_of(await legs.leg("fail", state=legs.token))
     assert shop.ran == ["fail"]
     assert "tool 'fail' could not save its error" in caplog.text
-
-
-async def lapse(ledger: MemoryLedger) -> None:
-    """Wait until the leases of all holders have ended."""
-    entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
-    for key in entries:
-        seen = await ledger.wait(key, patience=10)
-        assert seen is None or seen.status is not ClaimStatus.RUNNING
 
 
 class Held:
@@ -244,6 +245,7 @@ async def test_concurrent_caller_waits_and_gets_the_same_result(shop: Shop) -> N
 
 @pytest.mark.usefixtures("quick")
 async def test_body_may_outlive_its_lease_and_waiters_learn_it(shop: Shop) -> None:
+    shop.ledger = Failing()
     held = Held(shop)
     shop.add(held.hold)
     legs = LegByLeg(shop)
@@ -292,7 +294,7 @@ async def test_a_body_whose_thread_was_left_behind_is_unknown(shop: Shop, on_unk
 
     def slow() -> str:
         shop.ran.append("slow")
-        assert go_on.wait(20)
+        assert go_on.wait(WAIT)
         return f"slow {len(shop.ran)}"
 
     shop.add(slow, timeout=BEGINS, on_unknown=on_unknown)

@@ -11,6 +11,7 @@ from roundtrip.cli import main
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
 from tests.interaction.tasks import workshops
+from tests.interaction.tasks.effects import effects
 from tests.kit.hosts import ROOT
 from tests.kit.peer import peers, text_of
 from tests.kit.waiting import WAIT
@@ -24,10 +25,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("roundtrip.server.tasks.claim.LEASE_SECONDS", 1.0)
-
-
-def effects(folder: Path) -> list[str]:
-    return (folder / "effects").read_text().splitlines()
 
 
 async def run(*words: str, target: str = "shop") -> int:

@@ -21,6 +21,7 @@ import redis
 from roundtrip import Context, DocketEngine, InvalidSignature, Server
 from roundtrip.ledger import MemoryLedger, RedisLedger
 from tests.interaction.serving.services import WAIT, Service, environment, eventually
+from tests.interaction.tasks.effects import effects
 from tests.interaction.tasks.processes.docket_shop import DOCKET, FOLDER, KEY, NAME, REDIS
 from tests.kit.hosts import ROOT, free_port
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
@@ -86,11 +87,6 @@ async def serving(folder: Path, store: RedisServer, *, works: bool = False, **va
 def worker(folder: Path, store: RedisServer, *flags: str, kind: type[DocketWorker] = DocketWorker) -> DocketWorker:
     flags = flags if kind is Worker else ("--redelivery-timeout", "2s", *flags)
     return kind(store.url, *flags, folder=folder, **{FOLDER: str(folder), REDIS: store.url})
-
-
-def effects(folder: Path) -> list[str]:
-    path = folder / "effects"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 async def holding(folder: Path, times: int = 1) -> list[int]:

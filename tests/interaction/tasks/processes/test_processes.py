@@ -14,6 +14,7 @@ from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.names import TRACE_VARIABLE
+from tests.interaction.tasks.effects import effects
 from tests.interaction.tasks.processes import shops
 from tests.kit.hosts import HttpProcess
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
@@ -39,11 +40,6 @@ async def stopped(folder: Path) -> None:
     with anyio.fail_after(WAIT_SECONDS):
         while "stopped" not in effects(folder):
             await anyio.lowlevel.checkpoint()
-
-
-def effects(folder: Path) -> list[str]:
-    path = folder / "effects"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def at_rest(kind: str, started: Servers, folder: Path) -> bytes:

@@ -32,6 +32,7 @@ def _rekey_with_deaths(folder: Path) -> None:
 
 
 async def test_rekeying_may_be_killed_and_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
     monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "0")
     number = 150
     async with peers(workshops.old_shop()) as (peer,):

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.interaction.serving.services import Service, eventually, not_begun
+from tests.interaction.tasks.effects import effects
 from tests.interaction.tasks.workshops import FOLDER, REDIS
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.programs import needs
@@ -44,11 +45,6 @@ async def serving(folder: Path, target: str = "shop", **variables: str) -> Async
     with Service(f"{SHOPS}:{target}", folder=folder, **given) as service:
         async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
             yield Peer(http, service.url)
-
-
-def effects(folder: Path) -> list[str]:
-    path = folder / "effects"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 async def holding(folder: Path, times: int = 1) -> list[int]:
