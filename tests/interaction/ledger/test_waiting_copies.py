@@ -9,8 +9,9 @@ import pytest
 from roundtrip.ledger import Ledger, MemoryLedger
 from roundtrip.testing import LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
-from tests.interaction.ledger.waiter import PROMPT_SECONDS, connected, without_looks
+from tests.interaction.ledger.waiter import connected, without_looks
 from tests.kit.programs import needs
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +51,7 @@ async def test_copy_on_another_instance_gets_the_announced_result(
     async def leg(legs: LegByLeg) -> None:
         told.append(text_of(await legs.leg("slow", state=token)))
 
-    with anyio.fail_after(PROMPT_SECONDS):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(leg, first)
             while not ran:  # noqa: ASYNC110 - no event
