@@ -343,9 +343,9 @@ async def test_texts_that_mean_something_to_redis_are_texts(ledger: EpochKeeper)
     }
 
 
-async def _keep(ledger: EpochKeeper, key: str, text: str) -> tuple[list[object], ClaimAnswer]:
+async def _keep(ledger: EpochKeeper, key: str, text: str) -> tuple[list[Any], ClaimAnswer]:
     """Use a text as every part of an entry, and return what the ledger said."""
-    said = [
+    said: list[Any] = [
         (await claim(ledger, key, answers_digest=text, holder=text)).status,
         (await claim(ledger, f"{key}}}", holder="other")).status,
         await ledger.note(key, text, text, holder=text),

@@ -446,5 +446,5 @@ async def test_task_shown_as_lost_gets_no_result() -> None:
         shop.go_on.set()
         service = shop.server.task_service
         assert service is not None
-        await until(lambda: not (any(engine.is_busy for engine in service._engines.values())))
+        await until(lambda: not any(engine.is_busy for engine in service._engines.values()))  # pyright: ignore[reportPrivateUsage]
         assert (await peer.get(task_id))["status"] == "failed"
