@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from roundtrip.cli import serve
-from tests.interaction.fleet.processes import FLEET
+from tests.interaction.fleet.instances import FLEET
 from tests.kit.hosts import WAIT
 from tests.kit.nginx_server import NGINX, runnable
 

@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
 from roundtrip.testing import Era
-from tests.interaction.fleet.processes import FLEET, Instance, until
+from tests.interaction.fleet.instances import FLEET, Instance, until
 from tests.kit.hosts import WAIT
 from tests.kit.live_wire import session
 from tests.kit.nginx_server import listening, nginx, runnable, serving
