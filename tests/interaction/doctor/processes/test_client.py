@@ -41,9 +41,13 @@ async def test_client_over_stdio_is_reported_and_tried(era: Era) -> None:
     assert re.search(r"tried      a form: accepted with yes after \S+ s", block.text)
 
 
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    command = [*COMMAND, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
 async def test_command_prints_the_configuration_and_reports_clients() -> None:
-    command = [*COMMAND, "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    process = started("--port", "0")
     assert process.stdout is not None
     try:
         found = re.search(r"http://[\d.:]+/mcp", process.stdout.readline())
