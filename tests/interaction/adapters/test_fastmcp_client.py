@@ -180,7 +180,7 @@ async def test_client_rebuilds_the_returned_value(era: Era) -> None:
     for what, (annotation, value) in SAME.items():
         server.add_tool(returning(annotation, value), name=what.replace(" ", "_"))
     found = await data_of(server, era)
-    expected = {what.replace(" ", "_"): (type(value), value) for what, (_, value) in SAME.items()}
+    expected: dict[str, Any] = {what.replace(" ", "_"): (type(value), value) for what, (_, value) in SAME.items()}
     assert {name: (type(data), data) for name, data in found.items()} == expected
 
 
