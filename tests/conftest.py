@@ -101,9 +101,9 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Run more processes than there are cores in the full tier, where many tests wait for other processes."""
+    """Run more processes than there are cores, because many tests wait."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if current_tier() is Tier.FIRST else 2 * cores
+    return 2 * cores
 
 
 @pytest.fixture
