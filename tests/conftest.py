@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             is_left_out = item.get_closest_marker("needs") is not None
         else:
             is_left_out = config.getoption("--without-first") and not adds_to_first(item)
-        (left_out if is_left_out or item.get_closest_marker("nightly") else kept).append(item)
+        (left_out if is_left_out else kept).append(item)
     if left_out:
         items[:] = kept
         config.hook.pytest_deselected(items=left_out)

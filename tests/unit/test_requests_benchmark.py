@@ -23,16 +23,6 @@ def _run(*arguments: str, path: str | None = None) -> subprocess.CompletedProces
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-# `.ci/run` runs it, too.
-@pytest.mark.nightly
-@needs_wrk
-def test_requests_per_second_are_printed() -> None:
-    done = _run("--only", "ask", "--variant", "sdk", "--variant", "roundtrip")
-    assert done.returncode == 0, done.stderr
-    assert "requests per second, one question, ask leg" in done.stdout
-    assert done.stdout.count("/s ") == 2
-
-
 def test_missing_wrk_is_reported_with_its_package() -> None:
     done = _run(path="/nowhere")
     assert done.returncode == 2
