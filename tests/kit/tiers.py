@@ -62,7 +62,7 @@ class Tier(IntEnum):
 def tier_of(config: pytest.Config) -> Tier:
     """Return the tier of a run, and tell it to everything that the run imports and starts.
 
-    All tests of a folder run if the command line names the folder. A run that writes tables into the docs needs all rows.
+    All tests of a folder run if the command line names the folder, and all rows of a table that a run writes.
     """
     if config.getoption("--nightly") or config.getoption("update_snapshots", default=False):
         tier = Tier.NIGHTLY
