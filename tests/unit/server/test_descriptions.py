@@ -1,8 +1,6 @@
 """Docstrings as descriptions of tools and of their parameters."""
 
 import functools
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -290,21 +288,6 @@ def test_every_kind_of_callable_has_its_own_docstring() -> None:
     assert describe(own) == ("Find three.", {})
     assert describe(lambda: None) == ("", {})
     assert describe(documented(None)) == ("", {})
-
-
-def test_the_parser_is_imported_only_for_a_docstring_with_sections() -> None:
-    program = (
-        "import sys\n"
-        "from roundtrip.server.tools.descriptions import describe\n"
-        "def fn(a): 'One line.\\n\\nAnd a paragraph: prose.'\n"
-        "describe(fn)\n"
-        "print('docstring_parser' in sys.modules)\n"
-        "fn.__doc__ = 'One.\\n\\nArgs:\\n    a: An entry.'\n"
-        "print(describe(fn).parameters)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-
-    assert done.stdout.splitlines() == ["False", "{'a': 'An entry.'}"]
 
 
 def test_misspelled_hint_is_named_with_its_spelling() -> None:
