@@ -58,7 +58,7 @@ def test_a_request_names_a_version_in_its_metadata() -> None:
     def check(meta: object, version: str | None) -> None:
         assert named_version({"name": "quote", "_meta": meta}) == version
 
-    requests = [
+    requests: list[tuple[object, str | None]] = [
         (None, None),
         ({}, None),
         ({"roundtrip/version": "1.0"}, "1.0"),

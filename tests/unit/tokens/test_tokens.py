@@ -43,11 +43,6 @@ def test_signing_and_encrypting_servers_read_each_others_tokens() -> None:
     assert codec(encrypt=True).unseal(codec().seal(whole)) == whole
 
 
-def test_a_token_names_its_kind() -> None:
-    assert codec().seal(PAYLOADS["plain"])[:3] == "r3s"
-    assert codec(encrypt=True).seal(PAYLOADS["plain"])[:3] == "r3e"
-
-
 def test_a_token_is_its_payload_in_base64url_and_31_characters() -> None:
     def check(whole: bytes) -> None:
         token = codec().seal(whole)
@@ -57,10 +52,6 @@ def test_a_token_is_its_payload_in_base64url_and_31_characters() -> None:
         assert re.fullmatch(r"[A-Za-z0-9_.-]+", token)
 
     check_each(PAYLOADS.values(), check)
-
-
-def test_signed_token_is_deterministic_and_spends_no_entropy() -> None:
-    assert codec().seal(PAYLOADS["plain"]) == codec().seal(PAYLOADS["plain"])
 
 
 # Keys.
