@@ -312,7 +312,7 @@ ROWS: Final = (
     Row(
         name="approval",
         feature="Another person must approve the call",
-        test="tests/interaction/pages/test_approvals.py::test_confirmation_is_approved_by_others",
+        test="tests/interaction/pages/test_approvals.py::test_page_of_the_caller_tells_the_decision_and_its_reason",
         roundtrip=approval_ours,
         sdk=lacks(MCPServer.__init__, "approvals"),
         fastmcp=lacks(FastMCP.__init__, "approvals"),

@@ -45,7 +45,7 @@ def _chosen(tier: Tier) -> Iterator[Any]:
             later = LATER if tier is Tier.NIGHTLY else _later(number)
             if tier is Tier.FIRST:
                 alone += row.fits_one_process
-                if not row.fits_one_process or alone % _SAMPLED_EVERY:
+                if not row.fits_one_process or alone % _SAMPLED_EVERY != 1:
                     continue
                 later = ()
             servers = [needs(row.ledger)] if row.ledger in ("redis", "postgres") else []
