@@ -36,39 +36,6 @@ DEPENDS_ON_NOTHING: Change = (
 WITHOUT_SURE: Change = ("    sure: Annotated[Sure, Resolve(sure)],\n", "")
 
 
-ONCE = """\
-import itertools
-from typing import Annotated
-from pydantic import BaseModel
-from roundtrip import Elicit, Resolve, Server
-
-server = Server("shop", keys=[b"k" * 32])
-prices = itertools.count(20)
-
-class Sure(BaseModel):
-    ok: bool
-
-async def quote() -> int:
-    return next(prices)
-
-async def consent(quote: Annotated[int, Resolve(quote, once=True)]) -> Elicit[Sure]:
-    return Elicit(f"That will be {quote}?", Sure)
-
-async def last(consent: Annotated[Sure, Resolve(consent)]) -> Elicit[Sure]:
-    return Elicit("Sure?", Sure)
-
-@server.tool()
-async def buy(title: str, last: Annotated[Sure, Resolve(last)]) -> str:
-    return title
-"""
-
-
-def test_fixed_value_is_fixed_during_the_check_too(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
-    recording.call(ONCE, tool="buy", answer=lambda params: {"ok": True})
-    assert "buy: compatible" in checked(recording, capsys, source=ONCE)
-    assert "'consent': reworded" in checked(recording, capsys, (", once=True", ""), source=ONCE)
-
-
 def test_unchanged_code_is_compatible_without_running_bodies_or_recording(
     recording: Recording, era: Era, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,14 +95,7 @@ def test_another_way_is_a_divergence_at_its_round(recording: Recording, capsys: 
     recording.call()
 
     def check(changes: list[Change], round_: int, found: list[str]) -> None:
-        source = changed(SHOP, *changes)
-        if "'SURE'" in source:
-            # What is needed has to stand above what needs it.
-            start, end = source.index("async def copies"), source.index("async def sure")
-            after = source.index("@server.tool")
-            moved = source[start:end].replace("'SURE'", "Resolve(sure)")
-            source = source[:start] + source[end:after] + moved + source[after:]
-        out = checked(recording, capsys, source=source)
+        out = checked(recording, capsys, *changes)
         assert f"order: diverges at round {round_}\n" in out
         assert [text for text in found if text not in out] == []
         assert "\x1b" not in out
@@ -159,14 +119,6 @@ def test_another_way_is_a_divergence_at_its_round(recording: Recording, capsys: 
                 ],
             ),
             ([DEPENDS_ON_NOTHING], 1, ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'copies', 'sure'"]),
-            (
-                [
-                    DEPENDS_ON_NOTHING,
-                    ("async def copies(title: str)", "async def copies(title: str, sure: Annotated[Sure, 'SURE'])"),
-                ],
-                1,
-                ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'sure'"],
-            ),
             ([("@server.tool()\n", "")], 1, ["does not accept the call: Unknown tool: order"]),
             (
                 [
@@ -268,24 +220,15 @@ def test_waiting_call_is_checked_with_its_pending_questions(
 def test_call_whose_client_failed_a_question_is_checked_as_waiting(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def check(changes: list[Change], verdict: str) -> None:
-        def answer(params: Any) -> Any:
-            if params.message == "Really 7?":
-                raise MCPError(METHOD_NOT_FOUND, "Method not found")
-            return REPLIES[params.message]
+    def answer(params: Any) -> Any:
+        if params.message == "Really 7?":
+            raise MCPError(METHOD_NOT_FOUND, "Method not found")
+        return REPLIES[params.message]
 
-        with pytest.RaisesGroup(MCPError, flatten_subgroups=True):
-            recording.call(era=Era.LIVE, answer=answer)
-        assert f"order: {verdict}\n" in checked(recording, capsys, *changes)
-
-    check_each(
-        [
-            ([], "compatible"),
-            ([("Your name?", "Who are you?")], "asks 1 again"),
-            ([WITHOUT_SURE], "diverges at round 2"),
-        ],
-        check,
-    )
+    with pytest.RaisesGroup(MCPError, flatten_subgroups=True):
+        recording.call(era=Era.LIVE, answer=answer)
+    assert "order: compatible\n" in checked(recording, capsys)
+    assert "order: diverges at round 2\n" in checked(recording, capsys, WITHOUT_SURE)
 
 
 def test_check_continues_after_a_failure_and_filters_by_tool(

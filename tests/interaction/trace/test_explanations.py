@@ -22,17 +22,13 @@ from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens.token import KeyRing, TokenCodec
 from tests.kit.players import Reply
 from tests.kit.secrets import BORN, CountedEntropy, payload
+from tests.kit.shops import KEY, Choice
 
 pytestmark = pytest.mark.anyio
 
-KEY = b"k" * 32
 OTHER_KEY = b"o" * 32
 ARGUMENTS = {"title": "Dune"}
 YES = {"ok": True}
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class LongChoice(BaseModel):
@@ -200,23 +196,8 @@ async def test_unfinished(shop: Shop) -> None:
     assert "done=" in text
 
 
-async def test_revised(shop: Shop, era: Era) -> None:
-    async def order(title: str, ctx: Context[Any, Any]) -> str:
-        city = await ctx.ask("city", "Where to?", City)
-        await ctx.ask("sure", f"{city.city}, sure?", Choice)
-        await ctx.review("review", "All right?", ["city", "sure"])
-        return title
-
-    changed = {"city.city": "Oslo", "sure.ok": True}
-    answers: Answers = {"city": {"city": "Rome"}, "sure": [YES, YES], "review": changed}
-    await User(shop.with_tool(order), answers, era=era).call("order", ARGUMENTS)
-    told = shop.explained(Reason.REVISED)
-    assert "Question 'sure' was asked again in round 4, because the user changed " in told
-    assert "on which it may depend" in told
-
-
 async def test_questions_that_follow_a_revised_one_are_explained(
-    shop: Shop, capsys: pytest.CaptureFixture[str]
+    shop: Shop, era: Era, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def order(title: str, ctx: Context[Any, Any]) -> str:
         city = await ctx.ask("city", "Where to?", City)
@@ -231,33 +212,32 @@ async def test_questions_that_follow_a_revised_one_are_explained(
         "really": [YES, YES],
         "review": {"city.city": "Oslo"},
     }
-    await User(shop.with_tool(order), answers, era=Era.RETRY).call("order", ARGUMENTS)
+    await User(shop.with_tool(order), answers, era=era).call("order", ARGUMENTS)
     assert main(["trace", "explain", "last", str(shop.path)]) == 1
     told = " ".join(capsys.readouterr().out.split())
     assert "Question 'sure' was asked again in round 5, because the user changed " in told
     assert "Question 'really' was asked again in round 6, because the user changed " in told
+    assert "on which it may depend" in told
 
 
-async def test_expired(shop: Shop, clock: Clock) -> None:
-    server = shop.asking(ttl=60)
-    hopper = LegByLeg([server])
+@pytest.mark.parametrize(
+    ("passed", "reason", "cause"),
+    [
+        (180, RejectionReason.EXPIRED, "it had expired 2 min before; raise ttl="),
+        (-180, RejectionReason.FUTURE, "synchronize the clocks of the instances"),
+    ],
+)
+async def test_expired_and_minted_in_the_future(
+    shop: Shop, clock: Clock, passed: float, reason: RejectionReason, cause: str
+) -> None:
+    hopper = LegByLeg([shop.asking(ttl=60)])
     await hopper.leg("order", ARGUMENTS)
-    clock.advance(180)
+    clock.advance(passed)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    text = shop.explained(RejectionReason.EXPIRED)
+    text = shop.explained(reason)
     assert "Instance 'instance-1' rejected the token of a 'tools/call' for 'order'" in text
-    assert "it had expired 2 min before; raise ttl=" in text
-
-
-async def test_minted_in_the_future(shop: Shop, clock: Clock) -> None:
-    server = shop.asking()
-    hopper = LegByLeg([server])
-    await hopper.leg("order", ARGUMENTS)
-    clock.advance(-180)
-    with pytest.raises(MCPError):
-        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    assert "synchronize the clocks of the instances" in shop.explained(RejectionReason.FUTURE)
+    assert cause in text
 
 
 REFUSED: dict[RejectionReason, tuple[Callable[[Shop], Server[Any]], Callable[[str], str], str]] = {

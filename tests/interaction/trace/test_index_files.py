@@ -52,21 +52,6 @@ def test_more_files_than_may_be_open_make_one_index(tmp_path: Path, monkeypatch:
     assert found == read(tmp_path)
 
 
-def test_lines_before_a_rotation_count_before_those_after_it(tmp_path: Path) -> None:
-    file = tmp_path / "calls.jsonl"
-    tale = Tale("aaa1", tool="book").began(1, "ash").asked(question("seat"))
-    began, *others = tale.write().splitlines(keepends=True)
-    write_tales(file, Tale("old1").began(1, "ash").ended())
-    assert len(rows_of(tmp_path)) == 1
-    with file.open("a") as appended:
-        appended.write(began)
-    file.rename(tmp_path / "calls.jsonl.1")
-    file.write_text("".join(others))
-    found = sorted(rows_of(tmp_path), key=lambda row: row["call"])
-    assert found == read(tmp_path)
-    assert found[0]["tool"] == "book"
-
-
 def test_name_with_a_lone_surrogate_is_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tale = Tale("aaa1", tool="book").began(1, "ash").ended()
     (tmp_path / "a.jsonl").write_text(tale.write().replace('"book"', r'"b\ud800k"').replace('"aaa1"', r'"a\ud800a"'))
@@ -196,17 +181,6 @@ def test_long_line_that_is_being_written_is_read_once(tmp_path: Path, monkeypatc
             file.write(Tale("bbb1").began(1, "ash").ended().write())
         index.refresh()
         assert sorted(names_of(index)) == ["aaa1", "bbb1"]
-
-
-def test_file_that_is_emptied_is_forgotten(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    write_tales(path, Tale("aaa1").began(1, "ash").ended())
-    index = CallIndex([tmp_path], index_path([tmp_path]))
-    index.refresh()
-    path.write_text("")
-    index.refresh()
-    assert list(index.rows(CallFilter())) == []
-    index.close()
 
 
 def test_index_of_another_version_is_made_again(tmp_path: Path) -> None:

@@ -18,33 +18,6 @@ from tests.interaction.trace.projects import TAKES, Project
 RUFF: Final = shutil.which("ruff", path=str(Path(sys.executable).parent))
 
 
-BODY: list[Change] = [
-    ("import Elicit", "import Context, Elicit"),
-    (
-        ") -> str:\n",
-        "    ctx: Context,\n) -> str:\n    tip = await ctx.ask('tip', 'A tip?', Sure)\n",
-    ),
-    ("x {title}", "x {title}, {tip.ok}"),
-]
-
-
-def test_generated_test_passes_and_fails_after_a_reworded_question(recording: Recording, project: Project) -> None:
-    source = changed(SHOP, *BODY)
-    for era in ERAS:
-        recording.call(source, era=era, answer=lambda params: {**REPLIES, "A tip?": {"ok": False}}[params.message])
-        generated = project.generate(recording, name=era.name.lower())
-        assert f'@pytest.mark.roundtrip(eras="{era.name.lower()}")' in generated
-    project.serve(source)
-    ended, out = project.run()
-    assert ended == {"retry": {"passed"}, "live": {"passed"}}, out
-    project.serve(changed(source, ("A tip?", "Something for the staff?")))
-    ended, out = project.run()
-    assert ended == {"retry": {"failed"}, "live": {"failed"}}, out
-    assert "'tip'" in out
-    assert "'A tip?'" in out
-    assert "'Something for the staff?'" in out
-
-
 def test_generated_test_fails_for_other_forms_results_and_questions(recording: Recording, project: Project) -> None:
     changes: dict[str, Change] = {
         "first": ("Your name?", "Who are you?"),
