@@ -49,16 +49,8 @@ async def facts_of(server: Server[Any]) -> Facts:
         return Facts.model_validate((await client.call_tool(PROBE_TOOL, {})).structured_content)
 
 
-@pytest.mark.parametrize(
-    ("builds", "shown"),
-    [
-        (("2026.11", "2026.12"), ("2026.11", "2026.12")),
-        (("0123456789abcdef" * 2, "fedcba9876543210" * 2), ("0123456789ab", "fedcba987654")),
-    ],
-)
-def test_every_view_spells_a_build_alike(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], builds: tuple[str, str], shown: tuple[str, str]
-) -> None:
+def test_every_view_spells_a_build_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builds, shown = ("2026.11", "fedcba9876543210" * 2), ("2026.11", "fedcba987654")
     path = tmp_path / "calls.jsonl"
     one, other = server(path, builds[0], "Which row?"), server(path, builds[1], "Front or back?")
     token = anyio.run(asked_on_both, one, other)

@@ -240,44 +240,8 @@ async def test_expired_and_minted_in_the_future(
     assert cause in text
 
 
-REFUSED: dict[RejectionReason, tuple[Callable[[Shop], Server[Any]], Callable[[str], str], str]] = {
-    RejectionReason.UNKNOWN_KEY: (
-        lambda shop: shop.asking(key=OTHER_KEY),
-        lambda token: token,
-        "[old, new], then [new, old], and [new]",
-    ),
-    RejectionReason.TAMPERED: (
-        lambda shop: shop.asking(),
-        lambda token: token[:10] + ("A" if token[10] != "A" else "B") + token[11:],
-        "changed after it had been signed",
-    ),
-    RejectionReason.MALFORMED: (
-        lambda shop: shop.asking(),
-        lambda token: token[:-1],
-        "send requestState back as it is",
-    ),
-    RejectionReason.OVERSIZED: (
-        lambda shop: shop.asking(),
-        lambda token: token + "A" * 70_000,
-        "it has 68.",
-    ),
-}
-"""The server that receives a token, the damage on the way, and words of the explanation."""
-
-
-@pytest.mark.parametrize("reason", REFUSED)
-async def test_unopened_token_names_no_call_and_is_explained(reason: RejectionReason, shop: Shop) -> None:
-    other, spoil, words = REFUSED[reason]
-    hopper = LegByLeg([shop.asking(), other(shop)])
-    await hopper.leg("order", ARGUMENTS)
-    with pytest.raises(MCPError):
-        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=spoil(hopper.token))
-    assert words in shop.rejected(reason)
-
-
-async def test_another_tool_other_arguments_and_another_method(shop: Shop) -> None:
+async def test_another_method(shop: Shop) -> None:
     server = shop.asking()
-    server.add_tool(_free, name="sell")
 
     @server.prompt(name="order")
     def prompt(title: str) -> str:
@@ -285,43 +249,10 @@ async def test_another_tool_other_arguments_and_another_method(shop: Shop) -> No
 
     hopper = LegByLeg([server])
     await hopper.leg("order", ARGUMENTS)
-    with pytest.raises(MCPError):
-        await hopper.leg("sell", ARGUMENTS, state=hopper.token)
-    with pytest.raises(MCPError):
-        await hopper.leg("order", {"title": "Emma"}, state=hopper.token)
     async with Client(server, mode=Era.RETRY.value) as client:
         with pytest.raises(MCPError):
             await client.session.get_prompt("order", {"title": "Dune"}, request_state=hopper.token)
-    assert "for 'sell', because it belongs to a call of 'order'" in _without_leg(shop, RejectionReason.OTHER_TARGET)
-    assert "repeat the arguments" in shop.explained(RejectionReason.OTHER_ARGUMENTS)
     assert "a request with the method 'tools/call'" in shop.explained(RejectionReason.OTHER_METHOD)
-
-
-def _free(title: str) -> str:
-    return title
-
-
-def _without_leg(shop: Shop, reason: RejectionReason) -> str:
-    return shop.explained(reason).replace(" in leg 2", "")
-
-
-async def test_another_service_and_another_person(shop: Shop) -> None:
-    hopper = LegByLeg([shop.asking(), shop.asking(name="library")])
-    await hopper.leg("order", ARGUMENTS)
-    with pytest.raises(MCPError):
-        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    assert "the same name (or audience=)" in shop.explained(RejectionReason.OTHER_AUDIENCE)
-    person = "ada"
-
-    def whose(request: object) -> str:
-        return person
-
-    hopper = LegByLeg([shop.asking(principal=whose)])
-    await hopper.leg("order", ARGUMENTS)
-    person = "bob"
-    with pytest.raises(MCPError):
-        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    assert "belongs to a call of another caller" in shop.explained(RejectionReason.OTHER_PRINCIPAL)
 
 
 async def test_another_version_of_the_tool(shop: Shop) -> None:

@@ -41,14 +41,6 @@ def test_new_export_file_is_private_and_existing_modes_stay(transcript: str, tmp
     assert [stat.S_IMODE(target.stat().st_mode) for target in (new, old)] == [0o600, 0o644]
 
 
-def test_the_transcript_may_be_named_by_the_environment(
-    transcript: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ROUNDTRIP_TRACE", transcript)
-    assert main(["trace", "export", "abcdefghijkl", "--html"]) == 0
-    assert capsys.readouterr().out.startswith("<!doctype html>")
-
-
 def test_a_format_has_to_be_chosen_and_only_one(transcript: str, capsys: pytest.CaptureFixture[str]) -> None:
     for formats in ([], ["--html", "--mermaid"]):
         with pytest.raises(SystemExit) as exit:

@@ -64,6 +64,25 @@ def test_rejection_sentence_names_the_instance_and_the_cure() -> None:
     check_each(list(RejectionReason), check)
 
 
+def test_rejection_sentence_states_its_cause() -> None:
+    def check(reason: RejectionReason, words: str, fields: dict[str, Any]) -> None:
+        assert words in told([began(), asked(), rejected(reason=reason, call="call-1", leg=2, **fields)])
+
+    check_each(
+        [
+            (RejectionReason.UNKNOWN_KEY, "[old, new], then [new, old], and [new]", {}),
+            (RejectionReason.TAMPERED, "changed after it had been signed", {}),
+            (RejectionReason.MALFORMED, "send requestState back as it is", {}),
+            (RejectionReason.OVERSIZED, "it has 68.4 KiB", {"token_bytes": 70_000}),
+            (RejectionReason.OTHER_TARGET, "because it belongs to a call of 'order'", {"tool": "sell"}),
+            (RejectionReason.OTHER_ARGUMENTS, "repeat the arguments", {}),
+            (RejectionReason.OTHER_AUDIENCE, "the same name (or audience=)", {}),
+            (RejectionReason.OTHER_PRINCIPAL, "belongs to a call of another caller", {}),
+        ],
+        check,
+    )
+
+
 def test_a_new_question_is_plain() -> None:
     (explanation,) = explain(call_of(began(), asked()))
     assert explanation.is_plain

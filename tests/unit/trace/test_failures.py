@@ -62,18 +62,6 @@ def test_unrecorded_text_is_not_shown() -> None:
     assert "ValueError was raised (record with reveal=['errors']" in text
 
 
-def test_failed_resolver_and_step_are_named() -> None:
-    node = {"key": "price", "how": "failed", "start": 0.5, "ms": 1.0}
-    assert "in the resolver or dependency 'price'" in told(*failed(nodes=[node]))
-    assert "in its step 'charge'" in told(*failed(steps=[{"key": "charge", "how": "failed", "ms": 1.0, "start": 1.0}]))
-
-
-def test_failure_of_roundtrips_own_says_the_cure() -> None:
-    text = told(*failed("ToolTimedOut", text="timed out after 2s"))
-    assert "its own work took longer than its timeout= (ToolTimedOut: 'timed out after 2s')" in text
-    assert "raise timeout=" in text
-
-
 def test_client_that_left_a_live_question_is_named_as_the_cause() -> None:
     moves: list[Any] = [["resolve", "resolving", 0.1], ["ask", "awaiting_input", 0.2], ["fail", "failed", 2]]
     text = told(*failed("MCPError", text="Connection closed", moves=moves))

@@ -26,15 +26,6 @@ def text_of(call: str) -> str:
     return began(call=call).model_dump_json(exclude_unset=True)
 
 
-def test_each_line_is_reported_once(tmp_path: Path) -> None:
-    path = write(tmp_path / "calls.jsonl", [text_of("1")])
-    with following(path) as follower:
-        assert calls_of(follower) == ["1"]
-        assert calls_of(follower) == []
-        write(path, [text_of("2"), text_of("3")])
-        assert calls_of(follower) == ["2", "3"]
-
-
 def test_line_is_reported_once_complete(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     text = text_of("1")

@@ -87,12 +87,6 @@ def test_a_leg_that_is_served_twice_is_two_requests() -> None:
     assert [text for _, _, text, _ in told(tale)] == ["tools/call order", "asks a", "leg 1 again", "asks a"]
 
 
-def test_restarted_process_is_a_different_participant() -> None:
-    tale = Tale().began(1, "pod", serving=1).asked(question("a"), serving=1)
-    tale.began(2, "pod", serving=1).ended(serving=1)
-    assert [serving.leg for serving in tale.call().servings] == [1, 2]
-
-
 def test_the_diagram_is_a_sequence_diagram() -> None:
     tale = Tale().began(1, "ash").asked(question("a")).rejected("expired", "ash").began(2, "birch")
     assert mermaid(tale.call()).splitlines() == [

@@ -18,13 +18,6 @@ def test_everything_that_was_not_plain(
     assert capsys.readouterr().out == snapshot
 
 
-def test_all_has_the_plain_ones_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
-) -> None:
-    assert main(["trace", "explain", RETRY, "--all", str(shelf(tmp_path))]) == 1
-    assert capsys.readouterr().out == snapshot
-
-
 def test_a_plain_call_has_nothing_to_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(write(tmp_path / "calls.jsonl", [began(), asked(), began(2, leg=2, round=1), ended(leg=2, round=1)]))
     assert main(["trace", "explain", "call-1", path]) == 0
@@ -33,13 +26,6 @@ def test_a_plain_call_has_nothing_to_explain(tmp_path: Path, capsys: pytest.Capt
     )
     assert main(["trace", "explain", "call-1", path, "--all"]) == 0
     assert "Question 'format' was asked in round 1" in capsys.readouterr().out
-
-
-def test_failed_call_is_explained_with_its_exception(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "explain", LIVE, str(shelf(tmp_path))]) == 1
-    title, text = capsys.readouterr().out.splitlines()
-    assert title.endswith("  ValueError")
-    assert "failed after round 1" in text
 
 
 def test_call_that_waits_too_long_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

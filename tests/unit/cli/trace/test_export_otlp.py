@@ -43,13 +43,6 @@ def test_a_call_is_printed_as_spans_without_what_was_said(transcript: Path, caps
     assert "Neuromancer" in transcript.read_text()
 
 
-def test_export_is_written_to_the_named_file(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = transcript.with_name("spans.json")
-    assert main(["trace", "export", call_of(transcript), "--otlp", "--output", str(path), str(transcript)]) == 0
-    assert names_of(json.loads(path.read_bytes())) == ["roundtrip.leg order"]
-    assert capsys.readouterr().out == ""
-
-
 def test_terminal_controls_are_escaped(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evil = "\x1b]0;evil\x07\x7f\x9b31m"
     lines = [json.loads(line) for line in transcript.read_text().splitlines()]
