@@ -221,14 +221,6 @@ OTHERWISE: dict[str, tuple[Change, set[str]]] = {
         ),
         {"retry_talks", "live_talks", "retry_left"},
     ),
-    "a_question_more": (
-        ('    return f"{one.action}', '    await ctx.ask_outcome("three", "Three?", bool)\n    return f"{one.action}'),
-        {"retry_talks", "live_talks"},
-    ),
-    "a_question_less": (
-        ('    two = await ctx.ask_outcome("two", "Two?", bool)', "    two = one"),
-        {"retry_talks", "live_talks", "retry_left"},
-    ),
     "another_page": (("pay.example", "pay.invalid"), {"retry_pays", "live_pays"}),
     "another_fallback": (("otherwise=3", "otherwise=4"), {"retry_falls_back", "live_falls_back"}),
     "another_error": (("out of film", "out of order"), {"retry_ends_with_an_error", "live_ends_with_an_error"}),
