@@ -68,14 +68,6 @@ def test_client_that_left_a_live_question_is_named_as_the_cause() -> None:
     assert "the client closed the connection, or answered a question with a protocol error" in text
 
 
-def test_declined_question_says_how_to_go_on_without_it() -> None:
-    lines = failed()[:-1]
-    rejection = "Question 'pay' was not answered: elicitation was decline"
-    text = told(*lines, ended(leg=2, round=1, state="declined", decline=rejection))
-    assert text.startswith("Leg 2 on 'a' was declined after round 1, because the user declined or cancelled")
-    assert rejection in text.replace('"', "'")
-
-
 def test_repeated_failure_is_explained_once() -> None:
     again = [began(4, leg=2, round=1, serving=9), ended(5, leg=2, round=1, serving=9, state="failed")]
     first = failed()

@@ -28,12 +28,6 @@ def test_a_plain_call_has_nothing_to_explain(tmp_path: Path, capsys: pytest.Capt
     assert "Question 'format' was asked in round 1" in capsys.readouterr().out
 
 
-def test_call_that_waits_too_long_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "calls.jsonl", [began(0), asked(1, until=1_000_000_000.0)])
-    assert main(["trace", "explain", "call-1", str(path)]) == 1
-    assert "Round 1 was never answered, and the call cannot go on" in capsys.readouterr().out
-
-
 def test_json_is_a_list_of_what_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(shelf(tmp_path))
     assert main(["trace", "explain", RETRY, "--json", path]) == 1
