@@ -22,7 +22,7 @@ from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens.token import KeyRing, TokenCodec
 from tests.kit.players import Reply
 from tests.kit.secrets import BORN, CountedEntropy, payload
-from tests.kit.shops import KEY, Choice
+from tests.kit.shops import KEY, Choice, sure
 
 pytestmark = pytest.mark.anyio
 
@@ -59,14 +59,19 @@ class Shop:
         return server
 
     def asking(
-        self, message: str = "Sure?", build: str = "1", schema: type[BaseModel] = Choice, **options: Any
+        self,
+        message: str = "Sure?",
+        build: str = "1",
+        schema: type[BaseModel] = Choice,
+        key: str = "confirm",
+        **options: Any,
     ) -> Server[Any]:
-        """Return a build whose tool asks one question, named `confirm`."""
+        """Return a build whose tool asks one question."""
 
         async def confirm() -> Elicit[Any]:
             return Elicit(message, schema)
 
-        async def order(title: str, choice: Annotated[Any, Resolve(confirm)]) -> str:
+        async def order(title: str, choice: Annotated[Any, Resolve(confirm, key=key)]) -> str:
             return title
 
         return self.with_tool(order, build, **options)
@@ -133,13 +138,7 @@ async def test_schema_changed(shop: Shop) -> None:
 
 
 async def test_renamed(shop: Shop) -> None:
-    async def approve() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
-    async def order(title: str, choice: Annotated[Choice, Resolve(approve)]) -> str:
-        return title
-
-    await play([shop.asking(), shop.with_tool(order, "2")], {"confirm": YES})
+    await play([shop.asking(), shop.asking(build="2", key="approve")], {"confirm": YES})
     text = shop.explained(Reason.RENAMED)
     assert "Question 'approve'" in text
     assert "known as 'confirm', a name that no question has now" in text
@@ -164,14 +163,11 @@ async def test_volatile(shop: Shop) -> None:
 
 
 async def test_other_build(shop: Shop) -> None:
-    async def confirm() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
     async def where() -> Elicit[City]:
         return Elicit("Where to?", City)
 
     async def order(
-        title: str, choice: Annotated[Choice, Resolve(confirm)], city: Annotated[City, Resolve(where)]
+        title: str, choice: Annotated[Choice, Resolve(sure, key="confirm")], city: Annotated[City, Resolve(where)]
     ) -> str:
         return title
 
@@ -256,10 +252,7 @@ async def test_another_method(shop: Shop) -> None:
 
 
 async def test_another_version_of_the_tool(shop: Shop) -> None:
-    async def confirm() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
-    async def order(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> str:
+    async def order(title: str, choice: Annotated[Choice, Resolve(sure)]) -> str:
         return title
 
     server = shop.server()
@@ -268,9 +261,7 @@ async def test_another_version_of_the_tool(shop: Shop) -> None:
     await hopper.leg("order", ARGUMENTS)
     server.tool(version=2)(order)
     with pytest.raises(MCPError):
-        await hopper.leg(
-            "order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token, meta={"roundtrip/version": "2"}
-        )
+        await hopper.leg("order", ARGUMENTS, answers={"sure": YES}, state=hopper.token, meta={"roundtrip/version": "2"})
     assert "name the version that it began with" in shop.explained(RejectionReason.OTHER_VERSION)
 
 

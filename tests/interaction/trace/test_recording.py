@@ -357,18 +357,6 @@ async def test_unknown_name_of_a_rejected_token_is_not_recorded(tmp_path: Path) 
 # Servers and their recorders.
 
 
-async def test_the_environment_has_an_unchanged_server_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "calls.jsonl"
-    monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
-    monkeypatch.setenv("ROUNDTRIP_TRACE_REVEAL", "results, arguments")
-    await User(shop(None), era=Era.RETRY).call("inner")
-    (traced,) = calls_of(path)
-    assert traced.ended is not None
-    assert isinstance(traced.ended.result, Revealed)
-
-
 async def test_environment_reveals_for_a_path_and_not_for_a_recorder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
