@@ -7,11 +7,10 @@ from typing import Any
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import METHOD_NOT_FOUND, ElicitResult
+from mcp_types import METHOD_NOT_FOUND
 
 from roundtrip.cli import main
 from roundtrip.testing import Era, LegByLeg
-from roundtrip.testing.networks.fleet import Instance
 from tests.interaction.trace.deploys import (
     MIXED,
     REPLIES,
@@ -25,7 +24,6 @@ from tests.interaction.trace.deploys import (
     module_of,
     record_mixed,
 )
-from tests.kit.players import connect
 from tests.kit.tables import check_each
 
 DEPENDS_ON_NOTHING: Change = (
@@ -325,64 +323,6 @@ def test_samples_roots_and_pages_are_checked_too(recording: Recording, capsys: p
     assert "order: asks 1 again\n  'think': reworded" in out
     out = checked(recording, capsys, ("/pay", "/checkout"), source=MIXED)
     assert "recorded: 'Pay here <https://shop.example/pay>'" in out
-
-
-HANDLERS = """\
-from typing import Annotated
-
-from pydantic import BaseModel
-
-from roundtrip import Elicit, Resolve, Server
-
-RAN: list[str] = []
-server = Server("handlers", keys=[b"k" * 32])
-
-
-class Name(BaseModel):
-    name: str
-
-
-def buyer(title: str) -> Elicit[Name]:
-    return Elicit(f"Who buys {title}?", Name)
-
-
-@server.prompt()
-async def praise(title: str, buyer: Annotated[Name, Resolve(buyer)]) -> str:
-    RAN.append(title)
-    return f"{buyer.name} praises {title}"
-
-
-@server.resource("book://{title}/text")
-async def read(title: str, buyer: Annotated[Name, Resolve(buyer)]) -> str:
-    RAN.append(title)
-    return f"{title} for {buyer.name}"
-"""
-
-
-def test_prompts_and_templates_are_checked_without_running_plain_functions(
-    recording: Recording, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server: Instance = recording.load(HANDLERS)
-
-    async def say(context: Any, params: Any) -> ElicitResult:
-        del context, params
-        return ElicitResult(action="accept", content={"name": "Ada"})
-
-    async def play() -> None:
-        async with connect(server, Era.RETRY, say) as client:  # type: ignore[arg-type]
-            await client.get_prompt("praise", {"title": "Dune"})
-            await client.read_resource("book://Dune%20II/text")
-
-    anyio.run(play)
-    out = checked(recording, capsys, source=HANDLERS)
-    assert out.endswith("2 calls: 2 compatible, 0 asking again, 0 diverging\n")
-    out = checked(recording, capsys, ("Who buys", "Whose is"), source=HANDLERS)
-    assert "2 calls: 0 compatible, 2 asking again" in out
-    without = ((", buyer: Annotated[Name, Resolve(buyer)]", ""), ("{buyer.name}", "Ada"))
-    out = checked(recording, capsys, *without, source=HANDLERS)
-    assert "2 calls: 0 compatible, 0 asking again, 2 diverging" in out
-    assert "no prompt with this name can ask" in out
-    assert module_of("changed.py:server").RAN == []
 
 
 def test_resolvers_that_reach_other_systems_can_be_replaced(
