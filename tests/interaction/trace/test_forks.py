@@ -28,13 +28,14 @@ from tests.interaction.trace.sites import Site
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.peer import peers
 from tests.kit.tables import check_each
+from tests.kit.waiting import WAIT
 
 KEY = "7f" * 32
 
 
 async def fork(server: Server[Any], call: TracedCall, at: int, *, run: bool = False, **replies: Any) -> Fork:
     given = {key: one if isinstance(one, OwnAnswer) else OwnAnswer(Action.ACCEPT, one) for key, one in replies.items()}
-    return await fork_call(server, call, at=at, replies=given, run=run, now=time.time(), seconds=30)
+    return await fork_call(server, call, at=at, replies=given, run=run, now=time.time(), seconds=WAIT)
 
 
 def test_each_round_of_each_feature_is_come_to_again_and_nothing_is_changed(tmp_path: Path, era: Era) -> None:
