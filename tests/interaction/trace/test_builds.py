@@ -2,12 +2,11 @@
 
 import functools
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import anyio
 import pytest
 from mcp.client import Client
-from pydantic import BaseModel
 
 from roundtrip import Elicit, Recorder, Resolve, Server
 from roundtrip.cli import main
@@ -18,10 +17,7 @@ from roundtrip.testing import LegByLeg
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
-
-
-class Seat(BaseModel):
-    row: Literal["front", "back"]
+from tests.kit.shops import Seat
 
 
 def server(path: Path, build: str | None, message: str) -> Server[Any]:

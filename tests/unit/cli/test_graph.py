@@ -200,11 +200,6 @@ def test_the_way_of_a_recorded_call_is_marked(transcript: Path, capsys: pytest.C
     )
 
 
-def test_a_call_that_no_transcript_has_is_rejected(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["graph", "--call", "stranger", "--trace", str(transcript)]) == 2
-    assert "there is no call 'stranger'; the last ones: 'call-1'" in capsys.readouterr().err
-
-
 def test_call_is_marked_on_machines_and_not_on_servers(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["graph", "x:server", "--call", "call-1", "--trace", str(transcript)]) == 2
     assert "leave MODULE:SERVER out" in capsys.readouterr().err
