@@ -34,16 +34,6 @@ def told(lines: Sequence[Line]) -> str:
     return explanation.text
 
 
-def test_every_reason_to_ask_has_a_cause_and_cure() -> None:
-    assert set(QUESTIONS) == set(Reason)
-    assert all(advice.cause and advice.cure for advice in QUESTIONS.values())
-
-
-def test_every_rejection_reason_has_a_cause_and_cure() -> None:
-    assert set(REJECTIONS) == set(RejectionReason)
-    assert all(advice.cause and advice.cure for advice in REJECTIONS.values())
-
-
 def test_asking_reason_names_the_question_and_the_cure() -> None:
     def check(reason: Reason) -> None:
         text = told(again(reason, build="2"))
