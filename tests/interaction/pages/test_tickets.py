@@ -87,22 +87,6 @@ async def test_ticket_does_not_finish_another_call(era: Era) -> None:
     assert tickets[1] == tickets[2] != tickets[0]
 
 
-async def test_ticket_is_invalid_for_a_page_of_another_purpose() -> None:
-    """Shows S12."""
-    web = Web()
-    statuses: list[int] = []
-
-    async def visit(page: ElicitRequestURLParams) -> None:
-        statuses.append(await web.browse(page, "app/ada"))
-
-    async with served(web.server("body", purpose="newsletter")) as url, as_user(url, "app/ada") as transport:
-        web.base = url.removesuffix("/mcp")
-        visitor = Visitor("accept", "cancel", visit=visit)
-        async with visiting(transport, Era.RETRY, visitor) as client:
-            assert (await client.call_tool("export", BOOK)).is_error
-    assert (statuses, web.logged_in) == ([403], {})
-
-
 @places
 async def test_every_leg_shows_the_same_ticket_on_any_instance(place: str) -> None:
     web = Web()
@@ -204,25 +188,3 @@ async def test_author_may_name_the_owner_of_a_ticket() -> None:
         with pytest.raises(TicketRejected) as caught:
             server.verify_ticket(ticket, principal=other)
         assert caught.value.reason is TicketReason.PRINCIPAL
-
-
-async def test_builds_with_other_clocks_show_the_same_ticket() -> None:
-    def build(max_age: float) -> Server[Any]:
-        server = Server[Any]("shop", keys=[KEY], ttl=60, max_age=max_age)
-        return add_export(
-            server,
-            "body",
-            lambda ctx: ElicitUrl(
-                "Log in.",
-                f"https://bookshop.example/?t={ctx.call.ticket('login', unbound=True)}",
-                done=lambda: None,
-                wait=0,
-            ),
-        )
-
-    hopper = LegByLeg([build(3600), build(60), build(7200)])
-    await hopper.leg("export", BOOK)
-    first = page_of(hopper.questions["login"]).url
-    for _ in range(2):
-        await hopper.leg("export", BOOK, answers=AGREED, state=hopper.token)
-        assert page_of(hopper.questions["login"]).url == first
