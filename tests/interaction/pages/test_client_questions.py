@@ -27,7 +27,6 @@ from roundtrip import (
     Resolve,
     Sample,
     Server,
-    get_access_token,
     get_http_headers,
     get_request,
 )
@@ -137,15 +136,6 @@ async def test_client_that_shows_links_is_asked_what_only_it_can_answer(
         assert len(set(links)) == 1
 
 
-async def test_model_may_answer_before_the_client_samples() -> None:
-    server = library(["form", "model"])
-    async with hosted(server.streamable_http_app()) as url, client_of(url, **CALLBACKS) as client:
-        asked = await client.call_tool("anyone", {})
-        handle = handle_in(asked)
-        result = await client.call_tool("continue_call", {"handle": handle, "answers": {"size": 4}})
-        assert text_of(result) == "4 pie"
-
-
 async def test_another_client_of_the_user_is_told_what_it_lacks() -> None:
     server = library(["form", "model"])
     async with hosted(server.streamable_http_app()) as url:
@@ -187,23 +177,15 @@ def office(**options: Any) -> Server[Any]:
         """Read the request in a resolver, on each leg."""
         return f"{desk} {await ctx.ask('size', 'How many?', int)} {await ctx.ask('more', 'More?', int)}"
 
-    @server.tool()
-    async def tokened(ctx: Context) -> str:
-        """Read the access token."""
-        size = await ctx.ask("size", "How many?", int)
-        return f"{size} {get_access_token()} {ctx.client_id}"
-
     return server
 
 
 RUNS: list[str] = []
 RAN: list[anyio.Event] = []
-READ = {"late": "2 ann ann", "plain": "2 ann", "resolved": "ann 2 3", "tokened": "2 None None"}
+READ = {"late": "2 ann ann", "plain": "2 ann", "resolved": "ann 2 3"}
 
 
-@pytest.mark.parametrize(
-    ("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain"), ("2026-07-28", "resolved"), ("legacy", "tokened")]
-)
+@pytest.mark.parametrize(("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain"), ("2026-07-28", "resolved")])
 async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: str) -> None:
     RUNS.clear()
     async with hosted(office().streamable_http_app()) as url, client_of(url, mode=mode) as client:

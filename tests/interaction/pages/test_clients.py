@@ -140,7 +140,7 @@ async def test_live_client_gets_an_id_and_hears_of_completion(place: str) -> Non
     assert visitor.told_done[0] == first
 
 
-@pytest.mark.parametrize("tool", ["elicit_url", "blocking", "question"])
+@pytest.mark.parametrize("tool", ["elicit_url", "question"])
 async def test_id_of_the_authors_own_reaches_a_live_client(tool: str) -> None:
     server = Server[Any]("shop")
 
@@ -148,11 +148,6 @@ async def test_id_of_the_authors_own_reaches_a_live_client(tool: str) -> None:
     async def elicit_url(ctx: Context) -> str:
         await ctx.elicit_url("Log in.", "https://bookshop.example/login", "login-1")
         await ctx.session.send_elicit_complete("login-1")
-        return "done"
-
-    @server.tool()
-    def blocking(ctx: Context) -> str:
-        ctx.blocking.elicit_url("Log in.", "https://bookshop.example/login", "login-1", done=lambda: True)
         return "done"
 
     @server.tool()

@@ -11,11 +11,8 @@ from pydantic import BaseModel
 
 from roundtrip import (
     AcceptedElicitation,
-    CancelledElicitation,
     Context,
-    DeclinedElicitation,
     Elicit,
-    ElicitationResult,
     ElicitUrl,
     Resolve,
     Server,
@@ -204,38 +201,6 @@ async def test_a_user_who_will_not_go_there_ends_the_call(place: str, era: Era, 
     assert text_of(result).startswith("Error executing tool export: ")
     assert text_of(result).endswith(f"elicitation was {action}")
     assert (len(visitor.pages), asked) == (1, [])
-
-
-@pytest.mark.parametrize(
-    ("place", "era", "action", "outcome"),
-    [
-        ("resolver", Era.LIVE, "accept", AcceptedElicitation),
-        ("body", Era.RETRY, "accept", AcceptedElicitation),
-        ("body", Era.LIVE, "decline", DeclinedElicitation),
-        ("resolver", Era.RETRY, "cancel", CancelledElicitation),
-    ],
-)
-async def test_outcome_consumer_sees_the_end(place: str, era: Era, action: str, outcome: Any) -> None:
-    server = Server[Any]("shop")
-    got: list[Any] = []
-
-    async def login() -> ElicitUrl[str]:
-        return ElicitUrl("Log in.", URL, done=lambda: "ada")
-
-    async def by_resolver(account: Annotated[ElicitationResult[Any], Resolve(login)]) -> str:
-        got.append(account)
-        return "done"
-
-    async def by_body(ctx: Context) -> str:
-        got.append(await ctx.ask_outcome("login", ElicitUrl("Log in.", URL, done=lambda: "ada")))
-        return "done"
-
-    server.add_tool(by_resolver if place == "resolver" else by_body, name="export")
-    async with visiting(server, era, Visitor(action)) as client:
-        assert text_of(await client.call_tool("export")) == "done"
-    assert isinstance(got[-1], outcome)
-    if action == "accept":
-        assert got[-1].data == "ada"
 
 
 async def test_elicit_url_in_a_resolver_waits_for_the_page() -> None:

@@ -73,9 +73,5 @@ if __name__ == "__main__":
     given: dict[str, Any] = {}
     if "CINEMA_LEDGER" in os.environ:
         given = {"ledger": SqliteLedger(os.environ["CINEMA_LEDGER"]), "keys": ["7f" * 32]}
-    if "CINEMA_TRACE" in os.environ:
-        given["trace"] = os.environ["CINEMA_TRACE"]
     settings: dict[str, Any] = {"wait": float(os.environ.get("CINEMA_WAIT", "20"))}
-    if "CINEMA_BASE" in os.environ:
-        settings["base_url"] = os.environ["CINEMA_BASE"]
     sys.exit(cinema(settings=settings, **given).run("stdio"))

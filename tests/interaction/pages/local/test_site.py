@@ -18,9 +18,11 @@ from mcp_types import (
 
 from roundtrip import Pages, Recorder, Server
 from roundtrip.ledger import SqliteLedger
+from roundtrip.trace.explaining.explanations import explain
 from tests.interaction.pages.local.cinema import cinema
 from tests.interaction.pages.local.desktop import ONE, Desktop, answering, on_desk, tab
 from tests.interaction.pages.ways import modes
+from tests.interaction.trace.transcribed import calls_of
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.html_forms import read_page
 from tests.kit.page_users import BASE, client_of, declare_only, handle_in, link_in, reader, text_of, user_of
@@ -356,6 +358,10 @@ async def test_no_log_trace_or_result_has_an_address(tmp_path: Path, caplog: pyt
         end = await client.call_tool("continue_call", {"handle": handle_in(asked)})
         results += [asked, again, end, await client.list_tools()]
     recorder.flush()
+    (call,) = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
+    assert [round_.asked.rung for round_ in call.rounds] == ["local", "page"]
+    first, *_ = [explanation.text for explanation in explain(call)]
+    assert first.startswith("Question 'q0' was asked on a page in the browser of the server's machine in round 1, ")
     logs = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
     said = "\n".join([*(record.getMessage() for record in logs), *map(str, results)])
     said += await anyio.Path(tmp_path / "calls.jsonl").read_text()

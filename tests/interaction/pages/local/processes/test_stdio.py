@@ -13,11 +13,9 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from roundtrip.trace.explaining.explanations import explain
 from tests.conformance.suite import NODE_MODULES
 from tests.interaction.pages.local.processes.machine import Machine
 from tests.interaction.pages.ways import modes
-from tests.interaction.trace.transcribed import calls_of
 from tests.kit.hosts import WAIT
 from tests.kit.page_users import handle_in, text_of
 from tests.kit.programs import needs
@@ -141,23 +139,6 @@ def test_process_ends_although_a_page_is_open(tmp_path: Path, wait: str) -> None
         states = database.execute("SELECT state FROM tasks").fetchall()
     # A call whose handle its client never got would wait for nobody.
     assert (("result" in reply), states) == (wait == "0", [("asking" if wait == "0" else "cancelled",)])
-
-
-async def test_trace_shows_the_rung_and_no_address(tmp_path: Path) -> None:
-    transcript = tmp_path / "calls.jsonl"
-    machine = Machine(tmp_path, variables={"CINEMA_TRACE": str(transcript), "ROUNDTRIP_TRACE_REVEAL": "all"})
-    async with machine.client() as client:
-        await client.call_tool("many", {"number": 2})
-    (call,) = await anyio.to_thread.run_sync(calls_of, transcript)
-    assert [round_.asked.rung for round_ in call.rounds] == ["local", "page"]
-    first, second = [explanation.text for explanation in explain(call)]
-    assert first.startswith("Question 'q0' was asked on a page in the browser of the server's machine in round 1, ")
-    assert second.startswith("Question 'q1' was asked on its page in round 2, ")
-    written = transcript.read_text()
-    secrets = {re.split(r"[./]", line.split()[0])[-1] for line in [*machine.lines("open"), *machine.lines("page")]}
-    assert len(secrets) == 2
-    assert not any(secret in written for secret in secrets)
-    assert "127.0.0.1" not in written
 
 
 @needs("node")
