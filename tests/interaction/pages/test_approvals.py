@@ -14,7 +14,6 @@ from mcp.server.auth.settings import AuthSettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitationCapability,
-    ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
     FormElicitationCapability,
@@ -37,6 +36,7 @@ from tests.kit.page_users import Browser, client_of, declare_only, go_on, handle
 from tests.kit.peer import Peer
 from tests.kit.peer import text_of as text_of_task
 from tests.kit.stores import Servers, ledger_of, turned_ledger
+from tests.kit.visitors import Visitor
 from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
@@ -145,16 +145,10 @@ async def test_otherwise_does_not_replace_an_approval_of_another_wording() -> No
         assert text_of(result) == "paid 5000: late for 5000"
 
 
-async def fill_in(context: Any, params: Any) -> ElicitResult:
-    """Answer a form, and agree to open an address."""
-    is_form = isinstance(params, ElicitRequestFormParams)
-    return ElicitResult(action="accept", content={"value": 3} if is_form else None)
-
-
 @modes
 async def test_body_reads_a_rejection(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     declare_only(monkeypatch, ElicitationCapability(form=FormElicitationCapability()))
-    async with open_shop() as url, client_of(url, mode=mode, elicitation_callback=fill_in) as client:
+    async with open_shop() as url, client_of(url, mode=mode, elicitation_callback=Visitor(form={"value": 3})) as client:
         asked = await client.call_tool("partly", {"order": "Emma"})
         await Person(url, "fred").decide("reject", "no receipt")
         assert text_of(await go_on(client, asked)) == "rejected by fred: no receipt"
@@ -323,29 +317,26 @@ async def test_repeated_call_finds_the_one_that_waits_for_an_approval(
         declare_only(monkeypatch, declared)
     arguments: dict[str, Any] = {"amount": 3} if tool == "refund" else {"order": "Emma"}
     scope: anyio.CancelScope | None = None
-    urls: list[str] = []
 
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        if isinstance(params, ElicitRequestURLParams):
-            urls.append(params.url)
-            if "approval" not in params.message:
-                assert await Browser(url, "ann").answer_all(params.url, {"How": "3"}) == "Waiting for an approval"
-            if scope is not None:
-                scope.cancel()
-            else:
-                await Person(url, "fay").decide("approve")
-        return await fill_in(context, params)
+    async def visit(page: ElicitRequestURLParams) -> None:
+        if "approval" not in page.message:
+            assert await Browser(url, "ann").answer_all(page.url, {"How": "3"}) == "Waiting for an approval"
+        if scope is not None:
+            scope.cancel()
+        else:
+            await Person(url, "fay").decide("approve")
 
-    async with open_shop(wait=WAIT) as url, client_of(url, elicitation_callback=elicited) as client:
+    visitor = Visitor(visit=visit, form={"value": 3})
+    async with open_shop(wait=WAIT) as url, client_of(url, elicitation_callback=visitor) as client:
         with anyio.CancelScope() as scope:
             await client.call_tool(tool, arguments)
         assert scope.cancelled_caught
         scope = None
         assert len(await Person(url, "fay").inbox()) == 1
-        before = list(urls)
+        before = visitor.urls
         result = text_of(await client.call_tool(tool, arguments))
         assert result in ("refunded 3", "refunded 3 of Emma, as fay says")
-        assert set(urls) == {before[-1]}
+        assert set(visitor.urls) == {before[-1]}
         assert await Person(url, "fay").inbox() == []
 
 

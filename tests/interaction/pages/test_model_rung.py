@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitResult
 from pydantic import BaseModel, Field, field_validator
 
 from roundtrip import Context, Elicit, Pages, Recorder, Resolve, Server
@@ -28,6 +27,7 @@ from tests.kit.page_users import (
     text_of,
     user_of,
 )
+from tests.kit.visitors import Visitor
 
 pytestmark = pytest.mark.anyio
 
@@ -263,33 +263,27 @@ async def test_answer_of_a_human_is_reviewed_by_a_human() -> None:
 
 
 async def test_client_with_forms_gets_to_the_model_before_it_stops() -> None:
-    forms: list[str] = []
-
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        forms.append(params.message)
-        return ElicitResult(action="accept", content={"value": 2})
-
-    async with hosted(theater().streamable_http_app()) as url, client_of(url, elicitation_callback=elicited) as client:
+    visitor = Visitor(form={"value": 2})
+    async with hosted(theater().streamable_http_app()) as url, client_of(url, elicitation_callback=visitor) as client:
         result = await client.call_tool("count", {"number": 12})
         while questions := questions_in(result):
             result = await go_on(client, result, dict.fromkeys(questions, 2))
         assert text_of(result) == "24"
-    assert len(forms) == 9
+    assert len(visitor.forms) == 9
 
 
 async def test_forms_off_the_ladder_are_not_used() -> None:
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        raise AssertionError("asked by form")
-
+    visitor = Visitor()
     async with (
         hosted(theater(["model"]).streamable_http_app()) as url,
-        client_of(url, elicitation_callback=elicited) as client,
+        client_of(url, elicitation_callback=visitor) as client,
     ):
         asked = await client.call_tool("count", {"number": 1})
         assert text_of(await go_on(client, asked, {"q0": 2})) == "2"
         with pytest.raises(MCPError) as failed:
             await client.call_tool("delete", {"path": "x"})
         assert failed.value.code == -32021
+    assert visitor.forms == []
 
 
 async def test_anonymous_callers_do_not_share_a_handle() -> None:

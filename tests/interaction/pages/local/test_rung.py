@@ -9,8 +9,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CreateMessageResult,
     ElicitationCapability,
-    ElicitRequestParams,
-    ElicitResult,
     TextContent,
     UrlElicitationCapability,
 )
@@ -20,6 +18,7 @@ from tests.interaction.pages.local.desktop import Desktop, answering, tab
 from tests.interaction.pages.ways import modes
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.page_users import BASE, client_of, declare_only, handle_in, reader, text_of
+from tests.kit.visitors import Visitor
 
 pytestmark = pytest.mark.anyio
 
@@ -87,15 +86,12 @@ async def test_model_is_asked_if_no_browser_can_open(monkeypatch: pytest.MonkeyP
 
 async def test_client_that_shows_links_gets_none_on_stdio(monkeypatch: pytest.MonkeyPatch) -> None:
     declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
-    desktop = Desktop()
-
-    async def elicited(context: Any, params: ElicitRequestParams) -> ElicitResult:
-        raise AssertionError("no client gets the address")
-
+    desktop, visitor = Desktop(), Visitor()
     server = shop(desktop, base_url=BASE, authenticate=reader)
-    async with Client(server, mode="2026-07-28", elicitation_callback=elicited) as client, answering(desktop, "3"):
+    async with Client(server, mode="2026-07-28", elicitation_callback=visitor) as client, answering(desktop, "3"):
         with anyio.fail_after(WAIT):
             assert text_of(await client.call_tool("human", {}, meta={"user": "ann"})) == "3"
+    assert visitor.pages == []
 
 
 async def test_ladder_without_the_rung_opens_no_page() -> None:

@@ -12,8 +12,6 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitationCapability,
-    ElicitRequestParams,
-    ElicitResult,
 )
 
 from roundtrip import Pages, Recorder, Server
@@ -26,6 +24,7 @@ from tests.interaction.trace.transcribed import calls_of
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.html_forms import read_page
 from tests.kit.page_users import BASE, client_of, declare_only, handle_in, link_in, reader, text_of, user_of
+from tests.kit.visitors import Visitor
 
 pytestmark = pytest.mark.anyio
 
@@ -238,20 +237,15 @@ async def test_pages_need_one_of_both_sites() -> None:
 @pytest.mark.parametrize("number", [9, 11])
 async def test_client_with_forms_alone_goes_on_in_the_browser(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     declare_only(monkeypatch, ElicitationCapability())
-    desktop, asked = Desktop(), list[str]()
-
-    async def elicited(context: Any, params: ElicitRequestParams) -> ElicitResult:
-        asked.append(params.message)
-        return ElicitResult(action="accept", content={"value": 2})
-
+    desktop, visitor = Desktop(), Visitor(form={"value": 2})
     server: Any = cinema(settings={"local": desktop.open, "wait": WAIT})
     async with (
-        Client(server, mode="2026-07-28", elicitation_callback=elicited) as client,
+        Client(server, mode="2026-07-28", elicitation_callback=visitor) as client,
         answering(desktop, "3"),
     ):
         with anyio.fail_after(WAIT):
             result = await client.call_tool("many", {"number": number})
-    assert len(asked) == 9
+    assert len(visitor.forms) == 9
     assert text_of(result) == str(9 * 2 + (number - 9) * 3)
     assert len(desktop.addresses) == (1 if number > 9 else 0)
 
