@@ -206,7 +206,7 @@ async def test_expired_approval_raises() -> None:
 
 @kinds
 async def test_one_of_many_decisions_counts(kind: str, started: Servers, tmp_path: Path) -> None:
-    """Approve, reject and the end of the call race; the store lets one win."""
+    """People approve and reject at once, on two instances; the store lets one win."""
     ledger = ledger_of(kind, started, tmp_path)
     server, other = shop(ledger=ledger), shop(ledger=ledger)
     async with open_shop(server) as url, open_shop(other) as second, client_of(url) as client:

@@ -3,25 +3,19 @@
 from typing import Any
 
 import pytest
-from mcp.server.auth.provider import AccessToken
 from mcp_types import ElicitRequestURLParams, ElicitResult
 
 from roundtrip import ElicitUrl, Server
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.testing import Clock, Era, LegByLeg, served
 from tests.interaction.pages.ways import BOOK, places, ways
-from tests.interaction.pages.web import KEY, Web, as_user, ticket_in
+from tests.interaction.pages.web import Web, as_user, ticket_in
 from tests.kit.players import text_of
 from tests.kit.secrets import NEW, OLD
 from tests.kit.visitors import Visitor, add_export, page_of, visiting
 
 pytestmark = pytest.mark.anyio
 AGREED = {"login": ElicitResult(action="accept")}
-
-
-def person(badge: str) -> AccessToken:
-    client, _, subject = badge.partition("/")
-    return AccessToken(token=badge, client_id=client, scopes=[], subject=subject)
 
 
 @ways
@@ -171,20 +165,3 @@ async def test_ticket_without_authentication_is_rejected_with_advice(place: str,
     assert result.is_error
     assert "unbound=True" in text_of(result)
     assert visitor.pages == []
-
-
-async def test_author_may_name_the_owner_of_a_ticket() -> None:
-    """Shows S12."""
-    server = add_export(
-        Server("shop", keys=[KEY], principal=lambda ctx: "tenant north"),
-        "body",
-        lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('login')}"),
-    )
-    hopper = LegByLeg([server])
-    await hopper.leg("export", BOOK)
-    ticket = ticket_in(page_of(hopper.questions["login"]))
-    assert server.verify_ticket(ticket, principal="tenant north").purpose == "login"
-    for other in ("tenant south", person("app/ada"), None):
-        with pytest.raises(TicketRejected) as caught:
-            server.verify_ticket(ticket, principal=other)
-        assert caught.value.reason is TicketReason.PRINCIPAL

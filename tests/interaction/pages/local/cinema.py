@@ -10,7 +10,6 @@ from roundtrip import Context, Elicit, Pages, Resolve, Server
 from roundtrip.ledger import SqliteLedger
 
 STEPS: list[str] = []
-PAID: list[int] = []
 
 
 class Seat(BaseModel):
@@ -48,18 +47,6 @@ def cinema(**options: Any) -> Server[Any]:
     async def reserve(film: str, ctx: Context) -> Ticket:
         """Reserve seats, with a structured result."""
         return Ticket(film=film, seats=await ctx.ask("seats", f"How many seats for {film}?", int))
-
-    @server.tool(exactly_once=True, confirm="Pay {euros}?")
-    async def pay(euros: int, ctx: Context) -> str:
-        """Pay once."""
-        card = await ctx.ask("card", "Which card?", str)
-        PAID.append(euros)
-        return f"{euros} by {card}, {len(PAID)} in all"
-
-    @server.tool(task=True, confirm="Print {copies}?")
-    async def print_tickets(copies: int, ctx: Context) -> str:
-        """Print tickets, as a task for clients that take tasks."""
-        return f"{copies} on {await ctx.ask('paper', 'Which paper?', str)}"
 
     @server.tool()
     async def guess(ctx: Context) -> str:

@@ -39,15 +39,6 @@ async def test_user_answers_in_the_browser_and_the_call_returns(tmp_path: Path, 
     assert listed["reserve"].output_schema is None
 
 
-async def test_tools_that_run_once_or_as_tasks_complete(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    async with machine.client() as client:
-        assert text_of(await client.call_tool("pay", {"euros": 5})) == "5 by gold, 1 in all"
-        assert text_of(await client.call_tool("pay", {"euros": 5})) == "5 by gold, 2 in all"
-        assert text_of(await client.call_tool("print_tickets", {"copies": 2})) == "2 on thick"
-    assert len(machine.lines("open")) == 3
-
-
 @modes
 async def test_call_that_waits_too_long_gives_a_handle_and_no_address(tmp_path: Path, mode: str) -> None:
     machine = Machine(tmp_path, None, variables={"CINEMA_WAIT": "0.1"})
