@@ -30,7 +30,6 @@ __all__ = [
     "KEY",
     "STEPS",
     "Browser",
-    "Seat",
     "cinema",
     "client_of",
     "declare_only",
@@ -40,7 +39,6 @@ __all__ = [
     "reader",
     "text_of",
     "user_of",
-    "which_seat",
     "with_pages",
 ]
 
