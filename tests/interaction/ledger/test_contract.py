@@ -487,7 +487,7 @@ async def test_ledger_reopens_on_demand(ledger: EpochKeeper) -> None:
 
 
 async def test_a_ledger_says_how_far_it_reaches(ledger: EpochKeeper) -> None:
-    reaches = {MemoryLedger: Reach.PROCESS, SqliteLedger: Reach.MACHINE}
+    reaches: dict[type[Ledger], Reach] = {MemoryLedger: Reach.PROCESS, SqliteLedger: Reach.MACHINE}
     assert ledger.ledger.reach is reaches.get(type(ledger.ledger), Reach.FLEET)
     assert Reach.PROCESS < Reach.MACHINE < Reach.FLEET
 
