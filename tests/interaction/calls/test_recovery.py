@@ -345,13 +345,6 @@ async def test_call_whose_single_body_ran_is_not_restarted(agency: Agency, clock
     assert len(agency.booked) == 1
 
 
-async def test_unrun_single_body_call_is_restarted(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server(once=True))
-    clock.advance(TTL + 1)
-    again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
-    assert defaults(again, "stay")["hotel"] == "Ritz"
-
-
 async def test_restarted_call_does_not_run_where_clocks_are_behind(agency: Agency, clock: Clock) -> None:
     legs = await begun(agency.server(once=True, ledger=MemoryLedger(system=System(monotonic=clock))))
     await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)

@@ -76,14 +76,6 @@ def test_the_application_works_warm_under_mangum(lifespan: Literal["auto", "on",
     assert shop.entered == shop.left > 0
 
 
-def test_application_of_the_sdk_works_warm_under_mangum() -> None:
-    shop = Shop()
-    with own_loop():
-        handler = Mangum(shop.server.streamable_http_app(stateless_http=True, json_response=True, host=ANY_HOST))
-        assert [play(handler) for _ in range(2)] == ["250 ml, lifespan 2", "250 ml, lifespan 4"]
-    assert shop.entered == shop.left == 4
-
-
 def test_mangum_is_answered_instead_of_hanging() -> None:
     with own_loop():
         handler = Mangum(asgi_app(Shop().server), lifespan="off")

@@ -14,6 +14,7 @@ if sys.platform == "win32":
 
 from tests.interaction.calls.servers import ours, sdk, waiting
 from tests.interaction.calls.sessions import command, script, served
+from tests.kit.tables import check_each
 
 each_era = pytest.mark.parametrize("era", ["retry", "live"])
 
@@ -172,12 +173,14 @@ WRONG_USAGE: list[tuple[list[str], str]] = [
 
 
 def test_wrong_usage_exits_with_2_and_explains(railway: str) -> None:
-    for arguments, told in WRONG_USAGE:
+    def check(arguments: list[str], told: str) -> None:
         ended = script(railway, *arguments)
         assert (ended.code, ended.out) == (2, "")
         assert ended.told.startswith("roundtrip call: ")
         assert told in ended.told
         assert "secret" not in ended.told
+
+    check_each(WRONG_USAGE, check)
 
 
 def test_a_file_that_holds_no_answers_is_wrong_usage(railway: str) -> None:
