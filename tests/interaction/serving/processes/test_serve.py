@@ -176,6 +176,8 @@ async def test_legs_running_at_shutdown_are_answered(tmp_path: Path) -> None:
             assert service.get("/health/live")[0] == 200
             gate.touch()
         assert answers == ["done", "done"]
+        # The rest of the drain is left out.
+        service.signal(signal.SIGINT)
         assert await _in_thread(service.ended) == 0
 
 
