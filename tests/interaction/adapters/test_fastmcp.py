@@ -27,7 +27,7 @@ from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, ToolE
 from roundtrip.fastmcp import install
 from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import MemoryLedger
-from roundtrip.testing import ACCEPT, DECLINE, Era, User
+from roundtrip.testing import DECLINE, Era, User
 from roundtrip.testing.networks.fleet import KEYS
 
 pytestmark = pytest.mark.anyio
@@ -113,28 +113,6 @@ async def test_values_of_both_libraries_meet_in_one_tool(era: Era) -> None:
     call = await User(mcp, {"ask_seats": {"seats": 3}}, era=era).call("pay", film="Dune")
     assert call.text == "ada pays for 1"
     assert seen == [FastMcpContext, True]
-
-
-async def test_every_kind_of_question_and_step_works(era: Era) -> None:
-    mcp = cinema()
-    ran: list[str] = []
-
-    @mcp.tool
-    @roundtrip.tool(confirm="Plan {days} days?")
-    async def plan(days: int, ctx: Context) -> str:
-        def price() -> int:
-            ran.append("price")
-            return days * 10
-
-        cost = await ctx.step("price", price)
-        both = await ctx.ask_all({"name": Elicit("Who?", str), "meal": Elicit("Meal?", bool)})
-        ok = await ctx.review("ok", "Right?", of=["name"])
-        return f"{both['name']}/{ok['name']} {both['meal']} {cost}"
-
-    answers: Any = {"confirm:plan": ACCEPT, "name": ["Ada"], "meal": True, "ok": ACCEPT}
-    user = User(mcp, answers, era=era, allow_unused=True)
-    call = await user.call("plan", days=2)
-    assert (call.text, ran) == ("Ada/Ada True 20", ["price"])
 
 
 @pytest.mark.roundtrip(eras="retry", hostile=True)

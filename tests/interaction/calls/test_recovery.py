@@ -93,14 +93,6 @@ async def refused(legs: LegByLeg, arguments: dict[str, Any] = TRIP, *, state: st
     assert caught.value.error == FROZEN
 
 
-async def test_late_answer_fills_the_form(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server())
-    clock.advance(TTL + 1)
-    again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
-    assert defaults(again, "stay") == {"days": 3, "hotel": "Ritz", "breakfast": False}
-    assert agency.booked == []
-
-
 async def test_recovered_answers_are_filled_in_when_their_turn_comes(agency: Agency, clock: Clock) -> None:
     legs = await begun(agency.server())
     await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
