@@ -27,7 +27,6 @@ from tests.kit.wire import EVERYTHING, accept, headers_of, meta_of
 
 Json = dict[str, Any]
 KEYS: Final = ["7f" * 32]
-ANY_HOST: Final = "0.0.0.0"
 
 
 class Shop:
