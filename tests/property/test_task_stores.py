@@ -5,7 +5,6 @@ Writers keep what they have loaded, and some write it long after others have cha
 """
 
 import random
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from roundtrip.ledger.tasks import TaskEntry, TaskStore, TaskSummary, summary_of
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.testing import Clock
 from tests.kit.programs import needs
-from tests.kit.stores import Servers, servers, turned_ledger
+from tests.kit.stores import Servers, turned_ledger
 from tests.kit.tiers import examples
 
 pytestmark = pytest.mark.anyio
@@ -163,12 +162,6 @@ async def _play(store: TaskStore, clock: Clock, rng: random.Random) -> None:
         turn = rng.choices([stage.add, stage.load, stage.write, stage.find, stage.wait], [1, 5, 6, 1, 1])[0]
         await turn()
     await stage.end()
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
 
 
 @pytest.mark.timeout(300)

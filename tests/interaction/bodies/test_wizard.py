@@ -9,8 +9,8 @@ from roundtrip import Server, State
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User
 from tests.interaction.bodies.travel import SECRET, Books
-from tests.interaction.resolvers.test_once import readings
 from tests.kit.players import Reply, text_of
+from tests.kit.token_readings import readings
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from roundtrip.ledger.contract import ClaimAnswer, LedgerDown
 from roundtrip.system import System
 from roundtrip.testing import DECLINE, AskedQuestion, Clock, Era, LegByLeg, User
 from roundtrip.tokens.binding import read_binding
-from tests.interaction.protocol.test_refusals import FROZEN
+from tests.interaction.protocol.frozen import FROZEN
 from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio

@@ -19,10 +19,10 @@ from roundtrip import (
 )
 from roundtrip.testing import Era, LegByLeg
 from tests.interaction.pages.ways import BOOK, URL, places, ways
-from tests.interaction.resolvers.test_once import readings
 from tests.kit.players import text_of
 from tests.kit.secrets import NEW
 from tests.kit.shops import Choice
+from tests.kit.token_readings import readings
 from tests.kit.visitors import Visitor, add_export, visiting
 
 pytestmark = pytest.mark.anyio

@@ -12,19 +12,11 @@ from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
 from tests.interaction.tasks import workshops
 from tests.interaction.tasks.effects import effects
-from tests.kit.hosts import ROOT
 from tests.kit.peer import peers, text_of
 from tests.kit.waiting import WAIT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("workshop_folder")]
 SHOPS = "tests.interaction.tasks.workshops"
-
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("roundtrip.server.tasks.claim.LEASE_SECONDS", 1.0)
 
 
 async def run(*words: str, target: str = "shop") -> int:

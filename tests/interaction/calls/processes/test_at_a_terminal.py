@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from tests.interaction.calls.servers import counting, ours
 from tests.interaction.calls.sessions import AtTerminal, command, person, served
 
 ERAS = ("retry", "live")
-
-
-@pytest.fixture(scope="module")
-def railway() -> Generator[str]:
-    with served(ours) as url:
-        yield url
 
 
 each_era = pytest.mark.parametrize("era", ERAS)

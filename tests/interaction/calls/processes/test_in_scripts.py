@@ -3,7 +3,6 @@
 import json
 import socket
 import sys
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("the processes are forked", allow_module_level=True)
 
-from tests.interaction.calls.servers import ours, sdk, waiting
+from tests.interaction.calls.servers import sdk, waiting
 from tests.interaction.calls.sessions import command, script, served
 from tests.kit.tables import check_each
 
@@ -20,12 +19,6 @@ each_era = pytest.mark.parametrize("era", ["retry", "live"])
 
 SEAT = {"seat": "w", "meals": ["fish"], "mail": "ada@example.com"}
 BOOKED = "X1 for 2: w fish 1 ada@example.com None\n"
-
-
-@pytest.fixture(scope="module")
-def railway() -> Generator[str]:
-    with served(ours) as url:
-        yield url
 
 
 ANSWERS: dict[str, Any] = {
