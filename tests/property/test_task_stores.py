@@ -13,8 +13,7 @@ import pytest
 from roundtrip.ledger.tasks import TaskEntry, TaskStore, TaskSummary, summary_of
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.testing import Clock
-from tests.kit.programs import needs
-from tests.kit.stores import Servers, turned_ledger
+from tests.kit.stores import KINDS, Servers, turned_ledger
 from tests.kit.tiers import examples
 
 pytestmark = pytest.mark.anyio
@@ -165,15 +164,7 @@ async def _play(store: TaskStore, clock: Clock, rng: random.Random) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "memory",
-        "sqlite",
-        pytest.param("redis", marks=needs("redis")),
-        pytest.param("postgres", marks=needs("postgres")),
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_store_does_what_the_model_does(kind: str, started: Servers, tmp_path: Path) -> None:
     for seed in range(examples(12)):
         clock = Clock()
