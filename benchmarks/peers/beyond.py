@@ -304,7 +304,7 @@ ROWS: Final = (
     Row(
         name="confirm",
         feature="An option asks before the body runs",
-        test="tests/interaction/bodies/test_gates.py::test_nothing_runs_before_the_answer",
+        test="tests/interaction/bodies/test_gates.py::test_declined_call_ends_before_anything_runs",
         roundtrip=confirm_ours,
         sdk=lacks(MCPServer.tool, "confirm"),
         fastmcp=lacks(FastMCP.tool, "confirm"),

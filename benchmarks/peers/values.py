@@ -409,7 +409,7 @@ ROWS: Final = (
     Row(
         name="concurrency",
         feature="Four independent functions of one call, each of which waits",
-        test="tests/unit/resolvers/test_concurrency.py::test_independent_coroutines_overlap",
+        test="tests/unit/resolvers/test_concurrency.py::test_resolver_runs_once_its_requirements_are_ready",
         roundtrip=concurrency_ours,
         sdk=concurrency_sdk,
         fastmcp=concurrency_fastmcp,

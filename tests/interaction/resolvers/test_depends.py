@@ -10,19 +10,15 @@ import anyio.lowlevel
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import GetPromptResult, ReadResourceResult, TextContent, TextResourceContents
-from pydantic import BaseModel
 
 from roundtrip import (
-    AcceptedElicitation,
-    Context,
     Depends,
     Elicit,
-    ElicitationResult,
     Event,
     Resolve,
     Server,
 )
-from roundtrip.testing import DECLINE, Era, Steps, User
+from roundtrip.testing import Era, Steps, User
 from tests.interaction.teardown.held import server_of
 from tests.kit.players import connect, text_of
 
@@ -48,10 +44,6 @@ async def plan_of(account: str = Depends(current_account)) -> str:
 
 def loud(value: str) -> str:
     return value.upper()
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 async def sure() -> Elicit[bool]:
@@ -173,31 +165,6 @@ async def test_function_with_other_bound_values_is_another_dependency() -> None:
     assert RUNS == {"doubled": 3}
 
 
-async def test_uncovered_dependency_parameters_are_filled_like_resolver_parameters() -> None:
-    server = Server("shop")
-
-    def described(
-        account: str,
-        request: Context[Any, Any],
-        title: str,
-        maybe: Context[Any, Any] | None,
-        plan: str = Depends(plan_of),
-        again: Annotated[str, Resolve(current_account)] = "unused",
-        floor: int = 3,
-        *,
-        loud: bool = False,
-    ) -> str:
-        return f"{account} {request is maybe} {title} {plan} {again} {floor} {loud}"
-
-    @server.tool
-    async def order(title: str, said: str = Depends(described, lambda: "put in")) -> str:
-        return said
-
-    # Not even a client that knows their names can set what has a default.
-    result = await User(server, era=Era.RETRY).call("order", {"title": "Dune", "floor": 9, "loud": True})
-    assert result.text == "put in True Dune plan of ada ada 3 False"
-
-
 # How often it runs.
 
 
@@ -232,25 +199,6 @@ async def test_a_dependency_asks_as_a_resolver_does(era: Era) -> None:
     assert (sold.text, sold.asked) == ("2 x Dune", ["Sure?", "How many copies of Dune?"])
     kept = await User(order, {"sure": False}, era=era).call("order", title="Emma")
     assert (kept.text, kept.asked) == ("0 x Emma", ["Sure?"])
-
-
-async def test_annotated_outcome_default_is_an_outcome() -> None:
-    async def choose() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
-    async def dared(outcome: ElicitationResult[Choice]) -> str:
-        return outcome.action
-
-    @server_of
-    async def order(
-        outcome: ElicitationResult[Choice] = Depends(choose),
-        inner: str = Depends(dared, choose),
-    ) -> str:
-        said = outcome.data.ok if isinstance(outcome, AcceptedElicitation) else None
-        return f"{outcome.action} {said} {inner}"
-
-    assert (await User(order, {"choose": DECLINE}, era=Era.RETRY).call("order")).text == "decline None decline"
-    assert (await User(order, {"choose": {"ok": True}}, era=Era.RETRY).call("order")).text == "accept True accept"
 
 
 # Failing.

@@ -44,7 +44,7 @@ async def test_tasks_are_listed_without_their_contents(capsys: pytest.CaptureFix
         [asking.split(".")[0], "build", "asking"],
     ]
     assert [(one["call_id"], one["state"]) for one in data] == [(asking.split(".")[0], "asking")]
-    assert "4711" not in listed
+    assert "argument-4711" not in listed
 
 
 async def test_task_is_shown_with_its_contents_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +58,7 @@ async def test_task_is_shown_with_its_contents_only_on_request(capsys: pytest.Ca
             assert f"call               {call_id}" in shown
             assert 'asks               ["size"]' in shown
             assert 'steps              ["first"]' in shown
-            assert "4711" not in shown
+            assert "argument-4711" not in shown
         assert await run("show", task, "--reveal", "--json") == 0
         revealed = json.loads(capsys.readouterr().out)
     assert revealed["status message"] == "building argument-4711 (1)"

@@ -5,15 +5,15 @@ import contextlib
 import functools
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import Future
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from roundtrip import Context, Depends, Resolve, Server, get_context
-from roundtrip.testing import Era, LegByLeg, User, served
+from roundtrip import Context, Depends, Server, get_context
+from roundtrip.testing import Era, User, served
 from tests.interaction.visibility.gates import same
 from tests.kit.players import connect, text_of
 from tests.kit.time_limits import LIMIT, hang
@@ -42,27 +42,6 @@ async def test_gate_evaluated_without_arguments_is_evaluated_again_with_them() -
     user = User(server, era=Era.RETRY)
     assert (await user.call("read", {"path": "/home"})).text == "read /home True"
     assert (await user.call("read", {"path": "/etc/passwd"})).is_error
-
-
-async def test_fixed_call_value_is_not_taken_from_a_gate() -> None:
-    drawn: list[int] = []
-
-    def draw() -> int:
-        drawn.append(len(drawn) + 1)
-        return len(drawn)
-
-    server = Server("shop", keys=[b"k" * 32])
-
-    @server.tool(enabled=draw)
-    async def lottery(number: Annotated[int, Resolve(draw, once=True)], ctx: Context) -> str:
-        await ctx.ask("sure", "Sure?", bool)
-        return str(number)
-
-    hopper = LegByLeg([server])
-    await hopper.leg("lottery")
-    first = drawn[-1]
-    result = await hopper.leg("lottery", answers={"sure": {"value": True}}, state=hopper.token)
-    assert text_of(result) == str(first)
 
 
 async def test_gate_context_is_absent_from_the_body() -> None:
@@ -199,26 +178,6 @@ async def test_truthy_non_boolean_opens_no_gate() -> None:
     for number, value in enumerate(ODDITIES):
         unrun: Any = value() if value in (shut, shut_later) else value
         server.add_tool(one, f"{type(value).__name__} {number}", enabled=functools.partial(same, unrun))
-    assert await names(server, Era.RETRY) == []
-
-
-async def test_context_manager_class_differs_between_resolve_and_depends() -> None:
-    class Session:
-        def __enter__(self) -> bool:
-            return False
-
-        def __exit__(self, *raised: object) -> None: ...
-
-    server = Server("shop")
-
-    @server.tool(enabled=Resolve(Session))
-    async def first() -> str:
-        return "first"
-
-    @server.tool(enabled=Depends(Session))
-    async def second() -> str:
-        return "second"
-
     assert await names(server, Era.RETRY) == []
 
 
