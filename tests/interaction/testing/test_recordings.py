@@ -206,9 +206,7 @@ async def test_each_leg_must_be_the_recorded_one(recorded: Path, era: Era, over:
         assert isinstance(second, InputRequiredResult)
         tea = ElicitResult(action="accept", content={"name": "tea"})
         (last_key,) = second.input_requests or {}
-        final = await leg(
-            state=second.request_state, answers={last_key: ElicitResult(action="accept", content={"name": "tea"})}
-        )
+        final = await leg(state=second.request_state, answers={last_key: tea})
         assert isinstance(final, CallToolResult)
         assert final.structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
 
