@@ -62,6 +62,17 @@ async def test_exit_error_does_not_hide_a_question(era: Era, caplog: pytest.LogC
     assert len(failures(caplog)) == (2 if era is Era.RETRY else 1)
 
 
+@pytest.mark.usefixtures("limits")
+async def test_exit_error_does_not_hide_a_timeout(caplog: pytest.LogCaptureFixture) -> None:
+    async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
+        await hang()
+        return "never"
+
+    assert "timed out" in await play(server_of(order, timeout=LIMIT), Era.RETRY)
+    assert ended_by("CancelledError") == LOG
+    assert len(failures(caplog)) == 1
+
+
 def swallows() -> Generator[str]:
     with contextlib.suppress(BaseException):
         yield "value"

@@ -274,6 +274,20 @@ async def test_cancelled_call_starts_no_further_function(era: Era, seconds: floa
     assert ran == []
 
 
+async def test_plain_body_may_return_a_coroutine() -> None:
+    server = Server[Any]("shop")
+
+    async def later(value: int) -> str:
+        await asyncio.sleep(0)
+        return f"later {value}"
+
+    @server.tool(name="tool")
+    def body(value: Annotated[int, Resolve(lambda: 1, key="one")]) -> Any:
+        return later(value)
+
+    assert await call(server, Era.RETRY) == "later 1"
+
+
 @pytest.mark.parametrize("takes_context", [True, False], ids=["body alone", "with resolvers"])
 async def test_loop_goes_on_when_a_quick_function_gets_slow(takes_context: bool) -> None:
     server, is_slow, waits, done = Server[Any]("shop"), threading.Event(), threading.Event(), threading.Event()

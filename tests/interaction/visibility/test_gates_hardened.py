@@ -5,17 +5,18 @@ import contextlib
 import functools
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import Future
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from roundtrip import Context, Depends, Server, get_context
-from roundtrip.testing import Era, User, served
+from roundtrip import Context, Depends, Resolve, Server, get_context
+from roundtrip.testing import Era, LegByLeg, User, served
 from tests.interaction.visibility.gates import same
 from tests.kit.players import connect, text_of
+from tests.kit.shops import KEY
 from tests.kit.time_limits import LIMIT, hang
 from tests.kit.waiting import WAIT
 
@@ -42,6 +43,27 @@ async def test_gate_evaluated_without_arguments_is_evaluated_again_with_them() -
     user = User(server, era=Era.RETRY)
     assert (await user.call("read", {"path": "/home"})).text == "read /home True"
     assert (await user.call("read", {"path": "/etc/passwd"})).is_error
+
+
+async def test_fixed_call_value_is_not_taken_from_a_gate() -> None:
+    drawn: list[int] = []
+
+    def draw() -> int:
+        drawn.append(len(drawn) + 1)
+        return len(drawn)
+
+    server = Server("shop", keys=[KEY])
+
+    @server.tool(enabled=draw)
+    async def lottery(number: Annotated[int, Resolve(draw, once=True)], ctx: Context) -> str:
+        await ctx.ask("sure", "Sure?", bool)
+        return str(number)
+
+    hopper = LegByLeg([server])
+    await hopper.leg("lottery")
+    first = drawn[-1]
+    result = await hopper.leg("lottery", answers={"sure": {"value": True}}, state=hopper.token)
+    assert text_of(result) == str(first)
 
 
 async def test_gate_context_is_absent_from_the_body() -> None:
