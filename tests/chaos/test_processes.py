@@ -73,22 +73,6 @@ async def test_clocks_half_a_minute_apart_lose_no_call(fleet: list[HttpProcess])
             assert end["price"] == order[0].pid
 
 
-async def test_many_calls_hop_through_the_fleet_at_once(fleet: list[HttpProcess]) -> None:
-    ends: list[dict[str, Any]] = []
-
-    async def one(offset: int) -> None:
-        urls = [fleet[(offset + leg) % 3].url for leg in range(3)]
-        user = User(urls, [ROUNDS[0], {"how_many": {"copies": offset}}, ROUNDS[2]], network=Hop())
-        ends.append(facts(await user.call("order", title=str(offset))))
-
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            for offset in range(9):
-                group.start_soon(one, offset)
-    assert sorted((end["title"], end["copies"]) for end in ends) == [(str(number), number) for number in range(9)]
-    assert all(end["price"] == fleet[int(end["title"]) % 3].pid for end in ends)
-
-
 async def test_call_survives_its_process_and_a_new_build(
     fleet: list[HttpProcess],
 ) -> None:

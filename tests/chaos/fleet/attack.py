@@ -4,8 +4,9 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -15,7 +16,7 @@ from tests.chaos.fleet.client import PATIENCE, Asked, Client, Completed, Ended, 
 from tests.chaos.fleet.instance import BODIES, PREFIX, done_key, ids_key, opened
 from tests.chaos.fleet.processes import Fleet, Instance, until
 
-__all__ = ["Plan", "Report", "attack", "script"]
+__all__ = ["Plan", "Report", "Turns", "attack", "script"]
 
 AT_ONCE: Final = 32
 _THINKS: Final = 0.6
@@ -61,7 +62,7 @@ async def attack(plan: Plan, target: Fleet) -> Report:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=AT_ONCE)
     async with httpx.AsyncClient(base_url=target.url, timeout=90, limits=limits) as http:
         client = Client(http, seed=plan.seed)
-        calls = _Calls(client, plan)
+        calls = Turns(plan, partial(_call, client, random.Random(plan.seed + 1)), at_once=AT_ONCE)
         async with anyio.create_task_group() as killing:
             killing.start_soon(_kill, plan, calls, target.instances, books, dead)
             await calls.play()
@@ -77,37 +78,41 @@ async def attack(plan: Plan, target: Fleet) -> Report:
     return report
 
 
-class _Calls:
-    """All calls, some of them at once."""
+class Turns:
+    """The calls of a plan, some of them at once."""
 
-    def __init__(self, client: Client, plan: Plan) -> None:
-        self._client = client
-        self._plan = plan
-        self._random = random.Random(plan.seed + 1)
+    def __init__(
+        self, plan: Plan, play: Callable[[int, anyio.abc.TaskGroup], Awaitable[None]], *, at_once: int
+    ) -> None:
+        self._play = play
+        self._at_once = at_once
         self._numbers = iter(range(plan.calls))
         self.begun = 0
         self.done = False
 
     async def play(self) -> None:
         async with anyio.create_task_group() as later, anyio.create_task_group() as playing:
-            for _ in range(AT_ONCE):
+            for _ in range(self._at_once):
                 playing.start_soon(self._some, later)
         self.done = True
 
     async def _some(self, later: anyio.abc.TaskGroup) -> None:
         for number in self._numbers:
             self.begun += 1
-            leg = Leg(number)
-            for key, question, answer in script(number):
-                asked = await self._client.leg(leg, later)
-                if asked == Unknown():
-                    break
-                if not isinstance(asked, Asked) or asked.questions != ((key, question),):
-                    raise AssertionError(f"call {number} should be asked {question!r}, and got {asked}")
-                await anyio.sleep(self._random.uniform(0, _THINKS))
-                leg = Leg(number, asked.state, ((key, answer),), last=key == "sure")
-            else:
-                await self._client.leg(leg, later)
+            await self._play(number, later)
+
+
+async def _call(client: Client, chance: random.Random, number: int, later: anyio.abc.TaskGroup) -> None:
+    leg = Leg(number)
+    for key, question, answer in script(number):
+        asked = await client.leg(leg, later)
+        if asked == Unknown():
+            return
+        if not isinstance(asked, Asked) or asked.questions != ((key, question),):
+            raise AssertionError(f"call {number} should be asked {question!r}, and got {asked}")
+        await anyio.sleep(chance.uniform(0, _THINKS))
+        leg = Leg(number, asked.state, ((key, answer),), last=key == "sure")
+    await client.leg(leg, later)
 
 
 def script(number: int) -> list[tuple[str, str, Any]]:
@@ -120,7 +125,7 @@ def script(number: int) -> list[tuple[str, str, Any]]:
     ]
 
 
-async def _kill(plan: Plan, calls: _Calls, instances: Sequence[Instance], books: Any, dead: set[int]) -> None:
+async def _kill(plan: Plan, calls: Turns, instances: Sequence[Instance], books: Any, dead: set[int]) -> None:
     """Kill instances, evenly over all calls and otherwise at random, every other one inside a body."""
     chance = random.Random(plan.seed + 2)
     moments = sorted(chance.sample(range(plan.calls), plan.kills))
@@ -135,7 +140,7 @@ async def _kill(plan: Plan, calls: _Calls, instances: Sequence[Instance], books:
             restarting.start_soon(_restart, victim, chance.uniform(0, _DOWN), chance.choice([0.0, plan.skew]))
 
 
-async def _inside_a_body(instances: Sequence[Instance], books: Any, calls: _Calls) -> Instance | None:
+async def _inside_a_body(instances: Sequence[Instance], books: Any, calls: Turns) -> Instance | None:
     """Return a suspended instance that is inside a body, or None."""
     ends = time.monotonic() + _AIMS
     while time.monotonic() < ends and not calls.done:

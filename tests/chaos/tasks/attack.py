@@ -14,7 +14,7 @@ import httpx
 from roundtrip.ledger.tasks import TaskEntry, TaskStore
 from roundtrip.machine.tasks import TaskState
 from roundtrip.server.tasks.book import TaskBook
-from tests.chaos.fleet.attack import Plan, Report
+from tests.chaos.fleet.attack import Plan, Report, Turns
 from tests.chaos.fleet.processes import Instance, until
 from tests.chaos.tasks.client import POISON, Order, TaskClient, secrets_of
 from tests.chaos.tasks.places import Stored
@@ -81,7 +81,12 @@ async def attack_tasks(plan: Plan, site: Worksite) -> Report:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=_AT_ONCE)
     async with httpx.AsyncClient(timeout=30, limits=limits) as http:
         client = TaskClient(http, site.url, seed=plan.seed, mischief=_MISCHIEF)
-        orders = _Orders(client, plan)
+        ended: list[Order] = []
+
+        async def play(number: int, later: anyio.abc.TaskGroup) -> None:
+            ended.append(await client.play(number, later))
+
+        orders = Turns(plan, play, at_once=_AT_ONCE)
         attack = _Attack(plan, site, steps, orders)
         try:
             async with anyio.create_task_group() as killing:
@@ -96,31 +101,9 @@ async def attack_tasks(plan: Plan, site: Worksite) -> Report:
     report.wrong += await site.stop()
     steps.read()
     judge = _Judge(report, service.book, steps.lines, attack.dead | attack.paused)
-    await judge.judge(orders.ended, site)
+    await judge.judge(ended, site)
     await server.ledger.aclose()
     return report
-
-
-class _Orders:
-    """All orders, some of them at once."""
-
-    def __init__(self, client: TaskClient, plan: Plan) -> None:
-        self._client = client
-        self._numbers = iter(range(plan.calls))
-        self.begun = 0
-        self.done = False
-        self.ended: list[Order] = []
-
-    async def play(self) -> None:
-        async with anyio.create_task_group() as later, anyio.create_task_group() as playing:
-            for _ in range(_AT_ONCE):
-                playing.start_soon(self._some, later)
-        self.done = True
-
-    async def _some(self, later: anyio.abc.TaskGroup) -> None:
-        for number in self._numbers:
-            self.begun += 1
-            self.ended.append(await self._client.play(number, later))
 
 
 class _Attack:
@@ -129,7 +112,7 @@ class _Attack:
     A few workers are paused for longer than their leases, and go on.
     """
 
-    def __init__(self, plan: Plan, site: Worksite, steps: _Steps, orders: _Orders) -> None:
+    def __init__(self, plan: Plan, site: Worksite, steps: _Steps, orders: Turns) -> None:
         self._plan = plan
         self._site = site
         self._steps = steps

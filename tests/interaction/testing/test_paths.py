@@ -186,12 +186,6 @@ async def test_tool_asking_inconsistently_is_reported() -> None:
     assert "4 paths met other questions than before after the same answers" in str(explored)
 
 
-async def test_nothing_asked_is_one_path() -> None:
-    explored = await paths(cinema(), "plain")
-    assert outcomes(explored) == {"nothing asked": "completed: nothing asked"}
-    assert explored.table().splitlines()[1].split() == ["1", "completed", "s1", "nothing", "asked"]
-
-
 async def test_a_prompt_is_explored_by_its_first_leg() -> None:
     explored = await paths(cinema(), LegRequest("review", {"film": "Solaris"}, method="prompts/get"), depth=1)
     assert [path.text for path in explored.paths][:3] == [

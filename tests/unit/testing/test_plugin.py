@@ -19,26 +19,6 @@ def run(pytester: pytest.Pytester, test: str, *options: str) -> pytest.RunResult
     return pytester.runpytest_inprocess(*QUIET, *options)
 
 
-def test_a_marked_test_runs_on_each_era(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-LEGS = []
-
-@pytest.mark.roundtrip(eras="both")
-async def test_it():
-    call = await User(server, {"seat": {"row": "back"}}).call("book", film="Solaris")
-    assert call.value == "Solaris, back"
-    LEGS.append(call.legs)
-
-async def test_without_a_mark():
-    call = await User(server, {"seat": {"row": "back"}}).call("book", film="Solaris")
-    assert [*LEGS, call.legs] == [2, 1, 2]
-""",
-    )
-    result.assert_outcomes(passed=3)
-
-
 def test_a_long_lived_asynchronous_fixture_takes_no_choice_away(pytester: pytest.Pytester) -> None:
     """The task that runs asynchronous tests keeps the context of its first fixture."""
     result = run(

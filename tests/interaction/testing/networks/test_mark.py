@@ -144,35 +144,6 @@ async def test_at_peace(): ...
     assert ids == ["retry", "hop", "drop", "retry", "live", "drop", "retry"]
 
 
-def test_test_failing_under_one_network_fails_only_there(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-TIMES = []
-
-def counting(keys):
-    server = Server("cinema", keys=keys)
-
-    @server.tool()
-    async def book(film: str, seat: Annotated[Seat, Resolve(seat)]) -> str:
-        TIMES.append(film)
-        return "booked"
-
-    return server
-
-@pytest.mark.roundtrip(hostile=["hop", "tamper", "drop", "swap"])
-async def test_booking():
-    TIMES.clear()
-    assert (await booked(counting)).value == "booked"
-    assert len(TIMES) == 1
-""",
-    )
-    result.assert_outcomes(passed=5, failed=1)
-    result.stdout.fnmatch_lines(
-        ["E   AssertionError: assert 2 == 1", "FAILED test_cinema.py::test_booking[[]drop[]] *"]
-    )
-
-
 def test_a_network_of_the_users_own_is_as_good(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
