@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
 
-from roundtrip import Context, Elicit, ElicitUrl, Pages, Resolve, Server
+from roundtrip import Context, Elicit, Pages, Resolve, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.table import State
-from roundtrip.testing import ACCEPT, CANCEL, DECLINE, LEAVE, Era, Unanswered, Unused, User, Visit
+from roundtrip.testing import ACCEPT, CANCEL, DECLINE, LEAVE, Era, Unanswered, Unused, User
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -61,19 +60,6 @@ def make_cinema(*, wait: float = 5, **options: Any) -> Server[Any]:
     async def many(number: int, ctx: Context) -> int:
         return sum([await ctx.ask(f"q{place}", f"Number {place}?", int) for place in range(number)])
 
-    paid: set[str] = set()
-
-    @server.tool
-    async def pay(ctx: Context) -> str:
-        page = f"{BASE}/pay?call={ctx.call.id}"
-        await ctx.ask("pay", ElicitUrl("Please pay.", page, done=lambda: ctx.call.id in paid))
-        return "Paid."
-
-    @server.custom_route("/pay", methods=["POST"])
-    async def pay_page(request: Request) -> Response:
-        paid.add(request.query_params["call"])
-        return PlainTextResponse("Thank you.")
-
     return server
 
 
@@ -108,15 +94,6 @@ async def test_page_takes_over_in_the_middle_of_a_call() -> None:
     assert call.value == 40
     assert [question.page is None for question in call.questions] == [*[True] * 7, *[False] * 14]
     assert call.keys == [*[f"q{place}" for place in range(6)], "page", *[f"q{place}" for place in range(6, 20)]]
-
-
-async def test_page_that_leads_elsewhere_is_visited() -> None:
-    async def press_pay(visit: Visit) -> None:
-        async with visit.browser() as browser:
-            assert (await browser.post(visit.url)).text == "Thank you."
-
-    user = User(make_cinema(), visits={"pay": press_pay}, client="no-elicitation", page_headers=ANN)
-    assert (await user.call("pay")).text == "Paid."
 
 
 async def test_declined_page_ends_the_call() -> None:
