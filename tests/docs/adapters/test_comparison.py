@@ -20,6 +20,7 @@ PAGE: Final = ROOT / "docs" / "comparison.md"
 COMMAND: Final = "pytest tests/docs/adapters/test_comparison.py --snapshot-update"
 
 
+@pytest.mark.timeout(600)
 def test_table_is_what_the_libraries_do(request: pytest.FixtureRequest) -> None:
     async def shown() -> list[str]:
         return table([(row, await show(row)) for row in ROWS])
@@ -49,12 +50,7 @@ def test_names_of_rows_are_unique() -> None:
 
 def test_command_prints_what_each_library_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["repeat"]) == 0
-    printed = capsys.readouterr().out
-    assert printed.count("the body runs twice") == 3
-    assert "  fastmcp: " in printed
-
-
-def test_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert capsys.readouterr().out.count("the body runs twice") == 3
     assert main(["repeat", "bytes", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert set(printed["versions"]) == {"roundtrip", "sdk", "fastmcp"}

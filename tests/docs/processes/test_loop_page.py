@@ -72,6 +72,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 @needs("chromium")
+@pytest.mark.timeout(600)
 def test_page_runs_from_top_to_bottom(shell: Shell) -> None:
     port, text = on_a_free_port("\n".join(commands()[3:]))
     served = False

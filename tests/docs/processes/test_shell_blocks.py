@@ -21,6 +21,8 @@ from tests.docs.processes.shell import SECONDS, Shell, lines_of, on_a_free_port,
 from tests.kit.forks import commands_with
 from tests.package.installed import installed_by
 
+pytestmark = pytest.mark.timeout(600)
+
 README: Final = ROOT / "README.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 TRACE: Final = ROOT / "docs" / "trace.md"

@@ -7,14 +7,13 @@ from typing import Any
 import httpx2
 import pytest
 from mcp.client.session import ClientRequestContext
-from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from examples import allow_list, login_page, wizard
 from roundtrip import Server
 from roundtrip.testing import Era, Restart, User, served
-from roundtrip.testing.tap import Tap
 from tests.interaction.examples.holiday import BOOKED, HOLIDAY
+from tests.interaction.pages.web import as_user
 from tests.kit.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
@@ -86,14 +85,8 @@ async def library() -> AsyncGenerator[tuple[str, str]]:
         yield url, url.removesuffix("/mcp") + "/card"
 
 
-@asynccontextmanager
-async def as_user(url: str, user: str) -> AsyncGenerator[Tap]:
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer token-of-{user}"}) as client:
-        yield Tap(streamable_http_client(url, http_client=client))
-
-
 async def loans(url: str, user: str, era: Era, browser: Any) -> str:
-    async with as_user(url, user) as transport, connect(transport, era, browser) as client:
+    async with as_user(url, f"token-of-{user}") as transport, connect(transport, era, browser) as client:
         return text_of(await client.call_tool("loans", {}))
 
 
@@ -135,10 +128,10 @@ async def test_page_opens_only_for_the_asked_user(era: Era) -> None:
 async def test_visible_tools_follow_the_account_plan(era: Era) -> None:
     city = {"city": "Bergen"}
     async with served(allow_list.server) as url:
-        async with as_user(url, "ada") as transport, connect(transport, era) as client:
+        async with as_user(url, "token-of-ada") as transport, connect(transport, era) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["today", "ten_days"]
             assert text_of(await client.call_tool("ten_days", city)) == "Bergen: rain, ten times, ada"
-        async with as_user(url, "bob") as transport, connect(transport, era) as client:
+        async with as_user(url, "token-of-bob") as transport, connect(transport, era) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["today"]
             assert text_of(await client.call_tool("ten_days", city)) == "Unknown tool: ten_days"
             assert text_of(await client.call_tool("today", city)) == "Bergen: rain"

@@ -118,15 +118,6 @@ async def test_a_call_of_two_rounds_walks_these_states(era: Era) -> None:
     assert asked == [{"confirm_backorder": "new"}, {"how_many": "new"}]
 
 
-async def test_transition_reports_its_call_and_leg() -> None:
-    trace = Steps()
-    replies: dict[str, list[Reply]] = {"How many copies of Dune?": [{"copies": 1}]}
-    await play(bookshop(trace=trace), trace, Era.RETRY, "order", {"title": "Dune"}, replies)
-    (call_id,) = {step.call_id for step in trace.steps}
-    assert call_id
-    assert [step.leg for step in trace.steps] == [1, 1, 2, 2, 2, 2]
-
-
 async def test_transition_of_a_decline_has_its_reason(era: Era) -> None:
     trace = Steps()
     replies: dict[str, list[Reply]] = {"Emma is out of stock. Order anyway?": ["decline"]}

@@ -60,41 +60,10 @@ async def test_a_token_in_another_s_hands_is_rejected(caplog: pytest.LogCaptureF
     assert "ada" not in caplog.text
 
 
-async def test_anonymous_call_is_not_resumed_by_a_user() -> None:
-    """Shows S5."""
-    async with (
-        served(bookshop(), stateless_http=True) as open_url,
-        served(guarded(), stateless_http=True) as guarded_url,
-    ):
-        anonymous = LegByLeg([open_url])
-        await anonymous.leg("order", ORDER)
-        with pytest.raises(MCPError) as caught:
-            await finish(guarded_url, "app/ada", anonymous.token)
-    assert caught.value.error == FROZEN
-
-
 async def test_anonymous_binding_must_be_explicit_and_then_holds() -> None:
     async with served(guarded(principal=False), stateless_http=True) as url:
         result = await finish(url, "app/eve", await begin(url, "app/ada"))
     assert text_of(result) == "1 x Dune, now"
-
-
-async def test_a_principal_of_the_author_s_own_binds_instead() -> None:
-    """Shows S5."""
-    tenant = {"name": "north"}
-
-    def tenant_of(ctx: object) -> str:
-        return tenant["name"]
-
-    hopper = LegByLeg([bookshop(principal=tenant_of)])
-    await hopper.leg("order", ORDER)
-    answered: dict[str, Any] = {"answers": {"how_many": {"copies": 1}}, "state": hopper.token}
-    tenant["name"] = "south"
-    with pytest.raises(MCPError) as caught:
-        await hopper.leg("order", ORDER, **answered)
-    assert caught.value.error == FROZEN
-    tenant["name"] = "north"
-    assert text_of(await hopper.leg("order", ORDER, **answered)) == "1 x Dune, now"
 
 
 async def test_request_without_a_badge_is_rejected_first(era: Era) -> None:

@@ -7,7 +7,7 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ListRootsResult, Tool
 
-from roundtrip import ElicitationResult, Event, ListRoots, Resolve, Sample, Server, State
+from roundtrip import Event, ListRoots, Resolve, Sample, Server, State
 from roundtrip.testing import Era, Steps, served
 from tests.kit.players import sample
 from tests.kit.shops import Choice, server_with, sure
@@ -32,10 +32,6 @@ async def ask_form(answer: Annotated[Choice, Resolve(sure)]) -> str:
     return "done"
 
 
-async def ask_outcome(answer: Annotated[ElicitationResult[Choice], Resolve(sure)]) -> str:
-    return "done"
-
-
 async def ask_model(answer: Annotated[CreateMessageResult, Resolve(model)]) -> str:
     return "done"
 
@@ -55,7 +51,7 @@ async def ask_both(
 
 
 def shop(trace: Steps | None = None) -> Server[Any]:
-    tools = (ask_form, ask_outcome, ask_model, ask_model_with_tools, ask_roots, ask_both)
+    tools = (ask_form, ask_model, ask_model_with_tools, ask_roots, ask_both)
     return server_with(*tools, keys=None, trace=trace)
 
 
@@ -64,7 +60,6 @@ LACKING: list[tuple[str, Json, Json]] = [
     ("ask_form", {}, FORM),
     ("ask_form", {"sampling": {}, "roots": {}}, FORM),
     ("ask_form", {"elicitation": {"url": {}}}, FORM),
-    ("ask_outcome", {}, FORM),
     ("ask_model", FORM, {"sampling": {}}),
     ("ask_model_with_tools", {}, {"sampling": {"tools": {}}}),
     ("ask_model_with_tools", {"sampling": {}}, {"sampling": {"tools": {}}}),

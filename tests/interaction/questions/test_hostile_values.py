@@ -40,7 +40,7 @@ async def test_result_violating_its_own_schema_is_a_tool_failure(era: Era) -> No
 
 
 @pytest.mark.parametrize("strict", [False, True])
-async def test_arguments_that_would_take_for_ever_to_check_are_rejected(era: Era, strict: bool) -> None:
+async def test_arguments_that_would_take_for_ever_to_check_are_rejected(strict: bool) -> None:
     server = Server[Any]("checked", strict_input_validation=strict)
 
     @server.tool
@@ -51,16 +51,5 @@ async def test_arguments_that_would_take_for_ever_to_check_are_rejected(era: Era
     def counted(x: list[int]) -> int:
         return len(x)
 
-    assert "pattern" in (await User(server, era=era).call("matched", {"x": "a" * 50 + "!"})).text
-    assert len((await User(server, era=era).call("counted", {"x": ["a"] * 10_000})).text) < 3000
-
-
-@pytest.mark.parametrize("strict", [False, True])
-async def test_an_argument_may_have_another_name_for_the_client(era: Era, strict: bool) -> None:
-    server = Server[Any]("aliases", strict_input_validation=strict)
-
-    @server.tool
-    def move(at: Annotated[int, Field(alias="position")]) -> int:
-        return at
-
-    assert (await User(server, era=era).call("move", {"position": 3})).text == "3"
+    assert "pattern" in (await User(server).call("matched", {"x": "a" * 50 + "!"})).text
+    assert len((await User(server).call("counted", {"x": ["a"] * 10_000})).text) < 3000

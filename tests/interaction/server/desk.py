@@ -20,6 +20,8 @@ def desk(**options: Any) -> Server[Any]:
         await ctx.warning({"left": [1, None, "two"], "none": None})
         await ctx.error("broken", extra={"shelf": 3})
         await ctx.log("notice", 7)
+        await ctx.report_progress(1, 2, "half")
+        await ctx.report_progress(2, 2)
         return "talked"
 
     @server.tool()
@@ -29,19 +31,9 @@ def desk(**options: Any) -> Server[Any]:
         ctx.blocking.warning({"left": [1, None, "two"], "none": None})
         ctx.blocking.error("broken", extra={"shelf": 3})
         ctx.blocking.log("notice", 7)
-        return "talked"
-
-    @server.tool()
-    async def work(ctx: Context) -> str:
-        await ctx.report_progress(1, 2, "half")
-        await ctx.report_progress(2, 2)
-        return "done"
-
-    @server.tool()
-    def work_in_a_thread(ctx: Context) -> str:
         ctx.blocking.report_progress(1, 2, "half")
         ctx.blocking.report_progress(2, 2)
-        return "done"
+        return "talked"
 
     @server.tool()
     async def read(uri: str, ctx: Context) -> str:

@@ -1,7 +1,6 @@
 """`Server` rejects keys, policies and clocks that can never work, before a client connects."""
 
 import re
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
@@ -9,6 +8,7 @@ from mcp.server.request_state import RequestStateSecurity
 
 from roundtrip import Resolve, Server
 from roundtrip.testing import Restart, User
+from tests.kit.raised import raised
 from tests.kit.shops import KEY, Choice, sure
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -24,19 +24,10 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 }
 
 
-def rejection(make: Callable[..., object], *given: Any, **options: Any) -> Exception | None:
-    """Return the error of a call, if there is one."""
-    try:
-        make(*given, **options)
-    except Exception as error:  # noqa: BLE001 - returned
-        return error
-    return None
-
-
 def test_server_fails_at_start() -> None:
     wrong: list[str] = []
     for name, (options, kind, message) in REFUSED.items():
-        error = rejection(Server, "shop", **options)
+        error = raised(Server, "shop", **options)
         if type(error) is not kind or not re.search(message, str(error)):
             wrong.append(f"{name}: {error!r}")
     assert wrong == []
@@ -53,7 +44,7 @@ def test_a_shared_key_needs_the_name_of_a_service() -> None:
 def test_two_policies_at_once_are_rejected() -> None:
     policy = RequestStateSecurity(keys=[KEY])
     others: list[dict[str, Any]] = [{"keys": [KEY]}, {"encrypt": True}, {"principal": False}, {"audience": "shop"}]
-    told = [str(rejection(Server, "shop", request_state_security=policy, **options)) for options in others]
+    told = [str(raised(Server, "shop", request_state_security=policy, **options)) for options in others]
     assert [text for text in told if "request_state_security=" not in text] == []
 
 

@@ -13,8 +13,9 @@ from tests.interaction.tools_page.describing import DESCRIBING
 from tests.interaction.tools_page.errors import ERRORS, OutOfStock, raising
 from tests.interaction.tools_page.registering import REFUSED, REGISTERING
 from tests.interaction.tools_page.results import RESULTS
-from tests.interaction.tools_page.rows import Json, Make, Row, faults
+from tests.interaction.tools_page.rows import Json, Row, faults
 from tests.interaction.tools_page.seen import DUPLICATES, VISIBILITY, twice
+from tests.kit.raised import raised
 
 pytestmark = pytest.mark.anyio
 
@@ -35,17 +36,10 @@ async def test_every_row_of_the_page_holds(era: Era, part: str) -> None:
     assert await faults(PAGE[part], era) == {}
 
 
-def rejection(make: Make) -> str:
-    """Return why a registration is rejected, or nothing if it is not."""
-    try:
-        make(Server[Any]("page"))
-    except InvalidSignature as error:
-        return str(error)
-    return ""
-
-
 def test_invalid_tools_are_rejected_at_registration() -> None:
-    assert [what for what, (make, words) in REFUSED.items() if not re.search(words, rejection(make))] == []
+    errors = {what: raised(make, Server[Any]("page")) for what, (make, _) in REFUSED.items()}
+    assert [what for what, error in errors.items() if not isinstance(error, InvalidSignature)] == []
+    assert [what for what, error in errors.items() if not re.search(REFUSED[what][1], str(error))] == []
 
 
 @pytest.mark.parametrize("choice", [None, "warn", "replace"])

