@@ -2,7 +2,8 @@
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any
@@ -28,6 +29,8 @@ class Kind(Enum):
     WAITING = "waits first"
     THREADED = "runs in a thread"
     ASKING = "asks"
+    HELD = "is a generator"
+    HELD_ASYNC = "is an async generator"
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,17 @@ def needs(before: int) -> st.SearchStrategy[tuple[Need, ...]]:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, *, asking: bool = True, most: int = 6) -> Graph:
-    kinds = st.sampled_from(list(Kind) if asking else [kind for kind in Kind if kind is not Kind.ASKING])
+def graphs(draw: st.DrawFn, *, most: int) -> Graph:
     count = draw(st.integers(1, most))
-    nodes = tuple(Spec(draw(kinds), draw(needs(place)), draw(st.booleans())) for place in range(count))
+    nodes = tuple(_spec(draw(st.sampled_from(Kind)), draw(needs(place)), draw(st.booleans())) for place in range(count))
     # The last node always counts, so that a graph is more than its first one.
     roots = (Need(count - 1, draw(st.booleans())), *draw(needs(count - 1)))
     return Graph(nodes, roots)
+
+
+def _spec(kind: Kind, wanted: tuple[Need, ...], once: bool) -> Spec:
+    # What is open only until the end of a leg cannot be kept.
+    return Spec(kind, wanted, once and kind not in (Kind.HELD, Kind.HELD_ASYNC))
 
 
 def shown(value: Any) -> str:
@@ -106,10 +113,11 @@ def _need(marker: Resolve, *, outcome: bool) -> Any:
 
 @dataclass
 class Built:
-    """The functions of a graph. `runs` counts how often each ran."""
+    """The functions of a graph. `runs` counts how often each ran, and `log` tells which generators began and ended."""
 
     graph: Graph
     runs: Counter[str] = field(default_factory=Counter[str])
+    log: list[str] = field(default_factory=list[str])
 
     def tool(self) -> Callable[..., Any]:
         """Return its values as text."""
@@ -139,6 +147,29 @@ class Built:
         def threaded(**filled: Any) -> str:
             return compute(filled)
 
+        @contextmanager
+        def held() -> Generator[None]:
+            self.log.append(f"open {place}")
+            try:
+                yield
+            except BaseException as error:
+                self.log.append(f"close {place}: {type(error).__name__}")
+                raise
+            else:
+                self.log.append(f"close {place}: done")
+
+        def generator(**filled: Any) -> Generator[str]:
+            value = compute(filled)
+            with held():
+                yield value
+
+        async def async_generator(**filled: Any) -> AsyncGenerator[str]:
+            value = compute(filled)
+            await anyio.lowlevel.checkpoint()
+            with held():
+                yield value
+            await anyio.lowlevel.checkpoint()
+
         async def asking(**filled: Any) -> Elicit[Answer]:
             return Elicit(f"{compute(filled)}?", Answer)
 
@@ -147,6 +178,8 @@ class Built:
             Kind.WAITING: (waiting, str),
             Kind.THREADED: (threaded, str),
             Kind.ASKING: (asking, Elicit[Answer]),
+            Kind.HELD: (generator, Generator[str]),
+            Kind.HELD_ASYNC: (async_generator, AsyncGenerator[str]),
         }
         function, returns = kinds[spec.kind]
         self._sign(function, spec.needs, before, returns=returns)
@@ -185,8 +218,6 @@ class Interpreted:
     end: Expected
     questions: frozenset[str] = frozenset()
     text: str = ""
-    ran: frozenset[str] = frozenset()
-    """The nodes that something could be computed for, whether it was or had been kept."""
 
 
 def interpret(graph: Graph, answers: Mapping[str, int | str]) -> Interpreted:
@@ -194,7 +225,6 @@ def interpret(graph: Graph, answers: Mapping[str, int | str]) -> Interpreted:
     known: dict[int, int | str] = {}
     refused: dict[int, str] = {}
     waiting: set[str] = set()
-    ran: set[str] = set()
 
     def value(need: Need) -> str:
         if need.node in refused:
@@ -208,7 +238,6 @@ def interpret(graph: Graph, answers: Mapping[str, int | str]) -> Interpreted:
         if any(need.node in refused and not need.outcome for need in spec.needs):
             continue
         key = f"n{place}"
-        ran.add(key)
         if spec.kind is not Kind.ASKING:
             inner = ",".join(value(need) for need in sorted(spec.needs, key=lambda need: f"p{need.node}"))
             known[place] = f"{place}({inner})"
@@ -219,11 +248,11 @@ def interpret(graph: Graph, answers: Mapping[str, int | str]) -> Interpreted:
         else:
             known[place] = answer
     if refused.keys() & graph.decisive:
-        return Interpreted(Expected.REFUSED, ran=frozenset(ran))
+        return Interpreted(Expected.REFUSED)
     if waiting:
-        return Interpreted(Expected.ASKED, questions=frozenset(waiting), ran=frozenset(ran))
+        return Interpreted(Expected.ASKED, questions=frozenset(waiting))
     roots = sorted(graph.roots, key=lambda need: f"p{need.node}")
-    return Interpreted(Expected.DONE, text=" ".join(value(root) for root in roots), ran=frozenset(ran))
+    return Interpreted(Expected.DONE, text=" ".join(value(root) for root in roots))
 
 
 def accepted(value: int) -> ElicitResult:

@@ -1,40 +1,17 @@
 """Random forms and random answers: a form is flat, and an answer becomes a value or a reason."""
 
-import datetime
-import enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import ElicitResult
-from pydantic import AnyUrl, BaseModel, Field, create_model
+from pydantic import BaseModel, Field, create_model
 
 from roundtrip.questions.forms import AnswerInvalid, Form, form_of
 from roundtrip.testing.strategies import outcomes
 from tests.kit.tiers import examples
+from tests.property.form_schemas import TOLD
 
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-# Kinds of fields with some of their values; a form says all there is to say about the first ones.
-TOLD: list[tuple[Any, list[Any]]] = [
-    (str, ["", "x"]),
-    (Annotated[str, Field(min_length=1, max_length=5)], ["abc"]),
-    (int, [0, -7]),
-    (Annotated[int, Field(ge=0, lt=10)], [3]),
-    (float, [0.5]),
-    (bool, [True, False]),
-    (Literal["a", "b"], ["a"]),
-    (list[Literal["a", "b"]], [["a"], []]),
-    (Annotated[list[Color], Field(max_length=1)], [[Color.RED]]),
-    (Color, [Color.BLUE]),
-    (datetime.date, [datetime.date(2026, 7, 28)]),
-    (datetime.datetime, [datetime.datetime(2026, 7, 28, tzinfo=datetime.UTC)]),
-    (AnyUrl, [AnyUrl("https://example.org/")]),
-]
 KINDS: list[tuple[Any, list[Any]]] = [
     *TOLD,
     (Annotated[str, Field(pattern="^[a-z]+$")], ["abc"]),
@@ -117,13 +94,6 @@ def test_any_answer_becomes_a_value_or_a_short_reason(model: type[BaseModel], da
         assert 0 < len(result) <= 300
     else:
         assert isinstance(result, model)
-
-
-@settings(max_examples=examples(100), deadline=None, database=None)
-@given(model=MODELS, data=st.data())
-def test_reading_an_answer_twice_gives_the_same(model: type[BaseModel], data: st.DataObject) -> None:
-    content = data.draw(contents(model))
-    assert repr(outcome(form_of(model), content)) == repr(outcome(form_of(model), content))
 
 
 @settings(max_examples=examples(100), deadline=None, database=None)

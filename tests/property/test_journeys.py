@@ -10,17 +10,24 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, ElicitResult, InputRequiredResult, InputResponse
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolResult,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    InputResponse,
+)
 
 from roundtrip import Event, Server, State
 from roundtrip.machine.table import CALL_MACHINE
-from roundtrip.testing import LegByLeg
+from roundtrip.testing import Era, LegByLeg
 from roundtrip.tracing import TokenRejection
-from tests.kit.players import text_of
+from tests.kit.players import Person, Reply, connect, text_of
 from tests.kit.tiers import examples
 from tests.property.graphs import Built, Expected, Graph, Kind, accepted, graphs, interpret
 
@@ -72,9 +79,11 @@ class Journey(RuleBasedStateMachine):
         asked = frozenset(() if first else self.hopper.questions)
         exhausted = self.take(answers, asked)
         before = Counter(self.built.runs)
+        self.built.log.clear()
         state = None if first else self.hopper.token
         result = anyio.run(lambda: self.hopper.leg("tool", answers=None if first else answers, state=state))
         self.compare(result, exhausted, asked, self.built.runs - before)
+        self.compare_log(result)
 
     def take(self, answers: dict[str, InputResponse], asked: frozenset[str]) -> bool:
         """Note the answers that must count, and return True if a question was answered invalidly too often."""
@@ -114,6 +123,20 @@ class Journey(RuleBasedStateMachine):
             assert not isinstance(result, InputRequiredResult)
             assert text_of(result) == expected.text
             self.final = State.COMPLETED
+
+    def compare_log(self, result: CallToolResult | InputRequiredResult) -> None:
+        """Check that what a leg opened was closed in reverse order, and was told how the leg ended."""
+        half = len(self.built.log) // 2
+        opened = [line.removeprefix("open ") for line in self.built.log[:half]]
+        closed = [line.removeprefix("close ").split(": ") for line in self.built.log[half:]]
+        assert [place for place, _ in closed] == opened[::-1]
+        ends = {end for _, end in closed}
+        if isinstance(result, InputRequiredResult):
+            assert ends <= {"Suspension"}
+        elif self.final is State.COMPLETED:
+            assert ends <= {"done"}
+        else:
+            assert ends.isdisjoint({"done", "Suspension"})
 
     @precondition(lambda self: self.final is None)
     @rule(
@@ -170,6 +193,31 @@ class Journey(RuleBasedStateMachine):
         for place, spec in enumerate(self.graph.nodes):
             if spec.once and spec.kind is not Kind.ASKING:
                 assert self.built.runs[f"n{place}"] <= 1
+
+
+ANSWERS = st.dictionaries(st.integers(0, 5), st.integers(0, 99) | st.sampled_from(["decline", "cancel"]))
+
+
+@settings(max_examples=examples(60), deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@given(graph=graphs(most=6), answers=ANSWERS)
+def test_both_eras_do_what_the_interpreter_says(graph: Graph, answers: dict[int, int | str]) -> None:
+    known = {f"n{place}": answers.get(place, place) for place in range(len(graph.nodes))}
+
+    def reply(params: ElicitRequestFormParams) -> Reply:
+        answer = known[f"n{params.message.partition('(')[0]}"]
+        return answer if isinstance(answer, str) else {"value": answer}
+
+    async def play(era: Era) -> str:
+        server, built = Server("graphs"), Built(graph)
+        server.add_tool(built.tool(), name="tool")
+        async with connect(server, era, Person(answer=reply)) as client:
+            result = await client.call_tool("tool")
+        assert built.runs["body"] == (not result.is_error)
+        return "refused" if result.is_error else text_of(result)
+
+    expected = interpret(graph, known)
+    wanted = "refused" if expected.end is Expected.REFUSED else expected.text
+    assert [anyio.run(play, era) for era in (Era.RETRY, Era.LIVE)] == [wanted] * 2
 
 
 TestJourneys = Journey.TestCase

@@ -18,7 +18,9 @@ from transitions import Machine
 from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
 from tests.kit.postgres_server import postgres_server
+from tests.kit.programs import needs
 from tests.kit.redis_server import redis_server
+from tests.kit.tiers import examples
 
 LONG = 60.0
 MOMENT = 0.002
@@ -172,7 +174,15 @@ def opened(kind: str, folder: Path) -> Generator[Ledger]:
             yield PostgresLedger(postgres.url)
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis", "postgres"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "memory",
+        "sqlite",
+        pytest.param("redis", marks=needs("redis")),
+        pytest.param("postgres", marks=needs("postgres")),
+    ],
+)
 def test_a_ledger_moves_its_entries_as_the_table_says(kind: str) -> None:
     with (
         TemporaryDirectory() as folder,
@@ -181,6 +191,6 @@ def test_a_ledger_moves_its_entries_as_the_table_says(kind: str) -> None:
     ):
         run_state_machine_as_test(  # pyright: ignore[reportUnknownMemberType]
             cast("type[LedgerRules]", lambda: LedgerRules(ledger, portal)),
-            settings=settings(deadline=None, stateful_step_count=25, max_examples=30),
+            settings=settings(deadline=None, stateful_step_count=25, max_examples=examples(30)),
         )
         portal.call(ledger.aclose)

@@ -17,7 +17,7 @@ from roundtrip.questions.fields import fields_of
 from roundtrip.testing.strategies import answers
 from tests.kit.html_forms import HtmlForm, encoded, read_page
 from tests.kit.tiers import examples
-from tests.property.test_form_answers import SCHEMAS, accepts, answerable
+from tests.property.form_schemas import SCHEMAS, accepts, answerable
 
 RENDERER = PageRenderer(PageLook("Shop"))
 MOMENT = re.compile(r"(.{19}(?:\.\d{1,3})?)\d*(.+)")

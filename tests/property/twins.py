@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.system import System
+from tests.kit.waiting import WAIT
 
 MAX_BYTES: Final = 20_000
 NOW: Final = 1_800_000_000.0
@@ -122,7 +123,7 @@ class Twin:
             )
 
         try:
-            with anyio.fail_after(20):
+            with anyio.fail_after(WAIT):
                 # In a task of its own, as under a real server.
                 await asyncio.create_task(self._call(_scope(post), receive, send))
                 if ("mcp-protocol-version", "2026-07-28") not in post.headers:
@@ -328,7 +329,7 @@ def _add_telling_tools(twin: Twin, server: Server[Any]) -> None:
     async def hang() -> str:
         twin.begin()
         try:
-            await asyncio.sleep(10)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             twin.note("cancelled")
             raise

@@ -105,7 +105,7 @@ def warehouse(keys: Any = (b"k" * 32,)) -> Server[Any]:
 
 
 @pytest.mark.parametrize("client", [None, "links"])
-@pytest.mark.roundtrip(hostile=["hop", "restart", "duplicate-at-once", "drop", "interleave"])
+@pytest.mark.roundtrip(hostile=["hop", "duplicate-at-once", "drop", "interleave"])
 async def test_approved_tool_runs_once_on_hostile_networks(client: Any) -> None:
     fay = Approver({"finance": "approve"}, headers=FAY)
     user = User(warehouse, {"how_much": 3}, approver=fay, client=client, page_headers=ANN)

@@ -99,12 +99,6 @@ async def test_the_trace_has_the_calls_of_all_instances(trace: Traces) -> None:
         _ = trace.call
 
 
-async def test_a_trace_without_calls_says_so(trace: Traces) -> None:
-    assert trace.calls == []
-    with pytest.raises(AssertionError, match="0 calls were recorded: none"):
-        _ = trace.call
-
-
 async def test_delivery_includes_questions_and_results() -> None:
     seen: list[LegDelivery] = []
 

@@ -9,6 +9,7 @@ import pytest
 
 from roundtrip import Server
 from roundtrip.testing import User, served
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -55,5 +56,5 @@ async def test_failure_in_a_block_reaches_its_author_and_spoils_no_later_server(
         with pytest.raises(RuntimeError, match="as it was raised"):
             await fail_while_serving()
     async with served(cinema()) as url:
-        with anyio.fail_after(20):
+        with anyio.fail_after(WAIT):
             assert (await User(url).call("book", film="Stalker")).value == "Stalker"

@@ -74,15 +74,6 @@ def cinema() -> Server[Any]:
     async def praise(model: Annotated[Any, Resolve(model)], roots: Annotated[Any, Resolve(roots)]) -> str:
         return f"{model.content.text} {[str(root.uri) for root in roots.roots]}"
 
-    @server.tool()
-    async def plain(film: str) -> str:
-        return film
-
-    @server.tool()
-    async def outer() -> str:
-        await server.call_tool("plain", {"film": "inner"})
-        return "outer"
-
     return server
 
 
@@ -121,14 +112,12 @@ async def test_a_user_answers_by_pattern_and_by_function(answers: dict[Any, Any]
     assert call.value == "Solaris, back, decline"
 
 
-@both_eras
 async def test_a_list_is_used_up_in_order(roundtrip_era: Era) -> None:
     call = await User(cinema(), {"stars": ["many", 5], "page": ACCEPT}).call("survey")
     assert call.value == {"stars": 5, "page": "accept"}
     assert call.keys == ["stars", "stars", "page"]
 
 
-@both_eras
 async def test_declining_what_the_tool_needs_fails_it() -> None:
     call = await User(cinema(), {"seat": CANCEL}).call("book", film="Solaris")
     assert call.is_error
@@ -169,11 +158,6 @@ async def test_answer_to_another_round_does_not_count() -> None:
             await User(cinema(), answers).call("book", film="Solaris")
 
 
-async def test_answer_for_a_missing_round_is_left_over() -> None:
-    with pytest.raises(Unused, match=r"no question asked for 'snack' in round 1, 'seat' in round 2"):
-        await User(cinema(), [ANSWERS, ANSWERS]).call("book", film="Solaris")
-
-
 async def test_a_question_may_be_ignored_and_is_asked_again() -> None:
     call = await User(cinema(), {"seat": [IGNORE, {"row": "back"}], "snack": DECLINE}).call("book", film="Solaris")
     assert call.value == "Solaris, back, decline"
@@ -196,12 +180,6 @@ async def test_a_call_may_be_left_waiting() -> None:
     assert call.states[-1] is State.AWAITING_INPUT
 
 
-@both_eras
-async def test_a_call_of_a_server_elsewhere_may_be_left_waiting() -> None:
-    async with served(cinema()) as url:
-        assert (await User(url, {re.compile("row for"): LEAVE}).call("book", film="Solaris")).left
-
-
 async def test_roots_and_samples_may_be_answered_in_json_form() -> None:
     said = {"role": "assistant", "content": {"type": "text", "text": "lovely"}, "model": "m"}
     answers = {"model": said, "roots": {"roots": [{"uri": "file:///one"}]}}
@@ -214,7 +192,6 @@ async def test_roots_are_not_answered_with_anything_else() -> None:
         await User(cinema(), {re.compile(""): "lovely"}, roots=[]).call("praise")
 
 
-@both_eras
 async def test_unaskable_client_gets_the_substitute_for_its_answer() -> None:
     server = cinema()
 
@@ -226,11 +203,6 @@ async def test_unaskable_client_gets_the_substitute_for_its_answer() -> None:
     assert (await User(server, lacks={"elicitation"}).call("rate")).value == 3
     with pytest.raises(MCPError, match="sampling"):
         await User(server, lacks={"sampling"}, roots=[]).call("praise")
-
-
-async def test_nested_call_is_separate_from_its_caller() -> None:
-    call = await User(cinema()).call("outer")
-    assert call.states == [State.RECEIVED, State.RESOLVING, State.EXECUTING, State.COMPLETED]
 
 
 @both_eras
@@ -265,7 +237,6 @@ async def test_a_server_elsewhere_is_asked_by_pattern(roundtrip_era: Era) -> Non
     assert call.keys == {Era.RETRY: ["seat", "snack"], Era.LIVE: [None, None]}[roundtrip_era]
 
 
-@both_eras
 async def test_the_sdk_s_own_server_is_talked_to_as_well() -> None:
     server = MCPServer[Any]("sdk")
 
@@ -349,18 +320,9 @@ async def test_call_reports_everything_shown_and_returned() -> None:
     ]
 
 
-def test_a_question_shows_what_it_is() -> None:
-    assert str(AskedQuestion("seat", None)) == "'seat': 'roots'"
-
-
 async def test_answer_with_an_unknown_field_is_a_mistake() -> None:
     with pytest.raises(AssertionError, match=r"has 'rwo', and its form has only 'row'"):
         await User(cinema(), {"seat": {"rwo": "back"}}).call("book", film="Solaris")
-
-
-async def test_unused_answers_tell_how_the_call_ended() -> None:
-    with pytest.raises(Unused, match="the call ended with the failure 'Unknown tool: bok'"):
-        await User(cinema(), {"seat": {"row": "back"}}, allow_error=True).call("bok", film="Solaris")
 
 
 async def test_invalid_server_object_is_rejected() -> None:

@@ -108,19 +108,6 @@ async def test_user_visits_the_page_and_the_call_goes_on(over: Any) -> None:
     assert (till.visits, till.bookings) == (2, ["R-1"])
 
 
-async def test_plain_function_may_visit_too() -> None:
-    till = Till()
-
-    server = cinema(till)
-
-    def pay(visit: Visit) -> None:
-        assert visit.message == "Please pay."
-        till.paid[server.verify_ticket(visit.query["ticket"], principal="ada").call_id] = "R-2"
-
-    call = await User(server, visits={re.compile("pay"): pay}).call("buy", row=3)
-    assert call.value == "Row 3, receipt R-2."
-
-
 HOSTILE = Till()
 
 
@@ -161,13 +148,11 @@ async def test_unfinished_page_fails_within_seconds(wait: float) -> None:
     assert till.visits == 1
 
 
-@pytest.mark.roundtrip(eras="both")
 async def test_page_that_is_only_agreed_to_fails_with_the_cure() -> None:
     with in_seconds(), pytest.raises(PageUnfinished, match=r"was never visited.*visits=\{'pay': finish\}"):
         await User(cinema(Till()), {"pay": ACCEPT}, patience=0.5).call("buy", row=3)
 
 
-@pytest.mark.roundtrip(eras="both")
 async def test_unfinished_page_of_another_process_fails_within_seconds() -> None:
     async with served(cinema(Till())) as url:
         with in_seconds(), pytest.raises(PageUnfinished, match="in another process"):
@@ -215,11 +200,6 @@ async def test_failure_of_a_visit_is_the_failure_of_the_test() -> None:
 async def test_visit_without_a_question_is_reported() -> None:
     with pytest.raises(Unused, match="no question asked for the page 'login'"):
         await User(cinema(Till()), visits={"terms": look, "login": look}).call("read")
-
-
-async def test_unknown_page_is_reported_with_its_visits() -> None:
-    with pytest.raises(Unanswered, match="visits="):
-        await User(cinema(Till())).call("read")
 
 
 async def test_list_of_visits_is_for_one_time_each() -> None:

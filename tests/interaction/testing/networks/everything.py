@@ -111,6 +111,6 @@ CALLS: list[tuple[str, dict[str, Any], dict[Any, Any], str]] = [
 ]
 
 
-async def play(tool: str, arguments: dict[str, Any], answers: dict[Any, Any]) -> str:
+async def play(tool: str, arguments: dict[str, Any], answers: dict[Any, Any], **options: Any) -> str:
     """Play one of the calls as an authenticated user with roots, and return its value."""
-    return str((await User(make, answers, principal="ada", roots=ROOTS).call(tool, arguments)).value)
+    return str((await User(make, answers, principal="ada", roots=ROOTS, **options).call(tool, arguments)).value)

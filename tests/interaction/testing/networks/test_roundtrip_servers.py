@@ -21,12 +21,11 @@ async def test_hostile_network_gives_honest_results() -> None:
     assert await play("pay", {"film": "Solaris"}, {"confirmation": True}) == f"{ORDER} True"
 
 
-@pytest.mark.roundtrip(eras="retry", hostile=[("hop", "strip")])
 @pytest.mark.parametrize(("tool", "arguments", "answers", "value"), CALLS, ids=[str(call[0::2]) for call in CALLS])
 async def test_every_kind_of_question_is_asked_again_elsewhere(
     tool: str, arguments: dict[str, Any], answers: dict[Any, Any], value: str
 ) -> None:
-    assert await play(tool, arguments, answers) == value
+    assert await play(tool, arguments, answers, network=("hop", "strip")) == value
 
 
 @pytest.mark.roundtrip(eras="retry", hostile=["drop", "garble"])

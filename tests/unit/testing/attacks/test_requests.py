@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from roundtrip.testing.attacks.requests import other_arguments
 
 
@@ -22,10 +20,11 @@ def test_other_arguments_are_of_the_schema_and_differ() -> None:
     assert "Dune" not in others["film"]
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [{}, {"properties": {"film": True}}, {"properties": [1]}, {"properties": {"film": {"enum": 3}}}],
-    ids=["none", "true", "a list", "no choices"],
-)
-def test_any_schema_is_read(schema: dict[str, Any]) -> None:
-    assert dict(other_arguments({"film": "Dune"}, schema))["film"][0] == "Dunex"
+def test_any_schema_is_read() -> None:
+    schemas: list[dict[str, Any]] = [
+        {},
+        {"properties": {"film": True}},
+        {"properties": [1]},
+        {"properties": {"film": {"enum": 3}}},
+    ]
+    assert [dict(other_arguments({"film": "Dune"}, schema))["film"][0] for schema in schemas] == ["Dunex"] * 4

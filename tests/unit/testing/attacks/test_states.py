@@ -6,8 +6,6 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
-import pytest
-
 from roundtrip.testing.attacks.states import forged, tampered
 
 VALUE: Final = {"step": 2, "film": "Dune", "paid": False, "seats": ["A1", "A2"], "note": None}
@@ -52,23 +50,20 @@ def from_signed(text: str) -> Any:
     return from_base64(text.removesuffix(".c2lnbmF0dXJl"))
 
 
-@pytest.mark.parametrize(
-    ("encode", "decode"),
-    [
-        (bytes.decode, json.loads),
-        (bytes.hex, from_hex),
-        (as_base64, from_base64),
-        (as_plain_base64, from_base64),
-        (as_deflated, from_deflated),
-        (as_signed, from_signed),
-    ],
-    ids=["json", "hex", "base64url", "base64", "deflated", "signed"],
-)
-def test_readable_state_is_rewritten_in_its_encoding(
-    encode: Callable[[bytes], str], decode: Callable[[str], Any]
-) -> None:
-    state = encode(json.dumps(VALUE).encode())
-    assert [decode(copy) for _, copy in forged(state)] == CHANGED
+ENCODINGS: dict[str, tuple[Callable[[bytes], str], Callable[[str], Any]]] = {
+    "json": (bytes.decode, json.loads),
+    "hex": (bytes.hex, from_hex),
+    "base64url": (as_base64, from_base64),
+    "base64": (as_plain_base64, from_base64),
+    "deflated": (as_deflated, from_deflated),
+    "signed": (as_signed, from_signed),
+}
+
+
+def test_readable_state_is_rewritten_in_its_encoding() -> None:
+    raw = json.dumps(VALUE).encode()
+    copies = {name: [decode(copy) for _, copy in forged(encode(raw))] for name, (encode, decode) in ENCODINGS.items()}
+    assert copies == dict.fromkeys(ENCODINGS, CHANGED)
 
 
 def test_signed_web_token_is_sent_as_one_without_signature() -> None:
@@ -78,9 +73,9 @@ def test_signed_web_token_is_sent_as_one_without_signature() -> None:
     assert (from_base64(head), body, signature) == ({"alg": "none"}, payload, "")
 
 
-@pytest.mark.parametrize("state", ["", "v1.AAAA", "x" * 50, "7", "not json at all"])
-def test_opaque_state_cannot_be_rewritten(state: str) -> None:
-    assert not list(forged(state))
+def test_opaque_state_cannot_be_rewritten() -> None:
+    states = ["", "v1.AAAA", "x" * 50, "7", "not json at all"]
+    assert [state for state in states if list(forged(state))] == []
 
 
 def test_forgeries_of_a_large_state_are_limited() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.inner_pytest import CINEMA, QUIET, run_pytest
+from tests.kit.inner_pytest import CINEMA, run_pytest
 
 pytest_plugins = ["pytester"]
 
@@ -153,23 +153,6 @@ async def test_booking(call_snapshot):
     result = run_pytest(pytester, "--snapshot-update")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*must be compared with a Conversation, got a str; *"])
-
-
-def test_missing_syrupy_fails_only_the_fixtures_with_advice(pytester: pytest.Pytester) -> None:
-    written(
-        pytester,
-        TEST
-        + """
-async def test_that_the_rest_works():
-    assert (await booking()).legs == 2
-""",
-    )
-    # That is how an import finds that there is none.
-    pytester.makeconftest("import sys\nsys.modules['syrupy'] = None")
-    # In a process of its own, as in this one all that could miss it is imported already.
-    result = pytester.runpytest_subprocess(*QUIET, "-p", "no:syrupy")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*call_snapshot needs syrupy: pip install 'mcp-roundtrip[[]testing[]]'*"])
 
 
 def test_without_syrupys_plugin_the_fixture_says_so(pytester: pytest.Pytester) -> None:
