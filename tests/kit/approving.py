@@ -6,16 +6,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final
 
-import anyio
 import httpx
 from starlette.requests import Request
 
 from roundtrip import Approval, Approvals, Approve, Context, Elicit, Pages, Resolve, Server
 from roundtrip.errors import ApprovalExpired, ApprovalRejected
 from tests.kit.hosts import hosted
+from tests.kit.page_users import BASE, KEY, user_of
+from tests.kit.waiting import WAIT, until
 
-KEY: Final = b"k" * 32
-BASE: Final = "https://shop.example"
+__all__ = ["BASE", "GROUPS", "KEY", "Person", "how_much", "large", "open_shop", "reader", "shop", "user_of"]
+
 GROUPS: Final = {"ann": ["finance"], "fay": ["finance", "safety"], "fred": ["finance"], "sam": ["safety"], "eve": []}
 
 
@@ -26,11 +27,6 @@ async def reader(request: Request) -> str | None:
     return request.cookies.get("user")
 
 
-def user_of(ctx: Any) -> str | None:
-    request = ctx.request
-    return request.headers.get("x-user") if request is not None else None
-
-
 def large(order: str) -> Approve:
     return Approve(f"Refund all of {order}?", by="finance")
 
@@ -39,7 +35,7 @@ def how_much(order: str) -> Elicit[int]:
     return Elicit(f"How much of {order}?", int)
 
 
-def shop(*, approvals: Approvals | None = None, wait: float = 2, **options: Any) -> Server[Any]:
+def shop(*, approvals: Approvals | None = None, wait: float = 20, **options: Any) -> Server[Any]:
     """Return a server whose tools ask for approvals in each way."""
     given: dict[str, Any] = {"keys": [KEY], "principal": user_of, **options}
     server = Server[Any](
@@ -89,7 +85,7 @@ class Person:
 
     @asynccontextmanager
     async def _http(self) -> AsyncGenerator[httpx.AsyncClient]:
-        async with httpx.AsyncClient(cookies={"user": self.name} if self.name else None, timeout=20) as http:
+        async with httpx.AsyncClient(cookies={"user": self.name} if self.name else None, timeout=WAIT) as http:
             yield http
 
     async def get(self, path: str) -> httpx.Response:
@@ -111,12 +107,14 @@ class Person:
 
     async def one(self, start: str = "") -> str:
         """Return the id of the approval whose heading begins with a text, when it is there."""
-        with anyio.fail_after(20):
-            while True:
-                for one, heading in await self.inbox():
-                    if heading.startswith(start):
-                        return one
-                await anyio.sleep(0.01)
+        found: list[str] = []
+
+        async def is_there() -> bool:
+            found[:] = [one for one, heading in await self.inbox() if heading.startswith(start)]
+            return bool(found)
+
+        await until(is_there, what="the approval")
+        return found[0]
 
     async def post(
         self, approval: str, choice: str, reason: str = "", *, page: str | None = None, **headers: str
@@ -139,7 +137,7 @@ class Person:
     async def api(self, path: str = "", **options: Any) -> httpx.Response:
         """Send a request to the API: a POST if there is JSON."""
         headers = {"authorization": f"Bearer token-of-{self.name}"} if self.name else {}
-        async with httpx.AsyncClient(headers=headers, timeout=20) as http:
+        async with httpx.AsyncClient(headers=headers, timeout=WAIT) as http:
             method = "POST" if "json" in options else "GET"
             return await http.request(method, f"{self.url}/approvals/api{path}", **options)
 

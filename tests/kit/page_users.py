@@ -16,14 +16,34 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import (
     ClientCapabilities,
     ElicitationCapability,
-    TextContent,
 )
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from roundtrip import Context, Elicit, ElicitUrl, Pages, Resolve, Server
+from tests.kit.players import text_of
+from tests.kit.shops import KEY
+from tests.kit.waiting import WAIT, until
 
-KEY = b"k" * 32
+__all__ = [
+    "BASE",
+    "KEY",
+    "STEPS",
+    "Browser",
+    "Seat",
+    "cinema",
+    "client_of",
+    "declare_only",
+    "go_on",
+    "handle_in",
+    "link_in",
+    "reader",
+    "text_of",
+    "user_of",
+    "which_seat",
+    "with_pages",
+]
+
 BASE = "https://shop.example"
 
 
@@ -49,6 +69,18 @@ class Browser:
         async with httpx.AsyncClient(cookies=self._cookies) as http:
             return await http.get(link.replace(BASE, self._url))
 
+    async def open_with(self, link: str, text: str) -> str:
+        """Load a page again until it has a text, as browsers do, and return it."""
+        page = ""
+
+        async def has_it() -> bool:
+            nonlocal page
+            page = (await self.open(link)).text
+            return text in page
+
+        await until(has_it, what=f"{text!r} on the page")
+        return page
+
     async def send(self, link: str, page: str, *texts: str, decision: str = "answer") -> httpx.Response:
         """Fill in the text fields of a page in their order, and press a button."""
         (token,) = re.findall(r'name="token" value="([^"]+)"', page)
@@ -60,7 +92,7 @@ class Browser:
 
     async def answer_all(self, link: str, answers: Mapping[str, str]) -> str:
         """Answer page after page until the call has ended, and return the heading of the last one."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(WAIT):
             while True:
                 page = (await self.open(link)).text
                 heading = html.unescape(re.findall(r"<h1[^>]*>(.*?)</h1>", page)[0])
@@ -84,12 +116,6 @@ async def client_of(
             yield client
 
 
-def text_of(result: Any) -> str:
-    (block,) = result.content
-    assert isinstance(block, TextContent)
-    return block.text
-
-
 def link_in(result: Any) -> str:
     (link,) = re.findall(r"https://\S+", text_of(result))
     return link
@@ -98,6 +124,12 @@ def link_in(result: Any) -> str:
 def handle_in(result: Any) -> str:
     (handle,) = re.findall(r"handle='([^']+)'", text_of(result))
     return handle
+
+
+async def go_on(client: Client, asked: Any, answers: Mapping[str, Any] | None = None) -> Any:
+    """Continue the call whose handle a result has."""
+    given = {} if answers is None else {"answers": answers}
+    return await client.call_tool("continue_call", {"handle": handle_in(asked), **given})
 
 
 def declare_only(monkeypatch: pytest.MonkeyPatch, elicitation: ElicitationCapability) -> None:
@@ -155,5 +187,5 @@ def cinema(**options: Any) -> Server[Any]:
 
 
 def with_pages(**options: Any) -> Server[Any]:
-    settings: dict[str, Any] = {"base_url": BASE, "authenticate": reader, "wait": 5, **options}
+    settings: dict[str, Any] = {"base_url": BASE, "authenticate": reader, "wait": 20, **options}
     return cinema(pages=Pages(**settings))

@@ -1,7 +1,6 @@
 """Operators act on calls that wait for pages, models and approvals: what clients and people see then."""
 
 import os
-from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,14 @@ from roundtrip.testing import Clock
 from tests.interaction.tasks.operators import logged, operator_of
 from tests.kit.approving import GROUPS, Person, open_shop, shop
 from tests.kit.hosts import ROOT, hosted
-from tests.kit.page_users import BASE, Browser, cinema, client_of, handle_in, link_in, reader, text_of
+from tests.kit.page_users import BASE, Browser, cinema, client_of, go_on, handle_in, link_in, reader, text_of
 from tests.kit.peer import Peer
-from tests.kit.stores import SHARED, Servers, ledger_of, servers
+from tests.kit.programs import needs
+from tests.kit.stores import Servers, ledger_of
+from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
-modes = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 FOLDER = "ACTING_FOLDER"
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
 
 
 @pytest.fixture
@@ -43,44 +37,32 @@ def call_in(result: Any) -> str:
     return handle_in(result).partition(".")[0]
 
 
-async def went_on(client: Any, result: Any) -> str:
-    return text_of(await client.call_tool("continue_call", {"handle": handle_in(result)}))
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
-        while not holds():  # noqa: ASYNC110 - it looks at values of other tasks
-            await anyio.sleep(0.01)
-
-
 def paged_cinema(ledger: Any = None) -> Any:
     pages = Pages(base_url=BASE, authenticate=reader, wait=2)
     return cinema(pages=pages, ledger=ledger or MemoryLedger())
 
 
-@modes
-async def test_operator_answers_the_questions_of_a_page(mode: str, audit: Path) -> None:
+async def test_operator_answers_the_questions_of_a_page(audit: Path) -> None:
     server = paged_cinema()
     operator = operator_of(server, audit)
-    async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode) as client:
+    async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
         asked = await client.call_tool("offer", {})
         await operator.answer(call_in(asked), "seats", {"action": "decline"})
-        waiting = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        waiting = await go_on(client, asked)
         assert "Why not?" in (await Browser(url, "ann").open(link_in(waiting))).text
         await operator.answer(call_in(asked), "why", {"action": "accept", "content": {"value": "late"}})
-        assert await went_on(client, asked) == "declined, as late"
+        assert text_of(await go_on(client, asked)) == "declined, as late"
     assert [(line.action, line.outcome, line.why) for line in logged(audit)] == [
         ("answer", "done", "seats"),
         ("answer", "done", "why"),
     ]
 
 
-@modes
 @pytest.mark.parametrize(
-    ("action", "said"),
+    ("mode", "action", "said"),
     [
-        ("cancel", "This call was cancelled, or its time is over."),
-        ("expire", "The time of this call is over: an operator"),
+        ("2026-07-28", "cancel", "This call was cancelled, or its time is over."),
+        ("legacy", "expire", "The time of this call is over: an operator"),
     ],
 )
 async def test_client_learns_that_its_call_was_ended(mode: str, action: Any, said: str, audit: Path) -> None:
@@ -89,7 +71,7 @@ async def test_client_learns_that_its_call_was_ended(mode: str, action: Any, sai
         asked = await client.call_tool("offer", {})
         link = link_in(asked)
         await operator_of(server, audit).act(call_in(asked), action)
-        assert (await went_on(client, asked)).startswith(said)
+        assert text_of(await go_on(client, asked)).startswith(said)
         assert "<form" not in (await Browser(url, "ann").open(link)).text
         # The same call begins from scratch.
         assert call_in(await client.call_tool("offer", {})) != call_in(asked)
@@ -107,7 +89,7 @@ async def test_ended_call_leaves_the_inbox(action: Any, audit: Path) -> None:
         await operator_of(server, audit).act(call_in(asked), action)
         assert await Person(url, "fay").inbox() == []
         assert (await Person(url, "fay").post(approval, "approve", page=page)).status_code in (404, 409)
-        assert not (await went_on(client, asked)).startswith("refunded")
+        assert not text_of(await go_on(client, asked)).startswith("refunded")
     # As time would, the end of a life expires its approvals.
     assert [made.outcome for _, made in told] == (["expired"] if action == "expire" else [])
 
@@ -115,7 +97,7 @@ async def test_ended_call_leaves_the_inbox(action: Any, audit: Path) -> None:
 @pytest.mark.parametrize("action", ["cancel", "expire"])
 async def test_token_of_an_ended_call_begins_it_no_more(action: Any, audit: Path) -> None:
     server = shop()
-    async with open_shop(server) as url, httpx.AsyncClient(timeout=30, headers={"x-user": "ann"}) as http:
+    async with open_shop(server) as url, httpx.AsyncClient(timeout=WAIT, headers={"x-user": "ann"}) as http:
         peer = Peer(http, f"{url}/mcp", declares=False, headers={"x-user": "ann"})
         call = {"name": "refund", "arguments": {"amount": 5}}
         asked = await peer.ask("tools/call", **call)
@@ -128,7 +110,7 @@ async def test_token_of_an_ended_call_begins_it_no_more(action: Any, audit: Path
         assert await Person(url, "fay").inbox() == []
 
 
-@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=needs("postgres"))])
 async def test_reminder_runs_in_the_process_of_the_operator(
     kind: str, started: Servers, tmp_path: Path, audit: Path
 ) -> None:
@@ -149,7 +131,7 @@ async def test_reminder_runs_in_the_process_of_the_operator(
         (reminder,) = at_operator
         assert (reminder.number, reminder.is_reminder, reminder.by, reminder.caller) == (2, True, "finance", "ann")
         await Person(url, "fay").decide("approve")
-        assert await went_on(client, asked) == "refunded 5"
+        assert text_of(await go_on(client, asked)) == "refunded 5"
         with pytest.raises(TaskNotChanged, match="ended already"):
             await operator_of(own, audit).act(call_in(asked), "remind")
     await ledger.aclose()
@@ -171,7 +153,7 @@ async def test_reminder_is_possible_while_an_approval_waits(notifies: bool) -> N
         asked = await client.call_tool("refund", {"amount": 5})
         assert ("remind" in await possible(call_in(asked))) is notifies
         await Person(url, "fay").decide("approve")
-        assert await went_on(client, asked) == "refunded 5"
+        assert text_of(await go_on(client, asked)) == "refunded 5"
         assert await possible(call_in(asked)) == []
 
 
@@ -264,7 +246,7 @@ async def test_command_reminds_expires_and_logs(
         assert await run("remind", call_in(asked)) == 0
         assert mails.read_text().splitlines() == ["finance 1", "finance 2"]
         assert await run("expire", call_in(asked), call_in(asked)) == 1
-        assert (await went_on(client, asked)).startswith("The time of this call is over: an operator")
+        assert text_of(await go_on(client, asked)).startswith("The time of this call is over: an operator")
     assert capsys.readouterr().out.splitlines()[:2] == [
         f"{call_in(asked)}: its groups were notified",
         f"{call_in(asked)}: expired",

@@ -25,11 +25,11 @@ from tests.kit.page_users import (
     user_of,
 )
 from tests.kit.peer import Peer
+from tests.kit.programs import needs
 from tests.kit.stores import Servers, ledger_at, place_of, servers
 
 pytestmark = pytest.mark.anyio
 
-ERAS = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 PAID: list[str] = []
 SECRETS = ("Delete", "How many?", "A color?")
 NAMES = ("confirm:pay", "size", "color", "review")
@@ -66,8 +66,7 @@ def shop() -> Server[Any]:
 GUESSES: list[Any] = [{}, True, 5, None, {"value": 5}, {"action": "accept", "content": {"value": 5}}, "accept"]
 
 
-@ERAS
-@pytest.mark.parametrize("tool", ["pay", "pick"])
+@pytest.mark.parametrize(("mode", "tool"), [("2026-07-28", "pay"), ("legacy", "pick")])
 async def test_no_text_of_a_model_answers_for_a_human(tool: str, mode: str) -> None:
     PAID.clear()
     given = {"what": "all"} if tool == "pay" else {}
@@ -152,7 +151,7 @@ def started() -> Generator[Servers]:
         yield found
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("redis", marks=needs("redis"))])
 async def test_equal_calls_on_two_instances_run_one_body_each(kind: str, started: Servers, tmp_path: Path) -> None:
     """Agents of one user call, answer and continue at once."""
     place, bodies, handles = place_of(kind, started, tmp_path), list[str](), set[str]()

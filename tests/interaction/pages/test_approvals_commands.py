@@ -17,7 +17,7 @@ from roundtrip.trace.explaining.wording import clock_text
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.approving import Person, open_shop, shop
 from tests.kit.hosts import ROOT
-from tests.kit.page_users import client_of, handle_in, text_of
+from tests.kit.page_users import client_of, go_on, text_of
 
 pytestmark = pytest.mark.anyio
 FILE = "APPROVALS_FILE"
@@ -55,7 +55,7 @@ async def test_inbox_lists_shows_and_decides(
         assert await run("inbox", "approve", url, first) == 1
         assert await run("inbox", "reject", url, second, "--reason", "no", "--token", "token-of-fred") == 0
         assert await run("inbox", "reject", url, third, "--reason", "no", "--token", "token-of-ann") == 1
-        texts = [text_of(await client.call_tool("continue_call", {"handle": handle_in(one)})) for one in asked[:2]]
+        texts = [text_of(await go_on(client, one)) for one in asked[:2]]
         assert texts[0] == "refunded 0"
         assert "was rejected" in texts[1]
     output = "".join(capsys.readouterr())
@@ -86,31 +86,32 @@ async def test_start_of_an_id_is_enough_if_it_is_the_only_one(
     assert f"2 approvals begin with {twice!r}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["list", "https://shop.example"], "a token is needed"),
-        (["list", "http://shop.example", "--token", "secret-1"], "must begin with https"),
-        (["list", "ftp://shop.example", "--token", "secret-1"], "must be an address"),
-        (["list", "https://a:b@shop.example", "--token", "secret-1"], "must be an address"),
-        (["list", "http://127.0.0.1:9", "--token", "secret-1"], "nothing answers at http://127.0.0.1:9; start it"),
-        (["list", "https://a.example/x/mcp", "--token", "secret-1"], "without /mcp; give https://a.example/x\n"),
-        (
-            ["list", "https://a.example/approvals/", "--token", "secret-1"],
-            "without /approvals; give https://a.example\n",
-        ),
-        (
-            ["list", "https://a.example/approvals/api", "--token", "s-1"],
-            "without /approvals/api; give https://a.example\n",
-        ),
-        (["list", "http://127.0.0.1:9", "--token", "secret 1"], "one word"),
-    ],
-)
-def test_inbox_says_why_it_fails(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inbox", *words]) == 2
-    error = capsys.readouterr().err
-    assert reason in error
-    assert "secret" not in error
+MISTAKES = [
+    (["list", "https://shop.example"], "a token is needed"),
+    (["list", "http://shop.example", "--token", "secret-1"], "must begin with https"),
+    (["list", "ftp://shop.example", "--token", "secret-1"], "must be an address"),
+    (["list", "https://a:b@shop.example", "--token", "secret-1"], "must be an address"),
+    (["list", "http://127.0.0.1:9", "--token", "secret-1"], "nothing answers at http://127.0.0.1:9; start it"),
+    (["list", "https://a.example/x/mcp", "--token", "secret-1"], "without /mcp; give https://a.example/x\n"),
+    (
+        ["list", "https://a.example/approvals/", "--token", "secret-1"],
+        "without /approvals; give https://a.example\n",
+    ),
+    (
+        ["list", "https://a.example/approvals/api", "--token", "s-1"],
+        "without /approvals/api; give https://a.example\n",
+    ),
+    (["list", "http://127.0.0.1:9", "--token", "secret 1"], "one word"),
+]
+
+
+def test_inbox_says_why_it_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    errors: list[str] = []
+    for words, _ in MISTAKES:
+        assert main(["inbox", *words]) == 2
+        errors.append(capsys.readouterr().err)
+    assert [reason for error, (_, reason) in zip(errors, MISTAKES, strict=True) if reason not in error] == []
+    assert "secret" not in "".join(errors)
 
 
 async def test_wrong_token_and_foreign_address_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,8 +123,7 @@ async def test_wrong_token_and_foreign_address_are_reported(capsys: pytest.Captu
     assert "no inbox at this address" in error
 
 
-@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
-@pytest.mark.parametrize("reveal", [(), "all"])
+@pytest.mark.parametrize(("mode", "reveal"), [("2026-07-28", ()), ("legacy", "all")])
 async def test_trace_tells_who_approved_what(
     mode: str, reveal: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,7 +136,7 @@ async def test_trace_tells_who_approved_what(
         (text,) = [one.text for one in explain(waiting)]
         assert text.startswith("The call waits for the approval 'large' by 'finance'")
         await Person(url, "fay").decide("approve", "looks-right")
-        await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        await go_on(client, asked)
     recorder.flush()
     calls = await anyio.to_thread.run_sync(calls_of, path)
     call = next(one for one in calls if one.tool == "refund_all")
@@ -159,7 +159,7 @@ async def test_tasks_show_is_an_audit(
     async with open_shop(stored_shop()) as url, client_of(url) as client:
         asked = await client.call_tool("refund_all", {"order": "Emma"})
         approval = await Person(url, "fred").decide("approve", "looks right")
-        await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        await go_on(client, asked)
         call, target = approval.rpartition(".")[0], f"{__name__}:stored_shop"
         assert await run("tasks", "show", target, call, "--json") == 0
         plain = capsys.readouterr().out

@@ -11,9 +11,9 @@ from starlette.routing import Route
 
 from examples import approvals_webhook
 from tests.docs.pages import blocks
-from tests.interaction.pages.test_approvals import until
 from tests.kit.hosts import ROOT, hosted
-from tests.kit.page_users import client_of, handle_in, text_of
+from tests.kit.page_users import client_of, go_on, text_of
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ async def test_chat_is_told_and_the_page_decides() -> None:
                 assert decided.status_code == 200
             async with httpx.AsyncClient(auth=("fay", "guess")) as http:
                 assert (await http.get(f"{url}/approvals")).status_code == 401
-            result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+            result = await go_on(client, asked)
             assert text_of(result) == "5 refunded for <b>1</b>"
 
 

@@ -39,16 +39,16 @@ from tests.kit.page_users import (
     Browser,
     client_of,
     declare_only,
+    go_on,
     handle_in,
     link_in,
     reader,
     text_of,
     user_of,
 )
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-
-ERAS = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 
 
 def library(ladder: Any = None, **options: Any) -> Server[Any]:
@@ -101,8 +101,9 @@ ANSWERS = {"How many": "2", "More": "3"}
 EXPECTED = {"before": "pie 2", "after": "2 pie 1 3", "at_once": "2 pie 1"}
 
 
-@ERAS
-@pytest.mark.parametrize("tool", list(EXPECTED))
+@pytest.mark.parametrize(
+    ("mode", "tool"), [("legacy", "before"), ("2026-07-28", "after"), ("legacy", "after"), ("2026-07-28", "at_once")]
+)
 async def test_client_with_a_link_is_asked_what_only_it_can_answer(tool: str, mode: str) -> None:
     async with hosted(library().streamable_http_app()) as url, client_of(url, mode=mode, **CALLBACKS) as client:
         result = asked = await client.call_tool(tool, {})
@@ -113,7 +114,7 @@ async def test_client_with_a_link_is_asked_what_only_it_can_answer(tool: str, mo
             page = (await browser.open(link_in(asked))).text
             if "<form" in page:
                 await browser.send(link_in(asked), page, "2" if "How many" in page else "3")
-            result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+            result = await go_on(client, asked)
         assert text_of(result) == EXPECTED[tool]
 
 
@@ -138,32 +139,30 @@ async def test_client_that_shows_links_is_asked_what_only_it_can_answer(
         assert len(pages) == (2 if tool == "after" else 1)
 
 
-@ERAS
-async def test_model_may_answer_before_the_client_samples(mode: str) -> None:
+async def test_model_may_answer_before_the_client_samples() -> None:
     server = library(["form", "model"])
-    async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode, **CALLBACKS) as client:
+    async with hosted(server.streamable_http_app()) as url, client_of(url, **CALLBACKS) as client:
         asked = await client.call_tool("anyone", {})
         handle = handle_in(asked)
         result = await client.call_tool("continue_call", {"handle": handle, "answers": {"size": 4}})
         assert text_of(result) == "4 pie"
 
 
-@ERAS
-async def test_another_client_of_the_user_is_told_what_it_lacks(mode: str) -> None:
+async def test_another_client_of_the_user_is_told_what_it_lacks() -> None:
     server = library(["form", "model"])
     async with hosted(server.streamable_http_app()) as url:
-        async with client_of(url, mode=mode, **CALLBACKS) as client:
+        async with client_of(url, **CALLBACKS) as client:
             handle = handle_in(await client.call_tool("anyone", {}))
-        async with client_of(url, mode=mode) as other:
+        async with client_of(url) as other:
             result = await other.call_tool("continue_call", {"handle": handle, "answers": {"size": 4}})
             assert result.is_error
             assert "needs a client that" in text_of(result)
-        async with client_of(url, mode=mode, **CALLBACKS) as client:
+        async with client_of(url, **CALLBACKS) as client:
             assert text_of(await client.call_tool("continue_call", {"handle": handle})) == "4 pie"
 
 
 def office(**options: Any) -> Server[Any]:
-    given: dict[str, Any] = {"wait": 5, **options.pop("page_options", {})}
+    given: dict[str, Any] = {"wait": 20, **options.pop("page_options", {})}
     pages = Pages(base_url=BASE, authenticate=reader, **given)
     server = Server[Any]("office", keys=[KEY], principal=user_of, pages=pages, **options)
 
@@ -204,18 +203,9 @@ RAN: list[anyio.Event] = []
 READ = {"late": "2 ann ann", "plain": "2 ann", "resolved": "ann 2 3", "tokened": "2 None None"}
 
 
-async def page_with(browser: Browser, link: str, text: str) -> str:
-    """Load a page again until it has a text, as browsers do, and return it."""
-    with anyio.fail_after(20):
-        while True:
-            page = (await browser.open(link)).text
-            if text in page:
-                return page
-            await anyio.sleep(0.01)
-
-
-@ERAS
-@pytest.mark.parametrize("tool", list(READ))
+@pytest.mark.parametrize(
+    ("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain"), ("2026-07-28", "resolved"), ("legacy", "tokened")]
+)
 async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: str) -> None:
     RUNS.clear()
     async with hosted(office().streamable_http_app()) as url, client_of(url, mode=mode) as client:
@@ -229,13 +219,13 @@ async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: 
 
                 async def continue_it() -> None:
                     nonlocal result
-                    result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+                    result = await go_on(client, asked)
 
                 group.start_soon(continue_it)
-                page = await page_with(browser, link, "More?")
+                page = await browser.open_with(link, "More?")
                 assert (await browser.send(link, page, "3")).status_code == 303
         else:
-            result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+            result = await go_on(client, asked)
         assert text_of(result) == READ[tool]
         assert await browser.answer_all(link, {}) == "Done"
 
@@ -250,15 +240,15 @@ async def test_leg_without_its_client_changes_nothing(tmp_path: Path) -> None:
             asked = await client.call_tool("late", {})
         browser, link = Browser(url, "ann"), link_in(asked)
         assert (await browser.send(link, (await browser.open(link)).text, "2")).status_code == 303
-        await page_with(browser, link, "Still working")
-        with anyio.fail_after(20):
+        await browser.open_with(link, "Still working")
+        with anyio.fail_after(WAIT):
             await RAN[0].wait()
     others = [office(ledger=SqliteLedger(path)).streamable_http_app() for _ in range(2)]
     async with hosted(others[0]) as one, hosted(others[1]) as two, client_of(one) as first, client_of(two) as second:
         results: list[str] = []
 
         async def continue_with(client: Client) -> None:
-            results.append(text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})))
+            results.append(text_of(await go_on(client, asked)))
 
         async with anyio.create_task_group() as group:
             for client in (first, second) * 2:

@@ -11,22 +11,20 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import ElicitResult
-from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitUrl, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, served
 from roundtrip.testing.tap import Tap
+from tests.interaction.pages.ways import BOOK, URL, places, ways
 from tests.kit.players import Person, connect, text_of
-from tests.kit.visitors import PLACES, Visitor, add_export, visiting
+from tests.kit.shops import Choice, sure
+from tests.kit.visitors import Visitor, add_export, visiting
+from tests.kit.waiting import WAIT
 from tests.kit.wire import Json, wire
 
 pytestmark = pytest.mark.anyio
-URL = "https://bookshop.example/login"
-BOOK = {"title": "Dune"}
 CALL: Json = {"name": "export", "arguments": BOOK}
 NEEDED: Json = {"requiredCapabilities": {"elicitation": {"url": {}}}}
-
-places = pytest.mark.parametrize("place", PLACES)
 
 
 def exporting(place: str, **options: Any) -> Server[Any]:
@@ -34,23 +32,17 @@ def exporting(place: str, **options: Any) -> Server[Any]:
 
 
 @places
-@pytest.mark.parametrize(
-    "declared",
-    [{}, {"sampling": {}}, {"elicitation": {}}, {"elicitation": {"form": {}}}],
-    ids=["nothing", "sampling", "bare elicitation", "forms"],
-)
-async def test_client_without_url_capability_is_never_sent_to_a_page(place: str, declared: Json) -> None:
+async def test_client_without_url_capability_is_never_sent_to_a_page(place: str) -> None:
     """Shows S6. A bare `elicitation` means forms only."""
+    lacking: list[Json] = [{}, {"sampling": {}}, {"elicitation": {}}, {"elicitation": {"form": {}}}]
     async with served(exporting(place), json_response=True) as url, wire(url) as post:
-        answer = await post.post("tools/call", CALL, capabilities=declared)
-    assert answer["error"]["code"] == -32021
-    assert answer["error"]["data"] == NEEDED
+        errors = [(await post.post("tools/call", CALL, capabilities=declared))["error"] for declared in lacking]
+    assert [(error["code"], error["data"]) for error in errors] == [(-32021, NEEDED)] * len(lacking)
 
 
-@places
-async def test_a_client_that_declared_pages_alone_is_sent_to_one(place: str) -> None:
+async def test_a_client_that_declared_pages_alone_is_sent_to_one() -> None:
     """Shows S3, S6."""
-    async with served(exporting(place), json_response=True) as url, wire(url) as post:
+    async with served(exporting("body"), json_response=True) as url, wire(url) as post:
         answer = await post.post("tools/call", CALL, capabilities={"elicitation": {"url": {}}})
     request = answer["result"]["inputRequests"]["login"]
     assert request["method"] == "elicitation/create"
@@ -80,7 +72,7 @@ async def only_forms(server: Server[Any], era: Era, person: Person) -> AsyncGene
         yield client
 
 
-@places
+@ways
 async def test_on_either_era_the_error_names_what_the_client_lacks(place: str, era: Era) -> None:
     """Shows S6."""
     person = Person()
@@ -98,8 +90,10 @@ async def guest() -> str:
     return "a guest"
 
 
-@places
-@pytest.mark.parametrize("otherwise", ["a guest", lambda: "a guest", guest], ids=["value", "function", "coroutine"])
+@pytest.mark.parametrize(
+    ("place", "era", "otherwise"),
+    [("resolver", Era.LIVE, "a guest"), ("body", Era.RETRY, lambda: "a guest"), ("resolver", Era.RETRY, guest)],
+)
 async def test_author_substitute_replaces_a_page(place: str, era: Era, otherwise: Any) -> None:
     """Shows S6."""
 
@@ -110,19 +104,12 @@ async def test_author_substitute_replaces_a_page(place: str, era: Era, otherwise
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for a guest"
 
 
-class Choice(BaseModel):
-    ok: bool
-
-
 async def test_forms_are_still_asked_beside_a_substituted_page(era: Era) -> None:
     """Shows S6."""
     server = Server[Any]("shop")
 
     async def login() -> ElicitUrl[str]:
         return ElicitUrl("Log in.", URL, done=lambda: "ada", otherwise="a guest")
-
-    async def sure() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
 
     @server.tool()
     async def export(account: Annotated[str, Resolve(login)], sure: Annotated[Choice, Resolve(sure)]) -> str:
@@ -200,13 +187,6 @@ async def test_id_of_the_authors_own_reaches_a_live_client(tool: str) -> None:
     assert visitor.told_done == ["login-1"]
 
 
-async def test_retry_era_client_gets_no_elicitation_id() -> None:
-    visitor = Visitor()
-    async with visiting(exporting("resolver", done=lambda: True), Era.RETRY, visitor) as client:
-        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
-    assert visitor.told_done == []
-
-
 @places
 async def test_unaskable_live_client_is_shown_the_page_and_calls_again(place: str) -> None:
     accounts: list[str] = []
@@ -216,11 +196,11 @@ async def test_unaskable_live_client_is_shown_the_page_and_calls_again(place: st
 
     errors: list[MCPError] = []
     visitor = Visitor()
-    server = exporting(place, done=done, wait=30)
+    server = exporting(place, done=done, wait=WAIT)
     async with served(server, json_response=True) as url, visiting(url, Era.LIVE, visitor) as client:
         for _ in range(2):
             try:
-                with anyio.fail_after(20):
+                with anyio.fail_after(WAIT):
                     await client.call_tool("export", BOOK)
             except MCPError as error:
                 errors.append(error)

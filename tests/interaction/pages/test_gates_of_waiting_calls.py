@@ -6,14 +6,14 @@ import anyio
 import pytest
 
 from roundtrip import Approve, Context, Server
+from tests.interaction.pages.ways import modes
 from tests.kit.approving import Person, open_shop
 from tests.kit.approving import shop as approving_shop
 from tests.kit.hosts import hosted
-from tests.kit.page_users import Browser, client_of, handle_in, link_in, text_of, with_pages
+from tests.kit.page_users import Browser, client_of, go_on, link_in, text_of, with_pages
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-
-modes = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 
 
 class Gate:
@@ -41,9 +41,7 @@ class Gate:
 
 async def answer(url: str, link: str, text: str) -> None:
     browser = Browser(url, "ann")
-    with anyio.fail_after(20):
-        while "<form" not in (page := (await browser.open(link)).text):  # noqa: ASYNC110 - a worker asks
-            await anyio.sleep(0.01)
+    page = await browser.open_with(link, "<form")
     assert (await browser.send(link, page, text)).status_code == 303
 
 
@@ -56,7 +54,7 @@ async def test_closed_gate_hides_a_waiting_call(mode: str) -> None:
         gate.is_open = False
         await answer(url, link_in(asked), "it is old")
         unknown = [
-            await client.call_tool("continue_call", {"handle": handle_in(asked)}),
+            await go_on(client, asked),
             await client.call_tool("wipe", {"what": "all"}),
             await client.call_tool("wipe", {"what": "other"}),
         ]
@@ -64,25 +62,24 @@ async def test_closed_gate_hides_a_waiting_call(mode: str) -> None:
         assert all(result.is_error for result in unknown)
         assert gate.ran == ["noted"]
         gate.is_open = True
-        result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        result = await go_on(client, asked)
         assert text_of(result) == "wiped all as it is old"
         assert gate.ran == ["noted", "all"]
     # No leg without a request of the client has evaluated it.
     assert set(gate.users) == {"ann"}
 
 
-@modes
-async def test_call_of_an_open_gate_goes_on_with_the_request_that_waits(mode: str) -> None:
-    gate, server = Gate(), with_pages(wait=20)
+async def test_call_of_an_open_gate_goes_on_with_the_request_that_waits() -> None:
+    gate, server = Gate(), with_pages(wait=WAIT)
     gate.install(server, confirm="Wipe {what}?")
-    async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode) as client:
+    async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
         asked = await client.call_tool("wipe", {"what": "all"})
         results: list[str] = []
 
         async def wait() -> None:
-            results.append(text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})))
+            results.append(text_of(await go_on(client, asked)))
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(WAIT):
             async with anyio.create_task_group() as group:
                 group.start_soon(wait)
                 await answer(url, link_in(asked), "")
@@ -102,8 +99,8 @@ async def test_decision_does_not_run_a_call_behind_a_closed_gate() -> None:
         asked = await client.call_tool("wipe", {})
         gate.is_open = False
         await Person(url, "fay").decide("approve", start="Wipe")
-        unknown = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        unknown = await go_on(client, asked)
         assert text_of(unknown) == "Unknown tool: wipe"
         assert gate.ran == []
         gate.is_open = True
-        assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "wiped"
+        assert text_of(await go_on(client, asked)) == "wiped"

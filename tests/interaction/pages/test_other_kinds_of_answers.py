@@ -19,6 +19,7 @@ from roundtrip import Context, Elicit, ElicitUrl, ListRoots, Resolve, Sample, Se
 from roundtrip.client.legs import LegRequest
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import ACCEPT, LegByLeg, User, served
+from tests.interaction.pages.ways import BOOK, URL, places
 from tests.kit.live_wire import session
 from tests.kit.players import text_of
 from tests.kit.secrets import NEW
@@ -26,13 +27,9 @@ from tests.kit.visitors import PLACES, add_export
 
 pytestmark = pytest.mark.anyio
 
-URL = "https://bookshop.example/login"
-BOOK = {"title": "Dune"}
 FORM = ElicitResult(action="accept", content={"value": "?"})
 ROOTS = ListRootsResult(roots=[])
 SAMPLE = CreateMessageResult(role="assistant", content=TextContent(type="text", text="?"), model="m")
-
-places = pytest.mark.parametrize("place", PLACES)
 
 
 async def sent(legs: LegByLeg, leg: LegRequest) -> CallToolResult | InputRequiredResult:
@@ -45,18 +42,7 @@ def exporting(place: str, keys: Any = (NEW,)) -> Server[Any]:
     return add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=lambda: "ada", wait=0))
 
 
-@places
-@pytest.mark.roundtrip(eras="retry", hostile=True)
-async def test_page_with_done_passes_every_hostile_network(place: str) -> None:
-    def shop(keys: Any = (NEW,)) -> Server[Any]:
-        return exporting(place, keys)
-
-    call = await User(shop, {"login": ACCEPT}).call("export", BOOK)
-    assert call.value == "Dune for ada"
-
-
-@places
-@pytest.mark.parametrize("answer", [ROOTS, SAMPLE])
+@pytest.mark.parametrize(("place", "answer"), [("resolver", ROOTS), ("body", SAMPLE)])
 async def test_page_answered_with_another_kind_is_shown_again(place: str, answer: InputResponse) -> None:
     legs = LegByLeg(exporting(place))
     await legs.leg("export", BOOK)
@@ -65,16 +51,6 @@ async def test_page_answered_with_another_kind_is_shown_again(place: str, answer
     assert list(legs.questions) == ["login"]
     end = await legs.leg("export", BOOK, answers={"login": ACCEPT}, state=legs.token)
     assert text_of(end) == "Dune for ada"
-
-
-@places
-async def test_page_answered_with_another_kind_three_times_ends_the_call(place: str) -> None:
-    legs = LegByLeg(exporting(place))
-    await legs.leg("export", BOOK)
-    for _ in range(2):
-        await sent(legs, LegRequest("export", BOOK, {"login": ROOTS}, legs.token))
-    end = await sent(legs, LegRequest("export", BOOK, {"login": ROOTS}, legs.token))
-    assert "question 'login' was answered invalidly 3 times" in text_of(end)
 
 
 @places
@@ -115,32 +91,32 @@ KINDS: Mapping[str, tuple[Any, InputResponse, InputResponse]] = {
 }
 
 
-def asking(kind: str, place: str) -> Server[Any]:
+def asking(kind: str, place: str, ran: list[str], *, exactly_once: bool = False) -> Server[Any]:
     """Make a tool `pay` that asks one question of a kind."""
-    server = Server[Any]("shop", keys=[NEW])
+    server = Server[Any]("shop", keys=[NEW], ledger=MemoryLedger())
     ask = KINDS[kind][0]
 
     async def by_resolver(answer: Annotated[Any, Resolve(ask, key="asked")]) -> str:
+        ran.append("paid")
         return "paid"
 
     async def by_body(ctx: Context) -> str:
         await ctx.ask("asked", await ask())
+        ran.append("paid")
         return "paid"
 
-    server.add_tool(by_resolver if place == "resolver" else by_body, name="pay")
+    server.add_tool(by_resolver if place == "resolver" else by_body, name="pay", exactly_once=exactly_once)
     return server
 
 
-@places
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("wrong", ["kind", "malformed"])
-async def test_live_client_that_answers_wrongly_is_asked_again(place: str, kind: str, wrong: str) -> None:
+@pytest.mark.parametrize(("place", "kind"), list(zip(PLACES * 2, KINDS, strict=True)))
+async def test_live_client_that_answers_wrongly_is_asked_again(place: str, kind: str) -> None:
     _, other, right = KINDS[kind]
-    first = other.model_dump(mode="json", by_alias=True, exclude_none=True) if wrong == "kind" else {"action": 5}
+    first = other.model_dump(mode="json", by_alias=True, exclude_none=True)
     then = right.model_dump(mode="json", by_alias=True, exclude_none=True)
-    async with served(asking(kind, place)) as url, session(url) as client:
+    async with served(asking(kind, place, [])) as url, session(url) as client:
         assert (await client.call("pay", first, then))["content"][0]["text"] == "paid"
-        refused = await client.call("pay", first, first, first)
+        refused = await client.call("pay", first, {"action": 5}, first)
     assert "question 'asked' was answered invalidly 3 times" in refused["content"][0]["text"]
 
 
@@ -156,8 +132,7 @@ async def sizes() -> Elicit[Sizes]:
     return Elicit("Sizes?", Sizes)
 
 
-@pytest.mark.parametrize("wrong", ["kind", "malformed"])
-async def test_live_review_and_confirmation_answered_wrongly_are_asked_again(wrong: str) -> None:
+async def test_live_review_and_confirmation_answered_wrongly_are_asked_again() -> None:
     server = Server[Any]("shop", keys=[NEW])
 
     @server.tool(confirm="Pay?")
@@ -166,53 +141,18 @@ async def test_live_review_and_confirmation_answered_wrongly_are_asked_again(wro
         return "paid"
 
     agreed: dict[str, Any] = {"action": "accept", "content": {}}
-    bad = ROOTS.model_dump(mode="json") if wrong == "kind" else {"action": 5}
+    bad = ROOTS.model_dump(mode="json")
     async with served(server) as url, session(url) as client:
-        assert (await client.call("pay", bad, agreed, agreed, bad, agreed))["content"][0]["text"] == "paid"
+        assert (await client.call("pay", bad, agreed, agreed, {"action": 5}, agreed))["content"][0]["text"] == "paid"
 
 
-@pytest.mark.roundtrip(eras="retry", hostile=True)
-async def test_review_and_confirmation_pass_every_hostile_network() -> None:
-    def shop(keys: Any = (NEW,)) -> Server[Any]:
-        server = Server[Any]("shop", keys=keys)
-
-        @server.tool(confirm="Pay?")
-        async def pay(ctx: Context, sizes: Annotated[Sizes, Resolve(sizes)]) -> str:
-            await ctx.review("all", "Right?", ["sizes"])
-            return "paid"
-
-        return server
-
-    answers = {"confirm:pay": ACCEPT, "sizes": {"size": 2}, "all": ACCEPT}
-    assert (await User(shop, answers).call("pay")).value == "paid"
-
-
-def once_only(kind: str, place: str, ran: list[str]) -> Server[Any]:
-    """Make a tool `pay` that runs once, and asks one question of a kind."""
-    server = Server[Any]("shop", keys=[NEW], ledger=MemoryLedger())
-    ask = KINDS[kind][0]
-
-    async def by_resolver(answer: Annotated[Any, Resolve(ask, key="asked")]) -> str:
-        ran.append("paid")
-        return "paid"
-
-    async def by_body(ctx: Context) -> str:
-        await ctx.ask("asked", await ask())
-        ran.append("paid")
-        return "paid"
-
-    server.add_tool(by_resolver if place == "resolver" else by_body, name="pay", exactly_once=True)
-    return server
-
-
-@places
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("place", "kind"), list(zip(PLACES * 2, KINDS, strict=True)))
 async def test_right_answer_counts_after_wrong_kinds_of_exactly_once_calls(
     place: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran: list[str] = []
     _, wrong, right = KINDS[kind]
-    legs = LegByLeg(once_only(kind, place, ran))
+    legs = LegByLeg(asking(kind, place, ran, exactly_once=True))
     await legs.leg("pay")
     if place == "body":
         # The empty round, which gives the call its name.
@@ -229,23 +169,22 @@ async def test_right_answer_counts_after_wrong_kinds_of_exactly_once_calls(
 
 
 @pytest.mark.roundtrip(eras="retry", hostile=True)
-@pytest.mark.parametrize("place", PLACES)
-async def test_exactly_once_page_passes_every_hostile_network(place: str) -> None:
+async def test_page_review_and_confirmation_pass_every_hostile_network() -> None:
     ledger = MemoryLedger()
 
     def shop(keys: Any = (NEW,)) -> Server[Any]:
         server = Server[Any]("shop", keys=keys, ledger=ledger)
 
-        async def by_resolver(account: Annotated[str, Resolve(login)]) -> str:
+        @server.tool(confirm="Pay?", exactly_once=True)
+        async def pay(ctx: Context, sizes: Annotated[Sizes, Resolve(sizes)]) -> str:
+            account = await ctx.ask("login", await login())
+            await ctx.review("all", "Right?", ["sizes"])
             return f"paid by {account}"
 
-        async def by_body(ctx: Context) -> str:
-            return f"paid by {await ctx.ask('login', await login())}"
-
-        server.add_tool(by_resolver if place == "resolver" else by_body, name="pay", exactly_once=True)
         return server
 
-    assert (await User(shop, {"login": ACCEPT}).call("pay")).value == "paid by ada"
+    answers = {"confirm:pay": ACCEPT, "sizes": {"size": 2}, "login": ACCEPT, "all": ACCEPT}
+    assert (await User(shop, answers).call("pay")).value == "paid by ada"
 
 
 @pytest.mark.parametrize("kind", ["page", "form without fields"])

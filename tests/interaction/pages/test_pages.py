@@ -21,19 +21,16 @@ from roundtrip import (
     Server,
 )
 from roundtrip.testing import Era, LegByLeg
+from tests.interaction.pages.ways import BOOK, URL, places, ways
 from tests.interaction.resolvers.test_once import readings
 from tests.kit.players import text_of
 from tests.kit.secrets import NEW
-from tests.kit.visitors import PLACES, Visitor, add_export, visiting
+from tests.kit.visitors import Visitor, add_export, visiting
 
 pytestmark = pytest.mark.anyio
-URL = "https://bookshop.example/login"
-BOOK = {"title": "Dune"}
-
-places = pytest.mark.parametrize("place", PLACES)
 
 
-@places
+@ways
 async def test_agreement_is_the_answer_for_a_page_without_done(place: str, era: Era) -> None:
     server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Please read the terms.", URL))
     visitor = Visitor()
@@ -42,22 +39,9 @@ async def test_agreement_is_the_answer_for_a_page_without_done(place: str, era: 
     assert [(page.message, page.url) for page in visitor.pages] == [("Please read the terms.", URL)]
 
 
-@places
-async def test_consumer_receives_the_done_value(place: str, era: Era) -> None:
-    accounts: list[str] = []
-
-    def done() -> str | None:
-        return accounts[0] if accounts else None
-
-    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
-    visitor = Visitor(visit=lambda page: accounts.append("ada"))
-    async with visiting(server, era, visitor) as client:
-        assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
-    assert visitor.urls == [URL]
-
-
-@places
-@pytest.mark.parametrize("unfinished", [None, False])
+@pytest.mark.parametrize(
+    ("place", "era", "unfinished"), [("resolver", Era.LIVE, None), ("body", Era.LIVE, False), ("body", Era.RETRY, None)]
+)
 async def test_unfinished_page_is_asked_for_again(place: str, era: Era, unfinished: Any) -> None:
     visits: list[str] = []
 
@@ -94,24 +78,32 @@ class DoneObject:
         return done_sync(title, ctx, shop)
 
 
-@places
-@pytest.mark.parametrize("done", [done_async, done_sync, DoneObject()], ids=["coroutine", "function", "object"])
+@pytest.mark.parametrize(
+    ("place", "era", "done"),
+    [("resolver", Era.LIVE, done_async), ("body", Era.RETRY, done_sync), ("resolver", Era.RETRY, DoneObject())],
+)
 async def test_done_may_take_what_a_resolver_may_take(place: str, era: Era, done: Callable[..., Any]) -> None:
     server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
     async with visiting(server, era, Visitor()) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for Dune north False"
 
 
-async def test_a_plain_done_runs_in_a_worker_thread(era: Era) -> None:
+async def test_plain_body_and_done_run_in_worker_threads(era: Era) -> None:
     threads: list[int] = []
+    server = Server[Any]("shop")
 
     def done() -> bool:
         threads.append(threading.get_ident())
         return True
 
-    server = add_export(Server("shop"), "body", lambda ctx: ElicitUrl("Log in.", URL, done=done))
+    @server.tool()
+    def export(ctx: Context) -> str:
+        read = ctx.blocking.elicit_url("Read the terms.", URL)
+        outcome = ctx.blocking.elicit_url("Log in.", URL, key="login", done=done)
+        return f"{read.action} {outcome.data if isinstance(outcome, AcceptedElicitation) else outcome.action}"
+
     async with visiting(server, era, Visitor()) as client:
-        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
+        assert text_of(await client.call_tool("export")) == "accept True"
     assert threads
     assert threading.get_ident() not in threads
 
@@ -125,7 +117,7 @@ async def failure_of(done: Callable[..., Any], place: str, era: Era, **options: 
     return text_of(result)
 
 
-@places
+@ways
 async def test_a_done_that_cannot_be_filled_fails_the_call(place: str, era: Era) -> None:
     def done(nobody_knows: int) -> bool:
         return True
@@ -134,7 +126,7 @@ async def test_a_done_that_cannot_be_filled_fails_the_call(place: str, era: Era)
     assert "nobody_knows" not in failure, "the author's mistake is as much a detail as a crash"
 
 
-@places
+@ways
 async def test_question_inside_done_is_rejected(place: str, era: Era) -> None:
     async def done() -> Any:
         return Elicit("Really done?", Shop)
@@ -204,7 +196,7 @@ async def test_first_done_value_is_final_typed_and_sealed_everywhere(place: str)
     assert {account.since for account in got} == {date(2026, 7, 28)}
 
 
-@places
+@ways
 async def test_done_value_without_json_form_fails_naming_the_question(place: str, era: Era) -> None:
     def done() -> Any:
         return object()
@@ -217,8 +209,7 @@ async def test_done_value_without_json_form_fails_naming_the_question(place: str
 # The user does not go there.
 
 
-@places
-@pytest.mark.parametrize("action", ["decline", "cancel"])
+@pytest.mark.parametrize(("place", "era", "action"), [("resolver", Era.LIVE, "decline"), ("body", Era.RETRY, "cancel")])
 async def test_a_user_who_will_not_go_there_ends_the_call(place: str, era: Era, action: str) -> None:
     asked: list[str] = []
 
@@ -236,8 +227,7 @@ async def test_a_user_who_will_not_go_there_ends_the_call(place: str, era: Era, 
     assert (len(visitor.pages), asked) == (1, [])
 
 
-@places
-@pytest.mark.parametrize("action", ["decline", "cancel"])
+@pytest.mark.parametrize(("place", "era", "action"), [("resolver", Era.LIVE, "decline"), ("body", Era.RETRY, "cancel")])
 async def test_user_abandoning_an_agreed_page_ends_the_call(place: str, era: Era, action: str) -> None:
     server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=lambda: None, wait=0))
     visitor = Visitor("accept", action)
@@ -249,10 +239,14 @@ async def test_user_abandoning_an_agreed_page_ends_the_call(place: str, era: Era
 
 
 @pytest.mark.parametrize(
-    ("action", "outcome"),
-    [("accept", AcceptedElicitation), ("decline", DeclinedElicitation), ("cancel", CancelledElicitation)],
+    ("place", "era", "action", "outcome"),
+    [
+        ("resolver", Era.LIVE, "accept", AcceptedElicitation),
+        ("body", Era.RETRY, "accept", AcceptedElicitation),
+        ("body", Era.LIVE, "decline", DeclinedElicitation),
+        ("resolver", Era.RETRY, "cancel", CancelledElicitation),
+    ],
 )
-@places
 async def test_outcome_consumer_sees_the_end(place: str, era: Era, action: str, outcome: Any) -> None:
     server = Server[Any]("shop")
     got: list[Any] = []
@@ -291,19 +285,6 @@ async def test_elicit_url_asks_the_same_question_as_elicit_url_marker(era: Era) 
         assert text_of(await client.call_tool("export")) == "ada"
     assert [page.message for page in visitor.pages] == ["Read the terms.", "Log in."]
     assert set(got) == {"accept"}
-
-
-async def test_a_plain_body_sends_the_user_to_a_page(era: Era) -> None:
-    server = Server[Any]("shop")
-
-    @server.tool()
-    def export(ctx: Context) -> str:
-        read = ctx.blocking.elicit_url("Read the terms.", URL)
-        outcome = ctx.blocking.elicit_url("Log in.", URL, key="login", done=lambda: "ada")
-        return f"{read.action} {outcome.data if isinstance(outcome, AcceptedElicitation) else outcome.action}"
-
-    async with visiting(server, era, Visitor()) as client:
-        assert text_of(await client.call_tool("export")) == "accept ada"
 
 
 async def test_elicit_url_in_a_resolver_waits_for_the_page() -> None:

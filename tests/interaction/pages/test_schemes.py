@@ -33,7 +33,7 @@ def shop() -> Server[Any]:
     return server
 
 
-@pytest.mark.parametrize("tool", ["visit", "visit_plain"])
+@pytest.mark.parametrize(("tool", "era"), [("visit", Era.LIVE), ("visit_plain", Era.RETRY)])
 async def test_script_address_is_never_sent_as_a_page(tool: str, era: Era) -> None:
     visitor = Visitor()
     async with visiting(shop(), era, visitor) as client:

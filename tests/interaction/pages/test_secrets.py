@@ -9,9 +9,10 @@ from typing_extensions import TypedDict
 
 from roundtrip import Context, Elicit, ElicitUrl, InvalidSignature, Resolve, Server
 from roundtrip.testing import Era
+from tests.interaction.pages.ways import ways
 from tests.kit.players import Person, connect, text_of
 from tests.kit.secrets import NEW
-from tests.kit.visitors import PLACES, Visitor, visiting
+from tests.kit.visitors import Visitor, visiting
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +34,11 @@ class Pin(TypedDict):
 SECRETS: list[tuple[Any, str]] = [(Login, "password"), (Card, "number"), (Pin, "pin"), (SecretStr, "value")]
 
 
-@pytest.mark.parametrize(("schema", "field"), SECRETS, ids=["model", "dataclass", "typed dict", "value"])
+@pytest.mark.parametrize(
+    ("schema", "field", "era"),
+    [(schema, field, [Era.RETRY, Era.LIVE][place % 2]) for place, (schema, field) in enumerate(SECRETS)],
+    ids=["model", "dataclass", "typed dict", "value"],
+)
 async def test_secret_form_of_a_body_is_rejected_before_it_shows(
     schema: Any, field: str, era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -53,7 +58,7 @@ async def test_secret_form_of_a_body_is_rejected_before_it_shows(
     assert f"field '{field}' is a secret" in caplog.text
 
 
-@pytest.mark.parametrize(("schema", "field"), SECRETS[:2], ids=["model", "dataclass"])
+@pytest.mark.parametrize(("schema", "field"), SECRETS[:1])
 def test_secret_form_of_a_resolver_is_rejected_at_registration(schema: Any, field: str) -> None:
     """Shows S11."""
 
@@ -69,7 +74,7 @@ def test_secret_form_of_a_resolver_is_rejected_at_registration(schema: Any, fiel
         Server("shop").add_tool(export)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@ways
 async def test_secret_typed_on_a_page_bypasses_the_client(place: str, era: Era) -> None:
     """Shows S11."""
     typed: list[str] = []

@@ -13,7 +13,8 @@ from roundtrip.ledger.contract import Ledger
 from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from tests.kit.approving import BASE, KEY, Person, reader, user_of
 from tests.kit.hosts import hosted
-from tests.kit.page_users import Browser, client_of, handle_in, link_in, text_of
+from tests.kit.page_users import Browser, client_of, go_on, handle_in, link_in, text_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +24,7 @@ def service(name: str, ledger: Ledger, ran: list[str], **options: Any) -> Server
         name,
         keys=[KEY],
         principal=user_of,
-        pages=Pages(base_url=BASE, authenticate=reader, wait=5),
+        pages=Pages(base_url=BASE, authenticate=reader, wait=20),
         approvals=Approvals(groups={"fay": ["finance"]}),
         ledger=ledger,
         **options,
@@ -86,9 +87,9 @@ async def test_services_do_not_share_calls(kind: str, tmp_path: Path) -> None:
 
         worker = service("shop", shared if kind == "memory" else ledgers(), ran)
         async with hosted(worker.streamable_http_app()) as at_worker, client_of(at_worker) as client:
-            with anyio.fail_after(20):
-                paid = await client.call_tool("continue_call", {"handle": handle_in(pay)})
-                refunded = await client.call_tool("continue_call", {"handle": handle_in(refund)})
+            with anyio.fail_after(WAIT):
+                paid = await go_on(client, pay)
+                refunded = await go_on(client, refund)
         assert text_of(paid) == "shop paid 1"
         assert text_of(refunded) == "shop refunded 5"
 

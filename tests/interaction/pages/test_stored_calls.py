@@ -1,7 +1,6 @@
 """Calls that wait behind pages: equal calls, unknown users, stores that are down, and bodies that died."""
 
 import logging
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +18,23 @@ from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
+from tests.interaction.pages.ways import kinds, modes
 from tests.kit.hosts import hosted
 from tests.kit.page_users import (
     BASE,
     Browser,
     client_of,
     declare_only,
+    go_on,
     handle_in,
     link_in,
     reader,
     text_of,
     user_of,
 )
-from tests.kit.stores import KINDS, Servers, ledger_of, servers
+from tests.kit.stores import Servers, ledger_of
 
 pytestmark = pytest.mark.anyio
-
-modes = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
 
 
 def nobody(ctx: Any) -> str:
@@ -54,7 +47,7 @@ async def down(*_: Any, **__: Any) -> Any:
 
 def bank(**options: Any) -> Server[Any]:
     given: dict[str, Any] = {"keys": [b"k" * 32], "principal": user_of, **options}
-    server = Server[Any]("bank", pages=Pages(base_url=BASE, authenticate=reader, wait=2), **given)
+    server = Server[Any]("bank", pages=Pages(base_url=BASE, authenticate=reader, wait=20), **given)
 
     @server.tool(exactly_once=True)
     async def pay(amount: int, ctx: Context) -> str:
@@ -70,10 +63,9 @@ def bank(**options: Any) -> Server[Any]:
     return server
 
 
-@modes
-async def test_lost_call_says_that_its_outcome_is_unknown(mode: str) -> None:
+async def test_lost_call_says_that_its_outcome_is_unknown() -> None:
     ledger = MemoryLedger()
-    async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url, mode=mode) as client:
+    async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url) as client:
         asked = await client.call_tool("pay", {"amount": 5})
         link, handle = link_in(asked), handle_in(asked)
 
@@ -91,11 +83,10 @@ async def test_lost_call_says_that_its_outcome_is_unknown(mode: str) -> None:
     assert "it is unknown if it was done" in page
 
 
-@modes
-async def test_tool_that_asks_nothing_needs_no_store(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tool_that_asks_nothing_needs_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = MemoryLedger()
     monkeypatch.setattr(type(ledger.tasks), "labelled", down)
-    async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url, mode=mode) as client:
+    async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url) as client:
         assert text_of(await client.call_tool("balance", {})) == "5"
 
 
@@ -124,26 +115,25 @@ async def test_page_is_unavailable_while_the_store_is_down(
             assert refreshes == [False, True][: len(away)]
             assert 'value="Bob"' in away[0].text
         assert await browser.answer_all(link, {"To whom?": "Bob"}) == "Done"
-        result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+        result = await go_on(client, asked)
         assert text_of(result) == "paid 5 to Bob"
     assert "a page cannot be shown: the store is down" in caplog.messages
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-@modes
 async def test_call_that_cannot_be_stored_has_ended_in_its_transcript(
-    mode: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ledger, path = MemoryLedger(), tmp_path / "calls.jsonl"
     app = bank(ledger=ledger, trace=Recorder(path)).streamable_http_app()
-    async with hosted(app) as url, client_of(url, mode=mode) as client:
+    async with hosted(app) as url, client_of(url) as client:
         with monkeypatch.context() as patch:
             patch.setattr(type(ledger.tasks), "add", down)
             with pytest.raises(MCPError, match="Calls cannot be stored now"):
                 await client.call_tool("pay", {"amount": 5})
         asked = await client.call_tool("pay", {"amount": 6})
         await Browser(url, "ann").answer_all(link_in(asked), {"To whom?": "Bob"})
-        assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "paid 6 to Bob"
+        assert text_of(await go_on(client, asked)) == "paid 6 to Bob"
     calls = join(read_files(files_of([path])).lines).calls
     unstored, paid = sorted(calls.values(), key=lambda call: call.stopped is None)
     assert (unstored.stopped is not None and unstored.stopped.how, unstored.is_over) == ("unstored", True)
@@ -190,7 +180,7 @@ async def test_call_that_is_stored_cannot_go_on_without_its_store(
 
 async def test_equal_call_of_another_version_begins_its_own() -> None:
     server = Server[Any](
-        "bank", keys=[b"k" * 32], principal=user_of, pages=Pages(base_url=BASE, authenticate=reader, wait=2)
+        "bank", keys=[b"k" * 32], principal=user_of, pages=Pages(base_url=BASE, authenticate=reader, wait=20)
     )
     for version in ("1", "2"):
 
@@ -221,7 +211,7 @@ async def test_empty_principal_names_nobody() -> None:
     assert failed.value.code == -32021
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@kinds
 async def test_strange_handle_is_unknown(kind: str, started: Servers, tmp_path: Path) -> None:
     ledger = ledger_of(kind, started, tmp_path)
     async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url) as client:

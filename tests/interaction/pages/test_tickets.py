@@ -9,16 +9,14 @@ from mcp_types import ElicitRequestURLParams, ElicitResult
 from roundtrip import ElicitUrl, Server
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.testing import Clock, Era, LegByLeg, served
+from tests.interaction.pages.ways import BOOK, places, ways
 from tests.interaction.pages.web import KEY, Web, as_user, ticket_in
 from tests.kit.players import text_of
 from tests.kit.secrets import NEW, OLD
-from tests.kit.visitors import PLACES, Visitor, add_export, page_of, visiting
+from tests.kit.visitors import Visitor, add_export, page_of, visiting
 
 pytestmark = pytest.mark.anyio
-BOOK = {"title": "Dune"}
 AGREED = {"login": ElicitResult(action="accept")}
-
-places = pytest.mark.parametrize("place", PLACES)
 
 
 def person(badge: str) -> AccessToken:
@@ -26,7 +24,7 @@ def person(badge: str) -> AccessToken:
     return AccessToken(token=badge, client_id=client, scopes=[], subject=subject)
 
 
-@places
+@ways
 async def test_asked_user_logs_in_on_the_page_and_continues(place: str, era: Era) -> None:
     """Shows S12."""
     web = Web()
@@ -43,8 +41,10 @@ async def test_asked_user_logs_in_on_the_page_and_continues(place: str, era: Era
     assert (statuses, web.refused) == ([200], [])
 
 
-@places
-@pytest.mark.parametrize("victim", ["app/bob", "other/ada", None], ids=["another user", "another client", "nobody"])
+@pytest.mark.parametrize(
+    ("place", "era", "victim"),
+    [("resolver", Era.LIVE, "app/bob"), ("body", Era.RETRY, "other/ada"), ("resolver", Era.RETRY, None)],
+)
 async def test_mailed_link_is_useless_to_another_user(place: str, era: Era, victim: str | None) -> None:
     """Shows S12."""
     web = Web()
@@ -175,7 +175,7 @@ async def test_ticket_ends_with_its_call_despite_resumption(clock: Clock) -> Non
     assert caught.value.reason is TicketReason.EXPIRED
 
 
-@places
+@ways
 async def test_ticket_without_authentication_is_rejected_with_advice(place: str, era: Era) -> None:
     """Shows S12."""
     server = add_export(

@@ -12,9 +12,10 @@ from pydantic import AnyHttpUrl
 
 from roundtrip import ElicitUrl, Server
 from roundtrip.testing import Era, LegByLeg, served
-from tests.interaction.protocol.test_principals import as_user
+from tests.interaction.pages.ways import ways
+from tests.interaction.pages.web import as_user
 from tests.kit.players import text_of
-from tests.kit.visitors import PLACES, Visitor, add_export, page_of, visiting
+from tests.kit.visitors import Visitor, add_export, page_of, visiting
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +46,7 @@ def shop(place: str = "body", *, ticket: bool = False, **options: Any) -> Server
     return add_export(server, place, page)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@ways
 async def test_a_ticket_for_all_users_of_a_client_is_rejected(place: str, era: Era) -> None:
     """Shows S12."""
     visitor = Visitor()
@@ -58,16 +59,6 @@ async def test_a_ticket_for_all_users_of_a_client_is_rejected(place: str, era: E
     assert result.is_error
     assert "no subject" in text_of(result)
     assert visitor.pages == []
-
-
-async def test_author_distinguishing_users_gets_tickets() -> None:
-    """Shows S12."""
-    server = shop(ticket=True, principal=ada)
-    async with served(server) as url, as_user(url, "app") as transport:
-        legs = LegByLeg([transport])
-        await legs.leg("export", BOOK)
-    page = page_of(legs.questions["login"])
-    assert server.verify_ticket(page.url.partition("t=")[2], principal="ada").purpose == "login"
 
 
 async def test_tokens_bind_to_the_client_and_log_that_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -83,8 +74,13 @@ async def test_tokens_bind_to_the_client_and_log_that_once(caplog: pytest.LogCap
     assert len([record for record in caplog.records if WARNING in record.getMessage()]) == 1
 
 
-async def test_nothing_is_said_of_servers_that_know_their_users(caplog: pytest.LogCaptureFixture) -> None:
+async def test_author_distinguishing_users_gets_tickets_and_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Shows S12."""
     caplog.set_level(logging.WARNING, logger="roundtrip")
-    async with served(shop(principal=ada)) as url, as_user(url, "app") as transport:
-        await LegByLeg([transport]).leg("export", BOOK)
+    server = shop(ticket=True, principal=ada)
+    async with served(server) as url, as_user(url, "app") as transport:
+        legs = LegByLeg([transport])
+        await legs.leg("export", BOOK)
+    page = page_of(legs.questions["login"])
+    assert server.verify_ticket(page.url.partition("t=")[2], principal="ada").purpose == "login"
     assert not [record for record in caplog.records if WARNING in record.getMessage()]

@@ -5,22 +5,19 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp_types import ElicitResult, InputRequiredResult
+from mcp_types import ElicitResult
 
 from roundtrip import ElicitUrl, Server
 from roundtrip.engine import rounds
 from roundtrip.testing import Era, LegByLeg, Steps
+from tests.interaction.pages.ways import BOOK, URL, places, ways
 from tests.kit.hosts import WAIT
 from tests.kit.players import text_of
 from tests.kit.secrets import NEW
-from tests.kit.visitors import PLACES, Visitor, add_export, visiting
+from tests.kit.visitors import Visitor, add_export, visiting
 
 pytestmark = pytest.mark.anyio
-URL = "https://bookshop.example/login"
-BOOK = {"title": "Dune"}
 AGREED = ElicitResult(action="accept")
-
-places = pytest.mark.parametrize("place", PLACES)
 
 
 def exporting(place: str, done: Callable[..., Any], *, wait: float, trace: Steps | None = None) -> Server[Any]:
@@ -28,7 +25,7 @@ def exporting(place: str, done: Callable[..., Any], *, wait: float, trace: Steps
     return add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=done, wait=wait))
 
 
-@places
+@ways
 async def test_waiting_leg_asks_once_and_notices_the_finished_page(place: str, era: Era) -> None:
     looked, finished = anyio.Event(), anyio.Event()
 
@@ -52,8 +49,9 @@ async def test_waiting_leg_asks_once_and_notices_the_finished_page(place: str, e
     assert visitor.urls == [URL]
 
 
-@places
-@pytest.mark.parametrize("wait", [0, 0.3])
+@pytest.mark.parametrize(
+    ("place", "era", "wait"), [("resolver", Era.LIVE, 0), ("body", Era.RETRY, 0), ("body", Era.LIVE, 0.05)]
+)
 async def test_leg_waits_only_its_configured_time_before_asking_again(place: str, era: Era, wait: float) -> None:
     visits: list[str] = []
 
@@ -120,18 +118,6 @@ async def test_unfinished_page_ends_with_the_patience_of_the_client(era: Era) ->
             result = await client.call_tool("export", BOOK)
     assert result.is_error
     assert len(visitor.pages) == 5
-
-
-async def test_page_waits_beside_an_independently_answered_question() -> None:
-    def make() -> Server[Any]:
-        return exporting("resolver", lambda: None, wait=0)
-
-    hopper = LegByLeg(make)
-    await hopper.leg("export", BOOK)
-    for _ in range(3):
-        result = await hopper.leg("export", BOOK, answers={"login": AGREED}, state=hopper.token)
-        assert isinstance(result, InputRequiredResult)
-        assert list(hopper.questions) == ["login"]
 
 
 def test_a_negative_wait_is_rejected_where_it_is_written() -> None:

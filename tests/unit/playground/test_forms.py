@@ -81,16 +81,14 @@ ODD_SCHEMAS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("schema", ODD_SCHEMAS)
-def test_schema_of_any_shape_has_a_form(schema: dict[str, Any]) -> None:
-    ShownForm("t", argument_schema(schema)).data()
+def test_schema_of_any_shape_has_a_form() -> None:
+    for schema in ODD_SCHEMAS:
+        ShownForm("t", argument_schema(schema)).data()
 
 
-MANY: dict[str, list[str]] = {str(number): [] for number in range(1001)}
-SHAPES: list[object] = [None, [], {"a": "b"}, {"a": [1]}, MANY]
-
-
-@pytest.mark.parametrize("value", SHAPES)
-def test_fields_of_another_shape_are_rejected(value: object) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        posted_of(value)
+def test_fields_of_another_shape_are_rejected() -> None:
+    many: dict[str, list[str]] = {str(number): [] for number in range(1001)}
+    shapes: list[object] = [None, [], {"a": "b"}, {"a": [1]}, many]
+    for value in shapes:
+        with pytest.raises(ValueError, match="must be"):
+            posted_of(value)

@@ -2,7 +2,6 @@
 
 import base64
 
-import pytest
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
@@ -29,40 +28,37 @@ def test_pictures_and_sounds_are_shown() -> None:
     assert shown(AudioContent(data=DATA, mime_type="audio/wav"))["kind"] == "sound"
 
 
-@pytest.mark.parametrize("mime_type", ["image/svg+xml", "text/html", "image/png;x,<b>", "", "application/pdf"])
-def test_other_media_are_files(mime_type: str) -> None:
-    block = shown(ImageContent(data=DATA, mime_type=mime_type))
-    assert (block["kind"], block.get("source")) == ("file", None)
+def test_other_media_are_files() -> None:
+    for mime_type in ("image/svg+xml", "text/html", "image/png;x,<b>", "", "application/pdf"):
+        block = shown(ImageContent(data=DATA, mime_type=mime_type))
+        assert (block["kind"], block.get("source")) == ("file", None)
 
 
 def test_data_that_is_not_base64_is_text() -> None:
     assert shown(ImageContent(data='"><script>', mime_type="image/png"))["kind"] == "text"
 
 
-@pytest.mark.parametrize(
-    ("uri", "name"),
-    [
-        ("file:///a/notes.txt", "notes.txt"),
-        ("file:///a/..%2F..%2Fetc%2Fpasswd", "passwd"),
-        ("file:///a/..", "file"),
-        ("file:///C:%5Cx%5Cevil.exe", "evil.exe"),
-        ("file:///a/.bashrc", "bashrc"),
-        ("data:,x", "x"),
-        (f"file:///{'x' * 300}.txt", f"{'x' * 56}.txt"),
-    ],
-)
-def test_names_of_files_hold_no_path(uri: str, name: str) -> None:
-    text = TextResourceContents(uri=uri, text="x")
-    blob = BlobResourceContents(uri=uri, blob=DATA)
-    names = [shown(EmbeddedResource(resource=resource))["name"] for resource in (text, blob)]
-    assert names == [name, name]
+NAMES = {
+    "file:///a/notes.txt": "notes.txt",
+    "file:///a/..%2F..%2Fetc%2Fpasswd": "passwd",
+    "file:///a/..": "file",
+    "file:///C:%5Cx%5Cevil.exe": "evil.exe",
+    "file:///a/.bashrc": "bashrc",
+    "data:,x": "x",
+    f"file:///{'x' * 300}.txt": f"{'x' * 56}.txt",
+}
 
 
-@pytest.mark.parametrize(
-    ("uri", "opens"), [("https://a.example", True), ("javascript:alert(1)", False), ("file:///etc", False)]
-)
-def test_only_web_addresses_are_links(uri: str, opens: bool) -> None:
-    assert shown(ResourceLink(name="x", uri=uri))["opens"] == opens
+def test_names_of_files_hold_no_path() -> None:
+    texts = {uri: TextResourceContents(uri=uri, text="x") for uri in NAMES}
+    blobs = {uri: BlobResourceContents(uri=uri, blob=DATA) for uri in NAMES}
+    for resources in (texts, blobs):
+        assert {uri: shown(EmbeddedResource(resource=one))["name"] for uri, one in resources.items()} == NAMES
+
+
+def test_only_web_addresses_are_links() -> None:
+    opens = {"https://a.example": True, "javascript:alert(1)": False, "file:///etc": False}
+    assert {uri: shown(ResourceLink(name="x", uri=uri))["opens"] for uri in opens} == opens
 
 
 def test_long_texts_are_shortened() -> None:

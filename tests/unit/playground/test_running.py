@@ -11,6 +11,7 @@ from roundtrip.client.terminal import Terminal
 from roundtrip.playground.hosting import NoticeHandler
 from roundtrip.playground.playground import Playground, ServedFacts
 from roundtrip.trace.page.loopback import Loopback
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +41,7 @@ async def test_many_changes_of_the_tools_are_listed_once(monkeypatch: pytest.Mon
         await gate.wait()
 
     monkeypatch.setattr(Playground, "list_tools", list_tools)
-    with anyio.fail_after(5):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as tasks:
             target = Target(url="http://127.0.0.1:1/mcp")
             playground = Playground(target, ServedFacts("x"), Terminal(listen=False), folder=None, keys=(), tasks=tasks)

@@ -16,9 +16,10 @@ from mcp_types import (
 )
 
 from roundtrip import Context, Pages, Server
-from tests.interaction.pages.local.test_site import Desktop, answering, eras, reader, tab
+from tests.interaction.pages.local.desktop import Desktop, answering, tab
+from tests.interaction.pages.ways import modes
 from tests.kit.hosts import WAIT, hosted
-from tests.kit.page_users import BASE, client_of, declare_only, handle_in, text_of
+from tests.kit.page_users import BASE, client_of, declare_only, handle_in, reader, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -55,27 +56,25 @@ def shop(desktop: Desktop, ladder: Any = None, **settings: Any) -> Any:
     return cast("Any", server)
 
 
-@eras
-async def test_question_for_anyone_opens_the_page_before_it_asks_a_model(mode: str) -> None:
+async def test_question_for_anyone_opens_the_page_before_it_asks_a_model() -> None:
     desktop = Desktop()
     server = shop(desktop, ["form", "local", "model"])
-    async with Client(server, mode=mode) as client, answering(desktop, "3"):
+    async with Client(server, mode="2026-07-28") as client, answering(desktop, "3"):
         with anyio.fail_after(WAIT):
             assert text_of(await client.call_tool("anyone", {})) == "3"
     assert len(desktop.addresses) == 1
     # A client over HTTP has no such page, and its model is asked.
-    async with hosted(server.streamable_http_app()) as url, client_of(url, None, mode=mode) as client:
+    async with hosted(server.streamable_http_app()) as url, client_of(url, None, mode="2026-07-28") as client:
         asked = await client.call_tool("anyone", {})
         answers = {"handle": handle_in(asked), "answers": {"size": 4}}
         assert text_of(await client.call_tool("continue_call", answers)) == "4"
     assert len(desktop.addresses) == 1
 
 
-@eras
-async def test_model_is_asked_if_no_browser_can_open(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+async def test_model_is_asked_if_no_browser_can_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROUNDTRIP_LOCAL_PAGES", "0")
     desktop = Desktop()
-    async with Client(shop(desktop, ["form", "local", "model"]), mode=mode) as client:
+    async with Client(shop(desktop, ["form", "local", "model"]), mode="2026-07-28") as client:
         asked = await client.call_tool("anyone", {})
         answers = {"handle": handle_in(asked), "answers": {"size": 4}}
         assert text_of(await client.call_tool("continue_call", answers)) == "4"
@@ -98,8 +97,7 @@ async def test_answers_of_a_model_do_not_answer_a_local_page() -> None:
         assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "5"
 
 
-@eras
-async def test_client_that_shows_links_gets_none_on_stdio(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+async def test_client_that_shows_links_gets_none_on_stdio(monkeypatch: pytest.MonkeyPatch) -> None:
     declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
     desktop = Desktop()
 
@@ -107,7 +105,7 @@ async def test_client_that_shows_links_gets_none_on_stdio(monkeypatch: pytest.Mo
         raise AssertionError("no client gets the address")
 
     server = shop(desktop, base_url=BASE, authenticate=reader)
-    async with Client(server, mode=mode, elicitation_callback=elicited) as client, answering(desktop, "3"):
+    async with Client(server, mode="2026-07-28", elicitation_callback=elicited) as client, answering(desktop, "3"):
         with anyio.fail_after(WAIT):
             assert text_of(await client.call_tool("human", {}, meta={"user": "ann"})) == "3"
 
@@ -124,10 +122,9 @@ async def test_ladder_without_the_rung_opens_no_page() -> None:
 # Equal calls.
 
 
-@eras
-async def test_equal_calls_at_once_have_one_handle_and_one_page(mode: str) -> None:
+async def test_equal_calls_at_once_have_one_handle_and_one_page() -> None:
     desktop, handles = Desktop(), list[str]()
-    async with Client(shop(desktop, wait=0), mode=mode) as client:
+    async with Client(shop(desktop, wait=0), mode="2026-07-28") as client:
 
         async def call() -> None:
             handles.append(handle_in(await client.call_tool("human", {})))
@@ -154,14 +151,13 @@ async def test_equal_calls_of_two_users_have_a_page_each() -> None:
         await desktop.address(1)
 
 
-@eras
-async def test_user_of_both_transports_has_a_call_on_each(mode: str) -> None:
+async def test_user_of_both_transports_has_a_call_on_each() -> None:
     desktop = Desktop()
     server = shop(desktop, wait=0, base_url=BASE, authenticate=reader)
     async with (
         hosted(server.streamable_http_app()) as url,
-        client_of(url, "ann", mode=mode) as remote,
-        Client(server, mode=mode) as desk,
+        client_of(url, "ann", mode="2026-07-28") as remote,
+        Client(server, mode="2026-07-28") as desk,
     ):
         linked = await remote.call_tool("human", {})
         local = await desk.call_tool("human", {}, meta={"user": "ann"})
@@ -172,7 +168,7 @@ async def test_user_of_both_transports_has_a_call_on_each(mode: str) -> None:
         assert (await remote.call_tool("continue_call", {"handle": handle_in(local)})).is_error
 
 
-@eras
+@modes
 async def test_cancelled_request_leaves_its_call_to_an_equal_one(mode: str) -> None:
     desktop, results = Desktop(), list[str]()
     server = shop(desktop)
@@ -205,7 +201,7 @@ async def test_cancelled_request_leaves_its_call_to_an_equal_one(mode: str) -> N
 # Samples.
 
 
-@eras
+@modes
 async def test_client_is_asked_for_samples_when_it_continues_a_call(mode: str) -> None:
     desktop = Desktop()
 

@@ -26,9 +26,11 @@ from tests.clients.drivers import node_with
 from tests.conformance.suite import NODE_MODULES
 from tests.kit.hosts import WAIT, free_port, hosted
 from tests.kit.html_forms import read_page
+from tests.kit.page_users import handle_in
 from tests.kit.players import text_of
+from tests.kit.programs import needs
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, needs("node")]
 
 CALLBACK: Final = "http://127.0.0.1:1/callback"
 """The address of the client's own program. Nothing listens there: the browser of these tests stops in front of it."""
@@ -154,8 +156,7 @@ def link_of(result: CallToolResult) -> tuple[str, str]:
     """Return the link and the handle in a result."""
     text = text_of(result)
     (link,) = re.findall(r"http://\S+/ask/\S+", text)
-    (handle,) = re.findall(r"handle='([^']+)'", text)
-    return link, handle
+    return link, handle_in(result)
 
 
 async def test_user_of_the_client_answers_in_a_logged_in_browser(site: str, era: Era) -> None:

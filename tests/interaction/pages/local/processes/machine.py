@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-import anyio
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tests.kit.hosts import ROOT
+from tests.kit.waiting import until
 
 __all__ = ["ANSWERS", "HERE", "Machine"]
 
@@ -68,7 +68,7 @@ class Machine:
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, str(HERE / "cinema.py")]
+        return [sys.executable, str(HERE.parent / "cinema.py")]
 
     @asynccontextmanager
     async def client(self, mode: str = "2026-07-28", **options: Any) -> AsyncGenerator[Client]:
@@ -84,9 +84,7 @@ class Machine:
 
     async def shows(self, *headings: str) -> None:
         """Wait until the browser has shown these pages: it may be slower than the client."""
-        with anyio.fail_after(20):
-            while self.headings != [*headings]:  # noqa: ASYNC110 - another process writes them
-                await anyio.sleep(0.01)
+        await until(lambda: self.headings == [*headings], what=f"the pages {headings}")
 
     @property
     def headings(self) -> list[str]:

@@ -36,8 +36,8 @@ def main() -> None:
     os.write(2, b"libva error\n")
     browser = build_opener(HTTPCookieProcessor(CookieJar()))
     note(f"open {sys.argv[1]}")
-    response = browser.open(sys.argv[1], timeout=10)
-    deadline = time.monotonic() + 40
+    response = browser.open(sys.argv[1], timeout=60)
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         html, address = response.read().decode(), response.url
         heading = heading_of(html)
@@ -56,7 +56,7 @@ def main() -> None:
         elif heading != "Still working":
             return
         try:
-            response = browser.open(request, timeout=10)
+            response = browser.open(request, timeout=60)
         except HTTPError as error:
             response = error
         except OSError:

@@ -10,11 +10,12 @@ import pytest
 from playwright.async_api import Page, async_playwright, expect
 
 from tests.browser.chromium import ARGUMENTS, find_chromium
-from tests.interaction.pages.local.machine import Machine
+from tests.interaction.pages.local.processes.machine import Machine
 from tests.kit.hosts import WAIT
 from tests.kit.page_users import text_of
+from tests.kit.programs import needs
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, needs("chromium")]
 
 _LIFE_SECONDS = 60
 """The longest life of the browser, which nothing else ends if a test fails."""
@@ -23,8 +24,7 @@ _LIFE_SECONDS = 60
 def chromium_in(folder: Path) -> str:
     """Return the command of a Chromium without a window, which writes its port for tools into a folder."""
     path = find_chromium()
-    if path is None:
-        pytest.skip("no Chromium on this machine")
+    assert path is not None
     options = ["--headless=new", "--no-first-run", "--remote-debugging-port=0", f"--user-data-dir={folder}"]
     return shlex.join(["timeout", str(_LIFE_SECONDS), path, *ARGUMENTS, *options, "%s"])
 

