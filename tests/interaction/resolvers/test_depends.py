@@ -1,6 +1,5 @@
 """`Depends`: another spelling of a resolver, also as a default, with positional values and separate runs."""
 
-import functools
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
@@ -24,9 +23,7 @@ from roundtrip import (
     Server,
 )
 from roundtrip.testing import DECLINE, Era, Steps, User
-from roundtrip.testing.scripts import UserAction
 from tests.interaction.teardown.held import server_of
-from tests.kit.hosts import WAIT
 from tests.kit.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
@@ -49,10 +46,6 @@ async def plan_of(account: str = Depends(current_account)) -> str:
     return f"plan of {account}"
 
 
-def same(value: Any) -> Any:
-    return value
-
-
 def loud(value: str) -> str:
     return value.upper()
 
@@ -69,14 +62,14 @@ async def sure() -> Elicit[bool]:
 # Where it may stand.
 
 
-async def test_dependency_fills_by_default_or_annotation(era: Era) -> None:
+async def test_dependency_fills_by_default_or_annotation() -> None:
     server = Server("shop")
 
     @server.tool
     async def order(title: str, account: Annotated[str, Depends(current_account)], plan: str = Depends(plan_of)) -> str:
         return f"{title} {account} {plan}"
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         (tool,) = (await client.list_tools()).tools
         assert list(tool.input_schema["properties"]) == ["title"]
         assert tool.input_schema["required"] == ["title"]
@@ -84,7 +77,7 @@ async def test_dependency_fills_by_default_or_annotation(era: Era) -> None:
     assert text_of(result) == "Dune ada plan of ada"
 
 
-async def test_a_client_that_sends_a_value_for_it_is_ignored(era: Era) -> None:
+async def test_a_client_that_sends_a_value_for_it_is_ignored() -> None:
     server = Server("shop")
 
     @server.tool
@@ -92,10 +85,10 @@ async def test_a_client_that_sends_a_value_for_it_is_ignored(era: Era) -> None:
         return f"{account} {plan}"
 
     forged = {"account": "eve", "plan": "all of it"}
-    assert (await User(server, era=era).call("order", forged)).text == "ada plan of ada"
+    assert (await User(server, era=Era.RETRY).call("order", forged)).text == "ada plan of ada"
 
 
-async def test_dependencies_of_prompts_and_templates_stay_hidden(era: Era) -> None:
+async def test_dependencies_of_prompts_and_templates_stay_hidden() -> None:
     server = Server("shop")
 
     @server.prompt()
@@ -106,7 +99,7 @@ async def test_dependencies_of_prompts_and_templates_stay_hidden(era: Era) -> No
     def shop(city: str, plan: Annotated[str, Depends(plan_of)], account: str = Depends(current_account)) -> str:
         return f"{city} {plan} {account}"
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         (prompt,) = (await client.list_prompts()).prompts
         assert [argument.name for argument in prompt.arguments or []] == ["name"]
         said = await client.get_prompt("greet", {"name": "Bob"})
@@ -120,40 +113,24 @@ async def test_dependencies_of_prompts_and_templates_stay_hidden(era: Era) -> No
     assert RUNS == {"account": 2, "plan": 2}
 
 
-async def test_a_prompt_takes_no_argument_of_that_name(era: Era) -> None:
+async def test_a_prompt_takes_no_argument_of_that_name() -> None:
     server = Server("shop")
 
     @server.prompt()
     def greet(name: str, plan: str = Depends(plan_of)) -> str:
         return f"{name} {plan}"
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         said = await client.get_prompt("greet", {"name": "Bob", "plan": "forged"})
         assert "forged" not in said.model_dump_json()
         with pytest.raises(MCPError):
             await client.get_prompt("greet", {"name": "Bob", "other": "unknown"})
 
 
-async def test_resolvers_and_dependencies_take_one_another(era: Era) -> None:
-    server = Server("shop")
-
-    async def by_resolver(plan: str = Depends(plan_of)) -> str:
-        return f"<{plan}>"
-
-    def by_dependency(inner: Annotated[str, Resolve(by_resolver)]) -> str:
-        return f"[{inner}]"
-
-    @server.tool
-    async def order(outer: Annotated[str, Depends(by_dependency)], inner: Annotated[str, Resolve(by_resolver)]) -> str:
-        return f"{outer} {inner}"
-
-    assert (await User(server, era=era).call("order")).text == "[<plan of ada>] <plan of ada>"
-
-
 # What goes into it.
 
 
-async def test_values_are_put_in_by_position(era: Era) -> None:
+async def test_values_are_put_in_by_position() -> None:
     server = Server("shop")
 
     def described(account: str, number: int, *more: str, sep: str = "-") -> str:
@@ -166,11 +143,11 @@ async def test_values_are_put_in_by_position(era: Era) -> None:
     ) -> str:
         return f"{said} {short}"
 
-    assert (await User(server, era=era).call("order")).text == "ada-7-plan of ada-ada ADA-1"
+    assert (await User(server, era=Era.RETRY).call("order")).text == "ada-7-plan of ada-ada ADA-1"
     assert RUNS == {"account": 1, "plan": 1}
 
 
-async def test_function_with_other_bound_values_is_another_dependency(era: Era) -> None:
+async def test_function_with_other_bound_values_is_another_dependency() -> None:
     server = Server("shop")
 
     def doubled(number: int) -> int:
@@ -192,11 +169,11 @@ async def test_function_with_other_bound_values_is_another_dependency(era: Era) 
     ) -> str:
         return f"{a} {b} {c} {d}"
 
-    assert (await User(server, era=era).call("order")).text == "4 6 4 12"
+    assert (await User(server, era=Era.RETRY).call("order")).text == "4 6 4 12"
     assert RUNS == {"doubled": 3}
 
 
-async def test_uncovered_dependency_parameters_are_filled_like_resolver_parameters(era: Era) -> None:
+async def test_uncovered_dependency_parameters_are_filled_like_resolver_parameters() -> None:
     server = Server("shop")
 
     def described(
@@ -217,185 +194,14 @@ async def test_uncovered_dependency_parameters_are_filled_like_resolver_paramete
         return said
 
     # Not even a client that knows their names can set what has a default.
-    result = await User(server, era=era).call("order", {"title": "Dune", "floor": 9, "loud": True})
+    result = await User(server, era=Era.RETRY).call("order", {"title": "Dune", "floor": 9, "loud": True})
     assert result.text == "put in True Dune plan of ada ada 3 False"
-
-
-async def test_explicit_value_replaces_the_declared_source(era: Era) -> None:
-    server = Server("shop")
-
-    def greeting(account: str = Depends(current_account), title: str = "?") -> str:
-        return f"{account} {title}"
-
-    @server.tool
-    async def order(title: str, said: str = Depends(greeting, lambda: "eve", lambda: "Emma")) -> str:
-        return f"{title} {said}"
-
-    assert (await User(server, era=era).call("order", {"title": "Dune"})).text == "Dune eve Emma"
-    assert not RUNS
-
-
-async def test_every_kind_of_callable_serves(era: Era) -> None:
-    lazy: Callable[[str], str] = lambda title: title.lower()  # noqa: E731
-
-    class Till:
-        def __init__(self) -> None:
-            self.open = True
-
-        def price(self, title: str) -> int:
-            return len(title)
-
-        async def close(self) -> str:
-            return "closed"
-
-        async def __call__(self, account: str) -> str:
-            return f"object of {account}"
-
-    till = Till()
-
-    async def scaled(factor: int, /, title: str, *, plus: int) -> int:
-        return factor * len(title) + plus
-
-    @server_of
-    async def order(
-        title: str,
-        price: int = Depends(till.price),
-        again: int = Depends(till.price),
-        closed: str = Depends(till.close),
-        made: Till = Depends(Till),
-        called: str = Depends(till, current_account),
-        part: int = Depends(functools.partial(scaled, 10, plus=1)),
-        lazy: str = Depends(lazy),
-        late: str = Depends(lambda: till.close()),
-    ) -> str:
-        return f"{price} {again} {closed} {made.open} {called} {part} {lazy} {late}"
-
-    result = await User(order, era=era).call("order", {"title": "Dune"})
-    assert result.text == "4 4 closed True object of ada 41 dune closed"
 
 
 # How often it runs.
 
 
-async def test_dependency_runs_once_per_request_for_all_consumers(era: Era) -> None:
-    @server_of
-    async def order(
-        a: str = Depends(plan_of), b: str = Depends(current_account), c: str = Depends(same, plan_of)
-    ) -> str:
-        return f"{a} {b} {c}"
-
-    user = User(order, era=era)
-    await user.call("order")
-    assert RUNS == {"account": 1, "plan": 1}
-    await user.call("order")
-    assert RUNS == {"account": 2, "plan": 2}
-
-
-async def test_uncached_dependency_runs_for_each_consumer(era: Era) -> None:
-    def number() -> int:
-        RUNS["number"] += 1
-        return RUNS["number"]
-
-    fresh = Depends(number, use_cache=False)
-
-    async def pair(one: Annotated[int, fresh], other: Annotated[int, fresh]) -> tuple[int, int]:
-        return one, other
-
-    @server_of
-    async def order(
-        kept: int = Depends(number),
-        same: int = Depends(number),
-        one: int = fresh,
-        pair: tuple[int, int] = Depends(pair),
-        paired: tuple[int, int] = Depends(pair),
-    ) -> str:
-        assert kept == same
-        assert pair is paired
-        return str(sorted({kept, one, *pair}))
-
-    assert (await User(order, era=era).call("order")).text == "[1, 2, 3, 4]"
-
-
-async def test_uncached_parents_rerun_their_uncached_dependencies(era: Era) -> None:
-    async def connection() -> str:
-        RUNS["connection"] += 1
-        return "connection"
-
-    async def session(
-        account: str = Depends(current_account), connection: str = Depends(connection, use_cache=False)
-    ) -> str:
-        RUNS["session"] += 1
-        return f"{connection} {account}"
-
-    @server_of
-    async def order(
-        one: str = Depends(session, use_cache=False), other: str = Depends(session, use_cache=False)
-    ) -> str:
-        return f"{one}, {other}"
-
-    assert (await User(order, era=era).call("order")).text == "connection ada, connection ada"
-    assert RUNS == {"session": 2, "connection": 2, "account": 1}
-
-
-async def test_concurrent_consumers_share_one_run(era: Era) -> None:
-    """Neither would end if each waited for its own run."""
-    met = 0
-    both = anyio.Event()
-
-    async def slow() -> str:
-        RUNS["slow"] += 1
-        await anyio.lowlevel.checkpoint()
-        return "slow"
-
-    async def meet(slow: str) -> str:
-        nonlocal met
-        met += 1
-        if met == 2:
-            both.set()
-        await both.wait()
-        return slow
-
-    async def left(slow: str = Depends(slow)) -> str:
-        return await meet(slow)
-
-    async def right(slow: Annotated[str, Resolve(slow)]) -> str:
-        return await meet(slow)
-
-    @server_of
-    async def order(left: str = Depends(left), right: str = Depends(right)) -> str:
-        return f"{left} {right}"
-
-    with anyio.fail_after(WAIT):
-        assert (await User(order, era=era).call("order")).text == "slow slow"
-    assert RUNS == {"slow": 1}
-
-
-async def test_dependencies_of_the_visibility_gate_are_not_run_again(era: Era) -> None:
-    def fresh() -> str:
-        RUNS["fresh"] += 1
-        return "fresh"
-
-    async def allowed(account: str = Depends(current_account), fresh: str = Depends(fresh, use_cache=False)) -> bool:
-        RUNS["allowed"] += 1
-        return bool(account and fresh)
-
-    async def below(allowed: bool = Depends(allowed)) -> bool:
-        RUNS["below"] += 1
-        return allowed
-
-    server = Server("shop")
-
-    @server.tool(enabled=Depends(allowed))
-    async def order(
-        account: str = Depends(current_account), below: bool = Depends(below), allowed: bool = Depends(allowed)
-    ) -> str:
-        return f"{account} {below} {allowed} {sorted(RUNS.items())}"
-
-    runs = [("account", 1), ("allowed", 1), ("below", 1), ("fresh", 1)]
-    assert (await User(server, era=era).call("order")).text == f"ada True True {runs}"
-
-
-async def test_resolve_and_depends_of_one_function_are_one_node(era: Era) -> None:
+async def test_resolve_and_depends_of_one_function_are_one_node() -> None:
     @server_of
     async def order(
         kept: Annotated[str, Resolve(current_account, once=True)],
@@ -405,43 +211,10 @@ async def test_resolve_and_depends_of_one_function_are_one_node(era: Era) -> Non
     ) -> str:
         return f"{account} {kept} {sure} {answer}"
 
-    made = await User(order, {"certain": {"value": True}}, era=era).call("order")
+    made = await User(order, {"certain": {"value": True}}, era=Era.RETRY).call("order")
     assert made.text == "ada ada True True"
     assert made.asked == ["Sure?"]
     assert RUNS["account"] == 1
-
-
-async def test_concurrent_calls_share_nothing(era: Era) -> None:
-    together = 4
-    waiting = 0
-    all_in = anyio.Event()
-
-    async def basket(title: str) -> list[str]:
-        nonlocal waiting
-        waiting += 1
-        if waiting == together:
-            all_in.set()
-        await all_in.wait()
-        return [title]
-
-    async def filled(title: str, basket: list[str] = Depends(basket)) -> int:
-        basket.append(f"another {title}")
-        return len(basket)
-
-    @server_of
-    async def order(title: str, basket: list[str] = Depends(basket), count: int = Depends(filled)) -> str:
-        return f"{count}: {', '.join(basket)}"
-
-    results: dict[str, str] = {}
-
-    async def one(title: str) -> None:
-        results[title] = (await User(order, era=era).call("order", {"title": title})).text
-
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            for number in range(together):
-                group.start_soon(one, str(number))
-    assert results == {title: f"2: {title}, another {title}" for title in "0123"}
 
 
 # Asking.
@@ -461,24 +234,7 @@ async def test_a_dependency_asks_as_a_resolver_does(era: Era) -> None:
     assert (kept.text, kept.asked) == ("0 x Emma", ["Sure?"])
 
 
-@pytest.mark.parametrize("word", ["decline", "cancel"])
-async def test_declined_question_ends_the_call_and_names_its_owner(era: Era, word: str) -> None:
-    trace = Steps()
-    server = Server[Any]("shop", trace=trace)
-
-    @server.tool
-    async def order(certain: bool = Depends(sure)) -> str:
-        raise AssertionError("the body must not run")
-
-    result = await User(server, {"sure": UserAction(word)}, era=era).call("order")
-    assert result.is_error
-    assert result.text == (
-        f"Error executing tool order: Resolver for parameter 'certain' could not resolve: elicitation was {word}"
-    )
-    assert trace.events[-1] is Event.DECLINE
-
-
-async def test_annotated_outcome_default_is_an_outcome(era: Era) -> None:
+async def test_annotated_outcome_default_is_an_outcome() -> None:
     async def choose() -> Elicit[Choice]:
         return Elicit("Sure?", Choice)
 
@@ -493,18 +249,8 @@ async def test_annotated_outcome_default_is_an_outcome(era: Era) -> None:
         said = outcome.data.ok if isinstance(outcome, AcceptedElicitation) else None
         return f"{outcome.action} {said} {inner}"
 
-    assert (await User(order, {"choose": DECLINE}, era=era).call("order")).text == "decline None decline"
-    assert (await User(order, {"choose": {"ok": True}}, era=era).call("order")).text == "accept True accept"
-
-
-async def test_without_the_cache_each_who_asks_is_asked_for_itself(era: Era) -> None:
-    @server_of
-    async def order(one: bool = Depends(sure, use_cache=False), other: bool = Depends(sure, use_cache=False)) -> str:
-        return f"{one} {other}"
-
-    made = await User(order, {"sure@one": {"value": True}, "sure@other": {"value": False}}, era=era).call("order")
-    assert made.text == "True False"
-    assert made.asked == ["Sure?", "Sure?"]
+    assert (await User(order, {"choose": DECLINE}, era=Era.RETRY).call("order")).text == "decline None decline"
+    assert (await User(order, {"choose": {"ok": True}}, era=Era.RETRY).call("order")).text == "accept True accept"
 
 
 # Failing.
@@ -549,7 +295,7 @@ FAILING: list[Callable[..., Any]] = [
 
 
 @pytest.mark.parametrize("failing", FAILING, ids=lambda fn: fn.__name__)
-async def test_dependency_exception_becomes_the_call_error(era: Era, failing: Callable[..., Any]) -> None:
+async def test_dependency_exception_becomes_the_call_error(failing: Callable[..., Any]) -> None:
     trace = Steps()
     server = Server[Any]("shop", trace=trace)
 
@@ -564,7 +310,7 @@ async def test_dependency_exception_becomes_the_call_error(era: Era, failing: Ca
     def ping() -> str:
         return "pong"
 
-    user = User(server, era=era)
+    user = User(server, era=Era.RETRY)
     result = await user.call("order")
     assert result.is_error
     assert result.text == "Error executing tool order: 'no account'"

@@ -94,7 +94,7 @@ DEEP: dict[str, tuple[Callable[[], Any], int]] = {
 
 
 @pytest.mark.parametrize(("make", "expected"), DEEP.values(), ids=list(DEEP))
-async def test_a_deep_graph_plans_and_runs(era: Era, make: Callable[[], Any], expected: int) -> None:
+async def test_a_deep_graph_plans_and_runs(make: Callable[[], Any], expected: int) -> None:
     marker = make()
 
     async def order(number: Annotated[int, marker]) -> str:
@@ -102,12 +102,12 @@ async def test_a_deep_graph_plans_and_runs(era: Era, make: Callable[[], Any], ex
 
     server = server_of(order)
     with anyio.fail_after(WAIT):
-        result = await User(server, era=era).call("order")
+        result = await User(server, era=Era.RETRY).call("order")
     assert result.text == f"{expected} {ENTERED if expected == ENTERED else 0}"
     assert RUNS["open"] == 0
 
 
-async def test_error_exits_a_deep_graph_of_generators(era: Era) -> None:
+async def test_error_exits_a_deep_graph_of_generators() -> None:
     marker = chain(ENTERED, link=entered_link)
 
     @server_of
@@ -115,12 +115,12 @@ async def test_error_exits_a_deep_graph_of_generators(era: Era) -> None:
         raise ValueError("no")
 
     with anyio.fail_after(WAIT):
-        assert (await User(order, era=era).call("order")).text == "Error executing tool order: no"
+        assert (await User(order, era=Era.RETRY).call("order")).text == "Error executing tool order: no"
     # Each leg notified its client, and so did not give up.
     assert RUNS["open"] == ENTERED
 
 
-async def test_a_wide_graph_plans_and_runs(era: Era) -> None:
+async def test_a_wide_graph_plans_and_runs() -> None:
     def leaf(number: int) -> Callable[..., Any]:
         async def waits() -> int:
             await anyio.lowlevel.checkpoint()
@@ -141,10 +141,10 @@ async def test_a_wide_graph_plans_and_runs(era: Era) -> None:
 
     server = server_of(order)
     with anyio.fail_after(WAIT):
-        assert (await User(server, era=era).call("order")).text == str(sum(range(LARGE)))
+        assert (await User(server, era=Era.RETRY).call("order")).text == str(sum(range(LARGE)))
 
 
-async def test_shared_markers_are_read_once_each(era: Era) -> None:
+async def test_shared_markers_are_read_once_each() -> None:
     """Written out, the positional value would have two to the power of sixty functions."""
     marker: Any = Depends(lambda: 1)
     for _ in range(60):
@@ -154,4 +154,4 @@ async def test_shared_markers_are_read_once_each(era: Era) -> None:
         return str(number)
 
     with anyio.fail_after(WAIT):
-        assert (await User(server_of(order), era=era).call("order")).text == str(2**60)
+        assert (await User(server_of(order), era=Era.RETRY).call("order")).text == str(2**60)

@@ -78,8 +78,11 @@ async def with_own_markers(
     return await with_sdk_markers(title, choice, text, shelves)
 
 
-@pytest.mark.parametrize("fn", [with_sdk_markers, with_own_markers])
-@pytest.mark.parametrize("make", [Server[Any], MCPServer[Any]], ids=["roundtrip", "sdk"])
+@pytest.mark.parametrize(
+    ("fn", "make"),
+    [(with_sdk_markers, Server[Any]), (with_own_markers, MCPServer[Any])],
+    ids=["on roundtrip's server", "on the SDK's server"],
+)
 async def test_either_s_markers_run_on_either_s_server(era: Era, fn: Any, make: type[MCPServer[Any]]) -> None:
     server = make("shop")
     server.add_tool(fn, name="order")

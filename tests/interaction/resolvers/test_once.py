@@ -3,8 +3,6 @@
 import itertools
 import json
 import re
-import zlib
-from base64 import urlsafe_b64decode
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,7 +11,7 @@ from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, Restart, User
-from tests.kit.players import text_of
+from tests.kit.token_readings import readings
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -76,9 +74,9 @@ async def test_once_value_is_computed_once_across_instances() -> None:
     assert runs.asked == 3
 
 
-async def test_next_call_computes_the_value_again(era: Era) -> None:
+async def test_next_call_computes_the_value_again() -> None:
     runs = Runs()
-    user = User(runs.shop(), {"confirm": {"ok": True}, "wrap": {"ok": True}}, era=era)
+    user = User(runs.shop(), {"confirm": {"ok": True}, "wrap": {"ok": True}}, era=Era.RETRY)
     assert (await user.call("order")).text == "101 True True"
     assert (await user.call("order")).text == "102 True True"
     assert runs.quoted == 2
@@ -94,21 +92,6 @@ async def test_computed_value_is_unreadable_in_the_token() -> None:
         assert b"101" not in re.sub(rb"\d{5,}", b"", text)
 
 
-def readings(token: str) -> list[bytes]:
-    """Return every reading of a token that a client without the key can try."""
-    found = [token.encode()]
-    for part in token.split("."):
-        raw = urlsafe_b64decode(part + "=" * (-len(part) % 4)) if len(part) % 4 != 1 else part.encode()
-        found.append(raw)
-        # What is deflated may stand anywhere.
-        for start in range(len(raw)):
-            try:
-                found.append(zlib.decompressobj(wbits=-15).decompress(raw[start:]))
-            except zlib.error:
-                continue
-    return found
-
-
 async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
     hopper = LegByLeg(Runs().shop)
     await hopper.leg("order")
@@ -118,30 +101,11 @@ async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
 
 async def test_length_of_a_secret_is_padded() -> None:
     lengths: set[int] = set()
-    for length in range(1, 33):
+    for length in (1, 8, 16, 24, 32):
         hopper = LegByLeg(Runs("x" * length).shop)
         await hopper.leg("order")
         lengths.add(len(hopper.token.split(".")[-2]))
     assert len(lengths) <= 2
-
-
-async def test_a_timestamp_in_a_question_is_cured_by_once() -> None:
-    ticks = itertools.count()
-    server = Server("shop", keys=[KEY])
-
-    async def now() -> int:
-        return next(ticks)
-
-    async def confirm(now: Annotated[int, Resolve(now, once=True)]) -> Elicit[Choice]:
-        return Elicit(f"It is {now}. Sure?", Choice)
-
-    @server.tool()
-    async def order(choice: Annotated[Choice, Resolve(confirm)]) -> bool:
-        return choice.ok
-
-    call = await User(server, {"confirm": {"ok": True}}, era=Era.RETRY).call("order")
-    assert call.text == "true"
-    assert call.asked == ["It is 0. Sure?"]
 
 
 async def test_value_of_a_function_without_annotation_is_computed_once() -> None:
@@ -157,38 +121,6 @@ async def test_value_of_a_function_without_annotation_is_computed_once() -> None
     user = User(server, {"sure": {"ok": True}}, era=Era.RETRY)
     assert (await user.call("order")).text == "{'number': 1} True"
     assert next(numbers) == 2
-
-
-async def test_final_answer_is_not_asked_again() -> None:
-    asked: list[str] = []
-
-    def make() -> Server[Any]:
-        server = Server[Any]("shop", keys=[KEY])
-
-        async def name() -> Elicit[Quote]:
-            asked.append("name")
-            # The wording changes, but the answer is final.
-            return Elicit(f"Quote number {len(asked)}?", Quote)
-
-        async def confirm(quote: Annotated[Quote, Resolve(name, once=True)]) -> Elicit[Choice]:
-            return Elicit(f"Pay {quote.price}?", Choice)
-
-        @server.tool()
-        async def order(
-            quote: Annotated[Quote, Resolve(name, once=True)], choice: Annotated[Choice, Resolve(confirm)]
-        ) -> str:
-            return f"{quote.price} {choice.ok}"
-
-        return server
-
-    hopper = LegByLeg(make)
-    await hopper.leg("order")
-    asked.clear()  # so that the next wording is the same, and the answer counts
-    await hopper.leg("order", answers={"name": {"price": 7}}, state=hopper.token)
-    assert list(hopper.questions) == ["confirm"]
-    result = await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
-    assert text_of(result) == "7 True"
-    assert asked == ["name"]
 
 
 async def test_models_dataclasses_and_plain_data_come_back_as_they_were() -> None:
@@ -225,18 +157,3 @@ async def test_models_dataclasses_and_plain_data_come_back_as_they_were() -> Non
 
     call = await User(make, {"confirm": {"ok": True}}, network=Restart()).call("order")
     assert json.loads(call.text) == ["Slot", "Monday", [9, 17], {"a": [1, 2]}, None]
-
-
-async def test_value_without_json_form_fails_the_call_clearly(era: Era) -> None:
-    server = Server("shop")
-
-    async def connection() -> Any:
-        return object()
-
-    @server.tool()
-    async def order(connection: Annotated[Any, Resolve(connection, once=True)]) -> str:
-        return "never"
-
-    result = await User(server, era=era).call("order")
-    assert result.is_error
-    assert "the value of 'connection' cannot be remembered" in result.text

@@ -104,7 +104,6 @@ async def test_another_build_reads_all_earlier_answers() -> None:
     assert set(READ) == {"first", "second", "third", "end"}
 
 
-@pytest.mark.parametrize("era", [era for era in Era if era is not Era.TASK])
 async def test_unread_once_value_can_be_reviewed(era: Era) -> None:
     chain = Chain()
     answers = {key: {"text": key} for key in ("first", "second", "third", "last")}

@@ -53,38 +53,35 @@ async def said(server: Server, era: Era, tool: str, answers: Answers | None = No
     return (await User(server, answers, era=era).call(tool)).text
 
 
-@pytest.mark.parametrize(
-    ("tool", "before", "after"),
-    [("by_depends", "ada", "eve"), ("by_resolve", "ada", "eve"), ("nested", "hello ada", "hello eve")],
-)
-async def test_function_is_replaced_everywhere_and_restored(era: Era, tool: str, before: str, after: str) -> None:
+async def test_function_is_replaced_everywhere_and_restored() -> None:
     server = shop()
+    tools = ("by_depends", "by_resolve", "nested")
     server.overrides[current_account] = lambda: "eve"
-    assert await said(server, era, tool) == after
+    assert [await said(server, Era.RETRY, tool) for tool in tools] == ["eve", "eve", "hello eve"]
     del server.overrides[current_account]
-    assert await said(server, era, tool) == before
+    assert [await said(server, Era.RETRY, tool) for tool in tools] == ["ada", "ada", "hello ada"]
 
 
-async def test_inside_a_block_only(era: Era) -> None:
+async def test_inside_a_block_only() -> None:
     server = shop()
     server.overrides[greeting] = lambda: "good day"
     with server.overrides({current_account: lambda: "eve"}) as overrides:
         assert set(overrides) == {current_account, greeting}
-        assert await said(server, era, "by_depends") == "eve"
-        assert await said(server, era, "nested") == "good day"
-    assert await said(server, era, "by_depends") == "ada"
+        assert await said(server, Era.RETRY, "by_depends") == "eve"
+        assert await said(server, Era.RETRY, "nested") == "good day"
+    assert await said(server, Era.RETRY, "by_depends") == "ada"
     assert set(server.overrides) == {greeting}
 
 
-async def test_failing_override_block_restores_its_targets(era: Era) -> None:
+async def test_failing_override_block_restores_its_targets() -> None:
     server = shop()
     server.overrides[current_account] = lambda: "eve"
     with pytest.raises(KeyError, match="boom"), server.overrides({current_account: lambda: "mallory"}):
         raise KeyError("boom")
-    assert await said(server, era, "by_depends") == "eve"
+    assert await said(server, Era.RETRY, "by_depends") == "eve"
 
 
-async def test_a_replacement_has_dependencies_of_its_own(era: Era) -> None:
+async def test_a_replacement_has_dependencies_of_its_own() -> None:
     async def session() -> AsyncGenerator[str]:
         yield "a session"
 
@@ -93,22 +90,22 @@ async def test_a_replacement_has_dependencies_of_its_own(era: Era) -> None:
 
     server = shop()
     with server.overrides({current_account: from_session}):
-        assert await said(server, era, "nested") == "hello a session, True"
+        assert await said(server, Era.RETRY, "nested") == "hello a session, True"
         # What only the replacement needs can be replaced in its turn.
         with server.overrides({session: lambda: "another"}):
-            assert await said(server, era, "nested") == "hello another, True"
+            assert await said(server, Era.RETRY, "nested") == "hello another, True"
 
 
-async def test_question_and_value_can_replace_each_other(era: Era) -> None:
+async def test_question_and_value_can_replace_each_other() -> None:
     server = shop()
     with server.overrides({sure: lambda: True}):
-        assert await said(server, era, "asks") == "True"
+        assert await said(server, Era.RETRY, "asks") == "True"
 
     async def who() -> Elicit[str]:
         return Elicit("Who?", str)
 
     with server.overrides({current_account: who}):
-        assert await said(server, era, "by_depends", {"current_account": "eve"}) == "eve"
+        assert await said(server, Era.RETRY, "by_depends", {"current_account": "eve"}) == "eve"
 
 
 async def test_replaced_question_keeps_its_name_and_pending_answers() -> None:
@@ -125,7 +122,7 @@ async def test_replaced_question_keeps_its_name_and_pending_answers() -> None:
     assert text_of(result) == "True"
 
 
-async def test_later_registration_is_overridden_too(era: Era) -> None:
+async def test_later_registration_is_overridden_too() -> None:
     server = shop()
     server.overrides[current_account] = lambda: "eve"
 
@@ -133,7 +130,7 @@ async def test_later_registration_is_overridden_too(era: Era) -> None:
     async def later(account: str = Depends(current_account)) -> str:
         return account
 
-    assert await said(server, era, "later") == "eve"
+    assert await said(server, Era.RETRY, "later") == "eve"
 
 
 async def test_replacement_does_not_hide_a_misfit_beside_it() -> None:
@@ -150,7 +147,7 @@ async def test_replacement_does_not_hide_a_misfit_beside_it() -> None:
         server.overrides[greeting] = later
 
 
-async def test_prompts_templates_and_dependencies_without_a_parameter_follow(era: Era) -> None:
+async def test_prompts_templates_and_dependencies_without_a_parameter_follow() -> None:
     server = Server("shop")
     ran: list[str] = []
 
@@ -170,7 +167,7 @@ async def test_prompts_templates_and_dependencies_without_a_parameter_follow(era
         return "done"
 
     with server.overrides({current_account: lambda: "eve", check: lambda: ran.append("replaced")}):
-        async with connect(server, era) as client:
+        async with connect(server, Era.RETRY) as client:
             prompt = await client.get_prompt("greet")
             (content,) = (await client.read_resource("shop://ulm/account")).contents
             await client.call_tool("checked")
@@ -207,14 +204,6 @@ def test_plans_of_removed_tools_are_dropped() -> None:
         server.remove_tool(f"tool-{number}")
     gc.collect()
     assert len(server.overrides._planned) == before  # pyright: ignore[reportPrivateUsage]
-
-
-async def test_the_person_is_still_asked_what_is_not_replaced(era: Era) -> None:
-    server = shop()
-    with server.overrides({current_account: lambda: "eve"}):
-        made = await User(server, {"sure": {"value": False}}, era=era).call("asks")
-        assert made.text == "False"
-    assert made.asked == ["Sure?"]
 
 
 def _named(name: str) -> Callable[..., Any]:

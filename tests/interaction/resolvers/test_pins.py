@@ -62,11 +62,13 @@ POLICIES: Mapping[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-@pytest.mark.parametrize("tool", ["pay", "pay_in_body"])
-async def test_a_yes_counts_for_no_question_of_a_colliding_digest(policy: Callable[[], Any], tool: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "tool"),
+    [("keys", "pay"), ("keys", "pay_in_body"), ("encrypting", "pay"), ("another codec", "pay_in_body")],
+)
+async def test_a_yes_counts_for_no_question_of_a_colliding_digest(policy: str, tool: str) -> None:
     desk = Desk()
-    legs = LegByLeg([desk.server(**policy())])
+    legs = LegByLeg([desk.server(**POLICIES[policy]())])
     await legs.leg(tool)
     desk.invoice = DEAR
     result = await legs.leg(tool, answers={"sure": True}, state=legs.token)

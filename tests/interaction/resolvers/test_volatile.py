@@ -73,34 +73,6 @@ async def test_a_question_that_settles_is_answered() -> None:
     assert call.text == "true"
 
 
-async def test_declared_volatile_question_is_asked_until_the_client_stops() -> None:
-    hopper = LegByLeg([shop(stamps(), volatile_ok=True)])
-    await hopper.leg("order")
-    for _ in range(5):
-        await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
-    assert list(hopper.questions) == ["confirm"]
-
-
-async def test_a_question_that_depends_on_another_answer_is_not_volatile() -> None:
-    hopper = LegByLeg([shop(stamps())])
-    await hopper.leg("order_for")
-    # Two answers to `confirm` are lost, but a new answer came in beside the first.
-    await hopper.leg("order_for", answers={"confirm": {"ok": True}, "name": {"name": "Ada"}}, state=hopper.token)
-    result = await hopper.leg("order_for", answers={"confirm": {"ok": True}}, state=hopper.token)
-    assert result.result_type == "input_required"
-    # From here on nothing else moves.
-    result = await hopper.leg("order_for", answers={"confirm": {"ok": True}}, state=hopper.token)
-    assert text_of(result).startswith("Error executing tool order_for: question 'confirm' has another message")
-
-
-async def test_a_rollout_through_builds_of_different_wordings_is_not_reported() -> None:
-    hopper = LegByLeg([shop(stamps(hour), build=f"build {hour}") for hour in range(6)])
-    await hopper.leg("order")
-    for _ in range(5):
-        result = await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
-        assert result.result_type == "input_required"
-
-
 async def test_answer_seen_by_another_build_still_counts_at_home() -> None:
     old, new = shop(lambda: "Sure?", build="1"), shop(lambda: "Are you sure?", build="2")
     hopper = LegByLeg([old, new])

@@ -12,8 +12,6 @@ from roundtrip import Depends, Elicit, Server
 from roundtrip.testing import Answers, Era, Steps, User
 from tests.kit.hosts import WAIT
 
-SHORT = 0.05
-"""Timeout of work that never ends."""
 LOG: list[str] = []
 
 

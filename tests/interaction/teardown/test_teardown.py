@@ -1,6 +1,5 @@
 """Code after the `yield` of a dependency: it runs when the leg ends, and receives the error that ended it."""
 
-import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack
 from typing import Annotated, Any
@@ -18,8 +17,6 @@ from tests.interaction.teardown.held import (
     CLOSED,
     LOG,
     OPENED,
-    SHORT,
-    connection,
     ended_by,
     logged,
     play,
@@ -27,8 +24,10 @@ from tests.interaction.teardown.held import (
     session,
     sure,
 )
-from tests.kit.hosts import WAIT
+from tests.kit.held_threads import Held
 from tests.kit.players import Person, connect, text_of
+from tests.kit.time_limits import LIMIT, TimeLimits, hang
+from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
 
@@ -38,37 +37,33 @@ def empty_log() -> None:
     LOG.clear()
 
 
-async def test_dependencies_exit_in_reverse_order_after_success(era: Era) -> None:
+async def test_dependencies_exit_in_reverse_order_after_success() -> None:
     async def order(session: str = Depends(session)) -> str:
         LOG.append("body")
         return session
 
-    assert await play(server_of(order), era) == "session on connection"
+    assert await play(server_of(order), Era.RETRY) == "session on connection"
     assert [*OPENED, "body", *CLOSED] == LOG
 
 
-@pytest.mark.parametrize("error", [ToolError("no"), ValueError("no")], ids=["ToolError", "ValueError"])
-async def test_an_error_of_the_body_is_thrown_in(era: Era, error: Exception) -> None:
+@pytest.mark.parametrize("plain", [False, True])
+async def test_an_error_of_the_body_is_thrown_in(plain: bool) -> None:
     async def order(session: str = Depends(session)) -> str:
-        raise error
+        raise ToolError("no")
 
-    assert await play(server_of(order), era) == "Error executing tool order: no"
-    assert ended_by(type(error).__name__) == LOG
-
-
-async def test_an_error_of_a_plain_body_is_thrown_in(era: Era) -> None:
-    def order(session: str = Depends(session)) -> str:
+    def order_in_a_thread(session: str = Depends(session)) -> str:
         raise ValueError("no")
 
-    assert await play(server_of(order), era) == "Error executing tool order: no"
-    assert ended_by("ValueError") == LOG
+    text = await play(server_of(order_in_a_thread if plain else order), Era.RETRY)
+    assert text == "Error executing tool order: no"
+    assert ended_by("ValueError" if plain else "ToolError") == LOG
 
 
-async def test_result_of_a_wrong_type_is_not_a_success(era: Era) -> None:
+async def test_result_of_a_wrong_type_is_not_a_success() -> None:
     async def order(session: str = Depends(session)) -> int:
         return session  # type: ignore[return-value]
 
-    assert "Error executing tool order" in await play(server_of(order), era)
+    assert "Error executing tool order" in await play(server_of(order), Era.RETRY)
     assert LOG[:2] == OPENED
     assert not set(LOG) & set(CLOSED)
     assert len(LOG) == 4
@@ -86,26 +81,20 @@ def asks_in_a_thread(ctx: Context, session: str = Depends(session)) -> str:
     return f"{session} {ctx.blocking.ask('sure', 'Sure?', bool)}"
 
 
-@pytest.mark.parametrize("tool", [asks_in_a_resolver, asks_in_the_body, asks_in_a_thread])
+@pytest.mark.parametrize(
+    ("era", "tool"),
+    [
+        (Era.RETRY, asks_in_a_resolver),
+        (Era.RETRY, asks_in_the_body),
+        (Era.RETRY, asks_in_a_thread),
+        (Era.LIVE, asks_in_the_body),
+        (Era.LIVE, asks_in_a_thread),
+    ],
+)
 async def test_question_exits_dependencies_and_its_answer_reenters_them(era: Era, tool: Callable[..., Any]) -> None:
     assert await play(server_of(tool), era, {"sure": True}) == "session on connection True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
     assert [*retried, *OPENED, *CLOSED] == LOG
-
-
-async def test_question_of_a_dependency_exits_only_entered_dependencies(era: Era) -> None:
-    """A dependency returns its questions, and so cannot hold anything open; it takes that from another."""
-
-    async def asks(certain: bool = Depends(sure), connection: str = Depends(connection)) -> AsyncGenerator[str]:
-        with logged("asks"):
-            yield f"{certain} {connection}"
-
-    async def order(value: str = Depends(asks)) -> str:
-        return value
-
-    assert await play(server_of(order), era, {"sure": True}) == "True connection"
-    retried = ["open connection", "connection: Suspension"] if era is Era.RETRY else []
-    assert [*retried, "open connection", "open asks", "close asks", "close connection"] == LOG
 
 
 async def asks_while_open() -> AsyncGenerator[Elicit[bool]]:
@@ -119,18 +108,18 @@ def asks_while_open_plainly() -> Generator[Elicit[bool]]:
 
 
 @pytest.mark.parametrize("asks", [asks_while_open, asks_while_open_plainly])
-async def test_a_dependency_that_is_held_open_cannot_ask(era: Era, asks: Callable[[], Any]) -> None:
+async def test_a_dependency_that_is_held_open_cannot_ask(asks: Callable[[], Any]) -> None:
     async def order(value: bool = Depends(asks), session: str = Depends(session)) -> str:
         raise AssertionError("the body must not run")
 
-    assert await play(server_of(order), era) == (
+    assert await play(server_of(order), Era.RETRY) == (
         f"Error executing tool order: {asks.__name__!r} is a context manager, and must not ask; ask in a function that "
         "it takes"
     )
     assert LOG == ["open asks", "asks: InvalidSignature"]
 
 
-@pytest.mark.parametrize("word", ["decline", "cancel"])
+@pytest.mark.parametrize(("era", "word"), [(Era.RETRY, "decline"), (Era.RETRY, "cancel"), (Era.LIVE, "cancel")])
 async def test_decline_is_not_a_success(era: Era, word: str) -> None:
     trace = Steps()
 
@@ -183,38 +172,34 @@ def assert_each_is_left_before_it_is_entered_again() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-async def test_a_body_that_takes_too_long_has_its_dependencies_cancelled(era: Era, plain: bool) -> None:
-    release = threading.Event()
-
-    async def order(session: str = Depends(session)) -> str:
-        await anyio.sleep_forever()
-        return "never"
+async def test_a_body_that_takes_too_long_has_its_dependencies_cancelled(
+    plain: bool, held: Held, limits: TimeLimits
+) -> None:
+    async def order(session: str = Depends(session)) -> None:
+        await hang()
 
     def order_in_a_thread(session: str = Depends(session)) -> str:
-        release.wait(WAIT)
-        return "too late"
+        return held()
 
-    server = server_of(order_in_a_thread if plain else order, timeout=SHORT)
-    try:
-        assert "timed out" in await play(server, era)
-    finally:
-        release.set()
-    with anyio.fail_after(WAIT):
-        # The thread may still use them; then they are left when it ends.
-        while ended_by("CancelledError") != LOG:  # noqa: ASYNC110
-            await anyio.sleep(0.005)
+    server = server_of(order_in_a_thread if plain else order, timeout=LIMIT)
+    async with limits.expiring(lambda: held.started):
+        assert "timed out" in await play(server, Era.RETRY)
+    held.release.set()
+    # The thread may still use them; then they are left when it ends.
+    await until(lambda: ended_by("CancelledError") == LOG)
 
 
-async def test_slow_dependency_exit_times_out(era: Era) -> None:
+@pytest.mark.usefixtures("limits")
+async def test_slow_dependency_exit_times_out() -> None:
     async def slow() -> AsyncGenerator[str]:
         with logged("slow"):
             yield "slow"
-            await anyio.sleep_forever()
+            await hang()
 
     async def order(slow: str = Depends(slow), session: str = Depends(session)) -> str:
         return slow
 
-    assert "timed out" in await play(server_of(order, timeout=SHORT), era)
+    assert "timed out" in await play(server_of(order, timeout=LIMIT), Era.RETRY)
     # The last one was left well, and before the time was up.
     assert ["open slow", *OPENED, *CLOSED, "slow: CancelledError"] == LOG
 
@@ -239,7 +224,7 @@ class Leaving:
             group.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("over_http", [False, True])
+@pytest.mark.parametrize(("era", "over_http"), [(Era.RETRY, True), (Era.LIVE, False)])
 async def test_departing_client_cancels_its_dependencies(era: Era, over_http: bool) -> None:
     leaving, trace = Leaving(), Steps()
 
@@ -316,15 +301,15 @@ def fails_before_its_yield(session: str = Depends(session)) -> Generator[str]:
 
 
 @pytest.mark.parametrize("dependency", [fails, fails_before_its_yield])
-async def test_failing_dependency_exits_those_entered_before(era: Era, dependency: Callable[..., Any]) -> None:
+async def test_failing_dependency_exits_those_entered_before(dependency: Callable[..., Any]) -> None:
     async def order(value: str = Depends(dependency)) -> str:
         raise AssertionError("the body must not run")
 
-    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert await play(server_of(order), Era.RETRY) == "Error executing tool order: no"
     assert ended_by("ValueError") == LOG
 
 
-async def test_failing_sibling_exits_those_entered_before(era: Era) -> None:
+async def test_failing_sibling_exits_those_entered_before() -> None:
     async def waits(session: str = Depends(session)) -> str:
         try:
             await anyio.sleep_forever()
@@ -340,11 +325,11 @@ async def test_failing_sibling_exits_those_entered_before(era: Era) -> None:
     async def order(one: str = Depends(waits), other: str = Depends(fails)) -> str:
         raise AssertionError("the body must not run")
 
-    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert await play(server_of(order), Era.RETRY) == "Error executing tool order: no"
     assert [*OPENED, "waits: CancelledError", "session: ValueError", "connection: ValueError"] == LOG
 
 
-async def test_dependency_of_a_look_whether_a_page_is_finished_is_exited(era: Era) -> None:
+async def test_dependency_of_a_look_whether_a_page_is_finished_is_exited() -> None:
     async def done(session: str = Depends(session)) -> str:
         LOG.append("looked")
         return session
@@ -354,6 +339,6 @@ async def test_dependency_of_a_look_whether_a_page_is_finished_is_exited(era: Er
         LOG.append(f"body has {await ctx.ask('login', page)}")
         return "ordered"
 
-    call = await User(server_of(order), {"login": ACCEPT}, era=era).call("order")
+    call = await User(server_of(order), {"login": ACCEPT}, era=Era.RETRY).call("order")
     assert call.text == "ordered"
     assert [*OPENED, "looked", *CLOSED, "body has session on connection"] == LOG

@@ -13,7 +13,6 @@ from tests.interaction.teardown.held import (
     CLOSED,
     LOG,
     OPENED,
-    SHORT,
     ended_by,
     failures,
     play,
@@ -22,7 +21,7 @@ from tests.interaction.teardown.held import (
     sure,
 )
 from tests.kit.hosts import WAIT
-from tests.kit.players import connect
+from tests.kit.time_limits import LIMIT, hang
 
 pytestmark = pytest.mark.anyio
 
@@ -39,21 +38,21 @@ async def breaks() -> AsyncGenerator[str]:
         raise LookupError("broken")
 
 
-async def test_exit_error_is_logged_and_the_call_succeeds(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_exit_error_is_logged_and_the_call_succeeds(caplog: pytest.LogCaptureFixture) -> None:
     async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
         return value
 
-    assert await play(server_of(order), era) == "value"
+    assert await play(server_of(order), Era.RETRY) == "value"
     assert failures(caplog) == ["dependency 'breaks' failed on exit; its call is not affected: LookupError('broken')"]
     # The others are left as if it had not happened.
     assert [*OPENED, *CLOSED] == LOG
 
 
-async def test_exit_error_does_not_hide_the_call_error(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_exit_error_does_not_hide_the_call_error(caplog: pytest.LogCaptureFixture) -> None:
     async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
         raise ValueError("no")
 
-    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert await play(server_of(order), Era.RETRY) == "Error executing tool order: no"
     assert len(failures(caplog)) == 1
     assert ended_by("ValueError") == LOG
 
@@ -68,38 +67,13 @@ async def test_exit_error_does_not_hide_a_question(era: Era, caplog: pytest.LogC
     assert len(failures(caplog)) == (2 if era is Era.RETRY else 1)
 
 
-async def test_exit_error_does_not_hide_a_client_cancellation(era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    trace, entered, over = Steps(), anyio.Event(), anyio.Event()
-
-    async def told() -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            over.set()
-
-    async def order(told: None = Depends(told), session: str = Depends(session), value: str = Depends(breaks)) -> str:
-        entered.set()
-        await anyio.sleep_forever()
-        return "never"
-
-    with anyio.fail_after(WAIT):
-        async with connect(server_of(order, trace=trace), era) as client:
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "order")
-                await entered.wait()
-                group.cancel_scope.cancel()
-            await over.wait()
-    assert ended_by("CancelledError") == LOG
-    assert trace.steps[-1].detail == {"error": "cancelled"}
-    assert len(failures(caplog)) == 1
-
-
-async def test_exit_error_does_not_hide_a_timeout(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.usefixtures("limits")
+async def test_exit_error_does_not_hide_a_timeout(caplog: pytest.LogCaptureFixture) -> None:
     async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "never"
 
-    assert "timed out" in await play(server_of(order, timeout=SHORT), era)
+    assert "timed out" in await play(server_of(order, timeout=LIMIT), Era.RETRY)
     assert ended_by("CancelledError") == LOG
     assert len(failures(caplog)) == 1
 
@@ -120,15 +94,15 @@ SWALLOWING = pytest.mark.parametrize("swallows", [swallows, swallows_later])
 
 
 @SWALLOWING
-async def test_swallowed_error_does_not_become_a_success(era: Era, swallows: Callable[..., Any]) -> None:
+async def test_swallowed_error_does_not_become_a_success(swallows: Callable[..., Any]) -> None:
     async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows)]) -> str:
         raise ValueError("no")
 
-    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert await play(server_of(order), Era.RETRY) == "Error executing tool order: no"
     assert [*OPENED, "swallowed", "session: ValueError", "connection: ValueError"] == LOG
 
 
-@SWALLOWING
+@pytest.mark.parametrize("swallows", [swallows_later])
 async def test_swallowed_suspension_does_not_end_the_call(era: Era, swallows: Callable[..., Any]) -> None:
     async def order(ctx: Context, value: Annotated[str, Depends(swallows)]) -> str:
         return f"{value} {await ctx.ask('sure', 'Sure?', bool)}"
@@ -137,24 +111,25 @@ async def test_swallowed_suspension_does_not_end_the_call(era: Era, swallows: Ca
     assert ["swallowed"] * (2 if era is Era.RETRY else 1) == LOG
 
 
-@SWALLOWING
-async def test_swallowed_decline_does_not_become_a_success(era: Era, swallows: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("swallows", [swallows])
+async def test_swallowed_decline_does_not_become_a_success(swallows: Callable[..., Any]) -> None:
     trace = Steps()
 
     async def order(certain: Annotated[bool, Resolve(sure)], value: Annotated[str, Depends(swallows)]) -> str:
         raise AssertionError("the body must not run")
 
-    assert "elicitation was decline" in await play(server_of(order, trace=trace), era, {"sure": DECLINE})
+    assert "elicitation was decline" in await play(server_of(order, trace=trace), Era.RETRY, {"sure": DECLINE})
     assert trace.events[-1] is Event.DECLINE
 
 
-@SWALLOWING
-async def test_swallowed_timeout_does_not_continue_the_call(era: Era, swallows: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("swallows", [swallows_later])
+@pytest.mark.usefixtures("limits")
+async def test_swallowed_timeout_does_not_continue_the_call(swallows: Callable[..., Any]) -> None:
     async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows)]) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "never"
 
-    assert "timed out" in await play(server_of(order, timeout=SHORT), era)
+    assert "timed out" in await play(server_of(order, timeout=LIMIT), Era.RETRY)
     assert [*OPENED, "swallowed", "session: CancelledError", "connection: CancelledError"] == LOG
 
 
@@ -176,23 +151,23 @@ def insists() -> Generator[str]:
 
 @pytest.mark.parametrize("fn", [twice, twice_later])
 async def test_a_generator_that_yields_twice_is_closed_and_logged(
-    era: Era, fn: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    fn: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(fn)]) -> str:
         return value
 
-    assert await play(server_of(order), era) == "value"
+    assert await play(server_of(order), Era.RETRY) == "value"
     (failed,) = failures(caplog)
     assert f"dependency {fn.__name__!r} failed on exit" in failed
     assert "generator didn't stop" in failed
     assert [*OPENED, *CLOSED] == LOG
 
 
-async def test_generator_yielding_again_at_an_error_is_closed(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_generator_yielding_again_at_an_error_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     async def order(value: str = Depends(insists)) -> str:
         raise ValueError("no")
 
-    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert await play(server_of(order), Era.RETRY) == "Error executing tool order: no"
     (failed,) = failures(caplog)
     assert "generator didn't stop after throw()" in failed
 
@@ -210,14 +185,14 @@ async def never_later() -> AsyncGenerator[str]:
 
 
 @pytest.mark.parametrize("fn", [never, never_later])
-async def test_a_generator_that_does_not_yield_is_named(era: Era, fn: Callable[..., Any]) -> None:
+async def test_a_generator_that_does_not_yield_is_named(fn: Callable[..., Any]) -> None:
     def gone(session: str = Depends(session)) -> str:
         return session
 
     async def order(gone: Annotated[str, Depends(gone)], value: Annotated[str, Depends(fn)]) -> str:
         raise AssertionError("the body must not run")
 
-    text = await play(server_of(order), era)
+    text = await play(server_of(order), Era.RETRY)
     assert text == (
         f"Error executing tool order: dependency {fn.__name__!r} is a generator that ended before it yielded; "
         "have it yield on every path"
@@ -225,7 +200,7 @@ async def test_a_generator_that_does_not_yield_is_named(era: Era, fn: Callable[.
     assert ended_by("InvalidSignature") == LOG
 
 
-async def test_a_broken_generator_leaves_the_connection_whole(era: Era) -> None:
+async def test_a_broken_generator_leaves_the_connection_whole() -> None:
     """A `BaseException` that escaped would close it."""
 
     async def interrupts() -> AsyncGenerator[str]:
@@ -238,6 +213,6 @@ async def test_a_broken_generator_leaves_the_connection_whole(era: Era) -> None:
         return value
 
     with anyio.fail_after(WAIT):
-        user = User(server_of(order), era=era)
+        user = User(server_of(order), era=Era.RETRY)
         assert (await user.call("order")).text == "value"
         assert (await user.call("order")).text == "value"

@@ -9,19 +9,18 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from mcp.shared.exceptions import MCPError
 
-from roundtrip import Depends, Event, Server
+from roundtrip import Depends, Server
 from roundtrip.engine.teardown import innermost_scope
 from roundtrip.testing import Era, Steps
-from tests.interaction.threads.test_timeouts import until
+from tests.interaction.threads.leaving import leave
 from tests.kit.held_threads import Held
 from tests.kit.hosts import WAIT
 from tests.kit.players import connect
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-SHORT = 0.5
 LONG = 60.0
 """For what is never waited for."""
 VARIABLE: ContextVar[str] = ContextVar("variable", default="none")
@@ -85,22 +84,16 @@ def shop(session: Callable[[], Any], held: Held, trace: Steps) -> Server[Any]:
     return server
 
 
-async def give_up(server: Server[Any], trace: Steps, era: Era, held: Held, then: Callable[[], Awaitable[None]]) -> None:
+async def give_up(server: Server[Any], trace: Steps, held: Held, then: Callable[[], Awaitable[None]]) -> None:
     """Call, and leave the thread behind as soon as it runs; a call with a timeout does not wait for it."""
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "order")
-                await until(lambda: held.started)
-                group.cancel_scope.cancel()
-            await until(lambda: trace.steps[-1].event is Event.FAIL)
+        async with connect(server, Era.RETRY) as client:
+            await leave(client, held, trace, tool="order")
             await then()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_dependency_stays_open_while_a_thread_uses_it(
-    era: Era, kind: Callable[[Resource], Any], held: Held
-) -> None:
+async def test_dependency_stays_open_while_a_thread_uses_it(kind: Callable[[Resource], Any], held: Held) -> None:
     resource = Resource()
 
     async def then() -> None:
@@ -110,61 +103,10 @@ async def test_dependency_stays_open_while_a_thread_uses_it(
         assert held.ended == 1
 
     trace = Steps()
-    await give_up(shop(kind(resource), held, trace), trace, era, held, then)
+    await give_up(shop(kind(resource), held, trace), trace, held, then)
 
 
-async def test_timed_out_body_keeps_its_dependency(era: Era, held: Held) -> None:
-    resource, server = Resource(), Server[Any]("shop")
-
-    @server.tool(timeout=SHORT)
-    def order(one: str = Depends(plain(resource))) -> str:
-        return held()
-
-    with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
-            with pytest.raises(MCPError, match="timed out"):
-                await client.call_tool("order")
-            assert ("close" in resource.log) == (not held.started)
-            held.release.set()
-            await until(lambda: "close" in resource.log)
-
-
-async def test_resolver_that_goes_on_keeps_its_dependency(era: Era, held: Held) -> None:
-    resource, trace = Resource(), Steps()
-    server = Server[Any]("shop", trace=trace)
-
-    def fetched(one: str = Depends(plain(resource))) -> str:
-        return held()
-
-    @server.tool(timeout=LONG)
-    async def order(one: str = Depends(fetched)) -> str:
-        return one
-
-    async def then() -> None:
-        assert resource.log == ["open"]
-        held.release.set()
-        await until(lambda: resource.log == ["open", "close"])
-
-    await give_up(server, trace, era, held, then)
-
-
-async def test_dependency_with_a_cancel_scope_exits_in_its_task(era: Era, held: Held) -> None:
-    resource = Resource()
-
-    async def session() -> AsyncGenerator[str]:
-        async with anyio.create_task_group():
-            with resource.opened() as one:
-                yield one
-
-    async def then() -> None:
-        await until(lambda: resource.log == ["open", "close"])
-        assert held.ended == 0
-
-    trace = Steps()
-    await give_up(shop(session, held, trace), trace, era, held, then)
-
-
-async def test_failure_to_leave_later_is_logged(era: Era, held: Held, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failure_to_leave_later_is_logged(held: Held, caplog: pytest.LogCaptureFixture) -> None:
     resource = Resource()
 
     def session() -> Generator[str]:
@@ -180,14 +122,12 @@ async def test_failure_to_leave_later_is_logged(era: Era, held: Held, caplog: py
         assert resource.log == ["open", "close"]
 
     trace = Steps()
-    await give_up(shop(session, held, trace), trace, era, held, then)
+    await give_up(shop(session, held, trace), trace, held, then)
     assert any(record.exc_info and "cannot close" in str(record.exc_info[1]) for record in caplog.records)
 
 
 @pytest.mark.parametrize("is_plain", [True, False])
-async def test_context_variable_is_put_back_later(
-    era: Era, is_plain: bool, held: Held, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_context_variable_is_put_back_later(is_plain: bool, held: Held, caplog: pytest.LogCaptureFixture) -> None:
     """Python 3.11 does not tell the context of a task, so there async ones fail, and the log says so."""
     resource = Resource()
 
@@ -216,7 +156,7 @@ async def test_context_variable_is_put_back_later(
         await until(lambda: not fails or "session" in caplog.text)
 
     trace = Steps()
-    await give_up(shop(session if is_plain else async_session, held, trace), trace, era, held, then)
+    await give_up(shop(session if is_plain else async_session, held, trace), trace, held, then)
     failed = [record for record in caplog.records if record.levelname == "ERROR"]
     assert bool(failed) == fails
 

@@ -1,6 +1,7 @@
 """Dependencies are entered and exited in the leg's own task: context variables, cancel scopes and task groups hold."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import ContextVar
 from typing import Annotated, Any
@@ -15,13 +16,12 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Depends, Elicit, Event, Resolve, Server
 from roundtrip.testing import Era, Steps, User, served
-from tests.kit.hosts import WAIT
+from tests.kit import time_limits
 from tests.kit.players import Person, Reply, connect, text_of
+from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
 
-SHORT = 0.25
-"""For what never gets done anyway, but has to begin."""
 LOCALE: ContextVar[str] = ContextVar("locale", default="none")
 LOG: list[str] = []
 
@@ -79,17 +79,9 @@ def locale_at_once() -> Generator[str]:
 LOCALES = pytest.mark.parametrize("locale", [locale_later, locale_at_once])
 
 
-async def read() -> str:
-    return LOCALE.get()
-
-
-def read_in_a_thread() -> str:
-    return LOCALE.get()
-
-
 @LOCALES
 async def test_context_set_before_yield_is_visible_afterwards(
-    era: Era, locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def below(locale: Annotated[str, Depends(locale)]) -> str:
         await anyio.lowlevel.checkpoint()
@@ -101,20 +93,14 @@ async def test_context_set_before_yield_is_visible_afterwards(
     async def order(one: str = Depends(below), other: str = Depends(below_in_a_thread)) -> str:
         return f"{one} {other} {LOCALE.get()}"
 
-    assert await play(server_of(order), era) == "inside inside inside"
+    assert await play(server_of(order), Era.RETRY) == "inside inside inside"
     assert LOCALE.get() == "none"
     assert not caplog.records
 
 
-@LOCALES
-async def test_context_set_before_yield_is_visible_in_threads(era: Era, locale: Callable[..., Any]) -> None:
-    def order(locale: Annotated[str, Depends(locale)]) -> str:
-        return f"{locale} {LOCALE.get()}"
-
-    assert await play(server_of(order), era) == "inside inside"
-
-
-@LOCALES
+@pytest.mark.parametrize(
+    ("era", "locale"), [(Era.RETRY, locale_later), (Era.RETRY, locale_at_once), (Era.LIVE, locale_later)]
+)
 async def test_context_is_restored_however_the_leg_ends(
     era: Era, locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,7 +118,7 @@ async def test_context_is_restored_however_the_leg_ends(
     assert not [record for record in caplog.records if "failed on exit" in record.getMessage()]
 
 
-async def test_unrestored_context_stays_in_the_call(era: Era) -> None:
+async def test_unrestored_context_stays_in_the_call() -> None:
     async def forgets() -> AsyncGenerator[str]:
         before = LOCALE.get()
         LOCALE.set("forgotten")
@@ -144,64 +130,53 @@ async def test_unrestored_context_stays_in_the_call(era: Era) -> None:
     # In memory, where a call may run in its client's own task, the client would find it.
     async with served(server_of(order)) as url:
         for _ in range(2):
-            assert (await User(url, era=era).call("order")).text == "none forgotten"
-
-
-async def test_concurrent_calls_have_their_own(era: Era) -> None:
-    together = 4
-    waiting = 0
-    all_in = anyio.Event()
-
-    async def locale(title: str) -> AsyncGenerator[None]:
-        token = LOCALE.set(title)
-        yield
-        LOCALE.reset(token)
-
-    async def order(title: str, locale: None = Depends(locale)) -> str:
-        nonlocal waiting
-        waiting += 1
-        if waiting == together:
-            all_in.set()
-        await all_in.wait()
-        return LOCALE.get()
-
-    results: dict[str, str] = {}
-    with anyio.fail_after(WAIT):
-
-        async def one(title: str) -> None:
-            results[title] = (await User(server_of(order), era=era).call("order", {"title": title})).text
-
-        async with anyio.create_task_group() as group:
-            for number in range(together):
-                group.start_soon(one, str(number))
-    assert results == {title: title for title in "0123"}
+            assert (await User(url, era=Era.RETRY).call("order")).text == "none forgotten"
 
 
 # Deadlines and cancel scopes.
 
 
+EXPIRE: list[Callable[[], object]] = []
+"""Ends the time of the deadline that a dependency has set."""
+
+
+async def hang() -> None:
+    """Let the deadline of the dependency pass, and wait for ever."""
+    EXPIRE.pop()()
+    await anyio.sleep_forever()
+
+
+def expire_by(scope: anyio.CancelScope) -> None:
+    EXPIRE[:] = [lambda: setattr(scope, "deadline", -math.inf)]
+
+
 def fail_after() -> Generator[None]:
-    with anyio.fail_after(SHORT):
+    with anyio.fail_after(WAIT) as scope:
+        expire_by(scope)
         yield
 
 
 async def fail_after_later() -> AsyncGenerator[None]:
-    with anyio.fail_after(SHORT):
+    with anyio.fail_after(WAIT) as scope:
+        expire_by(scope)
         yield
 
 
 async def timeout() -> AsyncGenerator[None]:
-    async with asyncio.timeout(SHORT):
+    async with asyncio.timeout(WAIT) as limit:
+        EXPIRE[:] = [lambda: limit.reschedule(0)]
         yield
 
 
 def move_on() -> Generator[None]:
-    with anyio.move_on_after(SHORT):
+    with anyio.move_on_after(WAIT) as scope:
+        expire_by(scope)
         yield
 
 
 async def move_on_later() -> AsyncGenerator[None]:
-    with anyio.move_on_after(SHORT):
+    with anyio.move_on_after(WAIT) as scope:
+        expire_by(scope)
         yield
 
 
@@ -227,20 +202,27 @@ DEADLINES = pytest.mark.parametrize(
         pytest.param(Depends(move_on_later), "dependency 'move_on_later' cancelled the call", id="move_on_later"),
     ],
 )
+TWO_DEADLINES = pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        pytest.param(Depends(timeout), "TimeoutError", id="timeout"),
+        pytest.param(Depends(move_on, inline=True), "dependency 'move_on' cancelled the call", id="move_on"),
+    ],
+)
 
 
 @DEADLINES
-async def test_a_deadline_of_a_dependency_ends_the_body(era: Era, limit: Any, why: str) -> None:
+async def test_a_deadline_of_a_dependency_ends_the_body(limit: Any, why: str) -> None:
     trace = Steps()
 
     async def order(limit: Annotated[None, limit]) -> str:
         try:
-            await anyio.sleep_forever()
+            await hang()
         finally:
             LOG.append("body ended")
         return "never"
 
-    assert await play(server_of(order, trace=trace), era) == f"Error executing tool order: {why}"
+    assert await play(server_of(order, trace=trace), Era.RETRY) == f"Error executing tool order: {why}"
     assert LOG == ["body ended"]
     assert trace.events[-1] is Event.FAIL
 
@@ -248,31 +230,31 @@ async def test_a_deadline_of_a_dependency_ends_the_body(era: Era, limit: Any, wh
 @pytest.mark.parametrize(
     "scope", [fail_after, move_on, lambda: (yield from held_by_task())], ids=["deadline", "scope", "task"]
 )
-async def test_plain_generator_in_a_thread_is_told_to_run_inline(era: Era, scope: Callable[..., Any]) -> None:
+async def test_plain_generator_in_a_thread_is_told_to_run_inline(scope: Callable[..., Any]) -> None:
     def below(limit: Annotated[None, Depends(scope)]) -> None: ...
 
     async def order(below: None = Depends(below)) -> str:
         raise AssertionError("the body must not run")
 
     assert "must not use the event loop, as it runs in a worker thread; use Depends(" in await play(
-        server_of(order), era
+        server_of(order), Era.RETRY
     )
 
 
-@DEADLINES
-async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(era: Era, limit: Any, why: str) -> None:
+@TWO_DEADLINES
+async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(limit: Any, why: str) -> None:
     async def below(limit: Annotated[None, limit]) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "never"
 
     async def order(below: str = Depends(below)) -> str:
         raise AssertionError("the body must not run")
 
-    assert await play(server_of(order), era) == f"Error executing tool order: {why}"
+    assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
 
 
-@DEADLINES
-async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: Any, why: str) -> None:
+@TWO_DEADLINES
+async def test_surrounding_dependencies_learn_of_the_deadline(limit: Any, why: str) -> None:
     async def outer() -> AsyncGenerator[None]:
         try:
             yield
@@ -292,15 +274,15 @@ async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: A
         limit: Annotated[None, limit],
         inner: Annotated[None, Depends(inner)],
     ) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "never"
 
-    assert await play(server_of(order), era) == f"Error executing tool order: {why}"
+    assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
     assert ["inner: cancelled", f"outer: {'TimeoutError' if why == 'TimeoutError' else 'DependencyEndedCall'}"] == LOG
 
 
-@DEADLINES
-async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(era: Era, limit: Any, why: str) -> None:
+@TWO_DEADLINES
+async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(limit: Any, why: str) -> None:
     async def swallows(limit: Annotated[None, limit]) -> AsyncGenerator[None]:
         try:
             yield
@@ -308,25 +290,25 @@ async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(era: E
             LOG.append("swallowed")
 
     async def order(limit: Annotated[None, limit], inner: Annotated[None, Depends(swallows)]) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "never"
 
-    assert await play(server_of(order), era) == f"Error executing tool order: {why}"
+    assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
     assert LOG == ["swallowed"]
 
 
-async def test_a_scope_that_a_body_cancels_says_whose_it_was(era: Era) -> None:
+async def test_a_scope_that_a_body_cancels_says_whose_it_was() -> None:
     async def order(cancel: Callable[[], None] = Depends(cancels_itself)) -> str:
         cancel()
         await anyio.sleep_forever()
         return "never"
 
-    assert await play(server_of(order), era) == (
+    assert await play(server_of(order), Era.RETRY) == (
         "Error executing tool order: dependency 'cancels_itself' cancelled the call"
     )
 
 
-async def test_a_body_that_is_done_before_the_deadline_succeeds(era: Era) -> None:
+async def test_a_body_that_is_done_before_the_deadline_succeeds() -> None:
     async def patient() -> AsyncGenerator[None]:
         async with asyncio.timeout(WAIT):
             with anyio.fail_after(WAIT):
@@ -336,17 +318,17 @@ async def test_a_body_that_is_done_before_the_deadline_succeeds(era: Era) -> Non
         await anyio.lowlevel.checkpoint()
         return "done"
 
-    assert await play(server_of(order), era) == "done"
+    assert await play(server_of(order), Era.RETRY) == "done"
 
 
-@DEADLINES
+@TWO_DEADLINES
 @pytest.mark.parametrize("by_body", [True, False])
 async def test_a_deadline_passes_while_a_live_client_thinks(limit: Any, why: str, by_body: bool) -> None:
     """The retry era has no such deadline: nothing is open while the user thinks."""
 
     class Slow(Person):
         async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-            await anyio.sleep_forever()
+            await hang()
             raise AssertionError
 
     async def sure(limit: Annotated[None, limit]) -> Elicit[bool]:
@@ -380,6 +362,9 @@ async def asyncio_group() -> AsyncGenerator[Callable[[Callable[[], Any]], object
 
 
 GROUPS = pytest.mark.parametrize("group", [anyio_group, asyncio_group])
+GROUPS_OF_ERAS = pytest.mark.parametrize(
+    ("era", "group"), [(Era.RETRY, anyio_group), (Era.RETRY, asyncio_group), (Era.LIVE, asyncio_group)]
+)
 Start = Callable[[Callable[[], Any]], object]
 
 
@@ -402,17 +387,17 @@ async def waits() -> None:
 
 
 @GROUPS
-async def test_a_task_group_of_a_dependency_runs_beside_the_body(era: Era, group: Callable[..., Any]) -> None:
+async def test_a_task_group_of_a_dependency_runs_beside_the_body(group: Callable[..., Any]) -> None:
     async def order(start: Annotated[Start, Depends(group)]) -> str:
         start(background)
-        await anyio.sleep(SHORT)
+        await until(lambda: LOG)
         return " ".join(LOG)
 
-    assert await play(server_of(order), era) == "child"
+    assert await play(server_of(order), Era.RETRY) == "child"
 
 
 @GROUPS
-async def test_a_child_that_crashes_ends_the_call_with_its_error(era: Era, group: Callable[..., Any]) -> None:
+async def test_a_child_that_crashes_ends_the_call_with_its_error(group: Callable[..., Any]) -> None:
     trace = Steps()
 
     async def order(start: Annotated[Start, Depends(group)]) -> str:
@@ -423,7 +408,7 @@ async def test_a_child_that_crashes_ends_the_call_with_its_error(era: Era, group
             LOG.append("body ended")
         return "never"
 
-    assert await play(server_of(order, trace=trace), era) == "Error executing tool order: a child crashed"
+    assert await play(server_of(order, trace=trace), Era.RETRY) == "Error executing tool order: a child crashed"
     assert LOG == ["body ended"]
     assert trace.steps[-1].detail == {"error": "ValueError: a child crashed"}
 
@@ -446,7 +431,7 @@ async def test_crashing_child_task_ends_an_asking_body(group: Callable[..., Any]
 
 @GROUPS
 async def test_a_child_that_crashes_on_the_way_out_is_logged(
-    era: Era, group: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    group: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def held() -> AsyncGenerator[str]:
         if group is anyio_group:
@@ -461,7 +446,7 @@ async def test_a_child_that_crashes_on_the_way_out_is_logged(
     async def order(held: str = Depends(held)) -> str:
         return held
 
-    async with connect(server_of(order), era) as client:
+    async with connect(server_of(order), Era.RETRY) as client:
         for _ in range(2):
             assert await said(client) == "held"
     failed = [record for record in caplog.records if "dependency 'held' failed on exit" in record.message]
@@ -476,7 +461,7 @@ async def nested_groups() -> AsyncGenerator[Callable[[Callable[[], Any]], object
 
 
 @pytest.mark.parametrize("group", [anyio_group, asyncio_group, nested_groups])
-async def test_body_error_ends_child_tasks_unwrapped(era: Era, group: Callable[..., Any]) -> None:
+async def test_body_error_ends_child_tasks_unwrapped(group: Callable[..., Any]) -> None:
     async def outer() -> AsyncGenerator[None]:
         try:
             yield
@@ -489,12 +474,12 @@ async def test_body_error_ends_child_tasks_unwrapped(era: Era, group: Callable[.
         await anyio.lowlevel.checkpoint()
         raise LookupError("no")
 
-    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert await play(server_of(order), Era.RETRY) == "Error executing tool order: no"
     children = ["child cancelled"] * (2 if group is nested_groups else 1)
     assert [*children, "outer: LookupError"] == LOG
 
 
-@GROUPS
+@GROUPS_OF_ERAS
 async def test_question_ends_child_tasks_and_the_next_leg_restarts_them(era: Era, group: Callable[..., Any]) -> None:
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
         start(background)
@@ -508,28 +493,30 @@ async def test_question_ends_child_tasks_and_the_next_leg_restarts_them(era: Era
 
 
 @GROUPS
-async def test_decline_propagates_through_a_task_group(era: Era, group: Callable[..., Any]) -> None:
+async def test_decline_propagates_through_a_task_group(group: Callable[..., Any]) -> None:
     trace = Steps()
 
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
         return str(await ctx.ask("sure", "Sure?", bool))
 
-    assert "decline" in await play(server_of(order, trace=trace), era, "decline")
+    assert "decline" in await play(server_of(order, trace=trace), Era.RETRY, "decline")
     assert trace.events[-1] is Event.DECLINE
 
 
 @GROUPS
-async def test_timed_out_body_ends_its_child_tasks(era: Era, group: Callable[..., Any]) -> None:
+@pytest.mark.usefixtures("limits")
+async def test_timed_out_body_ends_its_child_tasks(group: Callable[..., Any]) -> None:
     async def order(start: Annotated[Start, Depends(group)]) -> str:
         start(waits)
-        await anyio.sleep_forever()
+        await anyio.lowlevel.checkpoint()
+        await time_limits.hang()
         return "never"
 
-    assert "timed out" in await play(server_of(order, timeout=SHORT), era)
+    assert "timed out" in await play(server_of(order, timeout=time_limits.LIMIT), Era.RETRY)
     assert LOG == ["child cancelled"]
 
 
-@GROUPS
+@GROUPS_OF_ERAS
 async def test_a_child_that_asks_suspends_the_leg(era: Era, group: Callable[..., Any]) -> None:
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
         answered = anyio.Event()
@@ -558,18 +545,19 @@ async def test_a_client_that_cancels_natively_stays_cancelled(group: Callable[..
             LOG.append(type(error).__name__)
 
     async def order(swallows: Annotated[None, Depends(swallows)], start: Annotated[Start, Depends(group)]) -> str:
+        EXPIRE.pop()()
         await anyio.sleep_forever()
         return "never"
 
     trace = Steps()
+    limit = asyncio.timeout(WAIT)
+    EXPIRE[:] = [lambda: limit.reschedule(0)]
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(SHORT):
+        async with limit:
             await User(server_of(order, trace=trace), era=Era.RETRY).call("order")
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
-    with anyio.fail_after(WAIT):
-        while not trace.steps or trace.steps[-1].event is not Event.FAIL:  # noqa: ASYNC110
-            await anyio.sleep(0.005)
+    await until(lambda: trace.steps and trace.steps[-1].event is Event.FAIL)
     assert LOG == ["CancelledError"]
     assert trace.steps[-1].detail == {"error": "cancelled"}

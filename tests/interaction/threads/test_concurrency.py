@@ -1,25 +1,19 @@
 """Resolvers beside each other: nothing blocks, nothing leaks, nothing changes its task; and a client that goes away."""
 
-import contextvars
-import threading
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Event, Resolve, Server, State, Transition
-from roundtrip.testing import Era, LegByLeg, Steps, User, served
+from roundtrip.testing import Era, LegByLeg, Steps, served
 from roundtrip.tracing import TokenRejection
 from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect, text_of
 from tests.kit.wire import wire
 
 pytestmark = pytest.mark.anyio
-LOCALE: contextvars.ContextVar[str] = contextvars.ContextVar("locale", default="none")
 
 
 class Choice(BaseModel):
@@ -28,193 +22,6 @@ class Choice(BaseModel):
 
 async def sure() -> Elicit[Choice]:
     return Elicit("Sure?", Choice)
-
-
-async def test_a_sync_resolver_does_not_hold_up_the_loop(era: Era) -> None:
-    server = Server("shop")
-    open_gate = threading.Event()
-
-    def wait_for_the_gate() -> bool:
-        return open_gate.wait(WAIT)
-
-    async def opener() -> bool:
-        open_gate.set()
-        return True
-
-    @server.tool()
-    async def order(
-        waited: Annotated[bool, Resolve(wait_for_the_gate)], opened: Annotated[bool, Resolve(opener)]
-    ) -> bool:
-        return waited and opened
-
-    # Would the first hold the loop, the second could not open its gate.
-    assert (await User(server, era=era).call("order")).text == "true"
-
-
-async def test_independent_resolvers_overlap(era: Era) -> None:
-    server = Server("shop")
-    here = [anyio.Event(), anyio.Event(), anyio.Event()]
-
-    def meet(index: int) -> Any:
-        async def resolver() -> int:
-            here[index].set()
-            for event in here:
-                await event.wait()
-            return index
-
-        return resolver
-
-    @server.tool()
-    async def order(
-        a: Annotated[int, Resolve(meet(0), key="a")],
-        b: Annotated[int, Resolve(meet(1), key="b")],
-        c: Annotated[int, Resolve(meet(2), key="c")],
-    ) -> list[int]:
-        return [a, b, c]
-
-    async with connect(server, era) as client:
-        with anyio.fail_after(WAIT):
-            result = await client.call_tool("order")
-    assert result.structured_content == {"result": [0, 1, 2]}
-
-
-async def test_questions_are_sent_in_plan_order(era: Era) -> None:
-    server = Server("shop")
-    second_is_done = anyio.Event()
-
-    async def first() -> Elicit[Choice]:
-        await second_is_done.wait()
-        return Elicit("First?", Choice)
-
-    async def second() -> Elicit[Choice]:
-        second_is_done.set()
-        return Elicit("Second?", Choice)
-
-    @server.tool()
-    async def order(a: Annotated[Choice, Resolve(first)], b: Annotated[Choice, Resolve(second)]) -> str:
-        return "done"
-
-    person = Person({"ok": True}, {"ok": True})
-    async with connect(server, era, person) as client:
-        with anyio.fail_after(WAIT):
-            assert text_of(await client.call_tool("order")) == "done"
-    assert person.messages == ["First?", "Second?"]
-
-
-async def test_failing_resolver_cancels_its_siblings_and_spares_the_server(era: Era) -> None:
-    trace = Steps()
-    server = Server("shop", trace=trace)
-    events: list[str] = []
-    waiting = anyio.Event()
-
-    async def patient() -> int:
-        waiting.set()
-        try:
-            await anyio.sleep_forever()
-        except anyio.get_cancelled_exc_class():
-            events.append("cancelled")
-            raise
-        return 0
-
-    async def failing() -> int:
-        await waiting.wait()
-        raise ValueError("no such book")
-
-    @server.tool()
-    async def order(a: Annotated[int, Resolve(patient)], b: Annotated[int, Resolve(failing)]) -> str:
-        events.append("executed")
-        return "never"
-
-    @server.tool()
-    async def ping() -> str:
-        return "pong"
-
-    async with connect(server, era) as client:
-        with anyio.fail_after(WAIT):
-            result = await client.call_tool("order")
-            assert text_of(await client.call_tool("ping")) == "pong"
-    assert result.is_error
-    assert events == ["cancelled"]
-    (failed,) = [step for step in trace.steps if step.event is Event.FAIL]
-    assert failed.source is State.RESOLVING
-    assert failed.detail["error"] == "ValueError: no such book"
-
-
-async def test_context_variables_flow_in_and_do_not_leak_out(era: Era) -> None:
-    server = Server("shop")
-
-    @asynccontextmanager
-    async def within(locale: str) -> AsyncGenerator[None]:
-        token = LOCALE.set(locale)
-        try:
-            yield
-        finally:
-            LOCALE.reset(token)
-
-    async def reads() -> str:
-        return LOCALE.get()
-
-    def reads_in_a_thread() -> str:
-        return LOCALE.get()
-
-    async def sets() -> str:
-        async with within("inside"):
-            await anyio.lowlevel.checkpoint()
-            return LOCALE.get()
-
-    async def middleware(ctx: Any, call_next: Any) -> Any:
-        async with within("outside"):
-            return await call_next(ctx)
-
-    server.middleware.append(middleware)
-
-    @server.tool()
-    async def order(
-        a: Annotated[str, Resolve(reads)],
-        b: Annotated[str, Resolve(reads_in_a_thread)],
-        c: Annotated[str, Resolve(sets)],
-        choice: Annotated[Choice, Resolve(sure)],
-    ) -> str:
-        return f"{a} {b} {c} {LOCALE.get()}"
-
-    assert (await User(server, {"sure": {"ok": True}}, era=era).call("order")).text == "outside outside inside outside"
-
-
-async def test_cancel_scopes_in_resolvers_hold_beside_each_other(era: Era) -> None:
-    server = Server("shop")
-
-    async def hurried() -> str:
-        with anyio.move_on_after(0) as scope:
-            await anyio.sleep_forever()
-        return f"gave up: {scope.cancelled_caught}"
-
-    async def bounded() -> str:
-        with anyio.fail_after(WAIT):
-            await anyio.lowlevel.checkpoint()
-        return "in time"
-
-    async def grouped() -> str:
-        done: list[int] = []
-
-        async def work(number: int) -> None:
-            await anyio.lowlevel.checkpoint()
-            done.append(number)
-
-        async with anyio.create_task_group() as group:
-            for number in range(3):
-                group.start_soon(work, number)
-        return f"{sum(done)}"
-
-    @server.tool()
-    async def order(
-        a: Annotated[str, Resolve(hurried)],
-        b: Annotated[str, Resolve(bounded)],
-        c: Annotated[str, Resolve(grouped)],
-        choice: Annotated[Choice, Resolve(sure)],
-    ) -> str:
-        return f"{a}, {b}, {c}"
-
-    assert (await User(server, {"sure": {"ok": True}}, era=era).call("order")).text == "gave up: True, in time, 3"
 
 
 async def test_many_calls_at_once_keep_their_answers_apart(era: Era) -> None:

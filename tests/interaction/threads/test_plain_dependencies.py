@@ -11,14 +11,16 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from roundtrip import Context, Depends, Elicit, Event, Resolve, Server
+from roundtrip import Context, Depends, Elicit, Resolve, Server
 from roundtrip.server.slots import SHARED
 from roundtrip.testing import Era, Steps
 from tests.interaction.teardown.held import failures
-from tests.interaction.threads.test_timeouts import until
+from tests.interaction.threads.leaving import leave
 from tests.kit.held_threads import Held
 from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect, text_of
+from tests.kit.time_limits import LIMIT, TimeLimits
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -69,14 +71,10 @@ async def call(server: Server[Any], era: Era, *answers: dict[str, Any]) -> str:
             return text_of(await client.call_tool("tool"))
 
 
-async def give_up(server: Server[Any], trace: Steps, era: Era, held: Held) -> None:
-    """Call, and cancel the call once a function is held. A call with a timeout leaves its thread behind."""
-    async with connect(server, era) as client:
-        async with anyio.create_task_group() as group:
-            group.start_soon(client.call_tool, "tool")
-            await until(lambda: held.started)
-            group.cancel_scope.cancel()
-        await until(lambda: trace.steps[-1].event is Event.FAIL)
+async def give_up(server: Server[Any], trace: Steps, held: Held, *, waits: bool = False) -> None:
+    """Call, and leave once a function is held."""
+    async with connect(server, Era.RETRY) as client:
+        await leave(client, held, trace, waits=waits)
 
 
 def of_connections(places: Places, trace: Steps | None) -> Server[Any]:
@@ -120,14 +118,16 @@ def of_connections(places: Places, trace: Steps | None) -> Server[Any]:
     return server
 
 
-@pytest.mark.parametrize(("name", "result"), [("tool", "2 2"), ("asking", "2"), ("stepping", "0")])
-@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(
+    ("name", "result", "traced"),
+    [("tool", "2 2", False), ("tool", "2 2", True), ("asking", "2", False), ("stepping", "0", False)],
+)
 async def test_connection_of_a_generator_serves_its_thread(era: Era, name: str, result: str, traced: bool) -> None:
     places = Places()
     server = of_connections(places, Steps() if traced else None)
     with anyio.fail_after(WAIT):
         async with connect(server, era, Person(*[{"value": 2}] * 12)) as client:
-            for _ in range(6):
+            for _ in range(3):
                 places.seen.clear()
                 assert text_of(await client.call_tool(name)) == result
                 assert threading.get_ident() not in places.threads
@@ -138,7 +138,7 @@ async def test_connection_of_a_generator_serves_its_thread(era: Era, name: str, 
                     assert "connection: Suspension" in places.names
 
 
-async def test_enter_body_and_exit_share_a_thread(era: Era) -> None:
+async def test_enter_body_and_exit_share_a_thread() -> None:
     server, places, local = Server[Any]("shop"), Places(), threading.local()
 
     def outer() -> Generator[str]:
@@ -167,14 +167,14 @@ async def test_enter_body_and_exit_share_a_thread(era: Era) -> None:
         places.note("body")
         return f"{name} {local.name} {one} {other}"
 
-    for _ in range(6):
+    for _ in range(3):
         places.seen.clear()
-        assert await call(server, era) == "of outer of outer outer inner"
+        assert await call(server, Era.RETRY) == "of outer of outer outer inner"
         assert places.names == ["enter outer", "resolver", "enter inner", "body", "exit inner", "exit outer"]
         assert len(places.threads - {threading.get_ident()}) == 1
 
 
-async def test_independent_generators_enter_in_plan_order(era: Era) -> None:
+async def test_independent_generators_enter_in_plan_order() -> None:
     server, places = Server[Any]("shop"), Places()
     first, second = places.dependency("first"), places.dependency("second")
 
@@ -190,7 +190,7 @@ async def test_independent_generators_enter_in_plan_order(era: Era) -> None:
         return f"{one} {two} {three}"
 
     server.tool(name="tool")(body)
-    assert await call(server, era) == "first between second"
+    assert await call(server, Era.RETRY) == "first between second"
     assert places.names == [
         "enter first", "enter between", "enter second", "exit second", "exit between", "exit first",
     ]  # fmt: skip
@@ -200,7 +200,7 @@ async def test_independent_generators_enter_in_plan_order(era: Era) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_context_variables_reach_all_later_functions(era: Era, is_async: bool) -> None:
+async def test_context_variables_reach_all_later_functions(is_async: bool) -> None:
     server, seen = Server[Any]("shop"), list[str]()
 
     def first() -> Generator[str]:
@@ -234,25 +234,25 @@ async def test_context_variables_reach_all_later_functions(era: Era, is_async: b
         return VARIABLE.get()
 
     server.tool(name="tool")(async_body if is_async else body)
-    assert await call(server, era) == "second, which forgets"
+    assert await call(server, Era.RETRY) == "second, which forgets"
     assert seen == ["first", "first", "second, which forgets", "first exits", "unset"]
     # In memory, a call may run in its client's own task.
     assert VARIABLE.get() == "unset"
 
 
-async def test_inline_generator_runs_on_the_loop(era: Era) -> None:
+async def test_inline_generator_runs_on_the_loop() -> None:
     server, places = Server[Any]("shop"), Places()
 
     @server.tool
     def tool(one: Annotated[str, Depends(places.dependency("one"), inline=True)]) -> str:
         return one
 
-    assert await call(server, era) == "one"
+    assert await call(server, Era.RETRY) == "one"
     assert places.seen == [("enter one", threading.get_ident()), ("exit one", threading.get_ident())]
 
 
 @pytest.mark.parametrize("seconds", [None, LONG], ids=["waited for", "left behind"])
-async def test_generator_cancelled_while_entering_is_exited(era: Era, seconds: float | None, held: Held) -> None:
+async def test_generator_cancelled_while_entering_is_exited(seconds: float | None, held: Held) -> None:
     places, trace = Places(), Steps()
     server = Server[Any]("shop", trace=trace)
 
@@ -265,10 +265,8 @@ async def test_generator_cancelled_while_entering_is_exited(era: Era, seconds: f
     def tool(first: Annotated[str, Depends(places.dependency("first"))], one: Annotated[str, Depends(slow)]) -> None:
         places.note("body")
 
-    if seconds is None:
-        threading.Timer(0.3, held.release.set).start()
     with anyio.fail_after(WAIT):
-        await give_up(server, trace, era, held)
+        await give_up(server, trace, held, waits=seconds is None)
         assert seconds is None or places.names == ["enter first"]
         held.release.set()
         await until(lambda: len(places.names) == 4)
@@ -277,7 +275,7 @@ async def test_generator_cancelled_while_entering_is_exited(era: Era, seconds: f
 
 
 @pytest.mark.parametrize("seconds", [None, LONG], ids=["waited for", "left behind"])
-async def test_generator_cancelled_in_the_body_exits_after_it(era: Era, seconds: float | None, held: Held) -> None:
+async def test_generator_cancelled_in_the_body_exits_after_it(seconds: float | None, held: Held) -> None:
     places, trace = Places(), Steps()
     server = Server[Any]("shop", trace=trace)
 
@@ -286,23 +284,17 @@ async def test_generator_cancelled_in_the_body_exits_after_it(era: Era, seconds:
         held()
         places.note("body")
 
-    if seconds is None:
-        threading.Timer(0.3, held.release.set).start()
     with anyio.fail_after(WAIT):
-        await give_up(server, trace, era, held)
+        await give_up(server, trace, held, waits=seconds is None)
         held.release.set()
         await until(lambda: len(places.names) == 3)
     assert places.names == ["enter one", "body", "one: CancelledError"]
     assert len(places.threads) == 1
 
 
-@pytest.mark.parametrize("seconds", [None, LONG], ids=["without a timeout", "with a timeout"])
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_generator_cancelled_while_exiting_exits_fully(
-    era: Era, seconds: float | None, is_async: bool, held: Held
-) -> None:
-    places, trace = Places(), Steps()
-    server = Server[Any]("shop", trace=trace)
+@pytest.mark.parametrize(("seconds", "is_async"), [(None, True), (LONG, False), (None, False)])
+async def test_generator_cancelled_while_exiting_exits_fully(seconds: float | None, is_async: bool, held: Held) -> None:
+    places, server = Places(), Server[Any]("shop")
 
     def slow() -> Generator[str]:
         with places.around("slow"):
@@ -319,12 +311,8 @@ async def test_generator_cancelled_while_exiting_exits_fully(
 
     server.tool(name="tool", timeout=seconds)(async_body if is_async else body)
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "tool")
-                await until(lambda: held.started)
-                group.cancel_scope.cancel()
-                threading.Timer(0.3, held.release.set).start()
+        async with connect(server, Era.RETRY) as client:
+            await leave(client, held, None, waits=True)
             await until(lambda: len(places.names) == 4)
     assert places.names[:3] == ["enter first", "enter slow", "exit slow"]
     # Its own time was over.
@@ -332,14 +320,14 @@ async def test_generator_cancelled_while_exiting_exits_fully(
     assert len(places.threads) == 1
 
 
-async def test_timed_out_body_exits_its_generator_in_its_thread(era: Era, held: Held) -> None:
+async def test_timed_out_body_exits_its_generator_in_its_thread(held: Held, limits: TimeLimits) -> None:
     server, places = Server[Any]("shop"), Places()
 
     def resolver(one: Annotated[str, Depends(places.dependency("one"))]) -> str:
         places.note("resolver")
         return one
 
-    @server.tool(timeout=0.2)
+    @server.tool(timeout=LIMIT)
     def tool(one: Annotated[str, Resolve(resolver)]) -> None:
         held()
         places.note("body")
@@ -349,7 +337,7 @@ async def test_timed_out_body_exits_its_generator_in_its_thread(era: Era, held: 
         return threading.get_ident()
 
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
+        async with connect(server, Era.RETRY) as client, limits.expiring(lambda: held.started):
             with pytest.raises(MCPError, match="timed out"):
                 await client.call_tool("tool")
             assert places.names == ["enter one", "resolver"]
@@ -357,30 +345,29 @@ async def test_timed_out_body_exits_its_generator_in_its_thread(era: Era, held: 
             await until(lambda: len(places.names) == 4)
             assert places.names[2:] == ["body", "one: CancelledError"]
             assert len(places.threads) == 1
-            # The thread is free again.
-            await until_async(lambda: served_by(client, places.threads))
+
+            async def is_free() -> bool:
+                return int(text_of(await client.call_tool("another"))) in places.threads
+
+            await until(is_free)
 
 
-async def served_by(client: Any, threads: set[int]) -> bool:
-    return int(text_of(await client.call_tool("another"))) in threads
-
-
-async def until_async(holds: Callable[[], Any]) -> None:
-    while not await holds():  # noqa: ASYNC110
-        await anyio.sleep(0.005)
-
-
-async def test_abandoned_step_keeps_the_generator_open(era: Era, held: Held) -> None:
-    server, places = Server[Any]("shop"), Places()
+async def test_abandoned_step_keeps_the_generator_open(held: Held) -> None:
+    server, places, scope = Server[Any]("shop"), Places(), anyio.CancelScope()
 
     @server.tool(timeout=LONG)
     async def tool(ctx: Context, one: Annotated[str, Depends(places.dependency("one"))]) -> str:
-        with anyio.move_on_after(0.1):
+        with scope:
             await ctx.step("slow", held)
         return "without it"
 
+    async def abandon() -> None:
+        await until(lambda: held.started)
+        scope.cancel()
+
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
+        async with connect(server, Era.RETRY) as client, anyio.create_task_group() as group:
+            group.start_soon(abandon)
             assert text_of(await client.call_tool("tool")) == "without it"
             assert places.names == ["enter one"]
             held.release.set()
@@ -389,7 +376,7 @@ async def test_abandoned_step_keeps_the_generator_open(era: Era, held: Held) -> 
     assert len(places.threads) == 1
 
 
-async def test_scope_beside_a_generator_exits_without_its_thread(era: Era, held: Held) -> None:
+async def test_scope_beside_a_generator_exits_without_its_thread(held: Held) -> None:
     places, trace = Places(), Steps()
     server = Server[Any]("shop", trace=trace)
 
@@ -409,7 +396,7 @@ async def test_scope_beside_a_generator_exits_without_its_thread(era: Era, held:
     ) -> None: ...
 
     with anyio.fail_after(WAIT):
-        await give_up(server, trace, era, held)
+        await give_up(server, trace, held)
         await until(lambda: "scope: CancelledError" in places.names)
         held.release.set()
         await until(lambda: len(places.names) == 6)
@@ -419,27 +406,8 @@ async def test_scope_beside_a_generator_exits_without_its_thread(era: Era, held:
     ]  # fmt: skip
 
 
-async def test_failing_generator_exits_those_before_it(era: Era) -> None:
-    server, places = Server[Any]("shop"), Places()
-
-    def fails(one: Annotated[str, Depends(places.dependency("one"))]) -> Generator[str]:
-        if one:
-            raise ValueError("no tea")
-        yield one
-
-    @server.tool(name="tool")
-    def body(one: Annotated[str, Depends(fails)]) -> None:
-        places.note("body")
-
-    assert await call(server, era) == "Error executing tool tool: no tea"
-    assert places.names == ["enter one", "one: ValueError"]
-    assert len(places.threads) == 1
-
-
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_failing_exit_is_logged_and_the_others_exit(
-    era: Era, is_async: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_exit_is_logged_and_the_others_exit(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
     server, places = Server[Any]("shop"), Places()
 
     def breaks() -> Generator[str]:
@@ -455,19 +423,19 @@ async def test_failing_exit_is_logged_and_the_others_exit(
         return value
 
     server.tool(name="tool")(async_body if is_async else body)
-    assert await call(server, era) == "value"
+    assert await call(server, Era.RETRY) == "value"
     assert failures(caplog) == ["dependency 'breaks' failed on exit; its call is not affected: LookupError('broken')"]
     assert places.names == ["enter one", "exit one"]
 
 
-@pytest.mark.parametrize("half", ["enter", "exit"])
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_slow_half_of_a_generator_does_not_block_the_loop(era: Era, half: str, is_async: bool) -> None:
-    server, is_slow, done = Server[Any]("shop"), threading.Event(), threading.Event()
+@pytest.mark.parametrize(("half", "is_async"), [("enter", False), ("exit", False), ("exit", True)])
+async def test_slow_half_of_a_generator_does_not_block_the_loop(half: str, is_async: bool) -> None:
+    server, is_slow, waits, done = Server[Any]("shop"), threading.Event(), threading.Event(), threading.Event()
     results: list[bool] = []
 
     def wait(now: str) -> None:
         if is_slow.is_set() and now == half:
+            waits.set()
             results.append(done.wait(WAIT))
 
     def generate() -> Generator[str]:
@@ -483,19 +451,19 @@ async def test_slow_half_of_a_generator_does_not_block_the_loop(era: Era, half: 
 
     server.tool(name="tool")(async_body if is_async else body)
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
+        async with connect(server, Era.RETRY) as client:
             for _ in range(5):
                 assert text_of(await client.call_tool("tool")) == "value"
             is_slow.set()
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "tool")
-                await anyio.sleep(0.05)
                 # Only the event loop can do it.
+                await until(waits.is_set)
                 done.set()
     assert results == [True]
 
 
-async def test_exit_takes_no_slot(era: Era) -> None:
+async def test_exit_takes_no_slot() -> None:
     server, places, borrowers = Server[Any]("shop"), Places(), list[object]()
 
     @server.tool
@@ -507,7 +475,7 @@ async def test_exit_takes_no_slot(era: Era) -> None:
         return one
 
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
+        async with connect(server, Era.RETRY) as client:
             assert text_of(await client.call_tool("tool")) == "one"
             limiter = SHARED.slots().limiter
             for borrower in borrowers:
@@ -517,7 +485,7 @@ async def test_exit_takes_no_slot(era: Era) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_body_and_gate_share_the_thread_of_a_connection(era: Era, is_async: bool) -> None:
+async def test_body_and_gate_share_the_thread_of_a_connection(is_async: bool) -> None:
     server, places = Server[Any]("shop"), Places()
 
     def connection() -> Generator[sqlite3.Connection]:
@@ -548,8 +516,8 @@ async def test_body_and_gate_share_the_thread_of_a_connection(era: Era, is_async
         return str(await ctx.step("changes", lambda: held.total_changes))
 
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
-            for _ in range(6):
+        async with connect(server, Era.RETRY) as client:
+            for _ in range(3):
                 places.seen.clear()
                 result = await client.call_tool("stepping" if is_async else "tool")
                 assert text_of(result) == ("0" if is_async else "0 0")
@@ -558,7 +526,7 @@ async def test_body_and_gate_share_the_thread_of_a_connection(era: Era, is_async
                 assert len({thread for _, thread in mine} - {threading.get_ident()}) == 1
 
 
-async def test_hidden_tool_exits_the_generator_of_its_gate(era: Era) -> None:
+async def test_hidden_tool_exits_the_generator_of_its_gate() -> None:
     server, places = Server[Any]("shop"), Places()
 
     def is_open(one: Annotated[str, Depends(places.dependency("one"))]) -> bool:
@@ -569,7 +537,7 @@ async def test_hidden_tool_exits_the_generator_of_its_gate(era: Era) -> None:
     def tool() -> None: ...
 
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
+        async with connect(server, Era.RETRY) as client:
             assert not (await client.list_tools()).tools
             assert places.names == ["enter one", "gate", "exit one"]
             assert text_of(await client.call_tool("tool")) == "Unknown tool: tool"

@@ -1,6 +1,5 @@
 """Slots of plain functions come back when their threads end, and not before, however the call ends."""
 
-import threading
 from collections.abc import Callable, Generator
 from typing import Annotated, Any
 
@@ -8,19 +7,17 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from roundtrip import Context, Depends, Event, Resolve, Server
+from roundtrip import Context, Depends, Resolve, Server
 from roundtrip.server.slots import SHARED
 from roundtrip.testing import Era, Steps
-from tests.interaction.threads.test_timeouts import until
+from tests.interaction.threads.leaving import leave
 from tests.kit.held_threads import Held
 from tests.kit.hosts import WAIT
 from tests.kit.players import connect, text_of
+from tests.kit.time_limits import LIMIT, TimeLimits
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
-
-SHORT = 0.2
-LONG = 60.0
-"""For what is never waited for."""
 
 
 def body_of(kind: str, held: Held) -> Callable[..., Any]:
@@ -63,38 +60,37 @@ def slots_in_use() -> float:
 
 
 @KINDS
-async def test_timed_out_function_keeps_its_slot_until_it_ends(era: Era, kind: str, held: Held) -> None:
+async def test_timed_out_function_keeps_its_slot_until_it_ends(kind: str, held: Held, limits: TimeLimits) -> None:
     with anyio.fail_after(WAIT):
-        async with connect(shop(body_of(kind, held), Steps(), SHORT), era) as client:
+        async with connect(shop(body_of(kind, held), Steps(), LIMIT), Era.RETRY) as client:
             for number in (1, 2):
-                with pytest.raises(MCPError, match="timed out"):
-                    await client.call_tool("tool")
-                assert held.started == number
+                async with limits.expiring(lambda number=number: held.started == number):
+                    with pytest.raises(MCPError, match="timed out"):
+                        await client.call_tool("tool")
                 assert slots_in_use() == number
             assert text_of(await client.call_tool("another")) == "served"
-            assert slots_in_use() == 2
+            await until(lambda: slots_in_use() == 2)
             held.release.set()
             await until(lambda: not slots_in_use())
             assert held.ended == 2
 
 
-@KINDS
-@pytest.mark.parametrize("seconds", [None, LONG], ids=["waited for", "left behind"])
-async def test_function_keeps_its_slot_after_its_client_left(
-    era: Era, kind: str, seconds: float | None, held: Held
-) -> None:
+@pytest.mark.parametrize(
+    ("kind", "seconds"),
+    [
+        ("body", None),
+        ("body", LIMIT),
+        ("resolver", LIMIT),
+        ("dependency", None),
+        ("step", LIMIT),
+    ],
+)
+async def test_function_keeps_its_slot_after_its_client_left(kind: str, seconds: float | None, held: Held) -> None:
     trace = Steps()
     with anyio.fail_after(WAIT):
-        async with connect(shop(body_of(kind, held), trace, seconds), era) as client:
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "tool")
-                await until(lambda: held.started)
-                group.cancel_scope.cancel()
-                if seconds is None:
-                    # A call without a timeout waits for its thread, and so does a client in the same process.
-                    threading.Timer(0.3, held.release.set).start()
+        async with connect(shop(body_of(kind, held), trace, seconds), Era.RETRY) as client:
+            await leave(client, held, trace, waits=seconds is None)
             if seconds is not None:
-                await until(lambda: trace.steps[-1].event is Event.FAIL)
                 assert (held.ended, slots_in_use()) == (0, 1)
                 held.release.set()
             await until(lambda: not slots_in_use())

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from mcp.client.session import ClientRequestContext
@@ -18,26 +19,26 @@ from roundtrip import Context, Elicit, ElicitUrl, Event, Resolve, Server
 from roundtrip.server.slots import SHARED
 from roundtrip.testing import Era, Steps
 from tests.kit.held_threads import Held
-from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect, text_of
-from tests.kit.tiers import at_night
+from tests.kit.time_limits import LIMIT, TimeLimits, hang
 from tests.kit.visitors import Visitor, visiting
+from tests.kit.waiting import WAIT, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("limits")]
 
-SHORT = 0.25
-"""For what never gets done anyway, but has to begin."""
-LONG = 0.8
-"""For what must not be mistaken for late on a slow machine."""
 LEFT = Elicit("Left?", int)
 ONE = {"value": 1}
 
 
 class Slow(Person):
-    """User who thinks longer than any tool may work."""
+    """User who answers when the time of the tools would be over."""
+
+    def __init__(self, limits: TimeLimits, *replies: Any) -> None:
+        super().__init__(*replies)
+        self._limits = limits
 
     async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        await anyio.sleep(LONG * 1.5)
+        self._limits.expire()
         return await super().__call__(context, params)
 
 
@@ -50,13 +51,6 @@ async def few_threads(number: int) -> AsyncGenerator[anyio.CapacityLimiter]:
     await until(lambda: not limiter.borrowed_tokens)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for an effect of threads."""
-    with anyio.fail_after(WAIT):
-        while not condition():  # noqa: ASYNC110
-            await anyio.sleep(0.005)
-
-
 async def failure_of(server: Server[Any], era: Era, tool: str, person: Person | None = None) -> MCPError:
     with anyio.fail_after(WAIT):
         async with connect(server, era, person) as client:
@@ -65,10 +59,10 @@ async def failure_of(server: Server[Any], era: Era, tool: str, person: Person | 
     return caught.value
 
 
-def assert_timed_out(error: MCPError, tool: str, seconds: float) -> None:
+def assert_timed_out(error: MCPError, tool: str) -> None:
     assert error.code == -32000
-    assert error.message == f"Tool {tool!r} timed out after {seconds:g}s"
-    assert error.data == {"reason": "tool_timeout", "tool": tool, "timeout": seconds}
+    assert error.message == f"Tool {tool!r} timed out after {LIMIT:g}s"
+    assert error.data == {"reason": "tool_timeout", "tool": tool, "timeout": LIMIT}
 
 
 # The error, the log and the trace.
@@ -77,64 +71,37 @@ def assert_timed_out(error: MCPError, tool: str, seconds: float) -> None:
 async def test_slow_tool_is_answered_with_its_name_and_limit(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     trace = Steps()
     server = Server[Any]("slow", trace=trace)
-
-    @server.tool(timeout=SHORT)
-    async def fetch() -> str:
-        await anyio.sleep_forever()
-        return "never"
-
-    assert_timed_out(await failure_of(server, era, "fetch"), "fetch", SHORT)
+    server.tool(name="fetch", timeout=LIMIT)(hang)
+    assert_timed_out(await failure_of(server, era, "fetch"), "fetch")
     assert trace.steps[-1].event is Event.FAIL
     assert trace.steps[-1].detail == {"error": "timed out"}
     (record,) = [record for record in caplog.records if record.name == "roundtrip"]
-    assert (record.levelno, record.getMessage()) == (logging.WARNING, f"tool 'fetch' timed out after {SHORT}s")
+    assert (record.levelno, record.getMessage()) == (logging.WARNING, f"tool 'fetch' timed out after {LIMIT:g}s")
 
 
 async def test_slow_plain_tool_is_answered_while_its_thread_continues(
-    era: Era, caplog: pytest.LogCaptureFixture, held: Held
+    limits: TimeLimits, caplog: pytest.LogCaptureFixture, held: Held
 ) -> None:
     server = Server[Any]("slow")
-    server.tool(name="fetch", timeout=SHORT)(held.__call__)
+    server.tool(name="fetch", timeout=LIMIT)(held.__call__)
     async with few_threads(40) as limiter:
-        assert_timed_out(await failure_of(server, era, "fetch"), "fetch", SHORT)
+        async with limits.expiring(lambda: held.started):
+            assert_timed_out(await failure_of(server, Era.RETRY, "fetch"), "fetch")
         assert (held.started, held.ended, limiter.borrowed_tokens) == (1, 0, 1)
         held.release.set()
     assert held.ended == 1
     (record,) = [record for record in caplog.records if record.name == "roundtrip"]
-    told = f"tool 'fetch' timed out after {SHORT}s; still running in a thread, whose slot it keeps: 1"
+    told = f"tool 'fetch' timed out after {LIMIT:g}s; still running in a thread, whose slot it keeps: 1"
     assert record.getMessage() == told
 
 
-async def test_timely_tool_is_answered_normally(era: Era) -> None:
-    server = Server[Any]("quick")
-
-    @server.tool(timeout=WAIT)
-    async def waits() -> str:
-        await anyio.sleep(0.01)
-        return "waited"
-
-    @server.tool(timeout=WAIT)
-    def plain() -> str:
-        return "ran"
-
-    @server.tool(timeout=WAIT)
-    def crashes() -> str:
-        raise ValueError("no")
-
-    async with connect(server, era) as client:
-        assert text_of(await client.call_tool("waits")) == "waited"
-        assert text_of(await client.call_tool("plain")) == "ran"
-        assert (await client.call_tool("crashes")).is_error
-
-
-@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
-def test_a_time_that_cannot_be_is_rejected_at_registration(timeout: float) -> None:
+def test_a_time_that_cannot_be_is_rejected_at_registration() -> None:
     server = Server[Any]("slow")
-    with pytest.raises(ValueError, match=r"tool 'fetch': timeout= must be a positive, finite number of seconds, got"):
-
-        @server.tool(timeout=timeout)
-        async def fetch() -> str:  # pyright: ignore[reportUnusedFunction]
-            return ""
+    for timeout in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(
+            ValueError, match=rf"tool 'hang': timeout= must be a positive, finite number of seconds, got {timeout}"
+        ):
+            server.tool(timeout=timeout)(hang)
 
 
 # People take their time.
@@ -156,39 +123,44 @@ async def in_resolver(value: Annotated[int, Resolve(left)]) -> int:
     return value
 
 
-@pytest.mark.parametrize("body", [in_body, in_thread, in_resolver])
-async def test_a_person_may_take_longer_than_the_tool(era: Era, body: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("era", "body"),
+    [(Era.RETRY, in_body), (Era.LIVE, in_body), (Era.LIVE, in_thread), (Era.LIVE, in_resolver)],
+)
+async def test_a_person_may_take_longer_than_the_tool(era: Era, body: Callable[..., Any], limits: TimeLimits) -> None:
     server = Server[Any]("patient")
-    server.tool(name="ask", timeout=LONG)(body)
+    server.tool(name="ask", timeout=LIMIT)(body)
     with anyio.fail_after(WAIT):
-        async with connect(server, era, Slow(ONE)) as client:
+        async with connect(server, era, Slow(limits, ONE)) as client:
             assert text_of(await client.call_tool("ask")) == "1"
 
 
-async def test_user_may_confirm_slower_than_the_tool_timeout(era: Era) -> None:
+async def test_user_may_confirm_slower_than_the_tool_timeout(limits: TimeLimits) -> None:
     server = Server[Any]("patient")
 
-    @server.tool(timeout=LONG, confirm="Sure?")
+    @server.tool(timeout=LIMIT, confirm="Sure?")
     async def wipe() -> str:
         return "wiped"
 
     with anyio.fail_after(WAIT):
-        async with connect(server, era, Slow({})) as client:
+        async with connect(server, Era.LIVE, Slow(limits, {})) as client:
             assert text_of(await client.call_tool("wipe")) == "wiped"
 
 
-@pytest.mark.parametrize("place", ["body", "thread", "resolver"])
-async def test_tool_must_finish_in_time_after_the_answer(era: Era, place: str, held: Held) -> None:
+@pytest.mark.parametrize(
+    ("era", "place"),
+    [(Era.RETRY, "body"), (Era.LIVE, "body"), (Era.LIVE, "thread"), (Era.LIVE, "resolver")],
+)
+async def test_tool_must_finish_in_time_after_the_answer(era: Era, place: str, held: Held, limits: TimeLimits) -> None:
     server = Server[Any]("slow")
 
     async def follow(left: Annotated[int, Resolve(left)]) -> int:
-        await anyio.sleep_forever()
+        await hang()
         return left
 
-    async def waits(ctx: Context[Any, Any]) -> int:
+    async def waits(ctx: Context[Any, Any]) -> None:
         await ctx.ask("left", LEFT)
-        await anyio.sleep_forever()
-        return 0
+        await hang()
 
     def blocks(ctx: Context[Any, Any]) -> str:
         ctx.blocking.ask("left", LEFT)
@@ -198,37 +170,45 @@ async def test_tool_must_finish_in_time_after_the_answer(era: Era, place: str, h
         return value
 
     body: Callable[..., Any] = {"body": waits, "thread": blocks, "resolver": resolved}[place]
-    # It has to have asked by then.
-    server.tool(name="ask", timeout=LONG)(body)
+    server.tool(name="ask", timeout=LIMIT)(body)
     person = Person(ONE)
-    assert_timed_out(await failure_of(server, era, "ask", person), "ask", LONG)
+    async with limits.expiring(lambda: held.started):
+        assert_timed_out(await failure_of(server, era, "ask", person), "ask")
     assert len(person.asked) == 1
 
 
-async def test_live_answer_restarts_the_tool_clock() -> None:
+async def test_live_answer_restarts_the_tool_clock(limits: TimeLimits) -> None:
     server = Server[Any]("steady")
 
-    @server.tool(timeout=LONG)
+    @server.tool(timeout=LIMIT)
     async def ask(ctx: Context[Any, Any]) -> str:
         for number in range(3):
-            await anyio.sleep(LONG / 2)
             await ctx.ask(f"left-{number}", LEFT)
         return "done"
 
     with anyio.fail_after(WAIT):
-        async with connect(server, Era.LIVE, Person(ONE, ONE, ONE)) as client:
+        async with connect(server, Era.LIVE, Slow(limits, ONE, ONE, ONE)) as client:
             assert text_of(await client.call_tool("ask")) == "done"
+    assert limits.seconds == [LIMIT] * 4
 
 
-async def test_other_tasks_have_time_while_one_asks() -> None:
+async def test_other_tasks_have_time_while_one_asks(limits: TimeLimits) -> None:
     server = Server[Any]("both")
-    worked = anyio.Event()
+    asked, worked = anyio.Event(), anyio.Event()
 
-    @server.tool(timeout=LONG)
+    class Waiting(Person):
+        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            asked.set()
+            await worked.wait()
+            return await super().__call__(context, params)
+
+    @server.tool(timeout=LIMIT)
     async def ask(ctx: Context[Any, Any]) -> None:
         async def work() -> None:
+            await asked.wait()
             # Past the tool's time, but not past the person's.
-            await anyio.sleep(LONG * 1.2)
+            limits.expire()
+            await anyio.lowlevel.checkpoint()
             worked.set()
 
         async with anyio.create_task_group() as group:
@@ -236,116 +216,117 @@ async def test_other_tasks_have_time_while_one_asks() -> None:
             await ctx.ask("left", LEFT)
 
     with anyio.fail_after(WAIT):
-        async with connect(server, Era.LIVE, Slow(ONE)) as client:
+        async with connect(server, Era.LIVE, Waiting(ONE)) as client:
             assert not (await client.call_tool("ask")).is_error
     assert worked.is_set()
 
 
 async def test_abandoned_question_restarts_the_clock() -> None:
     server = Server[Any]("slow")
+    asking = anyio.CancelScope()
 
-    @server.tool(timeout=SHORT)
-    async def ask(ctx: Context[Any, Any]) -> str:
-        with anyio.move_on_after(SHORT / 2):
+    class Silent(Person):
+        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            asking.cancel()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    @server.tool(timeout=LIMIT)
+    async def ask(ctx: Context[Any, Any]) -> None:
+        with asking:
             await ctx.ask("left", LEFT)
-        await anyio.sleep_forever()
-        return "never"
+        await hang()
 
-    assert_timed_out(await failure_of(server, Era.LIVE, "ask", Slow(ONE)), "ask", SHORT)
+    assert_timed_out(await failure_of(server, Era.LIVE, "ask", Silent()), "ask")
 
 
 # Pages.
 
 
-async def test_waiting_for_a_page_counts_for_nothing(era: Era) -> None:
-    looks: list[str] = []
+async def test_waiting_for_a_page_counts_for_nothing(limits: TimeLimits) -> None:
+    starts: list[int] = []
 
     async def done() -> str | None:
-        looks.append("looked")
-        return "ada" if len(looks) == 4 else None
+        starts.append(len(limits.seconds))
+        return "ada" if len(starts) == 2 else None
 
     server = Server[Any]("shop")
 
-    @server.tool(timeout=LONG)
+    @server.tool(timeout=LIMIT)
     async def export(ctx: Context[Any, Any]) -> str:
         page = ElicitUrl[str]("Log in.", "https://bookshop.example/login", done=done, wait=WAIT)
         return await ctx.ask("login", page)
 
     with anyio.fail_after(WAIT):
-        async with visiting(server, era, Visitor()) as client:
+        async with visiting(server, Era.LIVE, Visitor()) as client:
             assert text_of(await client.call_tool("export")) == "ada"
+    # Each look has the whole time.
+    assert len(set(starts)) == 2
 
 
-@pytest.mark.parametrize("plain", [False, True])
-async def test_looking_whether_a_page_is_done_is_work(era: Era, plain: bool, held: Held) -> None:
+@pytest.mark.parametrize(("era", "plain"), [(Era.RETRY, True), (Era.LIVE, False)])
+async def test_looking_whether_a_page_is_done_is_work(era: Era, plain: bool, held: Held, limits: TimeLimits) -> None:
     server = Server[Any]("shop")
 
-    async def hangs() -> str:
-        await anyio.sleep_forever()
-        return "never"
-
-    @server.tool(timeout=SHORT)
-    async def export(ctx: Context[Any, Any]) -> str:
-        done = held.__call__ if plain else hangs
-        page = ElicitUrl[str]("Log in.", "https://bookshop.example/login", done=done, wait=WAIT)
-        return await ctx.ask("login", page)
+    @server.tool(timeout=LIMIT)
+    async def export(ctx: Context[Any, Any]) -> None:
+        done: Any = held.__call__ if plain else lambda: hang()
+        await ctx.ask("login", ElicitUrl[Any]("Log in.", "https://bookshop.example/login", done=done, wait=WAIT))
 
     async with few_threads(40):
         with anyio.fail_after(WAIT):
-            async with visiting(server, era, Visitor()) as client:
+            async with visiting(server, era, Visitor()) as client, limits.expiring(lambda: held.started):
                 with pytest.raises(MCPError) as caught:
                     await client.call_tool("export")
         held.release.set()
-    assert_timed_out(caught.value, "export", SHORT)
+    assert_timed_out(caught.value, "export")
 
 
 # Whatever takes the time, and whatever becomes of it.
 
 
-@pytest.mark.parametrize("plain", [False, True])
-async def test_a_resolver_that_hangs_is_timed_out(era: Era, plain: bool, held: Held) -> None:
-    async def hangs() -> str:
-        await anyio.sleep_forever()
-        return "never"
+async def hanging() -> str:
+    await hang()
+    return "never"
+
+
+def fetching(place: str, held: Held) -> Callable[..., Any]:
+    """Return a tool that hangs in a resolver or step, on the event loop or in a thread."""
 
     async def beside() -> str:
         return "beside"
 
-    server = Server[Any]("slow")
-    resolver = held.__call__ if plain else hangs
+    async def resolves(value: Annotated[str, Resolve(hanging)], other: Annotated[str, Resolve(beside)]) -> None: ...
 
-    @server.tool(timeout=SHORT)
-    async def fetch(
-        value: Annotated[str, Resolve(resolver, key="value")], other: Annotated[str, Resolve(beside)]
-    ) -> str:
-        return value + other
+    async def resolves_in_thread(
+        value: Annotated[str, Resolve(held.__call__, key="value")], other: Annotated[str, Resolve(beside)]
+    ) -> None: ...
 
-    async with few_threads(40):
-        assert_timed_out(await failure_of(server, era, "fetch"), "fetch", SHORT)
-        held.release.set()
-
-
-async def test_a_step_that_hangs_is_timed_out(era: Era, held: Held) -> None:
-    server = Server[Any]("slow")
-
-    @server.tool(timeout=SHORT)
-    async def fetch(ctx: Context[Any, Any]) -> str:
+    async def steps(ctx: Context[Any, Any]) -> str:
         return await ctx.step("held", held.__call__)
 
+    return {"a resolver": resolves, "a resolver's thread": resolves_in_thread, "a step's thread": steps}[place]
+
+
+@pytest.mark.parametrize("place", ["a resolver", "a resolver's thread", "a step's thread"])
+async def test_a_part_that_hangs_is_timed_out(place: str, held: Held, limits: TimeLimits) -> None:
+    server = Server[Any]("slow")
+    server.tool(name="fetch", timeout=LIMIT)(fetching(place, held))
     async with few_threads(40):
-        assert_timed_out(await failure_of(server, era, "fetch"), "fetch", SHORT)
+        async with limits.expiring(lambda: held.started):
+            assert_timed_out(await failure_of(server, Era.RETRY, "fetch"), "fetch")
         held.release.set()
 
 
 async def swallows() -> str:
     with suppress(BaseException):
-        await anyio.sleep_forever()
+        await hang()
     return "never mind"
 
 
 async def crashes() -> str:
     try:
-        await anyio.sleep_forever()
+        await hang()
     finally:
         raise ValueError("cleaning up failed")
 
@@ -374,8 +355,7 @@ async def lost_native_children() -> str:
             group.create_task(fails(ValueError("child")))
     except* ValueError:
         pass
-    await anyio.sleep_forever()
-    return "never"
+    return await hanging()
 
 
 async def lost_native_children_and_crashes() -> str:
@@ -386,17 +366,19 @@ async def lost_native_children_and_crashes() -> str:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "era", "asking"),
     [
-        swallows,
-        crashes,
-        has_children,
-        has_native_children,
-        lost_native_children,
-        lost_native_children_and_crashes,
+        (swallows, Era.RETRY, True),
+        (swallows, Era.LIVE, False),
+        (crashes, Era.LIVE, True),
+        (crashes, Era.RETRY, False),
+        (has_children, Era.RETRY, True),
+        (has_native_children, Era.RETRY, True),
+        (has_native_children, Era.LIVE, False),
+        (lost_native_children, Era.LIVE, True),
+        (lost_native_children_and_crashes, Era.RETRY, True),
     ],
 )
-@pytest.mark.parametrize("asking", [*at_night(False), True])
 async def test_stopped_body_has_timed_out_for_any_reaction(era: Era, body: Callable[..., Any], asking: bool) -> None:
     trace = Steps()
     server = Server[Any]("slow", trace=trace)
@@ -404,7 +386,7 @@ async def test_stopped_body_has_timed_out_for_any_reaction(era: Era, body: Calla
     async def with_context(ctx: Context[Any, Any]) -> str:
         return await body()
 
-    server.tool(name="fetch", timeout=SHORT)(with_context if asking else body)
+    server.tool(name="fetch", timeout=LIMIT)(with_context if asking else body)
     server.tool(name="greet")(lambda: "hello")
     with anyio.fail_after(WAIT):
         async with connect(server, era) as client:
@@ -412,20 +394,20 @@ async def test_stopped_body_has_timed_out_for_any_reaction(era: Era, body: Calla
                 await client.call_tool("fetch")
             # The connection lives on.
             assert text_of(await client.call_tool("greet")) == "hello"
-    assert_timed_out(caught.value, "fetch", SHORT)
+    assert_timed_out(caught.value, "fetch")
     assert [step.detail for step in trace.steps if step.event is Event.FAIL] == [{"error": "timed out"}]
 
 
-async def test_exception_of_a_stopped_body_is_logged(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_exception_of_a_stopped_body_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("slow")
-    server.tool(timeout=SHORT)(crashes)
-    await failure_of(server, era, "crashes")
+    server.tool(timeout=LIMIT)(crashes)
+    await failure_of(server, Era.RETRY, "crashes")
     (record,) = [record for record in caplog.records if record.name == "roundtrip"]
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == "cleaning up failed"
 
 
-async def test_call_abandoned_by_its_client_has_not_timed_out(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_call_abandoned_by_its_client_has_not_timed_out(caplog: pytest.LogCaptureFixture) -> None:
     started, over = anyio.Event(), anyio.Event()
     trace = Steps()
 
@@ -443,7 +425,7 @@ async def test_call_abandoned_by_its_client_has_not_timed_out(era: Era, caplog: 
         return "never"
 
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
+        async with connect(server, Era.RETRY) as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "fetch")
                 await started.wait()
@@ -456,62 +438,50 @@ async def test_call_abandoned_by_its_client_has_not_timed_out(era: Era, caplog: 
 # Tools that call tools.
 
 
-async def test_nested_tool_has_its_own_timeout(era: Era) -> None:
+@pytest.mark.parametrize(("inner", "outer"), [(LIMIT, WAIT), (WAIT, LIMIT)], ids=["inner", "outer"])
+async def test_nested_tools_have_a_time_limit_each(inner: float, outer: float) -> None:
     server = Server[Any]("nested")
 
-    @server.tool(timeout=SHORT)
-    async def inner() -> str:
-        await anyio.sleep_forever()
-        return "never"
+    @server.tool(name="inner", timeout=inner)
+    async def hangs() -> None:
+        await hang(LIMIT)
 
-    @server.tool(timeout=WAIT)
-    async def outer() -> str:
+    @server.tool(name="outer", timeout=outer)
+    async def nests() -> str:
         try:
             await server.call_tool("inner", {})
         except MCPError as error:
             return error.message
         return "never"
 
-    async with connect(server, era) as client:
-        assert text_of(await client.call_tool("outer")) == f"Tool 'inner' timed out after {SHORT}s"
+    if outer == LIMIT:
+        assert_timed_out(await failure_of(server, Era.RETRY, "outer"), "outer")
+        return
+    async with connect(server, Era.RETRY) as client:
+        assert text_of(await client.call_tool("outer")) == f"Tool 'inner' timed out after {LIMIT:g}s"
 
 
-async def test_outer_timeout_includes_the_nested_tool(era: Era) -> None:
-    server = Server[Any]("nested")
-
-    @server.tool(timeout=WAIT)
-    async def inner() -> str:
-        await anyio.sleep_forever()
-        return "never"
-
-    @server.tool(timeout=SHORT)
-    async def outer() -> str:
-        return str(await server.call_tool("inner", {}))
-
-    assert_timed_out(await failure_of(server, era, "outer"), "outer", SHORT)
-
-
-@pytest.mark.parametrize("inner", [None, LONG])
-async def test_question_of_an_inner_tool_stops_the_outer_clock(inner: float | None) -> None:
+@pytest.mark.parametrize("inner", [None, LIMIT])
+async def test_question_of_an_inner_tool_stops_the_outer_clock(inner: float | None, limits: TimeLimits) -> None:
     server = Server[Any]("nested")
     server.tool(name="inner", timeout=inner)(in_body)
 
-    @server.tool(timeout=LONG)
+    @server.tool(timeout=LIMIT)
     async def outer(ctx: Context[Any, Any]) -> str:
         return text_of(await server.call_tool("inner", {}, ctx))
 
     with anyio.fail_after(WAIT):
-        async with connect(server, Era.LIVE, Slow(ONE)) as client:
+        async with connect(server, Era.LIVE, Slow(limits, ONE)) as client:
             assert text_of(await client.call_tool("outer")) == "1"
 
 
 # Threads.
 
 
-def slots_of(held: Held, *, seconds: float = SHORT) -> Server[Any]:
+def slots_of(held: Held) -> Server[Any]:
     """Make plain tools with and without a timeout, and one that needs no thread."""
     server = Server[Any]("threads")
-    server.tool(name="timed", timeout=seconds)(held.__call__)
+    server.tool(name="timed", timeout=LIMIT)(held.__call__)
     server.tool(name="untimed")(held.__call__)
 
     @server.tool()
@@ -533,9 +503,8 @@ def assert_refused(error: MCPError, tool: str, threads: int) -> None:
     )
 
 
-async def test_sixty_slow_calls_use_and_return_forty_threads(era: Era, held: Held) -> None:
-    # Time enough for forty threads to start.
-    server = slots_of(held, seconds=LONG)
+async def test_sixty_slow_calls_use_and_return_forty_threads(held: Held, limits: TimeLimits) -> None:
+    server = slots_of(held)
     errors: list[MCPError] = []
     limiter = SHARED.slots().limiter
 
@@ -545,14 +514,14 @@ async def test_sixty_slow_calls_use_and_return_forty_threads(era: Era, held: Hel
 
     assert limiter.total_tokens == 60
     with anyio.fail_after(WAIT):
-        async with connect(server, era) as client:
+        async with connect(server, Era.RETRY) as client:
 
             async def call() -> None:
                 with pytest.raises(MCPError) as caught:
                     await client.call_tool("timed")
                 errors.append(caught.value)
 
-            async with anyio.create_task_group() as group:
+            async with limits.expiring(lambda: held.started == 40), anyio.create_task_group() as group:
                 for _ in range(60):
                     group.start_soon(call)
             assert len(errors) == 60
@@ -571,12 +540,12 @@ async def test_sixty_slow_calls_use_and_return_forty_threads(era: Era, held: Hel
     assert limiter.borrowed_tokens == 0
 
 
-async def test_call_is_rejected_once_all_threads_are_lost(era: Era, held: Held) -> None:
+async def test_call_is_rejected_once_all_threads_are_lost(held: Held, limits: TimeLimits) -> None:
     server = slots_of(held)
     errors: dict[str, MCPError] = {}
     async with few_threads(1):
         with anyio.fail_after(WAIT):
-            async with connect(server, era) as client, anyio.create_task_group() as group:
+            async with connect(server, Era.RETRY) as client, anyio.create_task_group() as group:
 
                 async def call(tool: str) -> None:
                     with pytest.raises(MCPError) as caught:
@@ -586,13 +555,14 @@ async def test_call_is_rejected_once_all_threads_are_lost(era: Era, held: Held) 
                 group.start_soon(call, "timed")
                 await until(lambda: held.started)
                 group.start_soon(call, "untimed")
-        assert_timed_out(errors["timed"], "timed", SHORT)
+                limits.expire()
+        assert_timed_out(errors["timed"], "timed")
         assert_refused(errors["untimed"], "untimed", 1)
         assert held.started == 1
         held.release.set()
 
 
-async def test_threads_that_are_only_busy_are_waited_for(era: Era, held: Held) -> None:
+async def test_threads_that_are_only_busy_are_waited_for(held: Held, limits: TimeLimits) -> None:
     server = slots_of(held)
 
     @server.tool(timeout=WAIT)
@@ -602,7 +572,7 @@ async def test_threads_that_are_only_busy_are_waited_for(era: Era, held: Held) -
     results: list[str] = []
     async with few_threads(1) as limiter:
         with anyio.fail_after(WAIT):
-            async with connect(server, era) as client, anyio.create_task_group() as group:
+            async with connect(server, Era.RETRY) as client, anyio.create_task_group() as group:
 
                 async def call(tool: str) -> None:
                     results.append(text_of(await client.call_tool(tool)))
@@ -611,21 +581,23 @@ async def test_threads_that_are_only_busy_are_waited_for(era: Era, held: Held) -
                 await until(lambda: held.started)
                 group.start_soon(call, "plain")
                 # Waiting for a thread is waiting within one's time.
-                with pytest.raises(MCPError, match="timed out"):
-                    await client.call_tool("timed")
+                async with limits.expiring(lambda: LIMIT in limits.seconds, LIMIT):
+                    with pytest.raises(MCPError, match="timed out"):
+                        await client.call_tool("timed")
                 assert (results, limiter.borrowed_tokens, held.started) == ([], 1, 1)
                 held.release.set()
     assert sorted(results) == ["done", "ran"]
 
 
-async def test_timed_out_body_can_ask_nothing(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_timed_out_body_can_ask_nothing(era: Era, limits: TimeLimits, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="roundtrip")
-    release, ended = threading.Event(), threading.Event()
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
     raised: list[BaseException] = []
     server = Server[Any]("slow")
 
-    @server.tool(timeout=SHORT)
+    @server.tool(timeout=LIMIT)
     def ask(ctx: Context[Any, Any]) -> int:
+        begun.set()
         release.wait(WAIT)
         try:
             return ctx.blocking.ask("left", LEFT)
@@ -637,7 +609,7 @@ async def test_timed_out_body_can_ask_nothing(era: Era, caplog: pytest.LogCaptur
 
     person = Person(ONE)
     with anyio.fail_after(WAIT):
-        async with connect(server, era, person) as client:
+        async with connect(server, era, person) as client, limits.expiring(begun.is_set):
             with pytest.raises(MCPError):
                 await client.call_tool("ask")
             release.set()
@@ -650,32 +622,34 @@ async def test_timed_out_body_can_ask_nothing(era: Era, caplog: pytest.LogCaptur
     assert failed.getMessage() == "a function raised an exception in a thread whose call had ended"
 
 
-async def test_step_running_in_a_timed_out_body_is_stopped(era: Era) -> None:
+async def test_step_running_in_a_timed_out_body_is_stopped() -> None:
     server = Server[Any]("slow")
     stopped: list[str] = []
 
     async def hangs() -> None:
         try:
-            await anyio.sleep_forever()
+            await hang()
         except BaseException as error:
             stopped.append(type(error).__name__)
             raise
 
-    @server.tool(timeout=SHORT)
+    @server.tool(timeout=LIMIT)
     def ask(ctx: Context[Any, Any]) -> str:
         ctx.blocking.step("hangs", hangs)
         return "never"
 
-    assert_timed_out(await failure_of(server, era, "ask"), "ask", SHORT)
+    assert_timed_out(await failure_of(server, Era.RETRY, "ask"), "ask")
     assert stopped == ["CancelledError"]
 
 
-def test_server_outlives_the_loop_of_its_abandoned_threads(held: Held) -> None:
+def test_server_outlives_the_loop_of_its_abandoned_threads(held: Held, limits: TimeLimits) -> None:
     server = slots_of(held)
 
     async def lose() -> int:
         SHARED.slots().limiter.total_tokens = 1
-        assert_timed_out(await failure_of(server, Era.RETRY, "timed"), "timed", SHORT)
+        before = held.started
+        async with limits.expiring(lambda: held.started > before):
+            assert_timed_out(await failure_of(server, Era.RETRY, "timed"), "timed")
         assert_refused(await failure_of(server, Era.RETRY, "untimed"), "untimed", 1)
         return held.started
 

@@ -46,12 +46,12 @@ def _server(greet: Callable[[], str]) -> Server[Any]:
     return server
 
 
-async def test_adding_a_tool_on_an_event_loop_reads_no_files(era: Era, tmp_path: Path) -> None:
+async def test_adding_a_tool_on_an_event_loop_reads_no_files(tmp_path: Path) -> None:
     path = tmp_path / "greeting.py"
     greet = _greeter(path)
     _opened.clear()
     server = _server(greet)
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert text_of(await client.call_tool("greet", {})) == "hello"
     readers = [thread for name, thread in _opened if name == str(path)]
     assert len(readers) == 1

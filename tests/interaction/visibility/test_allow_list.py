@@ -11,15 +11,16 @@ from roundtrip import (
 from roundtrip.testing import Era
 from tests.interaction.visibility.gates import Switch, said, saying, tools
 from tests.kit.players import connect
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_allow_list_overrides_everything_enabled(era: Era) -> None:
+async def test_allow_list_overrides_everything_enabled() -> None:
     server, switch = Server[Any]("shop"), Switch()
     for name in ("find", "order", "burn"):
         server.add_tool(saying(name), name, enabled=switch if name == "order" else True)
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         server.allow_tools(["order", "find"])
         assert await tools(client) == ["find", "order"]
         assert await said(client, "burn") == "Unknown tool: burn"
@@ -36,12 +37,12 @@ async def test_allow_list_overrides_everything_enabled(era: Era) -> None:
         assert await tools(client) == []
 
 
-async def test_an_allow_list_may_come_before_its_tools(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_allow_list_may_come_before_its_tools(caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("shop")
     server.allow_tools(["order"])
     for name in ("find", "order"):
         server.add_tool(saying(name), name)
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == ["order"]
         assert await said(client, "find") == "Unknown tool: find"
     assert "allow_tools" not in caplog.text
@@ -88,6 +89,6 @@ async def test_tool_may_change_the_allow_list_and_notify_clients() -> None:
 
     async with connect(server, Era.LIVE, message_handler=on_message) as client:
         assert await said(client, "narrow") == "done"
-        with anyio.fail_after(20):
+        with anyio.fail_after(WAIT):
             await told.wait()
         assert await tools(client) == ["narrow"]

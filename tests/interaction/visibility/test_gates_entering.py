@@ -1,7 +1,7 @@
 """Context managers of visibility gates hold during the gated function, and are exited after it in every case."""
 
 import operator
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -21,6 +21,7 @@ from roundtrip.testing import Era
 from tests.interaction.visibility.gates import said, saying, tools
 from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect
+from tests.kit.time_limits import LIMIT, hang
 from tests.kit.wire import Json
 
 pytestmark = pytest.mark.anyio
@@ -69,10 +70,9 @@ async def _with_sessions(era: Era, log: list[str], *replies: Any) -> AsyncGenera
         sure = await ctx.ask("sure", "Sure?", bool)
         return f"{sure} {current.get()}"
 
-    @server.tool(enabled=pro, timeout=0.25)
-    async def slow() -> str:
-        await anyio.sleep_forever()
-        return "never"
+    @server.tool(enabled=pro, timeout=LIMIT)
+    async def slow() -> None:
+        await hang()
 
     @server.tool(enabled=Depends(operator.not_, session))
     async def shut() -> str:
@@ -101,10 +101,10 @@ async def _with_sessions(era: Era, log: list[str], *replies: Any) -> AsyncGenera
     ids=["success", "a plain body", "an error", "arguments that do not fit", "shut"],
 )
 async def test_gate_dependencies_live_until_the_call_ends(
-    era: Era, name: str, arguments: Json, outcome: str, left: list[str]
+    name: str, arguments: Json, outcome: str, left: list[str]
 ) -> None:
     log: list[str] = []
-    async with _with_sessions(era, log) as client:
+    async with _with_sessions(Era.RETRY, log) as client:
         assert outcome in await said(client, name, arguments)
     assert log == ["enter", *left, "leave"]
 
@@ -117,9 +117,10 @@ async def test_suspension_exits_gate_dependencies(era: Era) -> None:
     assert log == [*suspended, "enter", "commit", "leave"]
 
 
-async def test_timeout_exits_gate_dependencies(era: Era) -> None:
+@pytest.mark.usefixtures("limits")
+async def test_timeout_exits_gate_dependencies() -> None:
     log: list[str] = []
-    async with _with_sessions(era, log) as client:
+    async with _with_sessions(Era.RETRY, log) as client:
         with pytest.raises(MCPError, match="timed out"):
             await client.call_tool("slow", {})
     assert log[0] == "enter"
@@ -127,14 +128,14 @@ async def test_timeout_exits_gate_dependencies(era: Era) -> None:
     assert "commit" not in log
 
 
-async def test_listing_enters_gate_dependencies_once(era: Era) -> None:
+async def test_listing_enters_gate_dependencies_once() -> None:
     log: list[str] = []
-    async with _with_sessions(era, log) as client:
+    async with _with_sessions(Era.RETRY, log) as client:
         assert await tools(client) == ["order", "ask", "slow", "plain"]
         assert log == ["enter", "commit", "leave"]
 
 
-async def test_failing_gate_exit_ends_neither_call_nor_list(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_gate_exit_ends_neither_call_nor_list(caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("shop")
 
     async def session() -> AsyncGenerator[bool]:
@@ -142,7 +143,7 @@ async def test_failing_gate_exit_ends_neither_call_nor_list(era: Era, caplog: py
         raise OSError("the disk is full")
 
     server.add_tool(saying("done"), "order", enabled=session)
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == ["order"]
         assert await said(client, "order") == "done"
     assert caplog.text.count("failed on exit") == 2
@@ -181,23 +182,3 @@ async def test_cancelled_request_exits_gate_dependencies(where: str) -> None:
     if where == "in the gate":
         await cancelled(server.list_tools)
         assert log == ["enter", "CancelledError", "leave"]
-
-
-async def test_both_halves_of_a_plain_generator_see_one_context(era: Era) -> None:
-    server, log = Server[Any]("shop"), list[str]()
-
-    def session() -> Generator[bool]:
-        before = current.set("plain")
-        log.append(current.get())
-        yield True
-        log.append(current.get())
-        current.reset(before)
-
-    @server.tool(enabled=session)
-    async def order() -> str:
-        return current.get()
-
-    async with connect(server, era) as client:
-        assert await tools(client) == ["order"]
-        assert await said(client, "order") == "plain"
-    assert set(log) == {"plain"}

@@ -14,7 +14,10 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Depends, Resolve, Server, get_context
 from roundtrip.testing import Era, LegByLeg, User, served
+from tests.interaction.visibility.gates import same
 from tests.kit.players import connect, text_of
+from tests.kit.time_limits import LIMIT, hang
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +27,7 @@ async def names(server: Server, era: Era) -> list[str]:
         return [tool.name for tool in (await client.list_tools()).tools]
 
 
-async def test_gate_evaluated_without_arguments_is_evaluated_again_with_them(era: Era) -> None:
+async def test_gate_evaluated_without_arguments_is_evaluated_again_with_them() -> None:
     def check(path: str = "") -> bool:
         if path.startswith("/etc"):
             raise PermissionError(path)
@@ -36,7 +39,7 @@ async def test_gate_evaluated_without_arguments_is_evaluated_again_with_them(era
     async def read(path: str, checked: bool = Depends(check)) -> str:
         return f"read {path} {checked}"
 
-    user = User(server, era=era)
+    user = User(server, era=Era.RETRY)
     assert (await user.call("read", {"path": "/home"})).text == "read /home True"
     assert (await user.call("read", {"path": "/etc/passwd"})).is_error
 
@@ -62,7 +65,7 @@ async def test_fixed_call_value_is_not_taken_from_a_gate() -> None:
     assert text_of(result) == str(first)
 
 
-async def test_gate_context_is_absent_from_the_body(era: Era) -> None:
+async def test_gate_context_is_absent_from_the_body() -> None:
     def anyone(ctx: Context) -> bool:
         return ctx.request_id != ""
 
@@ -72,26 +75,26 @@ async def test_gate_context_is_absent_from_the_body(era: Era) -> None:
     async def order(ctx: Context = Depends(get_context)) -> str:
         return str(await ctx.ask("sure", "Sure?", bool))
 
-    assert (await User(server, {"sure": {"value": True}}, era=era).call("order")).text == "True"
+    assert (await User(server, {"sure": {"value": True}}, era=Era.RETRY).call("order")).text == "True"
 
 
-@pytest.mark.parametrize("place", ["memory", "http"])
+@pytest.mark.parametrize(("era", "place"), [(Era.RETRY, "memory"), (Era.LIVE, "memory"), (Era.RETRY, "http")])
+@pytest.mark.usefixtures("limits")
 async def test_gate_scopes_are_exited_outside_of_the_timeout(era: Era, place: str) -> None:
     async def scoped() -> AsyncGenerator[bool]:
-        with anyio.fail_after(20):
+        with anyio.fail_after(WAIT):
             async with anyio.create_task_group():
                 yield True
 
     server = Server("shop")
 
-    @server.tool(enabled=scoped, timeout=5)
+    @server.tool(enabled=scoped, timeout=LIMIT)
     async def quick() -> str:
         return "done"
 
-    @server.tool(enabled=scoped, timeout=0.05)
-    async def slow() -> str:
-        await anyio.sleep(20)
-        return "late"
+    @server.tool(enabled=scoped, timeout=LIMIT)
+    async def slow() -> None:
+        await hang()
 
     async with contextlib.AsyncExitStack() as stack:
         target: Any = server if place == "memory" else await stack.enter_async_context(served(server))
@@ -107,7 +110,7 @@ class Odd(BaseException):
 
 
 async def cancelled_lookup() -> bool:
-    task = asyncio.ensure_future(anyio.sleep(10))
+    task = asyncio.ensure_future(anyio.sleep(WAIT))
     await anyio.lowlevel.checkpoint()
     task.cancel()
     await task
@@ -123,7 +126,7 @@ async def group() -> bool:
 
 
 async def fine() -> bool:
-    await anyio.sleep(0.01)
+    await anyio.lowlevel.checkpoint()
     return True
 
 
@@ -132,8 +135,16 @@ class Undecided:
         raise Odd("cannot say")
 
 
-@pytest.mark.parametrize("place", ["memory", "http"])
-@pytest.mark.parametrize("fault", [cancelled_lookup, odd, group, Undecided])
+@pytest.mark.parametrize(
+    ("fault", "era", "place"),
+    [
+        (cancelled_lookup, Era.RETRY, "memory"),
+        (cancelled_lookup, Era.LIVE, "memory"),
+        (odd, Era.RETRY, "http"),
+        (group, Era.RETRY, "memory"),
+        (Undecided, Era.LIVE, "memory"),
+    ],
+)
 async def test_raising_gate_hides_only_its_own_item(era: Era, fault: Callable[[], Any], place: str) -> None:
     server = Server("shop")
 
@@ -183,19 +194,15 @@ ODDITIES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", ODDITIES, ids=lambda value: type(value).__name__)
-async def test_truthy_non_boolean_opens_no_gate(era: Era, value: Any) -> None:
-    unrun: Any = value() if value in (shut, shut_later) else value
+async def test_truthy_non_boolean_opens_no_gate() -> None:
     server = Server("shop")
-
-    @server.tool(enabled=lambda: unrun)
-    async def hidden() -> str:
-        return "seen"
-
-    assert await names(server, era) == []
+    for number, value in enumerate(ODDITIES):
+        unrun: Any = value() if value in (shut, shut_later) else value
+        server.add_tool(one, f"{type(value).__name__} {number}", enabled=functools.partial(same, unrun))
+    assert await names(server, Era.RETRY) == []
 
 
-async def test_context_manager_class_differs_between_resolve_and_depends(era: Era) -> None:
+async def test_context_manager_class_differs_between_resolve_and_depends() -> None:
     class Session:
         def __enter__(self) -> bool:
             return False
@@ -212,10 +219,10 @@ async def test_context_manager_class_differs_between_resolve_and_depends(era: Er
     async def second() -> str:
         return "second"
 
-    assert await names(server, era) == []
+    assert await names(server, Era.RETRY) == []
 
 
-async def test_task_outliving_its_request_inherits_no_gate_values(era: Era) -> None:
+async def test_task_outliving_its_request_inherits_no_gate_values() -> None:
     open_: list[bool] = [True]
     later, done = anyio.Event(), anyio.Event()
     texts: list[str] = []
@@ -243,15 +250,15 @@ async def test_task_outliving_its_request_inherits_no_gate_values(era: Era) -> N
         tasks.append(asyncio.ensure_future(late()))
         return "started"
 
-    await User(server, era=era).call("starts")
+    await User(server, era=Era.RETRY).call("starts")
     open_[0] = False
     later.set()
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         await done.wait()
     assert texts == ["Unknown tool: secret"]
 
 
-async def test_a_server_within_a_server_has_contexts_of_its_own(era: Era) -> None:
+async def test_a_server_within_a_server_has_contexts_of_its_own() -> None:
     inner, outer = Server("inner"), Server("outer")
 
     @inner.resource("shop://who")
@@ -264,12 +271,12 @@ async def test_a_server_within_a_server_has_contexts_of_its_own(era: Era) -> Non
 
     @outer.tool
     async def calls() -> list[str]:
-        async with connect(inner, era) as client:
+        async with connect(inner, Era.RETRY) as client:
             (content,) = (await client.read_resource("shop://who")).contents
             prompt = await client.get_prompt("which")
         return [content.text, prompt.messages[0].content.text, get_context().mcp_server.name]  # type: ignore[union-attr]
 
-    async with connect(outer, era) as client:
+    async with connect(outer, Era.RETRY) as client:
         result = await client.call_tool("calls")
     assert result.structured_content == {"result": ["inner", "inner", "outer"]}
 

@@ -41,93 +41,70 @@ from tests.interaction.visibility.gates import (
     tools,
 )
 from tests.kit.players import Person, connect, text_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
 
-class Plans:
-    def __init__(self, plan: str) -> None:
-        self.plan = plan
-
-    def is_pro(self) -> bool:
-        return self.plan == "pro"
-
-    async def __call__(self) -> bool:
-        return self.is_pro()
-
-
-class Session:
+class Mine:
     def __init__(self, is_pro: bool) -> None:
         self.is_pro = is_pro
+
+    async def __call__(self) -> bool:
+        return self.is_pro
 
     async def __aenter__(self) -> bool:
         return self.is_pro
 
-    async def __aexit__(self, *error: object) -> None:
-        return None
+    async def __aexit__(self, *error: object) -> None: ...
 
 
 def kinds(plan: str) -> dict[str, Any]:
-    plans = Plans(plan)
+    """Return gates of every kind that are open for `pro`."""
 
-    def current() -> Plans:
-        return plans
+    def current() -> str:
+        return plan
 
     async def a_coroutine() -> bool:
-        return plans.is_pro()
+        return is_pro(plan)
 
-    def is_pro(plans: Plans) -> bool:
-        return plans.is_pro()
-
-    def by_default(plans: Plans = Depends(current)) -> bool:
-        return plans.is_pro()
+    def by_default(plan: str = Depends(current)) -> bool:
+        return is_pro(plan)
 
     def a_generator() -> Generator[bool]:
-        yield plans.is_pro()
+        yield is_pro(plan)
 
     async def an_async_generator() -> AsyncGenerator[bool]:
-        yield plans.is_pro()
-
-    def session() -> Session:
-        return Session(plans.is_pro())
-
-    def is_pro_session(session: Session) -> bool:
-        return session.is_pro
-
-    class Mine(Session):
-        def __init__(self) -> None:
-            super().__init__(plans.is_pro())
+        yield is_pro(plan)
 
     return {
-        "lambda": lambda: plans.is_pro(),
+        "lambda": lambda: is_pro(plan),
         "lambda_around_a_coroutine": lambda: a_coroutine(),
         "coroutine": a_coroutine,
-        "method": plans.is_pro,
-        "object": plans,
-        "partial": functools.partial(is_pro, plans),
-        "by_default": by_default,
+        "object": Mine(is_pro(plan)),
+        "partial": functools.partial(is_pro, plan),
         "depends": Depends(is_pro, current),
         "depends_on_a_generator": Depends(same, Depends(a_generator)),
         "resolve": Resolve(by_default),
         "generator": a_generator,
         "async_generator": Depends(an_async_generator),
-        "class_of_managers": Depends(Mine),
-        "depends_on_a_manager": Depends(is_pro_session, session),
+        "class_of_managers": Depends(functools.partial(Mine, is_pro(plan))),
     }
 
 
-@pytest.mark.parametrize("plan", ["pro", "free"])
-async def test_any_callable_may_be_a_gate(era: Era, plan: str) -> None:
+async def test_any_callable_may_be_a_gate() -> None:
     server = Server[Any]("shop")
-    for name, gate in kinds(plan).items():
-        server.add_tool(saying("done"), name, enabled=gate)
-    async with connect(server, era) as client:
-        assert await tools(client) == (list(kinds(plan)) if plan == "pro" else [])
-        for name in kinds(plan):
-            assert await said(client, name) == ("done" if plan == "pro" else f"Unknown tool: {name}")
+    for plan in ("pro", "free"):
+        for name, gate in kinds(plan).items():
+            server.add_tool(saying("done"), f"{plan} {name}", enabled=gate)
+    expected = {f"{plan} {name}": plan == "pro" for plan in ("pro", "free") for name in kinds(plan)}
+    async with connect(server, Era.RETRY) as client:
+        assert await tools(client) == [name for name, is_open in expected.items() if is_open]
+        said_by = {name: await said(client, name) for name in expected}
+    assert said_by == {name: "done" if is_open else f"Unknown tool: {name}" for name, is_open in expected.items()}
 
 
-async def test_a_gate_is_asked_again_at_the_call(era: Era) -> None:
+async def test_a_gate_is_asked_again_at_the_call() -> None:
     server, switch = Server[Any]("shop"), Switch()
     ran: list[str] = []
 
@@ -136,7 +113,7 @@ async def test_a_gate_is_asked_again_at_the_call(era: Era) -> None:
         ran.append("forecast")
         return "sun"
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == ["forecast"]
         switch.on = False
         assert await said(client, "forecast") == "Unknown tool: forecast"
@@ -162,28 +139,28 @@ async def test_a_gate_that_shuts_during_a_call_ends_it() -> None:
     assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "True"  # type: ignore[arg-type]
 
 
-async def test_a_gate_that_raises_hides_only_what_it_gates(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_gate_that_raises_hides_only_what_it_gates(caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("shop")
 
     def broken() -> bool:
         raise LookupError("the secret reason")
 
-    for number in range(100):
-        gate = broken if number == 50 else Switch()
+    for number in range(12):
+        gate = broken if number == 5 else Switch()
         server.add_tool(saying(str(number)), f"tool-{number}", enabled=gate)
-    others = [f"tool-{number}" for number in range(100) if number != 50]
-    async with connect(server, era) as client:
+    others = [f"tool-{number}" for number in range(12) if number != 5]
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == others
-        assert await said(client, "tool-50") == "Unknown tool: tool-50"
+        assert await said(client, "tool-5") == "Unknown tool: tool-5"
         for name in others:
             assert await said(client, name) == name.removeprefix("tool-")
     warnings = [record for record in caplog.records if record.name == "roundtrip"]
     assert [record.levelno for record in warnings] == [logging.WARNING] * 2
-    assert all(record.exc_info and "tool-50" in record.message for record in warnings)
+    assert all(record.exc_info and "tool-5" in record.message for record in warnings)
     assert "the secret reason" in caplog.text
 
 
-async def test_a_failure_that_many_gates_share_is_logged_once(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_that_many_gates_share_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("shop")
 
     async def account() -> str:
@@ -192,13 +169,13 @@ async def test_a_failure_that_many_gates_share_is_logged_once(era: Era, caplog: 
     for number in range(20):
         server.add_tool(saying("x"), f"tool-{number}", enabled=Depends(functools.partial(is_pro), account))
     server.add_tool(saying("x"), "open", enabled=Switch())
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == ["open"]
     (record,) = (record for record in caplog.records if record.name == "roundtrip")
     assert all(f"'tool-{number}'" in record.message for number in range(20))
 
 
-async def test_a_gate_whose_value_cannot_be_judged_is_shut(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_gate_whose_value_cannot_be_judged_is_shut(caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("shop")
 
     class Undecided:
@@ -218,28 +195,29 @@ async def test_a_gate_whose_value_cannot_be_judged_is_shut(era: Era, caplog: pyt
     }.items():
         server.add_tool(saying("done"), name, enabled=gate)
     server.add_tool(saying("done"), "full", enabled=lambda: ["pro"])
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == ["full"]
         assert await said(client, "not_run") == "Unknown tool: not_run"
     assert caplog.text.count("hidden from this request") == 5
 
 
-async def test_a_gate_whose_scope_gives_up_hides_only_itself(era: Era) -> None:
+async def test_a_gate_whose_scope_gives_up_hides_only_itself() -> None:
     server = Server[Any]("shop")
 
-    async def impatient() -> AsyncGenerator[bool]:
-        with anyio.move_on_after(0.01):
+    async def impatient() -> AsyncGenerator[anyio.CancelScope]:
+        with anyio.CancelScope() as scope:
             await anyio.lowlevel.checkpoint()
-            yield True
+            yield scope
 
-    async def hangs(impatient: bool = Depends(impatient)) -> bool:
+    async def hangs(impatient: anyio.CancelScope = Depends(impatient)) -> bool:
+        impatient.deadline = anyio.current_time()
         await anyio.sleep_forever()
-        return impatient
+        return True
 
     server.add_tool(saying("done"), "slow", enabled=hangs)
     server.add_tool(saying("done"), "quick", enabled=Switch())
-    async with connect(server, era) as client:
-        with anyio.fail_after(20):
+    async with connect(server, Era.RETRY) as client:
+        with anyio.fail_after(WAIT):
             assert await tools(client) == ["quick"]
             assert await said(client, "slow") == "Unknown tool: slow"
             assert await said(client, "quick") == "done"
@@ -272,26 +250,25 @@ def with_city(city: str) -> bool:
     return city == "Bern"
 
 
-@pytest.mark.parametrize(
-    ("gate", "message"),
-    [
-        (asks, "gate of tool 'forecast' may not ask, and 'asks'"),
-        (Depends(same, asks), "may not ask, and 'asks'"),
-        (with_city, "evaluated before there are arguments.*'city' of resolver 'with_city' cannot be filled"),
-        (Resolve(Switch(), once=True), "once="),
-        ("pro", "got 'pro'"),
-        (0, "got 0"),
-    ],
-    ids=["asks", "needs one that asks", "takes an argument", "once", "text", "number"],
-)
-def test_a_gate_that_can_never_work_is_rejected_at_registration(gate: Any, message: str) -> None:
+IMPOSSIBLE: list[tuple[Any, str]] = [
+    (asks, "gate of tool 'forecast' may not ask, and 'asks'"),
+    (Depends(same, asks), "may not ask, and 'asks'"),
+    (with_city, "evaluated before there are arguments.*'city' of resolver 'with_city' cannot be filled"),
+    (Resolve(Switch(), once=True), "once="),
+    ("pro", "got 'pro'"),
+    (0, "got 0"),
+]
+
+
+def test_a_gate_that_can_never_work_is_rejected_at_registration() -> None:
     server = Server[Any]("shop")
-    with pytest.raises(InvalidSignature, match=message):
-        server.tool(enabled=gate)(forecast)
-    with pytest.raises(InvalidSignature):
-        server.prompt(enabled=gate)(forecast)
-    with pytest.raises(InvalidSignature):
-        server.resource("weather://{city}", enabled=gate)(forecast)
+    for gate, message in IMPOSSIBLE:
+        with pytest.raises(InvalidSignature, match=message):
+            server.tool(enabled=gate)(forecast)
+        with pytest.raises(InvalidSignature):
+            server.prompt(enabled=gate)(forecast)
+        with pytest.raises(InvalidSignature):
+            server.resource("weather://{city}", enabled=gate)(forecast)
 
 
 def forecast(city: str) -> str:
@@ -299,10 +276,10 @@ def forecast(city: str) -> str:
 
 
 @pytest.mark.parametrize("gate", [returns_a_question, asks_live, asks_by_name])
-async def test_asking_gate_is_closed_without_asking(era: Era, gate: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_asking_gate_is_closed_without_asking(gate: Any, caplog: pytest.LogCaptureFixture) -> None:
     server, person = Server[Any]("shop"), Person()
     server.tool(enabled=gate)(forecast)
-    async with connect(server, era, person) as client:
+    async with connect(server, Era.RETRY, person) as client:
         assert await tools(client) == []
         assert await said(client, "forecast", {"city": "Bern"}) == "Unknown tool: forecast"
     assert person.asked == []
@@ -312,27 +289,7 @@ async def test_asking_gate_is_closed_without_asking(era: Era, gate: Any, caplog:
 # Once per request.
 
 
-async def test_fifty_tools_behind_one_slow_lookup_wait_for_it_once(era: Era) -> None:
-    server, runs = Server[Any]("shop"), list[str]()
-
-    async def account() -> str:
-        runs.append("account")
-        await anyio.sleep(0.02)
-        return "pro"
-
-    for number in range(50):
-        server.add_tool(lambda: "done", f"tool-{number}", enabled=Depends(functools.partial(is_pro), account))
-    async with connect(server, era) as client:
-        await tools(client)
-        runs.clear()
-        assert len(await tools(client)) == 50
-        assert runs == ["account"]
-        runs.clear()
-        assert await said(client, "tool-7") == "done"
-    assert runs == ["account"]
-
-
-async def test_gate_and_two_parameters_share_one_run_per_request(era: Era) -> None:
+async def test_gate_and_two_parameters_share_one_run_per_request() -> None:
     server, runs = Server[Any]("shop"), list[str]()
 
     async def account() -> str:
@@ -354,7 +311,7 @@ async def test_gate_and_two_parameters_share_one_run_per_request(era: Era) -> No
     ) -> str:
         return f"{first} {second}"
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         await tools(client)
         assert sorted(runs) == ["account", "fresh"]
         runs.clear()
@@ -362,39 +319,18 @@ async def test_gate_and_two_parameters_share_one_run_per_request(era: Era) -> No
         assert sorted(runs) == ["account", "fresh", "fresh"]
 
 
-async def test_gates_naming_different_nodes_alike_are_both_evaluated(era: Era) -> None:
+async def test_gates_naming_different_nodes_alike_are_both_evaluated() -> None:
     server = Server[Any]("shop")
     for number in range(5):
         server.add_tool(saying("done"), f"tool-{number}", enabled=Resolve(Switch(on=number != 3), key="same"))
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == ["tool-0", "tool-1", "tool-2", "tool-4"]
-
-
-async def test_a_tool_registered_later_is_asked_for_too(era: Era) -> None:
-    server = Server[Any]("shop")
-    server.add_tool(saying("done"), "first", enabled=Switch())
-    async with connect(server, era) as client:
-        assert await tools(client) == ["first"]
-        server.add_tool(saying("done"), "second", enabled=Switch(on=False))
-        server.add_tool(saying("done"), "third", enabled=Switch())
-        assert await tools(client) == ["first", "third"]
-        server.remove_tool("first")
-        assert await tools(client) == ["third"]
-
-
-async def test_duplicate_tool_name_uses_the_registered_tools_gate(era: Era) -> None:
-    server = Server[Any]("shop", on_duplicate_tools="replace")
-    server.add_tool(saying("open"), "order")
-    server.add_tool(saying("shut"), "order", enabled=Switch(on=False))
-    async with connect(server, era) as client:
-        assert await tools(client) == []
-        assert await said(client, "order") == "Unknown tool: order"
 
 
 # Nested calls.
 
 
-async def test_nested_call_evaluates_its_own_gate_with_known_values(era: Era) -> None:
+async def test_nested_call_evaluates_its_own_gate_with_known_values() -> None:
     server, runs, switch = Server[Any]("shop"), list[str](), Switch()
 
     def account() -> str:
@@ -432,7 +368,7 @@ async def test_nested_call_evaluates_its_own_gate_with_known_values(era: Era) ->
         runs.append("held")
         return " ".join([await nested("deep"), await nested("inner")])
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         await tools(client)
         runs.clear()
         assert await said(client, "outer") == "ada session session"
@@ -446,7 +382,7 @@ async def test_nested_call_evaluates_its_own_gate_with_known_values(era: Era) ->
         assert await said(client, "held") == "session Unknown tool: inner"
 
 
-async def test_a_request_made_within_a_request_knows_nothing_of_it(era: Era) -> None:
+async def test_a_request_made_within_a_request_knows_nothing_of_it() -> None:
     server, runs = Server[Any]("shop"), list[str]()
 
     def account() -> str:
@@ -457,11 +393,11 @@ async def test_a_request_made_within_a_request_knows_nothing_of_it(era: Era) -> 
     async def outer(again: bool) -> str:
         if not again:
             return "inner"
-        async with Client(server, mode=era.value) as client:
+        async with Client(server, mode=Era.RETRY.value) as client:
             await client.list_tools()
             return await said(client, "outer", {"again": False})
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         await tools(client)
         runs.clear()
         assert await said(client, "outer", {"again": True}) == "inner"
@@ -490,7 +426,7 @@ def guarded(**options: Any) -> Server[Any]:
     return server
 
 
-@pytest.mark.parametrize("stateless", [True, False], ids=["stateless", "sessions"])
+@pytest.mark.parametrize(("era", "stateless"), [(Era.RETRY, True), (Era.LIVE, False)], ids=["stateless", "sessions"])
 async def test_a_gate_sees_the_authenticated_caller_in_lists_and_calls(era: Era, stateless: bool) -> None:
     async with served(guarded(), stateless_http=stateless) as url:
         for badge, names in (
@@ -507,7 +443,7 @@ async def test_a_gate_sees_the_authenticated_caller_in_lists_and_calls(era: Era,
                 assert prompts == (["report"] if badge.endswith("ada") else [])
 
 
-async def test_gate_receives_the_request_it_decides_on(era: Era) -> None:
+async def test_gate_receives_the_request_it_decides_on() -> None:
     server, methods = Server[Any]("shop"), list[str]()
 
     def gate(ctx: Context) -> bool:
@@ -521,7 +457,7 @@ async def test_gate_receives_the_request_it_decides_on(era: Era) -> None:
     server.prompt("say", enabled=gate)(lambda: "say")
     server.resource("note://one", name="note", enabled=gate)(lambda: "one")
     server.resource("book://{title}", name="book", enabled=gate)(by_title)
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         await tools(client)
         await listed(client)
         await said(client, "order")
@@ -543,11 +479,11 @@ async def test_gate_receives_the_request_it_decides_on(era: Era) -> None:
 # Beside visibility and versions.
 
 
-async def test_tool_is_visible_where_gate_and_rules_allow(era: Era) -> None:
+async def test_tool_is_visible_where_gate_and_rules_allow() -> None:
     server, switch = Server[Any]("shop"), Switch()
     server.add_tool(saying("done"), "order", enabled=switch)
     server.prompt("say", enabled=switch)(lambda: "say")
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         server.disable(names={"order", "say"})
         assert await tools(client) == []
         assert (await listed(client))["prompts"] == []
@@ -563,7 +499,7 @@ async def test_tool_is_visible_where_gate_and_rules_allow(era: Era) -> None:
         assert await tools(client) == []
 
 
-async def test_highest_version_with_an_open_gate_is_used(era: Era) -> None:
+async def test_highest_version_with_an_open_gate_is_used() -> None:
     server = Server[Any]("shop")
     gates = {"1": Switch(), "2": Switch(), "3": Switch()}
     for version, gate in gates.items():
@@ -577,7 +513,7 @@ async def test_highest_version_with_an_open_gate_is_used(era: Era) -> None:
     async def called(client: Client, version: str) -> str:
         return text_of(await client.call_tool("order", {}, meta={"roundtrip/version": version}))  # type: ignore[arg-type]
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await seen(client) == ("3", ["3", "2", "1"])
         assert await said(client, "order") == "3"
         gates["3"].on = False
@@ -590,7 +526,7 @@ async def test_highest_version_with_an_open_gate_is_used(era: Era) -> None:
         assert await said(client, "order") == "Unknown tool: order"
 
 
-async def test_a_method_may_say_by_which_gate_it_is_reached(era: Era) -> None:
+async def test_a_method_may_say_by_which_gate_it_is_reached() -> None:
     server, switch = Server[Any]("shop"), Switch(on=False)
 
     class Shop:
@@ -599,13 +535,13 @@ async def test_a_method_may_say_by_which_gate_it_is_reached(era: Era) -> None:
             return "ordered"
 
     server.add_tool(Shop().order)
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == []
         switch.on = True
         assert await said(client, "order") == "ordered"
 
 
-async def test_gate_is_replaceable_like_any_dependency(era: Era) -> None:
+async def test_gate_is_replaceable_like_any_dependency() -> None:
     server, switch = Server[Any]("shop"), Switch(on=False)
 
     def account() -> str:
@@ -613,7 +549,7 @@ async def test_gate_is_replaceable_like_any_dependency(era: Era) -> None:
 
     server.add_tool(saying("done"), "order", enabled=switch)
     server.add_tool(saying("done"), "forecast", enabled=Depends(is_pro, account))
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await tools(client) == []
         with server.overrides({account: lambda: "pro"}):
             assert await tools(client) == ["forecast"]

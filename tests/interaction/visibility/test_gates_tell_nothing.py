@@ -55,30 +55,29 @@ def library(*, on: bool) -> Server[Any]:
     return server
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "headers", "hidden", "unknown"),
-    [
-        ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {"mcp-param-title": "x"}, "burn", "burm"),
-        ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {"mcp-param-title": "y"}, "burn", "burm"),
-        ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {}, "burn", "burm"),
-        ("tools/call", {"name": "NAME", "arguments": {"no": "x"}}, {"mcp-param-title": "y"}, "burn", "burm"),
-        ("tools/call", {"name": "NAME", "arguments": {}, "requestState": "x"}, {}, "burn", "burm"),
-        ("prompts/get", {"name": "NAME", "arguments": {"title": "x"}}, {}, "audit", "audii"),
-        ("prompts/get", {"name": "NAME", "arguments": {}}, {}, "audit", "audii"),
-        ("resources/read", {"uri": "NAME"}, {}, "shelf://closed", "shelf://clossd"),
-        ("resources/read", {"uri": "NAME"}, {}, "secret://dune", "secrat://dune"),
-        ("resources/read", {"uri": "NAME"}, {}, "secret://..%2Fdune", "secrat://..%2Fdune"),
-    ],
-)
-async def test_gated_and_missing_items_are_indistinguishable_on_the_wire(
-    method: str, params: Json, headers: dict[str, str], hidden: str, unknown: str
-) -> None:
-    async def answer(post: Any, name: str) -> str:
+REQUESTS: list[tuple[str, Json, dict[str, str], str, str]] = [
+    ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {"mcp-param-title": "x"}, "burn", "burm"),
+    ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {"mcp-param-title": "y"}, "burn", "burm"),
+    ("tools/call", {"name": "NAME", "arguments": {"title": "x"}}, {}, "burn", "burm"),
+    ("tools/call", {"name": "NAME", "arguments": {"no": "x"}}, {"mcp-param-title": "y"}, "burn", "burm"),
+    ("tools/call", {"name": "NAME", "arguments": {}, "requestState": "x"}, {}, "burn", "burm"),
+    ("prompts/get", {"name": "NAME", "arguments": {"title": "x"}}, {}, "audit", "audii"),
+    ("prompts/get", {"name": "NAME", "arguments": {}}, {}, "audit", "audii"),
+    ("resources/read", {"uri": "NAME"}, {}, "shelf://closed", "shelf://clossd"),
+    ("resources/read", {"uri": "NAME"}, {}, "secret://dune", "secrat://dune"),
+    ("resources/read", {"uri": "NAME"}, {}, "secret://..%2Fdune", "secrat://..%2Fdune"),
+]
+
+
+async def test_gated_and_missing_items_are_indistinguishable_on_the_wire() -> None:
+    async def answer(post: Any, request: tuple[str, Json, dict[str, str], str, str], name: str) -> str:
+        method, params, headers, _, _ = request
         sent = json.loads(json.dumps(params).replace("NAME", name))
         return json.dumps({**await post.post(method, sent, headers=headers), "id": 0}).replace(name, "NAME")
 
     async with served(library(on=False), stateless_http=True) as url, wire(url) as post:
-        assert await answer(post, hidden) == await answer(post, unknown)
+        answers = [(one, await answer(post, one, one[3]), await answer(post, one, one[4])) for one in REQUESTS]
+    assert [request for request, hidden, unknown in answers if hidden != unknown] == []
 
 
 async def test_lists_omit_gated_items_completely() -> None:
@@ -126,7 +125,7 @@ async def test_headers_are_not_checked_against_nested_tools() -> None:
     assert result["content"][0]["text"] == "burnt x"
 
 
-async def test_completion_reveals_neither_gated_nor_missing_items(era: Era) -> None:
+async def test_completion_reveals_neither_gated_nor_missing_items() -> None:
     title = {"name": "title", "value": ""}
 
     async def completed(client: Client, *refs: PromptReference | ResourceTemplateReference) -> list[int]:
@@ -139,39 +138,33 @@ async def test_completion_reveals_neither_gated_nor_missing_items(era: Era) -> N
     )
     unknown = (PromptReference(name="audii"), ResourceTemplateReference(uri="secrat://{title}"))
     shown = ResourceTemplateReference(uri="book://{title}")
-    async with connect(library(on=False), era) as client:
+    async with connect(library(on=False), Era.RETRY) as client:
         assert await completed(client, *hidden, *unknown) == [0] * 5
         assert await completed(client, shown) == [1]
-    async with connect(library(on=True), era) as client:
+    async with connect(library(on=True), Era.RETRY) as client:
         assert await completed(client, *hidden) == [1] * 3
         assert await completed(client, *unknown, shown) == [0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
+async def test_caller_dependent_lists_are_never_cached_for_others() -> None:
+    requests: list[tuple[Any, Json]] = [
         ("tools/list", {}),
         ("prompts/list", {}),
         ("resources/list", {}),
         ("resources/templates/list", {}),
         ("resources/read", {"uri": "shelf://closed"}),
         ("resources/read", {"uri": "book://dune"}),
-    ],
-)
-async def test_caller_dependent_lists_are_never_cached_for_others(method: Any, params: Json) -> None:
-    hints = {method: CacheHint(ttl_ms=60_000, scope="public")}
+    ]
+    hints = {method: CacheHint(ttl_ms=60_000, scope="public") for method, _ in requests}
     gated, plain = Server[Any]("library", cache_hints=hints), Server[Any]("library", cache_hints=hints)
-    for server, gate in ((gated, Switch()), (plain, True)):
+    for server, gate, cached in ((gated, Switch(), ("private", 0)), (plain, True, ("public", 60_000))):
         server.add_tool(saying("x"), "x", enabled=gate)
         server.prompt("x", enabled=gate)(lambda: "x")
         server.resource("shelf://closed", name="x", enabled=gate)(lambda: "x")
         server.resource("book://{title}", name="book")(by_title)
-    scopes: list[tuple[str, int]] = []
-    for server in (gated, plain):
         async with served(server, stateless_http=True) as url, wire(url) as post:
-            result = (await post.post(method, params))["result"]
-        scopes.append((result["cacheScope"], result["ttlMs"]))
-    assert scopes == [("private", 0), ("public", 60_000)]
+            results = [(await post.post(method, params))["result"] for method, params in requests]
+        assert [(result["cacheScope"], result["ttlMs"]) for result in results] == [cached] * len(requests)
 
 
 # Prompts, resources and templates.
@@ -217,7 +210,7 @@ async def test_prompts_resources_and_templates_have_gates_too(era: Era) -> None:
         assert "Unknown resource: secret://dune" in await said(client, "fetch", {"uri": "secret://dune"})
 
 
-async def test_other_matching_resource_serves_behind_a_closed_gate(era: Era) -> None:
+async def test_other_matching_resource_serves_behind_a_closed_gate() -> None:
     server, switches = Server[Any]("layers"), [Switch(), Switch(), Switch()]
 
     @server.resource("file:///notes", enabled=switches[0])
@@ -232,7 +225,7 @@ async def test_other_matching_resource_serves_behind_a_closed_gate(era: Era) -> 
     def by_path(path: str) -> str:
         return f"the last template: {path}"
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await read(client, "file:///notes") == "the resource"
         assert [switch.asked for switch in switches] == [1, 0, 0]
         switches[0].on = False
@@ -244,17 +237,17 @@ async def test_other_matching_resource_serves_behind_a_closed_gate(era: Era) -> 
             await client.read_resource("file:///notes")
 
 
-async def test_a_template_that_replaces_another_brings_its_own_gate(era: Era) -> None:
+async def test_a_template_that_replaces_another_brings_its_own_gate() -> None:
     server = Server[Any]("library")
     server.resource("book://{title}", name="one")(by_title)
     server.resource("book://{title}", name="two", enabled=Switch(on=False))(by_title)
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert (await listed(client))["templates"] == []
         with pytest.raises(MCPError, match="Unknown resource"):
             await client.read_resource("book://dune")
 
 
-async def test_prompts_and_templates_share_what_their_gates_found_and_entered(era: Era) -> None:
+async def test_prompts_and_templates_share_what_their_gates_found_and_entered() -> None:
     server, log = Server[Any]("library"), list[str]()
 
     async def session() -> AsyncGenerator[str]:
@@ -290,7 +283,7 @@ async def test_prompts_and_templates_share_what_their_gates_found_and_entered(er
     def closed() -> str:
         return "closed"
 
-    async with connect(server, era) as client:
+    async with connect(server, Era.RETRY) as client:
         assert await prompted(client, "audit") == "session"
         assert await read(client, "secret://dune") == "session"
         assert await read(client, "plain://dune") == "dune"

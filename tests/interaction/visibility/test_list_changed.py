@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Final
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -18,192 +18,21 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
     ServerEvent,
     ToolsListChanged,
 )
 from mcp_types import InputRequiredResult
-from pydantic import BaseModel
 
-from roundtrip import Context, Resolve, Server
+from roundtrip import Context, Server
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era, LegByLeg, served
 from roundtrip.testing.networks.fleet import Instance
 from roundtrip.testing.tap import Tap
-from tests.kit.hosts import WAIT, stdio
+from tests.interaction.visibility.announcing import EVENTS, LISTS, Bus, Ears, flip, furnish, hearing, listening, shop
 from tests.kit.players import Person, connect, text_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-
-LISTS: Final = ("tools", "prompts", "resources")
-EVENTS: Final = {"tools": ToolsListChanged(), "prompts": PromptsListChanged(), "resources": ResourcesListChanged()}
-DONE: Final = "test://done"
-
-
-class Choice(BaseModel):
-    ok: bool
-
-
-class Bus(InMemorySubscriptionBus):
-    """Bus that keeps its publications."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.published: list[ServerEvent] = []
-
-    async def publish(self, event: ServerEvent) -> None:
-        self.published.append(event)
-        await super().publish(event)
-
-
-def flip(server: Server[Any], tag: str) -> None:
-    """Change the visibility of a tag, more than once."""
-    server.disable(tags=tag)
-    server.enable(tags=tag)
-    server.disable(tags=tag)
-
-
-def furnish(server: Server[Any]) -> None:
-    """Register one item of each kind, tagged with the name of its list."""
-
-    @server.tool(tags={"tools", "all"})
-    def subject_tool() -> str:
-        return "done"
-
-    @server.prompt(tags={"prompts", "all"})
-    def subject_prompt() -> str:
-        return "say"
-
-    @server.resource("subject://it", tags={"resources", "all"})
-    def subject_resource() -> str:
-        return "text"
-
-
-def shop(bus: Bus | None = None, **options: Any) -> Server[Any]:
-    server = Server[Any]("shop", subscriptions=bus, **options)
-    furnish(server)
-
-    async def flipped(tag: str) -> str:
-        flip(server, tag)
-        return tag
-
-    @server.tool()
-    async def change(tag: str) -> str:
-        flip(server, tag)
-        return tag
-
-    @server.tool()
-    def change_in_thread(tag: str) -> str:
-        flip(server, tag)
-        return tag
-
-    @server.tool()
-    async def change_by_resolver(tag: str, done: Annotated[str, Resolve(flipped)]) -> str:
-        return done
-
-    @server.tool()
-    async def change_and_fail(tag: str) -> str:
-        flip(server, tag)
-        raise RuntimeError("on purpose")
-
-    @server.tool()
-    async def change_and_ask(tag: str, ctx: Context) -> str:
-        server.disable(tags=tag)
-        answer = await ctx.ask("sure", "Sure?", Choice)
-        return f"{tag} {answer.ok}"
-
-    @server.tool()
-    async def finish(ctx: Context) -> str:
-        await ctx.notify_resource_updated(DONE)
-        await ctx.session.send_resource_updated(DONE)
-        return "finished"
-
-    @server.prompt()
-    async def change_prompt(tag: str) -> str:
-        flip(server, tag)
-        return tag
-
-    @server.resource("change://{tag}")
-    def change_template(tag: str) -> str:
-        flip(server, tag)
-        return tag
-
-    @server.resource("change-all://now")
-    def change_resource() -> str:
-        flip(server, "tools")
-        return "changed"
-
-    return server
-
-
-class Ears:
-    """Notifications that a client receives as its message handler, or events as a listener."""
-
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-        self.finished = anyio.Event()
-
-    async def __call__(self, message: object) -> None:
-        method = getattr(message, "method", "")
-        if method == "notifications/resources/updated":
-            self.finished.set()
-        elif method.endswith("/list_changed"):
-            self.heard.append(method.split("/")[1])
-
-
-@asynccontextmanager
-async def hearing(
-    target: Instance, era: Era, person: Person | None = None, *, standing: bool = False
-) -> AsyncGenerator[tuple[Client, Ears]]:
-    """A client, and the lists that it hears have changed: all of them once the context is left.
-
-    With a standing stream, notifications may come over it, at another time than answers do.
-    """
-    ears = Ears()
-    if era is Era.LIVE:
-        async with connect(target, era, person, message_handler=ears) as client:
-            if standing:
-                await finish(client, ears)
-            yield client, ears
-            await (finish(client, ears) if standing else client.call_tool("finish", {}))
-        return
-    async with connect(target, era, person) as client, listening(client, ears):
-        yield client, ears
-        with anyio.fail_after(WAIT):
-            await client.call_tool("finish", {})
-
-
-async def finish(client: Client, ears: Ears) -> None:
-    """Wait until the standing stream is open, and all that it carried has come."""
-    ears.finished = anyio.Event()
-    with anyio.fail_after(WAIT):
-        while not ears.finished.is_set():
-            await client.call_tool("finish", {})
-
-
-@asynccontextmanager
-async def listening(client: Client, ears: Ears) -> AsyncGenerator[None]:
-    """Listen on 2026-07-28, until the event that `finish` publishes."""
-    async with (
-        client.listen(
-            tools_list_changed=True,
-            prompts_list_changed=True,
-            resources_list_changed=True,
-            resource_subscriptions=[DONE],
-        ) as subscription,
-        anyio.create_task_group() as group,
-    ):
-
-        async def listen() -> None:
-            async for event in subscription:
-                if isinstance(event, ResourceUpdated):
-                    return
-                ears.heard += [name for name, known in EVENTS.items() if event == known]
-
-        group.start_soon(listen)
-        yield
-
 
 Change = Callable[[Client, str], Awaitable[object]]
 CHANGES: dict[str, Change] = {
@@ -216,8 +45,10 @@ CHANGES: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("by", CHANGES)
-@pytest.mark.parametrize("listing", LISTS)
+@pytest.mark.parametrize(
+    ("by", "listing", "era"),
+    list(zip(CHANGES, LISTS * 2, [Era.RETRY, Era.LIVE, Era.LIVE, Era.RETRY, Era.RETRY, Era.LIVE], strict=True)),
+)
 async def test_change_is_announced_once_by_any_author(era: Era, by: str, listing: str) -> None:
     bus = Bus()
     async with hearing(shop(bus), era) as (client, ears):
@@ -226,15 +57,9 @@ async def test_change_is_announced_once_by_any_author(era: Era, by: str, listing
     assert ears.heard == [listing]
 
 
-async def test_a_resource_without_variables_may_change_a_list_too(era: Era) -> None:
-    async with hearing(shop(), era) as (client, ears):
-        await client.read_resource("change-all://now")
-    assert ears.heard == ["tools"]
-
-
-async def test_a_request_that_changes_all_lists_announces_each_once(era: Era) -> None:
+async def test_a_request_that_changes_all_lists_announces_each_once() -> None:
     bus = Bus()
-    async with hearing(shop(bus), era) as (client, ears):
+    async with hearing(shop(bus), Era.RETRY) as (client, ears):
         await client.call_tool("change", {"tag": "all"})
         assert bus.published == list(EVENTS.values())
         await client.call_tool("change", {"tag": "nothing has it"})
@@ -242,7 +67,7 @@ async def test_a_request_that_changes_all_lists_announces_each_once(era: Era) ->
     assert sorted(ears.heard) == sorted(LISTS)
 
 
-async def test_a_middleware_may_change_a_list_at_any_request(era: Era) -> None:
+async def test_a_middleware_may_change_a_list_at_any_request() -> None:
     bus = Bus()
 
     async def hide_at_ping(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -251,7 +76,7 @@ async def test_a_middleware_may_change_a_list_at_any_request(era: Era) -> None:
         return await call_next(ctx)
 
     server = shop(bus, middleware=[hide_at_ping])
-    async with hearing(server, era) as (client, ears):
+    async with hearing(server, Era.RETRY) as (client, ears):
         await client.list_tools()
         assert bus.published == [PromptsListChanged()]
         await client.list_tools()
@@ -259,7 +84,7 @@ async def test_a_middleware_may_change_a_list_at_any_request(era: Era) -> None:
     assert ears.heard == ["prompts"]
 
 
-async def test_item_added_and_removed_in_a_request_is_announced(era: Era) -> None:
+async def test_item_added_and_removed_in_a_request_is_announced() -> None:
     bus = Bus()
     server = shop(bus)
 
@@ -281,7 +106,7 @@ async def test_item_added_and_removed_in_a_request_is_announced(era: Era) -> Non
             server.remove_prompt("new")
         return "shrunk"
 
-    async with hearing(server, era) as (client, _):
+    async with hearing(server, Era.RETRY) as (client, _):
         await client.call_tool("grow", {})
         assert bus.published == list(EVENTS.values())
         for listing in ("tools", "prompts"):
@@ -290,7 +115,9 @@ async def test_item_added_and_removed_in_a_request_is_announced(era: Era) -> Non
             assert bus.published == [EVENTS[listing]]
 
 
-@pytest.mark.parametrize("ways", ["session", "event", "session event", "event session"])
+@pytest.mark.parametrize(
+    ("era", "ways"), [(Era.RETRY, "session event"), (Era.LIVE, "session event"), (Era.LIVE, "event")]
+)
 async def test_change_that_its_tool_announces_is_announced_once(era: Era, ways: str) -> None:
     bus = Bus()
     server = shop(bus)
@@ -308,7 +135,7 @@ async def test_change_that_its_tool_announces_is_announced_once(era: Era, ways: 
     assert ears.heard == ["tools"]
 
 
-async def test_change_after_an_announcement_is_announced(era: Era) -> None:
+async def test_change_after_an_announcement_is_announced() -> None:
     bus = Bus()
     server = shop(bus)
 
@@ -320,18 +147,10 @@ async def test_change_after_an_announcement_is_announced(era: Era) -> None:
         server.enable(tags="tools")
         return "changed"
 
-    async with hearing(server, era) as (client, ears):
+    async with hearing(server, Era.RETRY) as (client, ears):
         await client.call_tool("announce_and_change", {})
         assert bus.published == [ToolsListChanged()] * 2
     assert ears.heard == ["tools"] * 2
-
-
-async def test_live_client_is_notified_before_its_answer() -> None:
-    heard: list[str] = []
-    async with hearing(shop(), Era.LIVE) as (client, ears):
-        await client.call_tool("change", {"tag": "tools"})
-        heard += ears.heard
-    assert heard == ["tools"]
 
 
 async def test_a_leg_that_ends_with_questions_announces_what_it_changed() -> None:
@@ -374,7 +193,7 @@ async def test_clients_that_listen_hear_of_the_changes_of_others() -> None:
         assert ears.heard == ["tools", "prompts"]
 
 
-async def test_change_outside_of_a_request_is_announced_to_no_client(era: Era) -> None:
+async def test_change_outside_of_a_request_is_announced_to_no_client() -> None:
     bus = Bus()
 
     @asynccontextmanager
@@ -385,14 +204,14 @@ async def test_change_outside_of_a_request_is_announced_to_no_client(era: Era) -
 
     server = shop(bus, lifespan=lifespan)
     flip(server, "tools")
-    async with hearing(server, era) as (client, ears):
+    async with hearing(server, Era.RETRY) as (client, ears):
         flip(server, "resources")
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["change_prompt"]
         assert bus.published == []
     assert ears.heard == []
 
 
-async def test_tool_changing_another_server_notifies_only_its_clients(era: Era) -> None:
+async def test_tool_changing_another_server_notifies_only_its_clients() -> None:
     own, other = Bus(), Bus()
     there = shop(other)
     server = shop(own)
@@ -402,7 +221,7 @@ async def test_tool_changing_another_server_notifies_only_its_clients(era: Era) 
         flip(there, "all")
         return "changed"
 
-    async with hearing(server, era) as (client, ears):
+    async with hearing(server, Era.RETRY) as (client, ears):
         await client.call_tool("change_there", {})
         assert own.published == other.published == []
     assert ears.heard == []
@@ -474,8 +293,6 @@ async def sse(server: Server[Any]) -> AsyncGenerator[Instance]:
 
 
 TRANSPORTS: dict[str, dict[str, bool] | None] = {
-    "memory": None,
-    "stdio": None,
     "sse": None,
     "http": {},
     "http stateless": {"stateless_http": True},
@@ -489,11 +306,9 @@ async def serving(transport: str) -> AsyncGenerator[Instance]:
     if options is not None:
         async with served(shop(), **options) as url:
             yield url
-    elif transport == "sse":
+    else:
         async with sse(shop()) as target:
             yield target
-    else:
-        yield stdio(shop) if transport == "stdio" else shop()
 
 
 ON_THE_WAY = [(name, era) for name in TRANSPORTS for era in ERAS if (name, era) != ("sse", Era.RETRY)]
@@ -501,7 +316,7 @@ ON_THE_WAY = [(name, era) for name in TRANSPORTS for era in ERAS if (name, era) 
 
 @pytest.mark.parametrize(("transport", "era"), ON_THE_WAY)
 async def test_changes_are_promised_and_delivered_once_over_any_transport(transport: str, era: Era) -> None:
-    standing = transport not in ("memory", "http stateless")
+    standing = transport != "http stateless"
     async with serving(transport) as target, hearing(target, era, standing=standing) as (client, ears):
         if era is Era.LIVE:  # On 2026-07-28 the SDK promises what a server that can be listened to keeps.
             capabilities = client.server_capabilities.model_dump()

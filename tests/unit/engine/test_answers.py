@@ -97,7 +97,7 @@ def test_an_invalid_answer_is_asked_again_alone_with_its_reason() -> None:
     assert rounds.round({"measure": BIG}, {"measure": yes(size=3)}) == {"measure": Outcome(Size(size=3))}
 
 
-@pytest.mark.parametrize("response", [None, yes(size="huge"), yes(), ElicitResult(action="accept")], ids=repr)
+@pytest.mark.parametrize("response", [None, yes(size="huge"), ElicitResult(action="accept")], ids=repr)
 def test_third_invalid_answer_ends_the_call_naming_the_question(response: ElicitResult | None) -> None:
     """Shows S9."""
     rounds = Rounds(alone(measure))
@@ -110,7 +110,7 @@ def test_third_invalid_answer_ends_the_call_naming_the_question(response: Elicit
     assert (caught.value.key, caught.value.attempts) == ("measure", 3)
 
 
-@pytest.mark.parametrize("attempts", [1, 2, 5])
+@pytest.mark.parametrize("attempts", [1, 5])
 def test_a_question_may_say_how_often_it_is_asked(attempts: int) -> None:
     question = Elicit("How big?", Size, attempts=attempts)
     rounds = Rounds(alone(measure))
@@ -150,25 +150,6 @@ def test_an_answer_to_another_kind_of_question_is_invalid() -> None:
 
 
 # Changed questions.
-
-
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        (Elicit("Really?", Choice), "reworded"),
-        (Elicit("Sure?", Size), "schema changed"),
-        (Elicit("Really?", Size), "schema changed"),
-    ],
-    ids=["message", "schema", "both"],
-)
-def test_answer_to_another_wording_is_asked_again_with_reason(changed: Elicit[Any], reason: str) -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    rounds.redeploy(alone(confirm))
-    assert rounds.round({"confirm": changed}, {"confirm": yes(ok=True, size=1)}) == {"confirm": None}
-    assert rounds.reason("confirm") == reason
-    outcome = rounds.round({"confirm": changed}, {"confirm": yes(ok=False, size=2)})["confirm"]
-    assert outcome == Outcome(changed.schema(ok=False, size=2))
 
 
 def test_recorded_answer_waits_for_its_own_wording() -> None:

@@ -48,9 +48,8 @@ def kept(value: Any, annotation: Any) -> Any:
     return outcome.value
 
 
-@pytest.mark.parametrize(
-    ("value", "annotation"),
-    [
+def test_computed_value_keeps_its_annotated_type() -> None:
+    values: list[tuple[Any, Any]] = [
         (1, int),
         (None, int | None),
         (Quote(price=9.5, validUntil=datetime.date(2026, 7, 28)), Quote),
@@ -58,23 +57,16 @@ def kept(value: Any, annotation: Any) -> Any:
         ({"a": (1, "b")}, dict[str, tuple[int, str]]),
         (Choice(ok=True), Choice | Elicit[Choice]),
         ({"free": ["form", 1, None]}, Any),
-    ],
-    ids=repr,
-)
-def test_computed_value_keeps_its_annotated_type(value: Any, annotation: Any) -> None:
-    assert kept(value, annotation) == value
+    ]
+    assert [kept(value, annotation) for value, annotation in values] == [value for value, _ in values]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [object(), {"a": {1, object()}}, "text where an int was promised"],
-    ids=["an object", "an object in a set", "text"],
-)
-def test_value_beyond_its_annotation_is_rejected_by_key(value: Any) -> None:
-    annotation = int if isinstance(value, str) else Any
-    with pytest.raises(ValueNotStorable, match="'quote'") as caught:
-        kept(value, annotation)
-    assert caught.value.key == "quote"
+def test_value_beyond_its_annotation_is_rejected_by_key() -> None:
+    beyond: list[tuple[Any, Any]] = [(object(), Any), ({"a": {1, object()}}, Any), ("text for a number", int)]
+    for value, annotation in beyond:
+        with pytest.raises(ValueNotStorable, match="'quote'") as caught:
+            kept(value, annotation)
+        assert caught.value.key == "quote"
 
 
 def test_outdated_fixed_value_is_computed_again() -> None:
@@ -133,7 +125,7 @@ def other() -> Elicit[Choice]:
     return Elicit("Other?", Choice)
 
 
-@pytest.mark.parametrize("legs", [1, 2, 3])
+@pytest.mark.parametrize("legs", [1, 3])
 @pytest.mark.parametrize(("amount", "outcome"), [(10, Outcome(Choice(ok=True))), (1000, None)], ids=["same", "another"])
 def test_answer_carried_by_another_build_counts_for_its_wording_only(
     amount: int, outcome: Outcome | None, legs: int

@@ -61,26 +61,6 @@ def put(rounds: Rounds, key: str) -> PendingQuestion:
     return rounds.answers.open[key]
 
 
-def test_new_is_what_has_not_been_put_before() -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    assert put(rounds, "confirm").reason is Reason.NEW
-
-
-def test_a_question_of_a_later_round_is_new_as_well() -> None:
-    rounds = Rounds(plan_of(a=confirm, b=other))
-    rounds.round({"confirm": SURE})
-    rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True)})
-    assert put(rounds, "other").reason is Reason.NEW
-
-
-def test_missing_is_what_no_answer_came_to() -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    rounds.round({"confirm": SURE}, {})
-    assert put(rounds, "confirm").reason is Reason.MISSING
-
-
 def test_invalid_is_what_was_answered_otherwise_than_its_form_allows() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": SURE})
@@ -90,15 +70,15 @@ def test_invalid_is_what_was_answered_otherwise_than_its_form_allows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason", "changed"),
+    ("asked", "reason", "changed", "when"),
     [
-        (Elicit("Really?", Choice), Reason.REWORDED, ("message",)),
-        (Elicit("Sure?", Wider), Reason.SCHEMA_CHANGED, ("schema",)),
-        (Elicit("Really?", Wider), Reason.SCHEMA_CHANGED, ("message", "schema")),
+        (Elicit("Really?", Choice), Reason.REWORDED, ("message",), "its answer arrives"),
+        (Elicit("Really?", Choice), Reason.REWORDED, ("message",), "its answer was read before"),
+        (Elicit("Sure?", Wider), Reason.SCHEMA_CHANGED, ("schema",), "its answer was read before"),
+        (Elicit("Really?", Wider), Reason.SCHEMA_CHANGED, ("message", "schema"), "its answer arrives"),
     ],
-    ids=["message", "schema", "both"],
+    ids=["message", "message, later", "schema", "both"],
 )
-@pytest.mark.parametrize("when", ["its answer arrives", "its answer was read before"])
 def test_a_changed_question_says_what_of_it_changed(
     asked: Elicit[Any], reason: Reason, changed: tuple[str, ...], when: str
 ) -> None:
@@ -131,13 +111,6 @@ def test_equal_wording_under_two_names_is_no_rename() -> None:
     rounds.round({"confirm": SURE})
     rounds.round({"other": SURE}, {"confirm": yes(ok=True)})
     assert put(rounds, "other").reason is Reason.NEW
-
-
-def test_answer_lost_within_one_build_is_volatile() -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": Elicit("At 10:01?", Choice)})
-    rounds.round({"confirm": Elicit("At 10:02?", Choice)}, {"confirm": yes(ok=True)})
-    assert (put(rounds, "confirm").reason, put(rounds, "confirm").changed) == (Reason.VOLATILE, ("message",))
 
 
 def test_question_depending_on_another_answer_is_reworded() -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from roundtrip.engine.interruptions import Suspension, clock_paused, with_timeout
 from roundtrip.errors import ToolTimedOut
+from tests.kit.time_limits import limits_held
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
 SHORT = 0.02
-MIDDLING = 0.2
-LONG = 10.0
 
 
 async def ends_with(error: BaseException) -> None:
@@ -26,7 +26,7 @@ async def test_work_that_is_done_in_time_gives_its_result() -> None:
         await anyio.lowlevel.checkpoint()
         return 1
 
-    assert await with_timeout(LONG, work()) == 1
+    assert await with_timeout(WAIT, work()) == 1
 
 
 async def test_exception_within_the_time_limit_propagates() -> None:
@@ -35,13 +35,13 @@ async def test_exception_within_the_time_limit_propagates() -> None:
 
     for error in (ValueError("crash"), Suspension(), BaseExceptionGroup("both", [Suspension()])):
         with pytest.raises(type(error)) as caught:
-            await with_timeout(LONG, work())
+            await with_timeout(WAIT, work())
         assert caught.value is error
 
 
 @pytest.mark.parametrize("error", [ValueError("crash"), Suspension(), BaseExceptionGroup("both", [Suspension()])])
 async def test_overdue_work_has_timed_out_for_any_ending(error: BaseException) -> None:
-    with anyio.fail_after(LONG), pytest.raises(ToolTimedOut, match=r"timed out after 0\.02s") as caught:
+    with anyio.fail_after(WAIT), pytest.raises(ToolTimedOut, match=r"timed out after 0\.02s") as caught:
         await with_timeout(SHORT, ends_with(error))
     assert caught.value.seconds == SHORT
     assert caught.value.__cause__ is (error if isinstance(error, Exception) else None)
@@ -50,7 +50,7 @@ async def test_overdue_work_has_timed_out_for_any_ending(error: BaseException) -
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), BaseExceptionGroup("both", [KeyboardInterrupt()])])
 async def test_an_interrupt_is_not_lost_in_a_timeout(interrupt: BaseException) -> None:
     caught: BaseException | None = None
-    with anyio.fail_after(LONG):
+    with anyio.fail_after(WAIT):
         try:
             await with_timeout(SHORT, ends_with(interrupt))
         except BaseException as error:  # noqa: BLE001 - it is what is looked at
@@ -71,7 +71,7 @@ async def test_outside_cancellation_stays_one_despite_a_timeout(error: Exception
             if error is not None:
                 raise error
 
-    with anyio.fail_after(LONG), anyio.CancelScope() as outside:
+    with anyio.fail_after(WAIT), anyio.CancelScope() as outside:
         try:
             await with_timeout(SHORT, work())
         except BaseException as seen:
@@ -93,11 +93,15 @@ async def test_clock_stops_until_all_questions_are_answered() -> None:
             group.start_soon(ask, second)
             await anyio.lowlevel.checkpoint()
             first.set()
-            await anyio.sleep(MIDDLING * 2)
+            await anyio.lowlevel.checkpoint()
+            limits.expire()
+            await anyio.lowlevel.checkpoint()
             second.set()
         return "done"
 
-    assert await with_timeout(MIDDLING, work()) == "done"
+    with limits_held() as limits:
+        assert await with_timeout(SHORT, work()) == "done"
+    assert limits.seconds == [SHORT] * 2
 
 
 async def test_without_a_time_there_is_no_clock_to_stop() -> None:

@@ -1,10 +1,9 @@
 """Resolvers side by side: overlap, cancellation, threads, context variables."""
 
 import asyncio
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import anyio
 import anyio.lowlevel
@@ -14,11 +13,11 @@ from pydantic import BaseModel
 from roundtrip import Elicit, Resolve
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
+from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, start, tool_of, walk
 
 pytestmark = pytest.mark.anyio
 
-BOUND: Final = 5
 VAR: ContextVar[str] = ContextVar("VAR", default="unset")
 
 
@@ -44,31 +43,6 @@ class Meeting:
 async def test_independent_coroutines_overlap() -> None:
     meeting = Meeting()
     assert await walk(plan_of(tool_of(meeting.side(0), meeting.side(1)))) == {"p0": 0, "p1": 1}
-
-
-async def test_independent_functions_overlap_in_threads() -> None:
-    barrier = threading.Barrier(2)
-
-    def one() -> bool:
-        return barrier.wait(timeout=BOUND) >= 0
-
-    def other() -> bool:
-        return barrier.wait(timeout=BOUND) >= 0
-
-    assert await walk(plan_of(tool_of(one, other))) == {"p0": True, "p1": True}
-
-
-async def test_a_function_that_blocks_does_not_block_the_loop() -> None:
-    released = threading.Event()
-
-    def block() -> bool:
-        return released.wait(timeout=BOUND)
-
-    async def release() -> None:
-        await anyio.lowlevel.checkpoint()
-        released.set()
-
-    assert await walk(plan_of(tool_of(block, release))) == {"p0": True, "p1": None}
 
 
 async def test_resolver_runs_once_its_requirements_are_ready() -> None:
@@ -142,7 +116,7 @@ async def test_decline_cancels_concurrent_resolvers() -> None:
         return Elicit("Sure?", Choice)
 
     one = start(plan_of(tool_of(beside, ask)), Memory(answers={"n1": Outcome(action=Action.DECLINE)}))
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(WAIT):
         await one.advance()
     assert one.declined is not None
     assert cancelled == ["beside"]
@@ -164,37 +138,13 @@ async def test_cancelling_the_leg_cancels_its_resolvers() -> None:
         return wait
 
     one = start(plan_of(tool_of(waiter(0), waiter(1))))
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(one.advance)
             for event in started:
                 await event.wait()
             group.cancel_scope.cancel()
     assert sorted(cancelled) == [0, 1]
-
-
-async def test_cancelled_asyncio_task_ends_its_walk_as_cancelled() -> None:
-    started = asyncio.Event()
-
-    async def wait() -> None:
-        started.set()
-        await asyncio.sleep(BOUND)
-
-    task = asyncio.create_task(walk(plan_of(tool_of(wait))))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def test_stray_cancellation_is_an_error_of_its_resolver() -> None:
-    async def stray() -> None:
-        future = asyncio.get_running_loop().create_future()
-        future.cancel()
-        await future
-
-    with pytest.raises(RuntimeError, match="although the call itself was not cancelled"):
-        await walk(plan_of(tool_of(stray)))
 
 
 # Context variables and cancel scopes.
@@ -240,7 +190,7 @@ async def test_resolver_may_reset_a_context_variable_beside_another() -> None:
 
 async def test_resolvers_may_use_timeouts_and_task_groups_beside_each_other() -> None:
     async def bounded() -> str:
-        with anyio.fail_after(BOUND):
+        with anyio.fail_after(WAIT):
             await anyio.lowlevel.checkpoint()
         return "in time"
 
@@ -263,7 +213,7 @@ async def test_resolvers_may_use_timeouts_and_task_groups_beside_each_other() ->
         return "grouped"
 
     async def asyncios() -> str:
-        async with asyncio.timeout(BOUND):
+        async with asyncio.timeout(WAIT):
             await asyncio.sleep(0)
         return "asyncio's"
 
@@ -288,19 +238,3 @@ async def test_a_coroutine_stays_in_one_task() -> None:
         tasks.clear()
         await walk(plan)
         assert tasks[0] is tasks[1]
-
-
-async def test_walks_of_one_plan_do_not_disturb_each_other() -> None:
-    meeting = Meeting()
-    plans = plan_of(tool_of(lambda: VAR.get()))
-    results: list[Any] = []
-
-    async def one(number: int) -> None:
-        VAR.set(f"walk {number}")
-        await meeting.side(number)()
-        results.append((await walk(plans))["p0"])
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(one, 0)
-        group.start_soon(one, 1)
-    assert sorted(results) == ["walk 0", "walk 1"]

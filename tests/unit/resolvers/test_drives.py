@@ -14,11 +14,10 @@ from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.server.threads import LegThreads
+from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, tool_of
 
 pytestmark = pytest.mark.anyio
-
-LIMIT = 20
 
 
 class CountedThreads(LegThreads):
@@ -59,7 +58,7 @@ class Walk:
         """Run what can run, and return the values if there are all."""
         values: dict[str, Any] = {}
         try:
-            with anyio.fail_after(LIMIT):
+            with anyio.fail_after(WAIT):
                 await self.scheduler.advance()
         finally:
             self.threads.close()
@@ -120,7 +119,7 @@ async def test_watcher_sees_driven_functions_begin_and_end(
     assert walk.threads.trips == 1
 
 
-@pytest.mark.parametrize("kept", [(), ("n0",), ("n1",), ("n0", "n1"), ("n1", "n2"), ("n0", "n1", "n2")], ids=str)
+@pytest.mark.parametrize("kept", [("n0",), ("n1",), ("n1", "n2"), ("n0", "n1", "n2")], ids=str)
 async def test_kept_plain_value_is_recalled_without_its_function(kept: tuple[str, ...]) -> None:
     ran: list[str] = []
 
@@ -215,16 +214,16 @@ def fail() -> int:
     raise KeyError("boom")
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another"])
 @pytest.mark.parametrize(
-    ("made", "how", "value"),
+    ("made", "how", "value", "beside"),
     [
-        (lambda: later_value(), "computed", 7),
-        (lambda: later_error(), "failed", None),
-        (later_question, "asked", None),
-        (fail, "failed", None),
+        (lambda: later_value(), "computed", 7, False),
+        (lambda: later_value(), "computed", 7, True),
+        (lambda: later_error(), "failed", None, True),
+        (later_question, "asked", None, True),
+        (fail, "failed", None, True),
     ],
-    ids=["value", "late error", "question", "error"],
+    ids=["value", "value beside another", "late error", "question", "error"],
 )
 async def test_coroutine_of_a_plain_function_is_awaited_on_the_loop(
     made: Callable[[], Any], how: str, value: Any, beside: bool
@@ -266,20 +265,6 @@ async def test_driven_function_that_forgets_its_question_is_reported() -> None:
     with pytest.raises(InvalidSignature, match="'forgets' must return the question that its annotation names"):
         await walk.advance()
     assert ("forgets", "failed") in walk.facts
-
-
-async def test_declined_question_starts_no_further_driven_function() -> None:
-    ran: list[str] = []
-
-    def beside() -> None:
-        ran.append("beside")
-
-    def tool(sure: Annotated[bool, Resolve(ask)], other: Annotated[None, Resolve(beside)]) -> None: ...
-
-    walk = Walk(plan_of(tool), Memory({"ask": Outcome(action=Action.DECLINE)}))
-    await walk.advance()
-    assert walk.scheduler.declined is not None
-    assert (walk.scheduler.declined.parameter, ran) == ("sure", [])
 
 
 async def test_function_after_all_nodes_runs_in_the_same_trip() -> None:

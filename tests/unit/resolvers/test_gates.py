@@ -73,30 +73,6 @@ async def test_known_node_and_its_exclusive_requirements_do_not_run() -> None:
     assert runs == ["session", "beside"]
 
 
-async def test_node_needed_only_by_known_nodes_does_not_run() -> None:
-    runs: list[str] = []
-
-    def session() -> str:
-        runs.append("session")
-        return "s"
-
-    def between(session: str = Depends(session)) -> str:
-        runs.append("between")
-        return session
-
-    def account(between: str = Depends(between)) -> str:
-        runs.append("account")
-        return between
-
-    gate = start(plan_of(tool_of(account)))
-    await gate.advance()
-    known = dict(list(gate.shared_outcomes().items())[-1:])
-    assert runs == ["session", "between", "account"]
-    runs.clear()
-    assert await values_of(start(plan_of(tool_of(account, session)), known)) == {"p0": "s", "p1": "s"}
-    assert runs == ["session"]
-
-
 async def test_known_decline_ends_consumers_of_its_value() -> None:
     def ask() -> Elicit[bool]:
         raise AssertionError("its outcome is known")
@@ -112,26 +88,6 @@ async def test_known_decline_ends_consumers_of_its_value() -> None:
         if walk.declined is None:
             walk.fill({})
         assert walk.declined == (parameter, declined)
-
-
-async def test_unknown_values_run_with_their_requirements_once() -> None:
-    runs: list[str] = []
-
-    def base() -> int:
-        runs.append("base")
-        return 1
-
-    def left(base: int = Depends(base)) -> int:
-        runs.append("left")
-        return base + 1
-
-    def right(base: int = Depends(base), left: int = Depends(left)) -> int:
-        runs.append("right")
-        return base + left
-
-    other: dict[Hashable, Outcome] = {"another": Outcome(9)}
-    assert await values_of(start(plan_of(tool_of(right, left)), other)) == {"p0": 3, "p1": 2}
-    assert runs == ["base", "left", "right"]
 
 
 async def test_parameterized_or_fixed_node_differs_from_the_known_one() -> None:

@@ -8,6 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from roundtrip import Resolve
+from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import plan_of, start, tool_of, walk
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,7 @@ async def test_resolver_that_starts_waiting_still_works() -> None:
 
     async def changing() -> str:
         if waits:
-            with anyio.fail_after(20):
+            with anyio.fail_after(WAIT):
                 await anyio.lowlevel.checkpoint()
         return "changing"
 

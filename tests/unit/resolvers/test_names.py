@@ -52,12 +52,6 @@ def test_question_is_named_after_its_function() -> None:
     assert keys(plan_of(tool)) == ["ask", "method", "Counter@c", "Counter@d", "pow", "<lambda>"]
 
 
-def test_key_names_a_question_for_any_function_name() -> None:
-    def tool(a: Annotated[int, Resolve(ONE, key="user_name")]) -> None: ...
-
-    assert keys(plan_of(tool)) == ["user_name"]
-
-
 def test_closures_of_one_factory_are_distinguished_by_parameters() -> None:
     def tool(a: Annotated[int, Resolve(ONE)], b: Annotated[int, Resolve(TWO)]) -> None: ...
 

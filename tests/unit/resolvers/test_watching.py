@@ -9,12 +9,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from roundtrip import Depends, Elicit, InvalidSignature, Resolve
+from roundtrip import Depends, Elicit, Resolve
 from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow
 from roundtrip.resolvers.entering import PlainEntry
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import is_async
+from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, tool_of
 
 pytestmark = pytest.mark.anyio
@@ -107,23 +108,6 @@ async def test_watcher_sees_a_failure_before_it_is_raised() -> None:
     assert seen == told("n0", "failed")
 
 
-async def test_watched_misjudged_resolver_may_wait_for_a_later_one() -> None:
-    reached = anyio.Event()
-
-    async def waits() -> None:
-        await reached.wait()
-
-    async def reaches() -> None:
-        reached.set()
-
-    plan = plan_of(tool_of(waits, reaches))
-    plan.never_suspended[:] = [True, True]
-    seen: list[Any] = []
-    with anyio.fail_after(10):
-        await watched(plan, seen).advance()
-    assert {fact.key for fact in seen if isinstance(fact, NodeEnded)} == {"n0", "n1"}
-
-
 async def test_generator_value_is_passed_on_under_its_name() -> None:
     def seven() -> int:
         return 7
@@ -179,7 +163,7 @@ async def test_dependency_is_entered_in_the_scheduler_task() -> None:
 
     def tool(a: Any = Depends(session), b: Any = Depends(other_session), c: Any = Depends(beside)) -> None: ...
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         await watched(plan_of(tool), [], enter=enter).advance()
     assert order == ["beside", "session", "other_session"]
 
@@ -200,20 +184,6 @@ async def test_coroutine_making_a_generator_is_awaited_first() -> None:
     walk = watched(plan_of(tool), [], enter=enter)
     await walk.advance()
     assert [outcome.value for outcome in walk.shared_outcomes().values()] == [7]
-
-
-async def test_entered_value_cannot_be_a_question() -> None:
-    async def session() -> AsyncGenerator[int]:
-        yield 1
-
-    async def enter(label: str, maker: Any) -> Any:
-        await maker.aclose()
-        return ask()
-
-    def tool(a: Any = Depends(session)) -> None: ...
-
-    with pytest.raises(InvalidSignature, match="'session' is a context manager, and must not ask"):
-        await watched(plan_of(tool), [], enter=enter).advance()
 
 
 def test_question_is_reported_for_its_first_value_parameter() -> None:

@@ -14,6 +14,7 @@ from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import make_plan
 from roundtrip.resolvers.scheduler import Scheduler
+from tests.kit.waiting import WAIT
 
 
 class Request:
@@ -82,7 +83,7 @@ async def walk(
 ) -> dict[str, Any]:
     """Return the values of a walk that needs no further answers. A timeout makes a deadlock a failure."""
     one = start(plan, memory, context=context, arguments=arguments)
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         await one.advance()
     values: dict[str, Any] = {}
     one.fill(values)

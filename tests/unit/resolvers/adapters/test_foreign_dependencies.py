@@ -1,0 +1,59 @@
+"""Dependencies of other libraries: registration rejects each, and names what to write instead."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+import docket
+import pytest
+from fastmcp.dependencies import CurrentContext
+from fastmcp.dependencies import Depends as FastMcpDepends
+from fastmcp.dependencies import Progress as FastMcpProgress
+
+from roundtrip import InvalidSignature, Resolve
+from tests.unit.resolvers.walking import plan_of
+
+
+def number() -> int:
+    return 1
+
+
+class OwnTimeout(docket.Timeout):
+    """Subclass of an author's own."""
+
+
+MINUTE = timedelta(minutes=1)
+
+
+FOREIGN: list[tuple[Any, str, str]] = [
+    (docket.Timeout(MINUTE), "Docket's, got Timeout(...)", "own parameter: timeout: Timeout = Timeout(...)"),
+    (docket.Timeout, "Docket's, got Timeout(...)", "own parameter: timeout: Timeout = Timeout(...)"),
+    (docket.TaskKey(), "Docket's, got TaskKey(...)", "own parameter: taskkey: TaskKey = TaskKey(...)"),
+    (OwnTimeout(MINUTE), "Docket's, got OwnTimeout(...)", "leave it out"),
+    (docket.CurrentExecution(), "Docket's, got CurrentExecution(...)", "use ctx.call and ctx.task of a Context"),
+    (docket.ConcurrencyLimit("isbn", 1), "Docket's, got ConcurrencyLimit(...)", "with its --concurrency"),
+    (docket.Perpetual(), "Docket's, got Perpetual(...)", "call the tool from a scheduler instead"),
+    (docket.TaskArgument("isbn"), "Docket's, got TaskArgument(...)", "as the argument of the tool"),
+    (docket.Logged(), "Docket's, got Logged(...)", "logs no arguments; leave it out"),
+    (docket.Logged, "Docket's, got Logged(...)", "logs no arguments; leave it out"),
+    (docket.Depends(number), "Docket's, got Depends(...)", "import Depends from roundtrip"),
+    (FastMcpDepends(number), "Docket's, got Depends(...)", "import Depends from roundtrip"),
+    (CurrentContext(), "FastMCP's, got CurrentContext(...)", "annotate the parameter with roundtrip's Context"),
+    (FastMcpProgress(), "FastMCP's, got Progress(...)", "import Progress from docket"),
+]
+
+
+def test_a_dependency_of_another_library_is_rejected_with_its_cure() -> None:
+    wrong: list[str] = []
+    for default, named, cure in FOREIGN:
+
+        def order(wait: Any = default) -> None: ...
+        def annotated(wait: Annotated[Any, default]) -> None: ...
+        def outer(value: Annotated[None, Resolve(order)]) -> None: ...
+
+        for tool, owner in ((order, "order"), (annotated, "annotated"), (outer, "order")):
+            with pytest.raises(InvalidSignature) as caught:
+                plan_of(tool)
+            message = str(caught.value)
+            if f"parameter 'wait' of '{owner}'" not in message or named not in message or not message.endswith(cure):
+                wrong.append(message)
+    assert wrong == []
