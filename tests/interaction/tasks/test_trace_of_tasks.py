@@ -19,7 +19,7 @@ from roundtrip.trace.index.rows import row_of
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
-from tests.interaction.trace.test_telemetry import Collected
+from tests.kit.collected import Collected
 from tests.kit.peer import WAIT_SECONDS, Peer, peers
 
 pytestmark = pytest.mark.anyio

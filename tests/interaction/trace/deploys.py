@@ -1,5 +1,6 @@
 """A shop in a file, calls of it that are recorded, and the same shop after a change."""
 
+import json
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -10,11 +11,14 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp_types import ElicitResult
 
 from roundtrip import Server
+from roundtrip.cli import main
 from roundtrip.cli.loading import load_server
 from roundtrip.testing import Era
-from tests.kit.players import call
+from roundtrip.testing.networks.fleet import Instance
+from tests.kit.players import call, connect, roots, sample
 
 SHOP = """\
 from typing import Annotated
@@ -142,10 +146,70 @@ class Recording:
         anyio.run(play)
 
 
-@pytest.fixture
-def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Recording]:
-    """Return a recorder with its own folder."""
-    monkeypatch.delenv("ROUNDTRIP_TRACE", raising=False)
-    monkeypatch.chdir(tmp_path)
-    with forgetting():
-        yield Recording(tmp_path, monkeypatch)
+def last_call(recording: Recording) -> str:
+    """Return the name of the last recorded call."""
+    return json.loads(recording.file.read_text(encoding="utf-8").splitlines()[-1])["call"]
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = main(["check", *arguments])
+    printed = capsys.readouterr()
+    assert printed.err == "" or code == 2
+    return code, printed.out
+
+
+def checked(recording: Recording, capsys: pytest.CaptureFixture[str], *changes: Change, source: str = SHOP) -> str:
+    """Check the recording on changed code, and return the report; the exit code must agree with it."""
+    target = deploy(recording.folder, "changed", changed(source, *changes))
+    code, out = check(capsys, target, str(recording.file))
+    assert code == (0 if " 0 asking again, 0 diverging" in out else 1)
+    return out
+
+
+MIXED = """\
+from typing import Annotated
+
+from mcp_types import CreateMessageResult, ListRootsResult
+from roundtrip import ElicitUrl, ListRoots, Resolve, Sample, Server
+
+server = Server("mixed", keys=[b"k" * 32])
+
+
+def think() -> Sample:
+    return Sample("Think of a book", max_tokens=10)
+
+
+def folders() -> ListRoots:
+    return ListRoots()
+
+
+def pay(thought: Annotated[CreateMessageResult, Resolve(think)]) -> ElicitUrl[bool]:
+    return ElicitUrl("Pay here", "https://shop.example/pay")
+
+
+@server.tool()
+async def order(
+    title: str,
+    thought: Annotated[CreateMessageResult, Resolve(think)],
+    folders: Annotated[ListRootsResult, Resolve(folders)],
+    paid: Annotated[bool, Resolve(pay)],
+) -> str:
+    return f"{title} {paid}"
+"""
+
+
+async def agree(context: Any, params: Any) -> ElicitResult:
+    del context, params
+    return ElicitResult(action="accept")
+
+
+def record_mixed(recording: Recording, era: Era, source: str) -> None:
+    server: Instance = recording.load(source)
+
+    async def play() -> None:
+        options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
+        async with connect(server, era, agree, **options) as client:  # type: ignore[arg-type]
+            result = await client.call_tool("order", {"title": "Dune"})
+            assert not result.is_error
+
+    anyio.run(play)

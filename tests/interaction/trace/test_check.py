@@ -12,10 +12,21 @@ from mcp_types import METHOD_NOT_FOUND, ElicitResult
 from roundtrip.cli import main
 from roundtrip.testing import Era, LegByLeg
 from roundtrip.testing.networks.fleet import Instance
-from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, deploy, module_of, recording
-from tests.kit.players import connect, roots, sample
-
-__all__ = ["recording"]
+from tests.interaction.trace.deploys import (
+    MIXED,
+    REPLIES,
+    SHOP,
+    Change,
+    Recording,
+    changed,
+    check,
+    checked,
+    deploy,
+    module_of,
+    record_mixed,
+)
+from tests.kit.players import connect
+from tests.kit.tables import check_each
 
 DEPENDS_ON_NOTHING: Change = (
     "async def sure(copies: Annotated[Copies, Resolve(copies)]) -> Elicit[Sure]:\n"
@@ -23,21 +34,6 @@ DEPENDS_ON_NOTHING: Change = (
     'async def sure() -> Elicit[Sure]:\n    return Elicit("Really 7?", Sure)',
 )
 WITHOUT_SURE: Change = ("    sure: Annotated[Sure, Resolve(sure)],\n", "")
-
-
-def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    code = main(["check", *arguments])
-    printed = capsys.readouterr()
-    assert printed.err == "" or code == 2
-    return code, printed.out
-
-
-def checked(recording: Recording, capsys: pytest.CaptureFixture[str], *changes: Change, source: str = SHOP) -> str:
-    """Check the recording on changed code, and return the report; the exit code must agree with it."""
-    target = deploy(recording.folder, "changed", changed(source, *changes))
-    code, out = check(capsys, target, str(recording.file))
-    assert code == (0 if " 0 asking again, 0 diverging" in out else 1)
-    return out
 
 
 ONCE = """\
@@ -85,128 +81,111 @@ def test_unchanged_code_is_compatible_without_running_bodies_or_recording(
     assert recording.file.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("changes", "found"),
-    [
-        pytest.param(
-            [("Your name?", "Who are you?")],
-            ["'buyer': reworded", "recorded: 'Your name?'", "now:      'Who are you?'"],
-            id="reworded",
-        ),
-        pytest.param(
-            [("le=10", "le=20")],
-            ["'copies': schema changed", "- properties.number.maximum: 10", "+ properties.number.maximum: 20"],
-            id="schema changed",
-        ),
-        pytest.param(
-            [("le=10", "le=5")],
-            ["'copies': schema changed", "- properties.number.maximum: 10", "+ properties.number.maximum: 5"],
-            id="schema narrowed",
-        ),
-        pytest.param(
-            [
-                ("import BaseModel, Field", "import AfterValidator, BaseModel, Field"),
-                (
-                    "class Name(BaseModel):\n    name: str",
-                    "def long(name: str) -> str:\n    if len(name) < 4:\n        raise ValueError('too short')\n"
-                    "    return name\n\n\nclass Name(BaseModel):\n    name: Annotated[str, AfterValidator(long)]",
-                ),
-            ],
-            ["'buyer': its answer is no longer valid", "name: Value error, too short"],
-            id="validation narrowed",
-        ),
-        pytest.param(
-            [("Resolve(buyer)", 'Resolve(buyer, key="who")')],
-            ["'buyer': renamed without was=, it is 'who' now"],
-            id="renamed",
-        ),
-        pytest.param(
-            [("Resolve(buyer)", 'Resolve(buyer, key="who", was=("buyer",))'), ("Your name?", "Who are you?")],
-            ["'buyer': reworded, it is 'who' now"],
-            id="renamed and reworded",
-        ),
-    ],
-)
-def test_answer_that_no_longer_counts_is_asked_again(
-    recording: Recording, era: Era, changes: list[Change], found: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    recording.call(era=era)
-    out = checked(recording, capsys, *changes)
-    assert "order: asks 1 again\n" in out
-    assert [text for text in found if text not in out] == []
+def test_answer_that_no_longer_counts_is_asked_again(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    recording.call()
+
+    def check(changes: list[Change], found: list[str]) -> None:
+        out = checked(recording, capsys, *changes)
+        assert "order: asks 1 again\n" in out
+        assert [text for text in found if text not in out] == []
+
+    check_each(
+        [
+            (
+                [("Your name?", "Who are you?")],
+                ["'buyer': reworded", "recorded: 'Your name?'", "now:      'Who are you?'"],
+            ),
+            (
+                [("le=10", "le=20")],
+                ["'copies': schema changed", "- properties.number.maximum: 10", "+ properties.number.maximum: 20"],
+            ),
+            (
+                [("le=10", "le=5")],
+                ["'copies': schema changed", "- properties.number.maximum: 10", "+ properties.number.maximum: 5"],
+            ),
+            (
+                [
+                    ("import BaseModel, Field", "import AfterValidator, BaseModel, Field"),
+                    (
+                        "class Name(BaseModel):\n    name: str",
+                        "def long(name: str) -> str:\n    if len(name) < 4:\n        raise ValueError('too short')\n"
+                        "    return name\n\n\nclass Name(BaseModel):\n    name: Annotated[str, AfterValidator(long)]",
+                    ),
+                ],
+                ["'buyer': its answer is no longer valid", "name: Value error, too short"],
+            ),
+            ([("Resolve(buyer)", 'Resolve(buyer, key="who")')], ["'buyer': renamed without was=, it is 'who' now"]),
+            (
+                [("Resolve(buyer)", 'Resolve(buyer, key="who", was=("buyer",))'), ("Your name?", "Who are you?")],
+                ["'buyer': reworded, it is 'who' now"],
+            ),
+        ],
+        check,
+    )
 
 
-@pytest.mark.parametrize(
-    ("changes", "round_", "found"),
-    [
-        pytest.param([WITHOUT_SURE], 2, ["recorded: asks 'sure'", "now:      runs the body"], id="question gone"),
-        pytest.param(
-            [
-                ("    sure: Annotated", "    gift: Annotated[Sure, Resolve(gift)],\n    sure: Annotated"),
-                (
-                    "@server.tool()",
-                    "async def gift() -> Elicit[Sure]:\n    return Elicit('A gift?', Sure)\n\n\n@server.tool()",
-                ),
-            ],
-            1,
-            ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'copies', 'gift'", "'gift' says 'A gift?'"],
-            id="question added",
-        ),
-        pytest.param(
-            [DEPENDS_ON_NOTHING],
-            1,
-            ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'copies', 'sure'"],
-            id="asked a round earlier",
-        ),
-        pytest.param(
-            [
-                DEPENDS_ON_NOTHING,
-                ("async def copies(title: str)", "async def copies(title: str, sure: Annotated[Sure, 'SURE'])"),
-            ],
-            1,
-            ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'sure'"],
-            id="rounds in another order",
-        ),
-        pytest.param([("@server.tool()\n", "")], 1, ["does not accept the call: Unknown tool: order"], id="tool gone"),
-        pytest.param(
-            [
-                ("    title: str,", "    isbn: str,"),
-                ("(title: str)", "(isbn: str)"),
-                ("{title}", "{isbn}"),
-                ("append(title)", "append(isbn)"),
-            ],
-            1,
-            ["does not accept the call: Error executing tool order: 1 validation error"],
-            id="argument renamed",
-        ),
-        pytest.param(
-            [('return Elicit("Your name?", Name)', 'raise RuntimeError("no \\x1b[31mdatabase")')],
-            1,
-            ["now:      fails: RuntimeError: no \\x1b[31mdatabase"],
-            id="resolver fails",
-        ),
-    ],
-)
-def test_another_way_is_a_divergence_at_its_round(
-    recording: Recording,
-    era: Era,
-    changes: list[Change],
-    round_: int,
-    found: list[str],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    recording.call(era=era)
-    source = changed(SHOP, *changes)
-    if "'SURE'" in source:
-        # What is needed has to stand above what needs it.
-        start, end = source.index("async def copies"), source.index("async def sure")
-        after = source.index("@server.tool")
-        moved = source[start:end].replace("'SURE'", "Resolve(sure)")
-        source = source[:start] + source[end:after] + moved + source[after:]
-    out = checked(recording, capsys, source=source)
-    assert f"order: diverges at round {round_}\n" in out
-    assert [text for text in found if text not in out] == []
-    assert "\x1b" not in out
+def test_another_way_is_a_divergence_at_its_round(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    recording.call()
+
+    def check(changes: list[Change], round_: int, found: list[str]) -> None:
+        source = changed(SHOP, *changes)
+        if "'SURE'" in source:
+            # What is needed has to stand above what needs it.
+            start, end = source.index("async def copies"), source.index("async def sure")
+            after = source.index("@server.tool")
+            moved = source[start:end].replace("'SURE'", "Resolve(sure)")
+            source = source[:start] + source[end:after] + moved + source[after:]
+        out = checked(recording, capsys, source=source)
+        assert f"order: diverges at round {round_}\n" in out
+        assert [text for text in found if text not in out] == []
+        assert "\x1b" not in out
+
+    check_each(
+        [
+            ([WITHOUT_SURE], 2, ["recorded: asks 'sure'", "now:      runs the body"]),
+            (
+                [
+                    ("    sure: Annotated", "    gift: Annotated[Sure, Resolve(gift)],\n    sure: Annotated"),
+                    (
+                        "@server.tool()",
+                        "async def gift() -> Elicit[Sure]:\n    return Elicit('A gift?', Sure)\n\n\n@server.tool()",
+                    ),
+                ],
+                1,
+                [
+                    "recorded: asks 'buyer', 'copies'",
+                    "now:      asks 'buyer', 'copies', 'gift'",
+                    "'gift' says 'A gift?'",
+                ],
+            ),
+            ([DEPENDS_ON_NOTHING], 1, ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'copies', 'sure'"]),
+            (
+                [
+                    DEPENDS_ON_NOTHING,
+                    ("async def copies(title: str)", "async def copies(title: str, sure: Annotated[Sure, 'SURE'])"),
+                ],
+                1,
+                ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'sure'"],
+            ),
+            ([("@server.tool()\n", "")], 1, ["does not accept the call: Unknown tool: order"]),
+            (
+                [
+                    ("    title: str,", "    isbn: str,"),
+                    ("(title: str)", "(isbn: str)"),
+                    ("{title}", "{isbn}"),
+                    ("append(title)", "append(isbn)"),
+                ],
+                1,
+                ["does not accept the call: Error executing tool order: 1 validation error"],
+            ),
+            (
+                [('return Elicit("Your name?", Name)', 'raise RuntimeError("no \\x1b[31mdatabase")')],
+                1,
+                ["now:      fails: RuntimeError: no \\x1b[31mdatabase"],
+            ),
+        ],
+        check,
+    )
 
 
 RESOLVERS = SHOP[SHOP.index("class Name") : SHOP.index("@server.tool")]
@@ -221,14 +200,18 @@ from roundtrip import Elicit, Resolve
 """
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        pytest.param([(RESOLVERS, ""), ("\nRAN", "\nfrom shop_forms import *\n\nRAN")], id="moved to another module"),
-        pytest.param(
-            [("    buyer: Annotated", "    by: Annotated"), ("{buyer.name}", "{by.name}")], id="parameter renamed"
-        ),
-        pytest.param(
+def test_a_pure_refactoring_is_compatible(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    recording.call()
+
+    def check(changes: list[Change]) -> None:
+        (recording.folder / "shop_forms.py").write_text(MOVED + RESOLVERS, encoding="utf-8")
+        out = checked(recording, capsys, *changes)
+        assert "order: compatible\n" in out
+
+    check_each(
+        [
+            [(RESOLVERS, ""), ("\nRAN", "\nfrom shop_forms import *\n\nRAN")],
+            [("    buyer: Annotated", "    by: Annotated"), ("{buyer.name}", "{by.name}")],
             [
                 ("    buyer: Annotated[Name, Resolve(buyer)],\n", ""),
                 (
@@ -236,9 +219,6 @@ from roundtrip import Elicit, Resolve
                     "    sure: Annotated[Sure, Resolve(sure)],\n    buyer: Annotated[Name, Resolve(buyer)],\n",
                 ),
             ],
-            id="parameters in another order",
-        ),
-        pytest.param(
             [
                 (
                     "async def copies(title: str) -> Elicit[Copies]:\n"
@@ -248,71 +228,64 @@ from roundtrip import Elicit, Resolve
                     "    return Elicit(text, Copies)",
                 )
             ],
-            id="resolver split",
-        ),
-        pytest.param(
             [("async def buyer()", "async def person()"), ("Resolve(buyer)", 'Resolve(person, key="buyer")')],
-            id="function renamed under its key",
-        ),
-        pytest.param([("Resolve(buyer)", 'Resolve(buyer, key="who", was=("buyer",))')], id="renamed with was"),
-        pytest.param([("    number: int =", '    """Copies."""\n\n    number: int =')], id="documented"),
-        pytest.param([('return f"{buyer.name}', 'return f"for {buyer.name}')], id="another body"),
-    ],
-)
-def test_a_pure_refactoring_is_compatible(
-    recording: Recording, era: Era, changes: list[Change], capsys: pytest.CaptureFixture[str]
-) -> None:
-    recording.call(era=era)
-    (recording.folder / "shop_forms.py").write_text(MOVED + RESOLVERS, encoding="utf-8")
-    out = checked(recording, capsys, *changes)
-    assert "order: compatible\n" in out
+            [("Resolve(buyer)", 'Resolve(buyer, key="who", was=("buyer",))')],
+            [("    number: int =", '    """Copies."""\n\n    number: int =')],
+            [('return f"{buyer.name}', 'return f"for {buyer.name}')],
+        ],
+        check,
+    )
 
 
-@pytest.mark.parametrize(
-    ("changes", "verdict"),
-    [
-        ([], "compatible"),
-        ([("Really {", "Sure about {")], "asks 1 again"),
-        ([("Resolve(sure)", 'Resolve(sure, key="certain")')], "asks 1 again"),
-        ([("Resolve(sure)", 'Resolve(sure, key="certain", was=("sure",))')], "compatible"),
-        ([("Your name?", "Who are you?")], "asks 1 again"),
-        ([WITHOUT_SURE], "diverges at round 2"),
-    ],
-)
 def test_waiting_call_is_checked_with_its_pending_questions(
-    recording: Recording, changes: list[Change], verdict: str, capsys: pytest.CaptureFixture[str]
+    recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = recording.load(SHOP)
+    def check(changes: list[Change], verdict: str) -> None:
+        server = recording.load(SHOP)
 
-    async def play() -> None:
-        hopper = LegByLeg([server])
-        await hopper.leg("order", {"title": "Dune"})
-        answers = {"buyer": REPLIES["Your name?"], "copies": REPLIES["How many of Dune?"]}
-        await hopper.leg("order", {"title": "Dune"}, answers=answers, state=hopper.token)
+        async def play() -> None:
+            hopper = LegByLeg([server])
+            await hopper.leg("order", {"title": "Dune"})
+            answers = {"buyer": REPLIES["Your name?"], "copies": REPLIES["How many of Dune?"]}
+            await hopper.leg("order", {"title": "Dune"}, answers=answers, state=hopper.token)
 
-    anyio.run(play)
-    assert f"order: {verdict}\n" in checked(recording, capsys, *changes)
+        anyio.run(play)
+        assert f"order: {verdict}\n" in checked(recording, capsys, *changes)
+
+    check_each(
+        [
+            ([], "compatible"),
+            ([("Really {", "Sure about {")], "asks 1 again"),
+            ([("Resolve(sure)", 'Resolve(sure, key="certain")')], "asks 1 again"),
+            ([("Resolve(sure)", 'Resolve(sure, key="certain", was=("sure",))')], "compatible"),
+            ([("Your name?", "Who are you?")], "asks 1 again"),
+            ([WITHOUT_SURE], "diverges at round 2"),
+        ],
+        check,
+    )
 
 
-@pytest.mark.parametrize(
-    ("changes", "verdict"),
-    [
-        ([], "compatible"),
-        ([("Your name?", "Who are you?")], "asks 1 again"),
-        ([WITHOUT_SURE], "diverges at round 2"),
-    ],
-)
 def test_call_whose_client_failed_a_question_is_checked_as_waiting(
-    recording: Recording, changes: list[Change], verdict: str, capsys: pytest.CaptureFixture[str]
+    recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def answer(params: Any) -> Any:
-        if params.message == "Really 7?":
-            raise MCPError(METHOD_NOT_FOUND, "Method not found")
-        return REPLIES[params.message]
+    def check(changes: list[Change], verdict: str) -> None:
+        def answer(params: Any) -> Any:
+            if params.message == "Really 7?":
+                raise MCPError(METHOD_NOT_FOUND, "Method not found")
+            return REPLIES[params.message]
 
-    with pytest.RaisesGroup(MCPError, flatten_subgroups=True):
-        recording.call(era=Era.LIVE, answer=answer)
-    assert f"order: {verdict}\n" in checked(recording, capsys, *changes)
+        with pytest.RaisesGroup(MCPError, flatten_subgroups=True):
+            recording.call(era=Era.LIVE, answer=answer)
+        assert f"order: {verdict}\n" in checked(recording, capsys, *changes)
+
+    check_each(
+        [
+            ([], "compatible"),
+            ([("Your name?", "Who are you?")], "asks 1 again"),
+            ([WITHOUT_SURE], "diverges at round 2"),
+        ],
+        check,
+    )
 
 
 def test_check_continues_after_a_failure_and_filters_by_tool(
@@ -366,11 +339,9 @@ ASKING_BODY: list[Change] = [
 ]
 
 
-def test_body_questions_are_reported_as_unchecked(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_body_questions_are_reported_as_unchecked(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
     source = changed(SHOP, *ASKING_BODY)
-    recording.call(source, era=era, answer=lambda params: {**REPLIES, "A tip?": {"ok": True}}[params.message])
+    recording.call(source, era=Era.RETRY, answer=lambda params: {**REPLIES, "A tip?": {"ok": True}}[params.message])
     out = checked(recording, capsys, ("A tip?", "Something for the staff?"), source=source)
     assert "order: compatible\n  note: the body asks from round 2 on, and was not run" in out
     assert module_of("changed.py:server").RAN == []
@@ -378,10 +349,8 @@ def test_body_questions_are_reported_as_unchecked(
     assert "order: asks 1 again\n  'buyer': reworded" in out
 
 
-def test_declined_call_must_be_declined_again(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recording.call(era=era, answer=lambda params: {**REPLIES, "Really 7?": "decline"}[params.message])
+def test_declined_call_must_be_declined_again(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    recording.call(era=Era.RETRY, answer=lambda params: {**REPLIES, "Really 7?": "decline"}[params.message])
     assert "order: compatible\n" in checked(recording, capsys)
     out = checked(
         recording,
@@ -394,11 +363,11 @@ def test_declined_call_must_be_declined_again(
 
 
 def test_invalid_answer_stays_invalid_or_becomes_valid(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
+    recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = iter([{"number": 12}, {"number": 7}])
     recording.call(
-        era=era,
+        era=Era.RETRY,
         answer=lambda params: next(given) if "How many" in params.message else REPLIES[params.message],
     )
     assert "order: compatible\n" in checked(recording, capsys)
@@ -406,59 +375,8 @@ def test_invalid_answer_stays_invalid_or_becomes_valid(
     assert "order: asks 1 again\n  'copies': schema changed" in out
 
 
-MIXED = """\
-from typing import Annotated
-
-from mcp_types import CreateMessageResult, ListRootsResult
-from roundtrip import ElicitUrl, ListRoots, Resolve, Sample, Server
-
-server = Server("mixed", keys=[b"k" * 32])
-
-
-def think() -> Sample:
-    return Sample("Think of a book", max_tokens=10)
-
-
-def folders() -> ListRoots:
-    return ListRoots()
-
-
-def pay(thought: Annotated[CreateMessageResult, Resolve(think)]) -> ElicitUrl[bool]:
-    return ElicitUrl("Pay here", "https://shop.example/pay")
-
-
-@server.tool()
-async def order(
-    title: str,
-    thought: Annotated[CreateMessageResult, Resolve(think)],
-    folders: Annotated[ListRootsResult, Resolve(folders)],
-    paid: Annotated[bool, Resolve(pay)],
-) -> str:
-    return f"{title} {paid}"
-"""
-
-
-async def agree(context: Any, params: Any) -> ElicitResult:
-    del context, params
-    return ElicitResult(action="accept")
-
-
-def record_mixed(recording: Recording, era: Era, source: str) -> None:
-    server: Instance = recording.load(source)
-
-    async def play() -> None:
-        options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
-        async with connect(server, era, agree, **options) as client:  # type: ignore[arg-type]
-            result = await client.call_tool("order", {"title": "Dune"})
-            assert not result.is_error
-
-    anyio.run(play)
-
-
-def test_samples_roots_and_pages_are_checked_too(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record_mixed(recording, era, MIXED)
+def test_samples_roots_and_pages_are_checked_too(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    record_mixed(recording, Era.RETRY, MIXED)
     assert "order: compatible\n" in checked(recording, capsys, source=MIXED)
     out = checked(recording, capsys, ("Think of a book", "Think of a film"), source=MIXED)
     assert "order: asks 1 again\n  'think': reworded" in out
@@ -499,7 +417,7 @@ async def read(title: str, buyer: Annotated[Name, Resolve(buyer)]) -> str:
 
 
 def test_prompts_and_templates_are_checked_without_running_plain_functions(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
+    recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server: Instance = recording.load(HANDLERS)
 
@@ -508,7 +426,7 @@ def test_prompts_and_templates_are_checked_without_running_plain_functions(
         return ElicitResult(action="accept", content={"name": "Ada"})
 
     async def play() -> None:
-        async with connect(server, era, say) as client:  # type: ignore[arg-type]
+        async with connect(server, Era.RETRY, say) as client:  # type: ignore[arg-type]
             await client.get_prompt("praise", {"title": "Dune"})
             await client.read_resource("book://Dune%20II/text")
 

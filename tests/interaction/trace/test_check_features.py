@@ -11,16 +11,11 @@ from mcp_types import CallToolResult
 
 from roundtrip import Context, Resolve, Server
 from roundtrip.checking.checking import check_calls
-from roundtrip.checking.playable import ServerName, write_test
-from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.checking.reports import Checked, as_text
-from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era, LegByLeg, User
-from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.recorder import Recorder
 from tests.interaction.trace.features import FEATURES, GUESTS, KEY, serve
 from tests.interaction.trace.sites import Site
-from tests.interaction.trace.test_to_test import Project
 from tests.interaction.trace.transcribed import calls_of
 
 
@@ -117,40 +112,3 @@ def test_call_that_failed_in_its_body_is_checked_until_there(site: Site) -> None
         assert checked.notes == ["the body asks from round 1 on, and was not run: only its parameters were checked"]
 
     anyio.run(scenario)
-
-
-def to_test(call: TracedCall, era: Era, module: str) -> str:
-    spoken = "retry" if era is Era.RETRY else "live"
-    return write_test(recorded_call(call, whole=True), ServerName(f"{module}:server"), eras=(spoken,), with_result=True)
-
-
-SHOP = """\
-from features import Effect, serve
-from roundtrip.ledger import MemoryLedger
-
-server = serve(MemoryLedger(), Effect(), principal=lambda ctx: "ada")
-"""
-
-
-def test_a_test_of_each_feature_passes(tmp_path: Path) -> None:
-    project = Project(tmp_path / "project")
-    project.serve((Path(__file__).parent / "features.py").read_text(encoding="utf-8"), "features")
-    expected: dict[str, set[str]] = {}
-    for era in ERAS:
-        short = era.name.lower()
-        (folder := tmp_path / short).mkdir()
-        site = Site(folder)
-        anyio.run(site.record, era)
-        for (name, feature), call in zip(FEATURES.items(), calls_of(site.calls), strict=True):
-            module = f"{name if name.startswith('once') else 'shop'}_{short}"
-            if feature.replayable is not None:
-                with pytest.raises(NotReplayable, match=feature.replayable):
-                    to_test(call, era, module)
-                continue
-            project.serve(SHOP, module)
-            source = to_test(call, era, module)
-            assert ("give User visits=" in source) is name.startswith("page")
-            (project.folder / f"test_{name}_{short}.py").write_text(source, encoding="utf-8")
-            expected[f"{name}_{short}"] = {"passed"}
-    ended, out = project.run()
-    assert ended == expected, out

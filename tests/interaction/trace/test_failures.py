@@ -13,7 +13,7 @@ from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 
-pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
+pytestmark = pytest.mark.anyio
 
 
 class Seat(BaseModel):
@@ -49,7 +49,7 @@ def cinema(transcript: Path) -> Server[Any]:
 
     @server.tool(timeout=0.05)
     async def dawdle(seat: Annotated[Seat, Resolve(seat)]) -> str:
-        await anyio.sleep(5)
+        await anyio.sleep_forever()
         return "done"
 
     @server.tool()
@@ -74,6 +74,7 @@ def no_card() -> str:
     raise PermissionError("no card")
 
 
+@pytest.mark.roundtrip(eras="both")
 @pytest.mark.parametrize(
     ("tool", "answer", "place", "cause"),
     [

@@ -27,6 +27,7 @@ from tests.interaction.trace.features import FEATURES, Heard, serve
 from tests.interaction.trace.sites import Site
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.peer import peers
+from tests.kit.tables import check_each
 
 KEY = "7f" * 32
 
@@ -149,10 +150,12 @@ def test_fork_with_another_answer_comes_to_other_questions_and_another_end(
     assert shop.charged == ["20", "50"]
 
 
-@pytest.mark.parametrize(("value", "shown"), [("0", "0"), ("false", "false"), ('""', '""'), ("", '""'), ("{}", "{}")])
-def test_falsy_answer_is_shown(shop: Shop, value: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.fork("--at", "3", "--answer", f"seats={value}") == 0
-    assert f"    fork:     {shown}\n" in capsys.readouterr().out
+def test_falsy_answer_is_shown(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(value: str, shown: str) -> None:
+        assert shop.fork("--at", "3", "--answer", f"seats={value}") == 0
+        assert f"    fork:     {shown}\n" in capsys.readouterr().out
+
+    check_each([("0", "0"), ("false", "false"), ('""', '""'), ("", '""'), ("{}", "{}")], check)
 
 
 def test_recorded_answer_that_the_fork_uses_is_shown(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,17 +186,19 @@ def test_changed_code_is_forked_and_what_it_asks_otherwise_is_said(
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["--at", "9"], "it has no round 9 with questions; its rounds: 1, 2, 3"),
-        (["--at", "2", "--answer", "row=B"], "round 2 asks 'which', and not 'row'"),
-        (["--at", "2", "--answer", "which"], "--answer must be KEY=VALUE, got 'which'"),
-    ],
-)
-def test_mistakes_are_told(shop: Shop, words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.fork(*words) == 2
-    assert why in capsys.readouterr().err
+def test_mistakes_are_told(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(words: list[str], why: str) -> None:
+        assert shop.fork(*words) == 2
+        assert why in capsys.readouterr().err
+
+    check_each(
+        [
+            (["--at", "9"], "it has no round 9 with questions; its rounds: 1, 2, 3"),
+            (["--at", "2", "--answer", "row=B"], "round 2 asks 'which', and not 'row'"),
+            (["--at", "2", "--answer", "which"], "--answer must be KEY=VALUE, got 'which'"),
+        ],
+        check,
+    )
 
 
 def test_invalid_answer_is_asked_again_and_not_given_again(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -386,7 +391,6 @@ def test_approval_is_decided_by_the_fork_or_as_recorded(tmp_path: Path) -> None:
     anyio.run(scenario)
 
 
-@pytest.mark.nightly
 def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
     """A fork, or a check, is no worker: it would end the task at its body."""
     ran: list[str] = []
@@ -400,7 +404,7 @@ def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
         )
 
         async def slow() -> Elicit[int]:
-            await anyio.sleep(1)
+            await anyio.sleep(0.3)
             return Elicit("How many?", int)
 
         @server.tool()
@@ -409,7 +413,7 @@ def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
 
         @server.tool(task=True)
         async def later(ctx: Context) -> str:
-            await ctx.sleep(0.5)
+            await ctx.sleep(0.05)
             ran.append("later")
             return "done"
 

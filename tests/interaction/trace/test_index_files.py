@@ -3,12 +3,10 @@
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -22,13 +20,7 @@ from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.pruning import prune
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.ui.fleet import fleet_data
-from tests.unit.trace.tales import Tale, question
-
-SECONDS: Final = 60
-
-
-def write(path: Path, *tales: Tale) -> None:
-    path.write_text("".join(tale.write() for tale in tales), encoding="utf-8")
+from tests.unit.trace.tales import Tale, question, write_tales
 
 
 def rows_of(folder: Path) -> list[Row]:
@@ -44,23 +36,6 @@ def read(folder: Path) -> list[Row]:
     calls = join(read_files(files_of([folder])).lines).calls
     rows: Any = json.loads(json.dumps([row_of(call) for call in calls.values()]))
     return sorted(rows, key=lambda row: row["call"])
-
-
-def test_another_program_leaves_the_files_of_an_open_index(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", Tale("aaa1").began(1, "ash").ended())
-    index = CallIndex([tmp_path], index_path([tmp_path]))
-    index.refresh()
-    log = tmp_path / "index.sqlite3-wal"
-    before = log.stat().st_ino
-    command = [sys.executable, "-m", "roundtrip", "trace", "ls", str(tmp_path)]
-    assert b"aaa1" in subprocess.run(command, capture_output=True, timeout=SECONDS, check=True).stdout
-    # SQLite deletes it when the last program that has the index open closes it.
-    assert log.stat().st_ino == before
-    write(tmp_path / "b.jsonl", Tale("bbb1").began(1, "ash").ended())
-    index.refresh()
-    assert index.count() == 2
-    index.close()
-    assert not log.exists()
 
 
 def test_more_files_than_may_be_open_make_one_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +56,7 @@ def test_lines_before_a_rotation_count_before_those_after_it(tmp_path: Path) -> 
     file = tmp_path / "calls.jsonl"
     tale = Tale("aaa1", tool="book").began(1, "ash").asked(question("seat"))
     began, *others = tale.write().splitlines(keepends=True)
-    write(file, Tale("old1").began(1, "ash").ended())
+    write_tales(file, Tale("old1").began(1, "ash").ended())
     assert len(rows_of(tmp_path)) == 1
     with file.open("a") as appended:
         appended.write(began)
@@ -127,7 +102,7 @@ def test_prune_keeps_each_audit_log_and_other_files(
 def test_prune_counts_no_file_that_a_server_writes_meanwhile(tmp_path: Path) -> None:
     old = time.time() - 90 * 86_400
     for name in ("a.jsonl", "b.jsonl"):
-        write(tmp_path / name, Tale(f"{name[0] * 3}1").began(1, "ash").ended())
+        write_tales(tmp_path / name, Tale(f"{name[0] * 3}1").began(1, "ash").ended())
         os.utime(tmp_path / name, (old, old))
 
     def clock() -> float:
@@ -140,7 +115,7 @@ def test_prune_counts_no_file_that_a_server_writes_meanwhile(tmp_path: Path) -> 
 
 
 def test_link_to_a_transcript_counts_once(tmp_path: Path) -> None:
-    write(tmp_path / "b.jsonl", Tale("aaa1").began(1, "ash").ended())
+    write_tales(tmp_path / "b.jsonl", Tale("aaa1").began(1, "ash").ended())
     (tmp_path / "a.jsonl").symlink_to(tmp_path / "b.jsonl")
     assert len(files_of([tmp_path, tmp_path / "b.jsonl"])) == 1
     assert rows_of(tmp_path) == read(tmp_path)
@@ -161,7 +136,7 @@ def acted(call: str, at: float = 5.0) -> str:
 def test_programs_with_other_audit_logs_see_each_others_actions(tmp_path: Path) -> None:
     folder, audit = tmp_path / "traces", tmp_path / "elsewhere.jsonl"
     folder.mkdir()
-    write(folder / "a.jsonl", Tale("aaa1").began(1, "ash").asked(question("seat")))
+    write_tales(folder / "a.jsonl", Tale("aaa1").began(1, "ash").asked(question("seat")))
     audit.write_text(acted("aaa1"))
     with closing(CallIndex([folder], index_path([folder]), later=[audit])) as ui:
         ui.refresh()
@@ -223,30 +198,9 @@ def test_long_line_that_is_being_written_is_read_once(tmp_path: Path, monkeypatc
         assert sorted(names_of(index)) == ["aaa1", "bbb1"]
 
 
-def test_index_that_is_deleted_while_it_is_used_is_made_again(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", Tale("aaa1").began(1, "ash").ended())
-    path = index_path([tmp_path])
-    assert path is not None
-    with closing(CallIndex([tmp_path], path)) as ui:
-        ui.refresh()
-        path.unlink()
-        command = [sys.executable, "-m", "roundtrip", "trace", "ls", str(tmp_path)]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-        assert (ran.returncode, ran.stderr) == (0, "")
-        assert "aaa1" in ran.stdout
-        assert names_of(ui) == ["aaa1"]
-        write(tmp_path / "b.jsonl", Tale("bbb1").began(2, "ash").ended())
-        ui.refresh()
-        assert sorted(names_of(ui)) == ["aaa1", "bbb1"]
-        assert path.exists()
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-        assert (ran.returncode, ran.stderr) == (0, "")
-        assert "bbb1" in ran.stdout
-
-
 def test_file_that_is_emptied_is_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    write(path, Tale("aaa1").began(1, "ash").ended())
+    write_tales(path, Tale("aaa1").began(1, "ash").ended())
     index = CallIndex([tmp_path], index_path([tmp_path]))
     index.refresh()
     path.write_text("")
@@ -256,7 +210,7 @@ def test_file_that_is_emptied_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_index_of_another_version_is_made_again(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", Tale("aaa1").began(1, "ash").ended())
+    write_tales(tmp_path / "a.jsonl", Tale("aaa1").began(1, "ash").ended())
     rows_of(tmp_path)
     with closing(sqlite3.connect(tmp_path / "index.sqlite3")) as database:
         database.execute("CREATE TABLE later (number INTEGER PRIMARY KEY AUTOINCREMENT)")

@@ -2,36 +2,39 @@
 
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import mcp.shared._otel
 import pytest
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, NumberDataPoint
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from opentelemetry.trace import SpanContext, SpanKind, StatusCode
+from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from pydantic import BaseModel
 
-import roundtrip.server.install
 from roundtrip import Context, Elicit, Recorder, Resolve, Server, Telemetry, ToolError
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.testing import CANCEL, DECLINE, Clock, Era, Hop, LegByLeg, User
 from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import read_unverified
-from tests.interaction.secrecy.markers import Spans
 from tests.kit.bookshop import Copies, bookshop
-from tests.kit.hosts import ROOT, WAIT
+from tests.kit.collected import (
+    Collected,
+    attributes_of,
+    context_of,
+    events_of,
+    histogram,
+    linked_to,
+    name_of,
+    number,
+    told,
+)
 from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
@@ -43,68 +46,9 @@ ROUNDS: Final[list[dict[str, dict[str, Any]]]] = [
 ]
 
 
-class Collected(Spans):
-    """Spans and metrics of one process, as OpenTelemetry's objects."""
-
-    @property
-    def all_spans(self) -> Sequence[ReadableSpan]:
-        """Return every span in the order of their ends."""
-        return self.exporter.get_finished_spans()
-
-    def become_the_provider_of_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Become the provider for requests; a process can set its real provider only once."""
-        monkeypatch.setattr(mcp.shared._otel, "_tracer", self.tracers.get_tracer("mcp"))
-        monkeypatch.setattr(roundtrip.server.install, "get_tracer_provider", lambda: self.tracers)
-
-    @property
-    def spans(self) -> list[ReadableSpan]:
-        """Return the spans of roundtrip."""
-        return [span for span in self.all_spans if span.name.startswith("roundtrip.")]
-
-    @property
-    def points(self) -> dict[str, list[NumberDataPoint | HistogramDataPoint]]:
-        """Return the points of the metrics so far, by the metric's name."""
-        data = self.reader.get_metrics_data()
-        if data is None:
-            return {}
-        metrics = [
-            metric for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics
-        ]
-        return {
-            metric.name: [
-                point for point in metric.data.data_points if isinstance(point, NumberDataPoint | HistogramDataPoint)
-            ]
-            for metric in metrics
-        }
-
-
 @pytest.fixture
 def collected() -> Collected:
     return Collected()
-
-
-def context_of(span: ReadableSpan) -> SpanContext:
-    context = span.get_span_context()
-    assert context is not None
-    return context
-
-
-def attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
-    assert span.attributes is not None
-    return span.attributes
-
-
-def events_of(span: ReadableSpan) -> list[tuple[str, Mapping[str, Any]]]:
-    return [(event.name, dict(event.attributes or {})) for event in span.events]
-
-
-def linked_to(span: ReadableSpan) -> list[tuple[int, int]]:
-    return [(link.context.trace_id, link.context.span_id) for link in span.links]
-
-
-def name_of(span: ReadableSpan) -> tuple[int, int]:
-    context = context_of(span)
-    return context.trace_id, context.span_id
 
 
 async def test_spans_of_a_hopping_call_are_linked_by_leg() -> None:
@@ -195,7 +139,7 @@ async def test_leg_span_nests_between_request_and_function_spans(
     assert work_span.parent == context_of(legs[-1])
 
 
-async def test_thread_spans_belong_to_their_leg(era: Era, collected: Collected) -> None:
+async def test_thread_spans_belong_to_their_leg(collected: Collected) -> None:
     tracer = collected.tracers.get_tracer("author")
     server = bookshop(trace=collected.telemetry)
 
@@ -204,7 +148,7 @@ async def test_thread_spans_belong_to_their_leg(era: Era, collected: Collected) 
         with tracer.start_as_current_span("work"):
             return "done"
 
-    await User(server, era=era).call("plain")
+    await User(server, era=Era.RETRY).call("plain")
     work, leg = collected.all_spans
     assert work.parent == context_of(leg)
 
@@ -269,14 +213,14 @@ async def test_live_span_reports_when_questions_were_asked_and_answered(collecte
     assert keys == [("confirm_backorder",), ("how_many",)]
 
 
-async def test_a_failure_is_an_error_without_its_text(era: Era, collected: Collected) -> None:
+async def test_a_failure_is_an_error_without_its_text(collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
 
     @server.tool()
     async def fail() -> str:
         raise LookupError("no such book: Neuromancer")
 
-    await User(server, era=era).call("fail")
+    await User(server, era=Era.RETRY).call("fail")
     (span,) = collected.spans
     assert span.status.status_code is StatusCode.ERROR
     assert span.status.description is None
@@ -285,35 +229,36 @@ async def test_a_failure_is_an_error_without_its_text(era: Era, collected: Colle
     assert list(span.events) == []
 
 
-async def test_decline_by_the_user_is_not_an_error(era: Era, collected: Collected) -> None:
-    await User(bookshop(trace=collected.telemetry), {"confirm_backorder": DECLINE}, era=era).call("order", ARGUMENTS)
+async def test_decline_by_the_user_is_not_an_error(collected: Collected) -> None:
+    user = User(bookshop(trace=collected.telemetry), {"confirm_backorder": DECLINE}, era=Era.RETRY)
+    await user.call("order", ARGUMENTS)
     span = collected.spans[-1]
     assert attributes_of(span)["roundtrip.state"] == "declined"
     assert span.status.status_code is StatusCode.UNSET
 
 
-async def test_error_result_marks_the_span_as_failed(era: Era, collected: Collected) -> None:
+async def test_error_result_marks_the_span_as_failed(collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
 
     @server.tool()
     async def sorry() -> CallToolResult:
         return CallToolResult(content=[TextContent(type="text", text="sorry")], is_error=True)
 
-    await User(server, era=era).call("sorry")
+    await User(server, era=Era.RETRY).call("sorry")
     (span,) = collected.spans
     assert attributes_of(span)["roundtrip.state"] == "completed"
     assert attributes_of(span)["error.type"] == "tool_error"
     assert span.status.status_code is StatusCode.ERROR
 
 
-async def test_nested_function_has_a_nested_span(era: Era, collected: Collected) -> None:
+async def test_nested_function_has_a_nested_span(collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
 
     @server.tool()
     async def outer(ctx: Context[Any, Any]) -> str:
         return text_of(await ctx.mcp_server.call_tool("reserve", {"title": "Dune"}))
 
-    assert (await User(server, era=era).call("outer")).text == "Dune: 7 left"
+    assert (await User(server, era=Era.RETRY).call("outer")).text == "Dune: 7 left"
     inner, around = collected.spans
     assert inner.parent == context_of(around)
     assert attributes_of(inner)["roundtrip.within"] == attributes_of(around)["roundtrip.call"]
@@ -376,20 +321,6 @@ async def test_calls_are_counted_by_the_state_they_end_in(era: Era, collected: C
     assert rounds == {("order", "completed"): 3, ("order", "declined"): 1, ("fail", "failed"): 0}
 
 
-def told(point: NumberDataPoint | HistogramDataPoint) -> Mapping[str, Any]:
-    return point.attributes or {}
-
-
-def number(point: NumberDataPoint | HistogramDataPoint) -> float:
-    assert isinstance(point, NumberDataPoint)
-    return point.value
-
-
-def histogram(point: NumberDataPoint | HistogramDataPoint) -> HistogramDataPoint:
-    assert isinstance(point, HistogramDataPoint)
-    return point
-
-
 async def test_a_call_that_waits_has_not_ended(collected: Collected) -> None:
     hopper = LegByLeg([bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
@@ -430,9 +361,9 @@ async def test_the_sizes_of_the_tokens_that_go_out_are_measured(collected: Colle
     assert (histogram(point).count, histogram(point).sum) == (2, sum(sizes))
 
 
-async def test_metrics_are_labeled_by_names_alone(era: Era, collected: Collected) -> None:
+async def test_metrics_are_labeled_by_names_alone(collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
-    await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
+    await User(server, ROUNDS, era=Era.RETRY).call("order", ARGUMENTS)
     with pytest.raises(MCPError):
         await LegByLeg([server]).leg("order", ARGUMENTS, answers={}, state="r3s.x.y")
     assert collected.points
@@ -442,14 +373,14 @@ async def test_metrics_are_labeled_by_names_alone(era: Era, collected: Collected
     assert all(reason == {"roundtrip.tool": "order", "roundtrip.reason": "new"} for reason in reasons)
 
 
-async def test_failed_calls_are_counted_by_the_type_of_their_error(era: Era, collected: Collected) -> None:
+async def test_failed_calls_are_counted_by_the_type_of_their_error(collected: Collected) -> None:
     server = Server[Any]("shop", trace=collected.telemetry)
 
     @server.tool()
     async def fail() -> str:
         raise LookupError("a text that is not counted")
 
-    await User(server, era=era, allow_error=True).call("fail")
+    await User(server, era=Era.RETRY, allow_error=True).call("fail")
     (point,) = collected.points["roundtrip.calls"]
     assert told(point) == {"roundtrip.tool": "fail", "roundtrip.state": "failed", "error.type": "LookupError"}
 
@@ -515,58 +446,9 @@ class Broken(SpanProcessor):
         raise OSError("no collector")
 
 
-async def test_a_call_does_not_end_with_its_telemetry(
-    era: Era, collected: Collected, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_call_does_not_end_with_its_telemetry(collected: Collected, caplog: pytest.LogCaptureFixture) -> None:
     collected.tracers.add_span_processor(Broken())
     server = bookshop(trace=collected.telemetry)
-    result = await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
+    result = await User(server, ROUNDS, era=Era.RETRY).call("order", ARGUMENTS)
     assert result.text == "2 x Neuromancer, in 2-3 weeks"
     assert "a tracer failed at the beginning of a call" in caplog.text
-
-
-PROVIDED: Final = """
-import anyio
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from roundtrip import Telemetry
-from roundtrip.testing import LegByLeg
-from tests.kit.bookshop import bookshop
-
-server = bookshop(trace=Telemetry())
-exporter = InMemorySpanExporter()
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(exporter))
-trace.set_tracer_provider(provider)
-hopper = LegByLeg([server])
-anyio.run(hopper.leg, "order", {"title": "Neuromancer"})
-names = {span.context.span_id: span.name for span in exporter.get_finished_spans()}
-print([names[span.parent.span_id] for span in exporter.get_finished_spans() if span.name.startswith("roundtrip.leg")])
-"""
-
-
-def run(program: str) -> str:
-    """Run a program in a new process, and return its output."""
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=WAIT)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def test_process_provider_is_used_even_when_set_later() -> None:
-    assert run(PROVIDED) == "['tools/call order']"
-
-
-def test_telemetry_needs_nothing_but_the_api() -> None:
-    program = """
-import sys
-sys.modules["opentelemetry.sdk"] = None
-import anyio
-from roundtrip import Telemetry
-from roundtrip.testing import LegByLeg
-from tests.kit.bookshop import bookshop
-anyio.run(LegByLeg([bookshop(trace=Telemetry())]).leg, "order", {"title": "Neuromancer"})
-print(sorted(name for name in sys.modules if name.startswith("opentelemetry.sdk.")))
-"""
-    assert run(program) == "[]"

@@ -9,7 +9,6 @@ import pytest
 
 from roundtrip.ui.stored import OperatedCalls
 from tests.interaction.tasks import workshops
-from tests.kit.operated import operating
 from tests.kit.peer import WAIT_SECONDS, peers
 
 pytestmark = pytest.mark.anyio
@@ -47,12 +46,3 @@ async def test_store_that_does_not_answer_is_told_soon(tmp_path: Path, monkeypat
         assert shown is not None
         assert shown["facts"] == [["Store", "the store did not answer within 2 seconds"]]
         other.execute("ROLLBACK")
-
-
-def test_store_in_the_memory_of_the_server_is_told_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
-    with operating(f"--server={workshops.__name__}:forgetful", str(tmp_path)) as ui:
-        assert ui.end() == 130
-        assert "roundtrip ui: tasks and approvals cannot be shown: The server's calls are in the memory" in ui.errors()

@@ -3,18 +3,14 @@
 import ast
 import io
 import math
-import shutil
-import subprocess
-import sys
 import tokenize
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roundtrip.checking.literals import WIDTH, Name, assignment, invocation, literal
+from roundtrip.checking.literals import WIDTH, Name, assignment, literal
+from tests.kit.tables import check_each
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -47,13 +43,15 @@ def test_a_value_is_read_back_as_it_was(value: Any) -> None:
     assert ast.literal_eval(literal(value)) == value
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_text_is_one_token_of_printable_characters(text: str) -> None:
-    source = assignment("TEXT", {"k" * 60: [text, {text: text}]})
-    assert all(line.isprintable() for line in source.split("\n"))
-    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
-    texts = [ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING]
-    assert texts == ["k" * 60, text, text, text]
+def test_a_hostile_text_is_one_token_of_printable_characters() -> None:
+    def check(text: str) -> None:
+        source = assignment("TEXT", {"k" * 60: [text, {text: text}]})
+        assert all(line.isprintable() for line in source.split("\n"))
+        tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+        texts = [ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING]
+        assert texts == ["k" * 60, text, text, text]
+
+    check_each(HOSTILE, check)
 
 
 def test_literal_fits_one_line_or_is_spread() -> None:
@@ -66,28 +64,6 @@ def test_literal_fits_one_line_or_is_spread() -> None:
 
 def test_plain_name_is_unchanged() -> None:
     assert literal({"a": Name("YES"), "b": ["YES"]}) == '{"a": YES, "b": ["YES"]}'
-
-
-RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent))
-
-
-@pytest.mark.skipif(RUFF is None, reason="ruff is not installed")
-def test_literal_of_any_length_is_laid_out_like_a_formatter() -> None:
-    lines: list[str] = []
-    for length in range(WIDTH - 20, WIDTH + 5):
-        for text in ("x" * length, "日" * (length // 2), "e\u0301" * length, "\u0915\u093f" * (length // 2)):
-            lines += [assignment("TEXT", text), assignment("KEPT", {"key": text}), assignment("MORE", [text, {"a": 1}])]
-            lines += [invocation("call", [literal(text)]), invocation("call", [literal(text), "more=1"])]
-        lines.append(invocation("call", ["x" * length]))
-    source = "\n".join(lines) + "\n"
-    done = subprocess.run(
-        [str(RUFF), "format", "--isolated", f"--line-length={WIDTH}", "-"],
-        input=source.encode(),
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout.decode() == source
 
 
 def test_a_number_that_json_has_no_word_for_stays_one() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from roundtrip.cli import main
+from tests.kit.tables import check_each
 from tests.kit.transcripts import asked, began, question, write
 
 SHOP = """
@@ -62,21 +63,14 @@ def test_without_a_server_it_draws_the_machine(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.startswith("<svg ")
 
 
-@pytest.mark.parametrize("target", ["graph_shop:server", "graph_shop.py:server", "./graph_shop.py:server"])
-@pytest.mark.parametrize("tool", [[], ["order"]])
-def test_a_server_is_found_by_import_path_and_by_file(
-    folder: Path, target: str, tool: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["graph", target, *tool, "--format", "text"]) == 0
-    assert (
-        capsys.readouterr().out
-        == """\
-order
-    price <- price
-price
-    title <- title (argument)
-"""
-    )
+def test_a_server_is_found_by_import_path_and_by_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawing = "order\n    price <- price\nprice\n    title <- title (argument)\n"
+    drawn: dict[str, str] = {}
+    for target in ("graph_shop:server", "graph_shop.py:server", "./graph_shop.py:server"):
+        for tool in ([], ["order"]):
+            assert main(["graph", target, *tool, "--format", "text"]) == 0
+            drawn[" ".join([target, *tool])] = capsys.readouterr().out
+    assert drawn == dict.fromkeys(drawn, drawing)
 
 
 def test_file_may_import_neighbors_and_is_known_by_full_path(
@@ -119,26 +113,32 @@ def test_a_function_is_called_for_the_server_that_it_makes(folder: Path, capsys:
         assert f"'graph_shop:{name}' {message}" in failure(capsys, f"graph_shop:{name}")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["graph_shop"], "'graph_shop' names no server; write MODULE:SERVER"),
-        ([":server"], "':server' names no server; write MODULE:SERVER"),
-        (["graph_nowhere:server"], "no module 'graph_nowhere'"),
-        (["graph_shop.inner:server"], "no module 'graph_shop.inner'"),
-        (["nowhere.py:server"], "no file 'nowhere.py'"),
-        (["graph_shop:shop"], "'graph_shop' has no attribute 'shop'; servers there: server, empty"),
-        (["graph_shop:other"], "'graph_shop:other' is of type int, not a server with roundtrip; servers there: server"),
-        (["graph_shop:plain"], "is of type MCPServer, not a server with roundtrip; import the class from roundtrip"),
-        (["graph_shop:empty"], "the server 'graph_shop:empty' has no tools"),
-        (["graph_shop:server", "sell"], "the server 'graph_shop:server' has no tool 'sell'; its tools: order"),
-    ],
-)
-def test_undrawable_target_is_rejected_with_advice(
-    folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert failure(capsys, *arguments).startswith("roundtrip graph: ")
-    assert message in failure(capsys, *arguments)
+def test_undrawable_target_is_rejected_with_advice(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(arguments: list[str], message: str) -> None:
+        assert failure(capsys, *arguments).startswith("roundtrip graph: ")
+        assert message in failure(capsys, *arguments)
+
+    check_each(
+        [
+            (["graph_shop"], "'graph_shop' names no server; write MODULE:SERVER"),
+            ([":server"], "':server' names no server; write MODULE:SERVER"),
+            (["graph_nowhere:server"], "no module 'graph_nowhere'"),
+            (["graph_shop.inner:server"], "no module 'graph_shop.inner'"),
+            (["nowhere.py:server"], "no file 'nowhere.py'"),
+            (["graph_shop:shop"], "'graph_shop' has no attribute 'shop'; servers there: server, empty"),
+            (
+                ["graph_shop:other"],
+                "'graph_shop:other' is of type int, not a server with roundtrip; servers there: server",
+            ),
+            (
+                ["graph_shop:plain"],
+                "is of type MCPServer, not a server with roundtrip; import the class from roundtrip",
+            ),
+            (["graph_shop:empty"], "the server 'graph_shop:empty' has no tools"),
+            (["graph_shop:server", "sell"], "the server 'graph_shop:server' has no tool 'sell'; its tools: order"),
+        ],
+        check,
+    )
 
 
 @pytest.mark.parametrize("target", ["graph_broken:server", "graph_broken.py:server"])
@@ -159,15 +159,15 @@ def test_an_unknown_format_and_a_missing_command_end_with_usage(capsys: pytest.C
         assert "usage: roundtrip" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("format", "start"), [("svg", "<svg "), ("html", "<!doctype html>"), ("dot", "digraph")])
-def test_a_drawing_is_written_to_a_file(
-    folder: Path, capsys: pytest.CaptureFixture[str], format: str, start: str
-) -> None:
-    assert main(["graph", "graph_shop:server", "--format", format, "--output", "drawing"]) == 0
-    assert capsys.readouterr().out == ""
-    written = (folder / "drawing").read_text(encoding="utf-8")
-    assert written.startswith(start)
-    assert "price" in written
+def test_a_drawing_is_written_to_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(format: str, start: str) -> None:
+        assert main(["graph", "graph_shop:server", "--format", format, "--output", "drawing"]) == 0
+        assert capsys.readouterr().out == ""
+        written = (folder / "drawing").read_text(encoding="utf-8")
+        assert written.startswith(start)
+        assert "price" in written
+
+    check_each([("svg", "<svg "), ("html", "<!doctype html>"), ("dot", "digraph")], check)
 
 
 def test_a_file_that_cannot_be_written_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,25 +187,25 @@ def transcript(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("format", "marks"),
-    [
-        ("text", ["begin   -> resolving *", "ask     -> awaiting_input *", "* the call is here"]),
-        ("mermaid", ["resolving --> awaiting_input: ask (visited)", "Class awaiting_input s_active"]),
-        ("dot", ['resolving -> awaiting_input [label="ask", penwidth=3];', "awaiting_input [style="]),
-        ("svg", ["rt-visited", "rt-current"]),
-        ("html", ["Call call-1 of order: awaiting_input", "rt-visited", "rt-current"]),
-    ],
-)
-def test_the_way_of_a_recorded_call_is_marked(
-    transcript: Path, capsys: pytest.CaptureFixture[str], format: str, marks: list[str]
-) -> None:
-    assert main(["graph", "--call", "call", "--trace", str(transcript), "--format", format]) == 0
-    drawing = capsys.readouterr().out
-    assert [mark for mark in marks if mark not in drawing] == []
-    main(["graph", "--format", format])
-    without = capsys.readouterr().out
-    assert all(drawing.count(mark) > without.count(mark) for mark in marks)
+def test_the_way_of_a_recorded_call_is_marked(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(format: str, marks: list[str]) -> None:
+        assert main(["graph", "--call", "call", "--trace", str(transcript), "--format", format]) == 0
+        drawing = capsys.readouterr().out
+        assert [mark for mark in marks if mark not in drawing] == []
+        main(["graph", "--format", format])
+        without = capsys.readouterr().out
+        assert all(drawing.count(mark) > without.count(mark) for mark in marks)
+
+    check_each(
+        [
+            ("text", ["begin   -> resolving *", "ask     -> awaiting_input *", "* the call is here"]),
+            ("mermaid", ["resolving --> awaiting_input: ask (visited)", "Class awaiting_input s_active"]),
+            ("dot", ['resolving -> awaiting_input [label="ask", penwidth=3];', "awaiting_input [style="]),
+            ("svg", ["rt-visited", "rt-current"]),
+            ("html", ["Call call-1 of order: awaiting_input", "rt-visited", "rt-current"]),
+        ],
+        check,
+    )
 
 
 def test_a_call_that_no_transcript_has_is_rejected(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:

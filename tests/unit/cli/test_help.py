@@ -4,6 +4,7 @@ import pytest
 
 from roundtrip.cli import COMMANDS, main
 from roundtrip.cli.command import filled
+from tests.kit.tables import check_each
 
 WIDE = 400
 
@@ -16,15 +17,17 @@ def help_of(command: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: p
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_the_terminal_and_loses_no_word(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = help_of(command, WIDE, monkeypatch, capsys)
-    for width in (80, 100):
-        text = help_of(command, width, monkeypatch, capsys)
-        assert [line for line in text.splitlines() if len(line) > width] == []
-        assert text.split() == whole.split()
+    def check(command: str) -> None:
+        whole = help_of(command, WIDE, monkeypatch, capsys)
+        for width in (80, 100):
+            text = help_of(command, width, monkeypatch, capsys)
+            assert [line for line in text.splitlines() if len(line) > width] == []
+            assert text.split() == whole.split()
+
+    check_each(COMMANDS, check)
 
 
 def test_paragraphs_and_tables_keep_their_form() -> None:

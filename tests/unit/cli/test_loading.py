@@ -1,7 +1,6 @@
 """The server of a command line is found in files and modules, and mistakes are explained."""
 
 import re
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,37 +8,22 @@ import pytest
 from mcp.server import MCPServer
 
 from roundtrip.cli import main
-from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.loading import load_any_server, load_attached, load_server, names_server
+from tests.kit.tables import check_each
+from tests.unit.cli.targets import complaint, written
 
 SERVER: Final = "from roundtrip import Server\nserver = Server('cinema')\n"
 _LOADERS: Final = (load_server, load_attached, load_any_server)
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
-    return tmp_path
+def test_only_server_of_a_file_needs_no_name(folder: Path) -> None:
+    def check(load: Any) -> None:
+        file = written(folder, SERVER + "same = server\n")
+        assert load(file).name == "cinema"
+        assert load(str(folder / file)).name == "cinema"
+        assert load(f"./{file}:server").name == "cinema"
 
-
-def written(folder: Path, text: str, name: str = "target_shop.py") -> str:
-    (folder / name).write_text(text, encoding="utf-8")
-    return name
-
-
-def complaint(load: Any, target: str) -> str:
-    with pytest.raises(CommandFailed) as failed:
-        load(target)
-    return str(failed.value)
-
-
-@pytest.mark.parametrize("load", _LOADERS)
-def test_only_server_of_a_file_needs_no_name(folder: Path, load: Any) -> None:
-    file = written(folder, SERVER + "same = server\n")
-    assert load(file).name == "cinema"
-    assert load(str(folder / file)).name == "cinema"
-    assert load(f"./{file}:server").name == "cinema"
+    check_each(_LOADERS, check)
 
 
 def test_file_whose_folder_has_spaces_is_found(folder: Path) -> None:
@@ -49,32 +33,38 @@ def test_file_whose_folder_has_spaces_is_found(folder: Path) -> None:
     assert load_server(file).name == "cinema"
 
 
-@pytest.mark.parametrize("load", _LOADERS)
-def test_several_servers_of_a_file_are_listed(folder: Path, load: Any) -> None:
-    file = written(folder, SERVER + "other = Server('other')\n")
-    assert complaint(load, file) == (
-        f"{file!r} has 2 servers, server, other; name one of them: {file}:server or {file}:other"
-    )
+def test_several_servers_of_a_file_are_listed(folder: Path) -> None:
+    def check(load: Any) -> None:
+        file = written(folder, SERVER + "other = Server('other')\n")
+        assert complaint(load, file) == (
+            f"{file!r} has 2 servers, server, other; name one of them: {file}:server or {file}:other"
+        )
+
+    check_each(_LOADERS, check)
 
 
-@pytest.mark.parametrize("load", _LOADERS)
-def test_functions_that_make_servers_are_listed(folder: Path, load: Any) -> None:
-    text = (
-        "from typing import Any\nfrom roundtrip import Server\n"
-        "def make(keys: list[str]) -> Server[Any]: ...\n"
-        "def plain() -> 'Server': ...\n"
-        "def other() -> int: ...\n"
-        "def unknown() -> 'Nothing': ...\n"
-    )
-    file = written(folder, text)
-    assert complaint(load, file).endswith(f"name the function: {file}:make or {file}:plain")
+def test_functions_that_make_servers_are_listed(folder: Path) -> None:
+    def check(load: Any) -> None:
+        text = (
+            "from typing import Any\nfrom roundtrip import Server\n"
+            "def make(keys: list[str]) -> Server[Any]: ...\n"
+            "def plain() -> 'Server': ...\n"
+            "def other() -> int: ...\n"
+            "def unknown() -> 'Nothing': ...\n"
+        )
+        file = written(folder, text)
+        assert complaint(load, file).endswith(f"name the function: {file}:make or {file}:plain")
+
+    check_each(_LOADERS, check)
 
 
-@pytest.mark.parametrize("load", _LOADERS)
-def test_file_without_a_server_is_told_how_to_have_one(folder: Path, load: Any) -> None:
-    said = complaint(load, written(folder, "number = 1\n"))
-    assert "has no server at module level; add server = Server('target_shop')" in said
-    assert 'write its command: "python target_shop.py"' in said
+def test_file_without_a_server_is_told_how_to_have_one(folder: Path) -> None:
+    def check(load: Any) -> None:
+        said = complaint(load, written(folder, "number = 1\n"))
+        assert "has no server at module level; add server = Server('target_shop')" in said
+        assert 'write its command: "python target_shop.py"' in said
+
+    check_each(_LOADERS, check)
 
 
 def test_server_of_the_sdk_loads_only_where_any_server_does(folder: Path) -> None:
@@ -88,12 +78,11 @@ def test_server_of_the_sdk_loads_only_where_any_server_does(folder: Path) -> Non
 _INSTALLED: Final = {
     "MCPServer": "from mcp.server import MCPServer\nfrom roundtrip.install import install\nmcp = MCPServer('sdk')\n",
     "Server": "from mcp.server.lowlevel import Server\nfrom roundtrip.install import install\nmcp = Server('sdk')\n",
-    "FastMCP": "from fastmcp import FastMCP\nfrom roundtrip.fastmcp import install\nmcp = FastMCP('sdk')\n",
 }
 
 
 @pytest.mark.parametrize("kind", _INSTALLED)
-@pytest.mark.parametrize("suffix", ["", ":mcp", ":make"])
+@pytest.mark.parametrize("suffix", ["", ":make"])
 def test_server_with_roundtrip_loads_where_it_need_not_be_ours(folder: Path, kind: str, suffix: str) -> None:
     file = written(folder, _INSTALLED[kind] + "install(mcp)\ndef make():\n    return mcp\n") + suffix
     ours: Any = load_attached(file)
@@ -118,16 +107,8 @@ def test_server_with_roundtrip_is_chosen_beside_others(folder: Path) -> None:
 
 
 def test_functions_that_make_servers_of_other_classes_are_listed(folder: Path) -> None:
-    text = "from mcp.server.lowlevel import Server\nfrom fastmcp import FastMCP\n"
-    file = written(folder, text + "def make() -> Server: ...\ndef fast() -> FastMCP: ...\n")
-    assert complaint(load_attached, file).endswith(f"name the function: {file}:make or {file}:fast")
-
-
-def test_servers_of_fastmcp_and_the_low_level_are_found(folder: Path) -> None:
-    file = written(folder, "from fastmcp import FastMCP\nmcp = FastMCP('fast')\n")
-    assert load_any_server(file).name == "fast"
-    file = written(folder, "from mcp.server.lowlevel import Server\nlow = Server('low')\n", "target_low.py")
-    assert load_any_server(file).name == "low"
+    file = written(folder, "from mcp.server.lowlevel import Server\ndef make() -> Server: ...\n")
+    assert complaint(load_attached, file).endswith(f"name the function: {file}:make")
 
 
 def test_failed_import_shows_the_frames_of_the_user_alone(folder: Path) -> None:
@@ -161,46 +142,50 @@ def test_author_of_an_error_cannot_reach_the_terminal(folder: Path) -> None:
     assert r"\x1b[31mred" in said
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["cinema.py", "./a/cinema.py", "cinema.py:server", "shop.app:server", "cinema:server", "/srv/cinema.py:make"],
-)
-def test_names_of_servers_are_no_commands(text: str) -> None:
-    assert names_server(text)
+def test_names_of_servers_are_no_commands() -> None:
+    def check(text: str) -> None:
+        assert names_server(text)
+
+    check_each(
+        ["cinema.py", "./a/cinema.py", "cinema.py:server", "shop.app:server", "cinema:server", "/srv/cinema.py:make"],
+        check,
+    )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "python cinema.py",
-        "python -m shop.app:server",
-        "uv run --with x cinema.py:server",
-        "https://cinema.example/mcp",
-        "http://127.0.0.1:8000",
-        "cinema",
-        "./cinema",
-        ":server",
-        ":.py",
-        "",
-        "x" * 5000 + " a.py",
-    ],
-)
-def test_commands_and_addresses_are_no_names_of_servers(text: str) -> None:
-    assert not names_server(text)
+def test_commands_and_addresses_are_no_names_of_servers() -> None:
+    def check(text: str) -> None:
+        assert not names_server(text)
+
+    check_each(
+        [
+            "python cinema.py",
+            "python -m shop.app:server",
+            "uv run --with x cinema.py:server",
+            "https://cinema.example/mcp",
+            "http://127.0.0.1:8000",
+            "cinema",
+            "./cinema",
+            ":server",
+            ":.py",
+            "",
+            "x" * 5000 + " a.py",
+        ],
+        check,
+    )
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["graph"], "the server 'target_shop.py' has no tools"),
-        (["tasks", "ls"], "the server stores no calls: it has no tool with task=True"),
-    ],
-)
-def test_commands_take_a_file_with_one_server(
-    folder: Path, command: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*command, written(folder, SERVER)]) == 2
-    assert message in capsys.readouterr().err
+def test_commands_take_a_file_with_one_server(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(command: list[str], message: str) -> None:
+        assert main([*command, written(folder, SERVER)]) == 2
+        assert message in capsys.readouterr().err
+
+    check_each(
+        [
+            (["graph"], "the server 'target_shop.py' has no tools"),
+            (["tasks", "ls"], "the server stores no calls: it has no tool with task=True"),
+        ],
+        check,
+    )
 
 
 def test_module_that_prints_leaves_standard_output_to_the_command(

@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.writing.lines import LINE, Line
 
-__all__ = ["HOSTILE", "Tale", "long_call", "question"]
+__all__ = ["HOSTILE", "Tale", "long_call", "question", "write_tales"]
 
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)><!-- \u2028\u2029 &lt;b&gt; ${1} `\\ "
@@ -78,6 +79,10 @@ class Tale:
 
     def write(self) -> str:
         return "".join(f"{line.model_dump_json(exclude_unset=True)}\n" for line in self.lines)
+
+
+def write_tales(path: Path, *tales: Tale) -> None:
+    path.write_text("".join(tale.write() for tale in tales), encoding="utf-8")
 
 
 def question(key: str, reason: str = "new", **more: Any) -> dict[str, Any]:

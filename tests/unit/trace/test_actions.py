@@ -3,8 +3,6 @@
 import io
 from pathlib import Path
 
-import pytest
-
 from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.machine.table import State
@@ -20,6 +18,7 @@ from roundtrip.trace.reading.following import LiveCalls
 from roundtrip.trace.reading.otlp import otlp
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.lines import Line
+from tests.kit.tables import check_each
 from tests.kit.transcripts import AT, acted, asked, began, call_of, ended, handed, rejected, write
 from tests.unit.trace.tales import HOSTILE
 
@@ -44,20 +43,24 @@ def test_actions_are_joined_in_order_of_time() -> None:
     assert traced.calls["call-1"].last_at == AT + 9
 
 
-@pytest.mark.parametrize("action", ["cancel", "expire"])
-def test_call_that_an_operator_ended_waits_for_nothing(action: str) -> None:
-    call = call_of(*waiting(), acted(5, action))
-    assert call.state is State.FAILED
-    assert call.pending == ()
-    assert call.ended_by is not None
-    assert "waits for" not in shown(call)
+def test_call_that_an_operator_ended_waits_for_nothing() -> None:
+    def check(action: str) -> None:
+        call = call_of(*waiting(), acted(5, action))
+        assert call.state is State.FAILED
+        assert call.pending == ()
+        assert call.ended_by is not None
+        assert "waits for" not in shown(call)
+
+    check_each(["cancel", "expire"], check)
 
 
-@pytest.mark.parametrize("line", [acted(5, outcome="rejected", why="no"), acted(5, "remind"), acted(5, "answer")])
-def test_other_actions_leave_the_state_of_a_call(line: Line) -> None:
-    call = call_of(*waiting(), line)
-    assert call.state is State.AWAITING_INPUT
-    assert len(call.pending) == 1
+def test_other_actions_leave_the_state_of_a_call() -> None:
+    def check(line: Line) -> None:
+        call = call_of(*waiting(), line)
+        assert call.state is State.AWAITING_INPUT
+        assert len(call.pending) == 1
+
+    check_each([acted(5, outcome="rejected", why="no"), acted(5, "remind"), acted(5, "answer")], check)
 
 
 def test_recorded_end_of_a_call_counts_before_an_action() -> None:

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 from roundtrip.machine.facts import Reason
 from roundtrip.trace.explaining.comparing import Difference, compare
 from roundtrip.trace.writing.lines import Line
+from tests.kit.tables import check_each
 from tests.kit.transcripts import answer, asked, began, call_of, ended, question
 
 PATH = [["begin", "resolving", 0.1], ["ask", "awaiting_input", 0.2]]
@@ -39,26 +38,28 @@ def test_a_replay_is_no_difference() -> None:
     assert compare(call_of(*first), replayed) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"began": {"tool": "sell"}}, (None, None, "tool", "order", "sell")),
-        ({"question": {"message": "What?"}}, (1, "format", "message", '"Which?"', '"What?"')),
-        ({"question": {"reason": Reason.MISSING}}, (1, "format", "reason", "new", "missing")),
-        ({"question": {"kind": "page"}}, (1, "format", "kind", "form", "page")),
-        ({"answer": {"data": {"name": "y"}}}, (1, "format", "answer", '{"name": "x"}', '{"name": "y"}')),
-        (
-            {"answer": {"action": "decline"}},
-            (1, "format", "answer", 'accepted {"name": "x"}', 'declined {"name": "x"}'),
-        ),
-        ({"ended": {"state": "failed"}}, (None, None, "state", "completed", "failed")),
-        ({"ended": {"bodies": 2}}, (None, None, "runs of the body", "0", "2")),
-        ({"ended": {"result": {"value": 1}}}, (None, None, "result", None, "1")),
-        ({"moves": PATH[:1]}, (None, None, "path", "resolving → awaiting_input", "resolving")),
-    ],
-)
-def test_each_difference_shows_both_sides(changes: Any, expected: tuple[Any, ...]) -> None:
-    assert differences(**changes) == [Difference(*expected)]
+def test_each_difference_shows_both_sides() -> None:
+    def check(changes: Any, expected: tuple[Any, ...]) -> None:
+        assert differences(**changes) == [Difference(*expected)]
+
+    check_each(
+        [
+            ({"began": {"tool": "sell"}}, (None, None, "tool", "order", "sell")),
+            ({"question": {"message": "What?"}}, (1, "format", "message", '"Which?"', '"What?"')),
+            ({"question": {"reason": Reason.MISSING}}, (1, "format", "reason", "new", "missing")),
+            ({"question": {"kind": "page"}}, (1, "format", "kind", "form", "page")),
+            ({"answer": {"data": {"name": "y"}}}, (1, "format", "answer", '{"name": "x"}', '{"name": "y"}')),
+            (
+                {"answer": {"action": "decline"}},
+                (1, "format", "answer", 'accepted {"name": "x"}', 'declined {"name": "x"}'),
+            ),
+            ({"ended": {"state": "failed"}}, (None, None, "state", "completed", "failed")),
+            ({"ended": {"bodies": 2}}, (None, None, "runs of the body", "0", "2")),
+            ({"ended": {"result": {"value": 1}}}, (None, None, "result", None, "1")),
+            ({"moves": PATH[:1]}, (None, None, "path", "resolving → awaiting_input", "resolving")),
+        ],
+        check,
+    )
 
 
 def test_one_sided_question_is_reported_once_without_its_answer() -> None:

@@ -4,15 +4,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.trace.explaining.advice import QUESTIONS, REJECTIONS
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain, explain_rejection
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Line
-from tests.kit.transcripts import AT, answer, asked, began, call_of, ended, question, rejected
+from tests.kit.tables import check_each
+from tests.kit.transcripts import answer, asked, began, call_of, ended, question, rejected
 
 DIGEST = {"digest": "abcdefghijkl", "bytes": 12}
 
@@ -45,20 +44,24 @@ def test_every_rejection_reason_has_a_cause_and_cure() -> None:
     assert all(advice.cause and advice.cure for advice in REJECTIONS.values())
 
 
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.NEW])
-def test_asking_reason_names_the_question_and_the_cure(reason: Reason) -> None:
-    text = told(again(reason, build="2"))
-    assert text.startswith("Question 'format' was asked again in round 2, because ")
-    assert text.endswith(f"; {QUESTIONS[reason].cure}.")
-    assert not re.search(r"\. [A-Z]", text)
+def test_asking_reason_names_the_question_and_the_cure() -> None:
+    def check(reason: Reason) -> None:
+        text = told(again(reason, build="2"))
+        assert text.startswith("Question 'format' was asked again in round 2, because ")
+        assert text.endswith(f"; {QUESTIONS[reason].cure}.")
+        assert not re.search(r"\. [A-Z]", text)
+
+    check_each([reason for reason in Reason if reason is not Reason.NEW], check)
 
 
-@pytest.mark.parametrize("reason", list(RejectionReason))
-def test_rejection_sentence_names_the_instance_and_the_cure(reason: RejectionReason) -> None:
-    text = told([began(), asked(), rejected(reason=reason, call="call-1", leg=2)])
-    assert text.startswith("Instance 'a' rejected the token of a 'tools/call' for 'order' in leg 2, because ")
-    assert text.endswith(f"; {REJECTIONS[reason].cure}.")
-    assert explain_rejection(rejected(reason=reason)).endswith(f"; {REJECTIONS[reason].cure}.")
+def test_rejection_sentence_names_the_instance_and_the_cure() -> None:
+    def check(reason: RejectionReason) -> None:
+        text = told([began(), asked(), rejected(reason=reason, call="call-1", leg=2)])
+        assert text.startswith("Instance 'a' rejected the token of a 'tools/call' for 'order' in leg 2, because ")
+        assert text.endswith(f"; {REJECTIONS[reason].cure}.")
+        assert explain_rejection(rejected(reason=reason)).endswith(f"; {REJECTIONS[reason].cure}.")
+
+    check_each(list(RejectionReason), check)
 
 
 def test_a_new_question_is_plain() -> None:
@@ -67,15 +70,19 @@ def test_a_new_question_is_plain() -> None:
     assert explanation.text == "Question 'format' was asked in round 1, as the call had not asked it before."
 
 
-@pytest.mark.parametrize("reason", [Reason.REWORDED, Reason.SCHEMA_CHANGED])
-def test_inconsistent_wording_of_one_build_is_not_blamed_on_deploying(reason: Reason) -> None:
-    assert told(again(reason)).endswith(f"; {QUESTIONS[Reason.VOLATILE].cure}.")
+def test_inconsistent_wording_of_one_build_is_not_blamed_on_deploying() -> None:
+    def check(reason: Reason) -> None:
+        assert told(again(reason)).endswith(f"; {QUESTIONS[Reason.VOLATILE].cure}.")
+
+    check_each([Reason.REWORDED, Reason.SCHEMA_CHANGED], check)
 
 
-@pytest.mark.parametrize("reason", [Reason.OTHER_BUILD, Reason.REVISED])
-def test_first_question_is_not_called_a_repetition(reason: Reason) -> None:
-    lines = again(reason, before={"key": "size"}, build="2")
-    assert told(lines).startswith("Question 'format' was asked in round 2, because ")
+def test_first_question_is_not_called_a_repetition() -> None:
+    def check(reason: Reason) -> None:
+        lines = again(reason, before={"key": "size"}, build="2")
+        assert told(lines).startswith("Question 'format' was asked in round 2, because ")
+
+    check_each([Reason.OTHER_BUILD, Reason.REVISED], check)
 
 
 def test_forgotten_earlier_question_is_explained() -> None:
@@ -94,11 +101,6 @@ def test_body_is_advised_to_name_its_former_key() -> None:
 def test_token_for_another_template_address_is_explained() -> None:
     text = told([began(), asked(), rejected(reason=RejectionReason.OTHER_TARGET, call="call-1")])
     assert "it belongs to a call of 'order', under another address;" in text
-
-
-def test_a_reworded_question_shows_both_wordings_and_both_builds() -> None:
-    text = told(again(Reason.REWORDED, before={"message": "Which?"}, message="Which one?", build="2"))
-    assert "its message changed from 'Which?' to 'Which one?' between build 1 and build 2" in text
 
 
 def test_a_reworded_question_without_its_texts_says_that_it_changed() -> None:
@@ -138,57 +140,14 @@ def test_changed_form_without_its_original_says_what_changed() -> None:
     assert "its form changed after it was shown, and its message;" in text
 
 
-def test_renamed_question_names_its_former_name_and_the_fix() -> None:
-    lines = again(Reason.RENAMED, before={"key": "binding"}, former="binding", build="2")
-    assert "known as 'binding'" in told(lines)
-    assert "Resolve(fn, was=('binding',))" in told(lines)
-
-
-def test_a_volatile_question_shows_what_varies_and_three_cures() -> None:
-    text = told(again(Reason.VOLATILE, before={"message": "It is 1."}, message="It is 2."))
-    assert "it was 'It is 1.', and now is 'It is 2.'" in text
-    assert "once=True" in text
-    assert "ctx.step()" in text
-    assert "keep it (a time, a random value) out of the question" in text
-
-
 def test_invalid_answer_shows_the_complaint_and_attempt() -> None:
     text = told(again(Reason.INVALID, complaint="amount: too small", attempt=2))
     assert "did not fit its form ('amount: too small'), which makes this attempt 2;" in text
 
 
-def test_missing_answer_reports_the_received_value() -> None:
-    assert "but with 2 answers to questions that were not asked" in told(again(Reason.MISSING, ignored=2))
-
-
-def test_another_build_names_both() -> None:
-    assert "build 1 served an earlier leg, and build 2" in told(again(Reason.OTHER_BUILD, build="2"))
-
-
 def test_a_revised_question_names_the_answer_that_was_changed() -> None:
     token = {"bytes": 300, "changed": ("answer:size", "authored")}
     assert "changed their answer to 'size'" in told(again(Reason.REVISED, token=token))
-
-
-def test_expired_token_reports_its_delay() -> None:
-    lines = [began(), asked(until=AT + 600), rejected(720, call="call-1", leg=2)]
-    assert "it had expired 2 min before" in told(lines)
-
-
-def test_unknown_key_advises_the_rotation_order() -> None:
-    text = explain_rejection(rejected(reason=RejectionReason.UNKNOWN_KEY))
-    assert "[old, new], then [new, old], and [new]" in text
-
-
-def test_large_token_reports_its_size() -> None:
-    text = explain_rejection(rejected(reason=RejectionReason.OVERSIZED, token_bytes=70_000))
-    assert "it has 68.4 KiB" in text
-    assert "max_token_bytes" in text
-
-
-def test_a_token_of_another_tool_names_that_tool() -> None:
-    lines = [began(), asked(), rejected(reason=RejectionReason.OTHER_TARGET, call="call-1", tool="sell")]
-    assert "for 'sell', because it belongs to a call of 'order'" in told(lines)
 
 
 def test_replayed_leg_asks_no_new_questions() -> None:

@@ -3,13 +3,12 @@
 import inspect
 from typing import Any
 
-import pytest
-
 from roundtrip import errors
 from roundtrip.trace.explaining.advice import FAILURES
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.explaining.failures import explain_failure, explain_lateness, failures_of
 from roundtrip.trace.writing.lines import Line
+from tests.kit.tables import check_each
 from tests.kit.transcripts import AT, asked, began, call_of, ended
 
 ELSEWHERE = {
@@ -100,12 +99,14 @@ def test_result_that_is_an_error_counts_as_failure() -> None:
     assert "ended with an error result" in told(began(), ended(is_error=True))
 
 
-@pytest.mark.parametrize(("now", "late"), [(AT + 700, True), (AT + 500, False)])
-def test_call_whose_answers_come_too_late_says_what_to_raise(now: float, late: bool) -> None:
-    call = call_of(began(), asked(until=AT + 600))
-    text = explain_lateness(call, now)
-    assert (text is not None) == late
-    if text is not None:
-        assert "expired 1 min 40 s ago" in text
-        assert "raise ttl=" in text
-    assert [one.subject for one in explain(call, now=now) if not one.is_plain] == [ExplainedSubject.FAILURE] * late
+def test_call_whose_answers_come_too_late_says_what_to_raise() -> None:
+    def check(now: float, late: bool) -> None:
+        call = call_of(began(), asked(until=AT + 600))
+        text = explain_lateness(call, now)
+        assert (text is not None) == late
+        if text is not None:
+            assert "expired 1 min 40 s ago" in text
+            assert "raise ttl=" in text
+        assert [one.subject for one in explain(call, now=now) if not one.is_plain] == [ExplainedSubject.FAILURE] * late
+
+    check_each([(AT + 700, True), (AT + 500, False)], check)

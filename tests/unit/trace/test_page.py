@@ -6,11 +6,10 @@ import json
 import re
 from typing import Any
 
-import pytest
-
 from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.document import UI_PAGES, call_page, html, json_for_html, page_of
 from roundtrip.trace.page.forms import page_fields_of
+from tests.kit.tables import check_each
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
 
@@ -54,23 +53,25 @@ def test_only_a_live_page_may_ask_its_server() -> None:
     assert "connect-src" not in html(ordinary().call())
 
 
-@pytest.mark.parametrize("place", UI_PAGES)
-def test_pages_that_operate_a_server_send_to_it_alone(place: str) -> None:
-    page = page_of(UI_PAGES[place], "Calls", {"server": HOSTILE}).text
-    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
-    assert policy_of(page) == {
-        "default-src": "'none'",
-        "script-src": hash_of(script),
-        "style-src": hash_of(style),
-        "connect-src": "'self'",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-    }
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|\.style\b|document\.write", script)
-    markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
-    assert not re.search(r"""\s(on\w+|style|src)=""", markup)
-    assert embedded(page) == {"server": HOSTILE}
+def test_pages_that_operate_a_server_send_to_it_alone() -> None:
+    def check(place: str) -> None:
+        page = page_of(UI_PAGES[place], "Calls", {"server": HOSTILE}).text
+        (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+        (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+        assert policy_of(page) == {
+            "default-src": "'none'",
+            "script-src": hash_of(script),
+            "style-src": hash_of(style),
+            "connect-src": "'self'",
+            "base-uri": "'none'",
+            "form-action": "'none'",
+        }
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|\.style\b|document\.write", script)
+        markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
+        assert not re.search(r"""\s(on\w+|style|src)=""", markup)
+        assert embedded(page) == {"server": HOSTILE}
+
+    check_each(UI_PAGES, check)
 
 
 def test_page_refers_to_no_other_place_or_inline_code() -> None:
@@ -175,21 +176,23 @@ def test_the_token_shows_what_changed_since_the_round_before() -> None:
     assert (token["added"], token["dropped"], token["changed"]) == (("answer:a",), ("asked:a",), ())
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        None,
-        [],
-        "form",
-        {"properties": []},
-        {"properties": {"a": None}},
-        {"properties": {"a": {"enum": 3, "oneOf": [1], "type": ["x"]}}, "required": "a"},
-        {"properties": {"a": {"type": "array", "items": {"anyOf": [{"title": "no const"}]}, "default": {"x": []}}}},
-    ],
-)
-def test_any_stand_in_for_a_form_is_shown(schema: Any) -> None:
-    assert [field["name"] for field in page_fields_of(schema, {"a": [1]})] == ["a"]
-    assert page_fields_of(schema, "no mapping") is not None
+def test_any_stand_in_for_a_form_is_shown() -> None:
+    def check(schema: Any) -> None:
+        assert [field["name"] for field in page_fields_of(schema, {"a": [1]})] == ["a"]
+        assert page_fields_of(schema, "no mapping") is not None
+
+    check_each(
+        [
+            None,
+            [],
+            "form",
+            {"properties": []},
+            {"properties": {"a": None}},
+            {"properties": {"a": {"enum": 3, "oneOf": [1], "type": ["x"]}}, "required": "a"},
+            {"properties": {"a": {"type": "array", "items": {"anyOf": [{"title": "no const"}]}, "default": {"x": []}}}},
+        ],
+        check,
+    )
 
 
 def test_unanswered_field_shows_its_default() -> None:

@@ -2,9 +2,8 @@
 
 import re
 
-import pytest
-
 from roundtrip.trace.explaining.sequence import MessageKind, exchange_of, mermaid
+from tests.kit.tables import check_each
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
 
@@ -115,17 +114,17 @@ def test_instance_name_cannot_inject_mermaid_syntax() -> None:
     assert "    participant p1 as ?" in mermaid(Tale().began(1, " ").call()).splitlines()
 
 
-@pytest.mark.parametrize(
-    "hostile", [HOSTILE, "a\nend\n%%{init: {}}%%", "x;y#quot;", "$$x$$", "\ud800", "<br/>", "\r\n"]
-)
-def test_nothing_of_a_transcript_is_mermaid(hostile: str) -> None:
-    tale = Tale("c", tool=hostile).began(1, hostile).asked(question(hostile)).rejected("expired", hostile)
-    lines = mermaid(tale.call()).split("\n")
-    shape = re.compile(
-        r"sequenceDiagram|    (actor|participant) p\d as .+|    p\d(->>|-->>|--x)p\d: .+|    Note over p\d: .+"
-    )
-    assert all(shape.fullmatch(line) for line in lines)
-    assert len(lines) == 7
-    # What is left of special characters is the spelling of characters by their numbers.
-    words = [re.sub(r"#\d+;", "", re.sub(r"^    (p\d\S+|\w+ p\d as) ", "", line)) for line in lines[1:]]
-    assert not [word for word in words if re.search(r"[<>;#%{}\[\]$&\"\\`~@|^]", word)]
+def test_nothing_of_a_transcript_is_mermaid() -> None:
+    def check(hostile: str) -> None:
+        tale = Tale("c", tool=hostile).began(1, hostile).asked(question(hostile)).rejected("expired", hostile)
+        lines = mermaid(tale.call()).split("\n")
+        shape = re.compile(
+            r"sequenceDiagram|    (actor|participant) p\d as .+|    p\d(->>|-->>|--x)p\d: .+|    Note over p\d: .+"
+        )
+        assert all(shape.fullmatch(line) for line in lines)
+        assert len(lines) == 7
+        # What is left of special characters is the spelling of characters by their numbers.
+        words = [re.sub(r"#\d+;", "", re.sub(r"^    (p\d\S+|\w+ p\d as) ", "", line)) for line in lines[1:]]
+        assert not [word for word in words if re.search(r"[<>;#%{}\[\]$&\"\\`~@|^]", word)]
+
+    check_each([HOSTILE, "a\nend\n%%{init: {}}%%", "x;y#quot;", "$$x$$", "\ud800", "<br/>", "\r\n"], check)

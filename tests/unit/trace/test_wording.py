@@ -3,8 +3,6 @@
 import math
 from datetime import UTC
 
-import pytest
-
 from roundtrip.trace.explaining.wording import (
     clock_text,
     count_text,
@@ -15,30 +13,33 @@ from roundtrip.trace.explaining.wording import (
     times_text,
 )
 from roundtrip.trace.writing.lines import Digested, Revealed
+from tests.kit.tables import check_each
 
 
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [
-        (0, "0 ms"),
-        (0.04, "0.0 ms"),
-        (3.14, "3.1 ms"),
-        (12.4, "12 ms"),
-        (999, "999 ms"),
-        (1234, "1.2 s"),
-        (59_940, "59.9 s"),
-        (59_990, "1 min"),
-        (125_000, "2 min 5 s"),
-        (3_599_600, "1 h"),
-        (3_720_000, "1 h 2 min"),
-        (86_400_000 * 3 + 3_600_000 * 4, "3 d 4 h"),
-        (math.inf, "?"),
-        (math.nan, "?"),
-        (-1, "?"),
-    ],
-)
-def test_durations(ms: float, text: str) -> None:
-    assert duration_text(ms) == text
+def test_durations() -> None:
+    def check(ms: float, text: str) -> None:
+        assert duration_text(ms) == text
+
+    check_each(
+        [
+            (0, "0 ms"),
+            (0.04, "0.0 ms"),
+            (3.14, "3.1 ms"),
+            (12.4, "12 ms"),
+            (999, "999 ms"),
+            (1234, "1.2 s"),
+            (59_940, "59.9 s"),
+            (59_990, "1 min"),
+            (125_000, "2 min 5 s"),
+            (3_599_600, "1 h"),
+            (3_720_000, "1 h 2 min"),
+            (86_400_000 * 3 + 3_600_000 * 4, "3 d 4 h"),
+            (math.inf, "?"),
+            (math.nan, "?"),
+            (-1, "?"),
+        ],
+        check,
+    )
 
 
 def test_sizes() -> None:

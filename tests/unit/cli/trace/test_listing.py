@@ -12,6 +12,7 @@ from roundtrip.cli import main
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from tests.kit.hosts import ROOT
+from tests.kit.tables import check_each
 from tests.kit.transcripts import AT, began, rejected, write
 from tests.unit.cli.trace.shelf import LIVE, PENDING, RETRY, shelf
 
@@ -48,35 +49,37 @@ def test_json_is_a_list_of_objects(path: Path, capsys: pytest.CaptureFixture[str
     assert calls[2]["until"] == AT + 901
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ([], [RETRY, LIVE, PENDING]),
-        (["--newest"], [PENDING, LIVE, RETRY]),
-        (["--tool", "order"], [RETRY]),
-        (["--tool", "order", "--tool", "p*"], [RETRY, PENDING]),
-        (["--state", "failed"], [LIVE]),
-        (["--state", "awaiting_input"], [PENDING]),
-        (["--outcome", "declined"], [RETRY]),
-        (["--outcome", "decline"], [RETRY]),
-        (["--outcome", "lost"], [RETRY]),
-        (["--outcome", "accepted"], [RETRY, LIVE]),
-        (["--outcome", "cancelled"], []),
-        (["--reason", "reworded"], [RETRY]),
-        (["--reason", "expired"], [RETRY]),
-        (["--reason", "schema-changed"], []),
-        (["--rounds", ">1"], [RETRY]),
-        (["--rounds", "1"], [LIVE, PENDING]),
-        (["--rounds", ">=2"], [RETRY]),
-        (["--rounds", "< 2"], [LIVE, PENDING]),
-        (["--rounds", "<=2", "--tool", "sell"], [LIVE]),
-        (["--since", "2026-11-18T11:10:00"], [RETRY, LIVE, PENDING]),
-        (["--since", "2026-11-18T11:11:00+00:00"], [RETRY, PENDING]),
-        (["--since", "2026-11-19"], []),
-    ],
-)
-def test_filters(path: Path, filters: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert listed(capsys, path, *filters) == expected
+def test_filters(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(filters: list[str], expected: list[str]) -> None:
+        assert listed(capsys, path, *filters) == expected
+
+    check_each(
+        [
+            ([], [RETRY, LIVE, PENDING]),
+            (["--newest"], [PENDING, LIVE, RETRY]),
+            (["--tool", "order"], [RETRY]),
+            (["--tool", "order", "--tool", "p*"], [RETRY, PENDING]),
+            (["--state", "failed"], [LIVE]),
+            (["--state", "awaiting_input"], [PENDING]),
+            (["--outcome", "declined"], [RETRY]),
+            (["--outcome", "decline"], [RETRY]),
+            (["--outcome", "lost"], [RETRY]),
+            (["--outcome", "accepted"], [RETRY, LIVE]),
+            (["--outcome", "cancelled"], []),
+            (["--reason", "reworded"], [RETRY]),
+            (["--reason", "expired"], [RETRY]),
+            (["--reason", "schema-changed"], []),
+            (["--rounds", ">1"], [RETRY]),
+            (["--rounds", "1"], [LIVE, PENDING]),
+            (["--rounds", ">=2"], [RETRY]),
+            (["--rounds", "< 2"], [LIVE, PENDING]),
+            (["--rounds", "<=2", "--tool", "sell"], [LIVE]),
+            (["--since", "2026-11-18T11:10:00"], [RETRY, LIVE, PENDING]),
+            (["--since", "2026-11-18T11:11:00+00:00"], [RETRY, PENDING]),
+            (["--since", "2026-11-19"], []),
+        ],
+        check,
+    )
 
 
 def test_since_takes_an_age(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,24 +96,24 @@ def test_docs_list_the_reasons_that_the_filter_takes() -> None:
     assert listed == [*(reason.value for reason in Reason), *(reason.value for reason in RejectionReason)]
 
 
-@pytest.mark.parametrize(
-    ("filters", "message"),
-    [
-        (["--since", "soon"], "'soon' is not a time; write an age (30s, 10m, 2h, 3d) or a date"),
-        (["--since", "9" * 400 + "d"], "is not a time; write an age"),
-        (["--rounds", "many"], "'many' is not a number of rounds; write 2, '>2'"),
-        (["--reason", "bored"], "there is no reason 'bored'; reasons: new, missing"),
-        (["--outcome", "won"], "there is no outcome 'won'; outcomes: accepted"),
-        (["--state", "won"], "invalid choice: 'won'"),
-    ],
-)
-def test_filters_that_mean_nothing_are_rejected(
-    path: Path, filters: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["trace", "ls", *filters, str(path)])
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+def test_filters_that_mean_nothing_are_rejected(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(filters: list[str], message: str) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main(["trace", "ls", *filters, str(path)])
+        assert ended.value.code == 2
+        assert message in capsys.readouterr().err
+
+    check_each(
+        [
+            (["--since", "soon"], "'soon' is not a time; write an age (30s, 10m, 2h, 3d) or a date"),
+            (["--since", "9" * 400 + "d"], "is not a time; write an age"),
+            (["--rounds", "many"], "'many' is not a number of rounds; write 2, '>2'"),
+            (["--reason", "bored"], "there is no reason 'bored'; reasons: new, missing"),
+            (["--outcome", "won"], "there is no outcome 'won'; outcomes: accepted"),
+            (["--state", "won"], "invalid choice: 'won'"),
+        ],
+        check,
+    )
 
 
 def test_no_match_exits_like_grep(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

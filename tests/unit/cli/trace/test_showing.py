@@ -13,6 +13,7 @@ from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.trace.writing.lines import Line
+from tests.kit.tables import check_each
 from tests.kit.transcripts import AT, answer, asked, began, call_of, ended, question, stopped, write
 from tests.unit.cli.trace.shelf import LIVE, PENDING, RETRY, live_call, pending_call, retry_call, shelf
 
@@ -138,13 +139,15 @@ def test_json_has_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
 
 
-@pytest.mark.parametrize("arguments", [["retry", "FILE"], ["FILE", "--json"], ["--json", "retry", "FILE"]])
-def test_options_may_stand_anywhere(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = shelf(tmp_path)
-    given = [str(path) if argument == "FILE" else argument for argument in arguments]
-    call = given if "retry" in given else ["retry", *given]
-    assert main(["trace", "show", *call]) == 0
-    assert RETRY in capsys.readouterr().out
+def test_options_may_stand_anywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(arguments: list[str]) -> None:
+        path = shelf(tmp_path)
+        given = [str(path) if argument == "FILE" else argument for argument in arguments]
+        call = given if "retry" in given else ["retry", *given]
+        assert main(["trace", "show", *call]) == 0
+        assert RETRY in capsys.readouterr().out
+
+    check_each([["retry", "FILE"], ["FILE", "--json"], ["--json", "retry", "FILE"]], check)
 
 
 def test_ambiguous_or_unknown_call_id_lists_candidates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,7 @@
 
 import inspect
 import json
-import os
-import pty
 import sys
-import time
 from argparse import ArgumentParser
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,17 +12,13 @@ from pathlib import Path
 import pytest
 from mcp.server.request_state import AESGCMRequestStateCodec
 
-from roundtrip.cli import main
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.trace.token import configure, run
-from roundtrip.machine.journal import Action, Entry, Journal
+from roundtrip.machine.journal import Action, Entry
 from roundtrip.server.key_files import KeyFile, Role, RoledKey
-from tests.kit.forks import is_readable, start
 from tests.kit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pinned
-
-SECRET = "the quoted price is 9.50"
-TOKEN = codec().seal(payload(journal(computed=SECRET), audience="shop"))
-HOSTILE = "\x1b[31m\x07\u202e"
+from tests.kit.tables import check_each
+from tests.unit.cli.trace.tokens import HOSTILE, SECRET, TOKEN, hostile_token
 
 
 @pytest.fixture(autouse=True)
@@ -130,32 +123,30 @@ def test_keys_come_from_a_file_one_on_each_line(
     assert found["journal"]["written"] == BORN
 
 
-@pytest.mark.parametrize(
-    ("token", "key", "reason"),
-    [(TOKEN, OTHER, "unknown key"), (TOKEN[:-22] + "A" * 22, NEW, "tampered")],
-    ids=["another key", "another signature"],
-)
-@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
 def test_unverified_token_shows_its_reason_and_exits_with_one(
-    token: str,
-    key: bytes,
-    reason: str,
-    as_json: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "keys").write_bytes(key)
-    give(monkeypatch, token)
-    assert trace("-", "--keys-file", str(tmp_path / "keys"), *(["--json"] if as_json else [])) == 1
-    shown = capsys.readouterr().out
-    assert SECRET not in shown
-    if as_json:
-        assert json.loads(shown)["reason"] == reason
-    else:
-        assert f"rejected   {reason}" in shown
-        assert "signature  not valid: a holder of the token may have written what follows" in shown
-        assert "call       call-1" in shown
+    def check(as_json: bool, token: str, key: bytes, reason: str) -> None:
+        (tmp_path / "keys").write_bytes(key)
+        give(monkeypatch, token)
+        assert trace("-", "--keys-file", str(tmp_path / "keys"), *(["--json"] if as_json else [])) == 1
+        shown = capsys.readouterr().out
+        assert SECRET not in shown
+        if as_json:
+            assert json.loads(shown)["reason"] == reason
+        else:
+            assert f"rejected   {reason}" in shown
+            assert "signature  not valid: a holder of the token may have written what follows" in shown
+            assert "call       call-1" in shown
+
+    check_each(
+        [
+            (as_json, token, key, reason)
+            for as_json in [False, True]
+            for token, key, reason in [(TOKEN, OTHER, "unknown key"), (TOKEN[:-22] + "A" * 22, NEW, "tampered")]
+        ],
+        check,
+    )
 
 
 def test_an_encrypted_token_says_that_it_needs_keys(
@@ -168,13 +159,15 @@ def test_an_encrypted_token_says_that_it_needs_keys(
     assert "tools/call" not in shown
 
 
-@pytest.mark.parametrize("prefix", ["", " ", "state="])
-def test_a_token_as_an_argument_is_rejected_and_not_repeated(prefix: str) -> None:
-    for token in (TOKEN, AESGCMRequestStateCodec([NEW]).seal(b"state"), "rt1." + "A" * 40):
-        told = failure(prefix + token)
-        assert "shell's history" in told
-        assert "roundtrip trace token -" in told
-        assert token[:20] not in told
+def test_a_token_as_an_argument_is_rejected_and_not_repeated() -> None:
+    def check(prefix: str) -> None:
+        for token in (TOKEN, AESGCMRequestStateCodec([NEW]).seal(b"state"), "rt1." + "A" * 40):
+            told = failure(prefix + token)
+            assert "shell's history" in told
+            assert "roundtrip trace token -" in told
+            assert token[:20] not in told
+
+    check_each(["", " ", "state="], check)
 
 
 def test_missing_file_error_does_not_repeat_a_possible_secret(tmp_path: Path) -> None:
@@ -197,29 +190,28 @@ def test_missing_empty_and_unusable_keys_are_errors(tmp_path: Path, monkeypatch:
     assert "too-short-a-key" not in told
 
 
-@pytest.mark.parametrize(
-    ("given", "told", "code"),
-    [
-        (b" \n", "there is no token", 2),
-        (b"let me in", "(malformed)", 1),
-        (b"\xff\xfe", "(malformed)", 1),
-        (b"r3sAAAA." + b"A" * 66_000 + b"." + b"A" * 22, "(oversized)", 1),
-        (b"A" * 100_000, "at most 65.0 KiB", 2),
-        (b"r3sAAAA.A." + b"A" * 22, "(unknown format)", 1),
-        (
-            AESGCMRequestStateCodec([NEW]).seal(b"state").encode(),
-            "this is not a roundtrip token, but a token of the SDK",
-            1,
-        ),
-        (b"rt1.AAAA." + b"A" * 43, "but a ticket", 1),
-    ],
-    ids=["nothing", "words", "bytes", "long", "endless", "another body", "of the SDK's codec", "a ticket"],
-)
-def test_invalid_token_is_an_error_with_its_reason(
-    given: bytes, told: str, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give(monkeypatch, given)
-    assert told in failure("-", code=code)
+def test_invalid_token_is_an_error_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(given: bytes, told: str, code: int) -> None:
+        give(monkeypatch, given)
+        assert told in failure("-", code=code)
+
+    check_each(
+        [
+            (b" \n", "there is no token", 2),
+            (b"let me in", "(malformed)", 1),
+            (b"\xff\xfe", "(malformed)", 1),
+            (b"r3sAAAA." + b"A" * 66_000 + b"." + b"A" * 22, "(oversized)", 1),
+            (b"A" * 100_000, "at most 65.0 KiB", 2),
+            (b"r3sAAAA.A." + b"A" * 22, "(unknown format)", 1),
+            (
+                AESGCMRequestStateCodec([NEW]).seal(b"state").encode(),
+                "this is not a roundtrip token, but a token of the SDK",
+                1,
+            ),
+            (b"rt1.AAAA." + b"A" * 43, "but a ticket", 1),
+        ],
+        check,
+    )
 
 
 def deep(levels: int) -> str:
@@ -272,54 +264,14 @@ def test_state_that_is_no_journal_is_reported(
     assert "sealed" not in shown
 
 
-def hostile_token() -> str:
-    entries = {HOSTILE: Entry(Action.ACCEPT, pinned("m"), {HOSTILE: HOSTILE})}
-    return codec().seal(
-        payload(Journal(HOSTILE, BORN, BORN, BORN, 1, 1, build=HOSTILE, entries=entries), deflate=False)
-    )
-
-
-@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
 def test_nothing_in_a_token_reaches_the_screen_as_a_command(
-    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    give(monkeypatch, hostile_token())
-    assert trace("-", *options) == 0
-    shown = capsys.readouterr().out
-    assert not set(HOSTILE) & set(shown) - set("[31m")
-    assert "[31m" in shown
+    def check(options: list[str]) -> None:
+        give(monkeypatch, hostile_token())
+        assert trace("-", *options) == 0
+        shown = capsys.readouterr().out
+        assert not set(HOSTILE) & set(shown) - set("[31m")
+        assert "[31m" in shown
 
-
-def on_a_terminal(file: Path, **environment: str) -> bytes:
-    """Return the output on a real terminal."""
-    ours, theirs = pty.openpty()
-    try:
-        environment = {**os.environ, "TERM": "xterm-256color", **environment}
-        process = start(main, ["trace", "token", str(file)], cwd=file.parent, stdout=theirs, env=environment)
-        os.close(theirs)
-        received, deadline = b"", time.monotonic() + 60
-        while is_readable(ours, deadline - time.monotonic()):
-            try:
-                received += os.read(ours, 4096)
-            except OSError:
-                break
-        assert process.wait(60) == 0
-        return received
-    finally:
-        os.close(ours)
-
-
-def test_terminal_gets_our_colors_and_no_token_text(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(hostile_token(), encoding="utf-8")
-    coloured = on_a_terminal(tmp_path / "token")
-    assert b"\x1b[" in coloured
-    assert b"\\x1b[31m\\x07\\u202e" in coloured
-    assert b"\x07" not in coloured
-    assert b"\x1b[31m" not in coloured
-
-
-def test_terminal_opting_out_gets_no_colors(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
-    shown = on_a_terminal(tmp_path / "token", NO_COLOR="1")
-    assert b"target" in shown
-    assert b"\x1b[3" not in shown
+    check_each([[], ["--json"]], check)

@@ -2,10 +2,9 @@
 
 import re
 
-import pytest
-
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.trace.drawings.machine import Format, draw_machine
+from tests.kit.tables import check_each
 
 Arrows = set[tuple[str, str, str]]
 
@@ -49,9 +48,11 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("format", Format)
-def test_every_arrow_of_the_table_is_drawn_and_no_other(format: Format) -> None:
-    assert READERS[format](draw_machine(format)) == TABLE
+def test_every_arrow_of_the_table_is_drawn_and_no_other() -> None:
+    def check(format: Format) -> None:
+        assert READERS[format](draw_machine(format)) == TABLE
+
+    check_each(Format, check)
 
 
 def test_mermaid_starts_where_calls_start_and_ends_where_they_end() -> None:

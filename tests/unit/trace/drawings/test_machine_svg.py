@@ -6,12 +6,11 @@ from itertools import pairwise
 from typing import Any, cast
 from xml.etree.ElementTree import Element
 
-import pytest
-
 from roundtrip.machine.table import CALL_MACHINE, CallArrow, Event, State
 from roundtrip.trace.drawings.machine_svg import machine_svg
 from roundtrip.trace.drawings.svg import STYLE
 from roundtrip.trace.drawings.svg import width as text_width
+from tests.kit.tables import check_each
 from tests.unit.trace.drawings.reading import areas, elements, overlapping, parse, title_of
 
 
@@ -38,67 +37,74 @@ TABLES: dict[str, tuple[list[CallArrow], list[State]]] = {
     "a wider table": (WIDER_ARROWS, WIDER_STATES),
     "half a table": (list(CALL_MACHINE.arrows[:8]), list(State)),
 }
-every_table = pytest.mark.parametrize("name", TABLES)
 
 
 def drawn(name: str) -> Element:
     return parse(machine_svg(*TABLES[name]))
 
 
-@every_table
-def test_every_state_and_every_arrow_is_drawn_once(name: str) -> None:
-    arrows, states = TABLES[name]
-    tree = drawn(name)
-    found = [tuple(each.get(f"data-{part}") for part in ("source", "event", "target")) for each in arrows_of(tree)]
-    assert len(found) == len(arrows)
-    assert set(found) == {(arrow.source, arrow.event, arrow.target) for arrow in arrows}
-    boxes = areas(tree, "rt-state", "rt-box")
-    assert sorted(box.name for box in boxes) == sorted(states)
-    labels = {(each.get("data-event"), each.get("data-target")) for each in elements(tree, "g", "rt-label")}
-    assert labels == {(arrow.event, arrow.target) for arrow in arrows}
+def test_every_state_and_every_arrow_is_drawn_once() -> None:
+    def check(name: str) -> None:
+        arrows, states = TABLES[name]
+        tree = drawn(name)
+        found = [tuple(each.get(f"data-{part}") for part in ("source", "event", "target")) for each in arrows_of(tree)]
+        assert len(found) == len(arrows)
+        assert set(found) == {(arrow.source, arrow.event, arrow.target) for arrow in arrows}
+        boxes = areas(tree, "rt-state", "rt-box")
+        assert sorted(box.name for box in boxes) == sorted(states)
+        labels = {(each.get("data-event"), each.get("data-target")) for each in elements(tree, "g", "rt-label")}
+        assert labels == {(arrow.event, arrow.target) for arrow in arrows}
+
+    check_each(TABLES, check)
 
 
-@every_table
-def test_labels_overlap_neither_each_other_nor_states(name: str) -> None:
-    tree = drawn(name)
-    placed = [*areas(tree, "rt-label", "rt-back"), *areas(tree, "rt-state", "rt-box")]
-    assert overlapping(placed) == []
-    width, height = float(tree.get("width", "")), float(tree.get("height", ""))
-    assert all(0 <= area.left < area.right <= width and 0 <= area.top < area.bottom <= height for area in placed)
-    assert all(area.right - area.left > text_width(area.name) for area in placed)
+def test_labels_overlap_neither_each_other_nor_states() -> None:
+    def check(name: str) -> None:
+        tree = drawn(name)
+        placed = [*areas(tree, "rt-label", "rt-back"), *areas(tree, "rt-state", "rt-box")]
+        assert overlapping(placed) == []
+        width, height = float(tree.get("width", "")), float(tree.get("height", ""))
+        assert all(0 <= area.left < area.right <= width and 0 <= area.top < area.bottom <= height for area in placed)
+        assert all(area.right - area.left > text_width(area.name) for area in placed)
+
+    check_each(TABLES, check)
 
 
-@every_table
-def test_every_arrow_runs_from_source_to_target(name: str) -> None:
-    tree = drawn(name)
-    boxes = {area.name: area for area in areas(tree, "rt-state", "rt-box")}
-    for arrow in arrows_of(tree):
-        (path,) = elements(arrow, "path", "rt-line")
-        numbers = [float(number) for number in re.findall(r"-?[\d.]+", path.get("d", ""))]
-        for part, (x, y) in (("source", numbers[:2]), ("target", numbers[-2:])):
-            box = boxes[arrow.get(f"data-{part}", "")]
-            assert box.left <= x <= box.right
-            assert box.top <= y <= box.bottom
+def test_every_arrow_runs_from_source_to_target() -> None:
+    def check(name: str) -> None:
+        tree = drawn(name)
+        boxes = {area.name: area for area in areas(tree, "rt-state", "rt-box")}
+        for arrow in arrows_of(tree):
+            (path,) = elements(arrow, "path", "rt-line")
+            numbers = [float(number) for number in re.findall(r"-?[\d.]+", path.get("d", ""))]
+            for part, (x, y) in (("source", numbers[:2]), ("target", numbers[-2:])):
+                box = boxes[arrow.get(f"data-{part}", "")]
+                assert box.left <= x <= box.right
+                assert box.top <= y <= box.bottom
+
+    check_each(TABLES, check)
 
 
-@every_table
-def test_vertical_lines_of_one_event_do_not_overlap(name: str) -> None:
-    upright: list[tuple[tuple[str | None, str | None], float, float, float]] = []
-    for arrow in arrows_of(drawn(name)):
-        (path,) = elements(arrow, "path", "rt-line")
-        points = [
-            (float(x), float(y))
-            for x, y in re.findall(r"(?:[ML]|Q[-\d.]+ [-\d.]+ )([-\d.]+) ([-\d.]+)", path.get("d", ""))
-        ]
-        event = (arrow.get("data-event"), arrow.get("data-target"))
-        for (x, y), (other_x, other_y) in pairwise(points):
-            if x == other_x:
-                upright.append((event, x, min(y, other_y), max(y, other_y)))
-    assert upright
-    for event, x, top, bottom in upright:
-        for other, other_x, other_top, other_bottom in upright:
-            if event != other and top < other_bottom and other_top < bottom:
-                assert abs(x - other_x) > 4, (event, other)
+def test_vertical_lines_of_one_event_do_not_overlap() -> None:
+    def check(name: str) -> None:
+        upright: list[tuple[tuple[str | None, str | None], float, float, float]] = []
+        for arrow in arrows_of(drawn(name)):
+            (path,) = elements(arrow, "path", "rt-line")
+            points = [
+                (float(x), float(y))
+                for x, y in re.findall(r"(?:[ML]|Q[-\d.]+ [-\d.]+ )([-\d.]+) ([-\d.]+)", path.get("d", ""))
+            ]
+            event = (arrow.get("data-event"), arrow.get("data-target"))
+            for (x, y), (other_x, other_y) in pairwise(points):
+                if x == other_x:
+                    upright.append((event, x, min(y, other_y), max(y, other_y)))
+        assert upright
+        for event, x, top, bottom in upright:
+            for other, other_x, other_top, other_bottom in upright:
+                if event != other and top < other_bottom and other_top < bottom:
+                    assert abs(x - other_x) > 4, (event, other)
+
+    check_each(TABLES, check)
 
 
 def arrows_of(tree: Element) -> list[Element]:

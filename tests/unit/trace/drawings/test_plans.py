@@ -3,7 +3,6 @@
 import re
 from typing import Annotated, Any, Literal
 
-import pytest
 from mcp_types import CreateMessageResult, ListRootsResult
 from pydantic import BaseModel, Field
 from starlette.requests import Request
@@ -24,6 +23,7 @@ from roundtrip import (
 )
 from roundtrip.trace.drawings.machine import Format
 from roundtrip.trace.drawings.plans import draw_plans
+from tests.kit.tables import check_each
 
 
 class Consent(BaseModel):
@@ -129,21 +129,25 @@ def test_dot_draws_each_box_once_and_quotes_names() -> None:
     assert 'label="consent (outcome)", style=dashed' in drawing
 
 
-@pytest.mark.parametrize(("format", "arrow"), [(Format.MERMAID, r"-+>|-\.->"), (Format.DOT, "->")])
-def test_every_line_joins_two_boxes_that_are_drawn(format: Format, arrow: str) -> None:
-    drawing = draw(format)
-    boxes = set(re.findall(r"^ +(t\d+\w*)[\[({ ]+(?!-)", drawing, re.MULTILINE))
-    lines = re.findall(rf"^ +(t\d+\w*) (?:{arrow})(?:\|.*\|)? (t\d+\w*)", drawing, re.MULTILINE)
-    assert len(lines) == 6
-    assert {end for line in lines for end in line} <= boxes
+def test_every_line_joins_two_boxes_that_are_drawn() -> None:
+    def check(format: Format, arrow: str) -> None:
+        drawing = draw(format)
+        boxes = set(re.findall(r"^ +(t\d+\w*)[\[({ ]+(?!-)", drawing, re.MULTILINE))
+        lines = re.findall(rf"^ +(t\d+\w*) (?:{arrow})(?:\|.*\|)? (t\d+\w*)", drawing, re.MULTILINE)
+        assert len(lines) == 6
+        assert {end for line in lines for end in line} <= boxes
+
+    check_each([(Format.MERMAID, r"-+>|-\.->"), (Format.DOT, "->")], check)
 
 
-@pytest.mark.parametrize("format", [Format.MERMAID, Format.DOT])
-def test_several_tools_are_framed_in_one_document(format: Format) -> None:
-    drawing = draw(format)
-    assert drawing.count("flowchart" if format is Format.MERMAID else "digraph") == 1
-    assert len(re.findall(r"^ +subgraph ", drawing, re.MULTILINE)) == 3
-    assert "subgraph" not in draw(format, "order")
+def test_several_tools_are_framed_in_one_document() -> None:
+    def check(format: Format) -> None:
+        drawing = draw(format)
+        assert drawing.count("flowchart" if format is Format.MERMAID else "digraph") == 1
+        assert len(re.findall(r"^ +subgraph ", drawing, re.MULTILINE)) == 3
+        assert "subgraph" not in draw(format, "order")
+
+    check_each([Format.MERMAID, Format.DOT], check)
 
 
 def test_aliased_argument_is_drawn_under_its_function_name() -> None:
@@ -161,14 +165,18 @@ def test_aliased_argument_is_drawn_under_its_function_name() -> None:
     assert re.search(r'^    t0_a0\(\["title<br/>', draw_plans(server.plans, Format.MERMAID), re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [ElicitUrl[str], ElicitUrl])
-def test_page_is_drawn_as_a_page(page: Any) -> None:
-    assert "login: sends the user to a page" in drawn(page)
+def test_page_is_drawn_as_a_page() -> None:
+    def check(page: Any) -> None:
+        assert "login: sends the user to a page" in drawn(page)
+
+    check_each([ElicitUrl[str], ElicitUrl], check)
 
 
-@pytest.mark.parametrize("question", [Elicit[Literal["a", "b"]], Elicit[list[Literal["a", "b"]]], Elicit])
-def test_choice_is_drawn_as_a_question(question: Any) -> None:
-    assert "login: asks the user" in drawn(question)
+def test_choice_is_drawn_as_a_question() -> None:
+    def check(question: Any) -> None:
+        assert "login: asks the user" in drawn(question)
+
+    check_each([Elicit[Literal["a", "b"]], Elicit[list[Literal["a", "b"]]], Elicit], check)
 
 
 def drawn(returns: Any) -> str:

@@ -5,13 +5,13 @@ from itertools import pairwise
 from typing import Annotated, Any
 from xml.etree.ElementTree import Element
 
-import pytest
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitationResult, Resolve, Server
 from roundtrip.trace.drawings.graphs import Box, BoxKind, Graph, Line, graphs_of
 from roundtrip.trace.drawings.plans_svg import plans_svg
 from roundtrip.trace.drawings.svg import width
+from tests.kit.tables import check_each
 from tests.unit.trace.drawings.reading import areas, elements, overlapping, parse, title_of
 
 
@@ -84,48 +84,55 @@ def ladder(length: int) -> list[Graph]:
 
 
 GRAPHS = {"shop": shop, "hostile": hostile, "ladder": lambda: ladder(7)}
-every_graph = pytest.mark.parametrize("name", GRAPHS)
 
 
 def drawn(name: str) -> Element:
     return parse(plans_svg(GRAPHS[name]()))
 
 
-@every_graph
-def test_every_box_and_every_line_is_drawn_once(name: str) -> None:
-    graphs = GRAPHS[name]()
-    tree = drawn(name)
-    assert sorted(each.get("data-box", "") for each in elements(tree, "g", "rt-node")) == sorted(
-        box.id for graph in graphs for box in graph.boxes
-    )
-    found = [(each.get("data-source", ""), each.get("data-target", "")) for each in elements(tree, "g", "rt-arrow")]
-    assert sorted(found) == sorted((line.source, line.target) for graph in graphs for line in graph.lines)
+def test_every_box_and_every_line_is_drawn_once() -> None:
+    def check(name: str) -> None:
+        graphs = GRAPHS[name]()
+        tree = drawn(name)
+        assert sorted(each.get("data-box", "") for each in elements(tree, "g", "rt-node")) == sorted(
+            box.id for graph in graphs for box in graph.boxes
+        )
+        found = [(each.get("data-source", ""), each.get("data-target", "")) for each in elements(tree, "g", "rt-arrow")]
+        assert sorted(found) == sorted((line.source, line.target) for graph in graphs for line in graph.lines)
+
+    check_each(GRAPHS, check)
 
 
-@every_graph
-def test_no_box_meets_another_and_its_texts_fit_into_it(name: str) -> None:
-    tree = drawn(name)
-    boxes = areas(tree, "rt-node", "rt-box")
-    assert overlapping(boxes) == []
-    size = float(tree.get("width", "")), float(tree.get("height", ""))
-    assert all(0 <= box.left < box.right <= size[0] and 0 <= box.top < box.bottom <= size[1] for box in boxes)
-    for node, box in zip(elements(tree, "g", "rt-node"), boxes, strict=True):
-        rows = [float(text.get("y", "")) for text in elements(node, "text")]
-        assert all(later - earlier >= 18 for earlier, later in pairwise(rows))
-        assert all(box.top < row < box.bottom for row in rows)
-        for text in elements(node, "text"):
-            assert box.left < float(text.get("x", "")) < float(text.get("x", "")) + width(text.text or "") < box.right
+def test_no_box_meets_another_and_its_texts_fit_into_it() -> None:
+    def check(name: str) -> None:
+        tree = drawn(name)
+        boxes = areas(tree, "rt-node", "rt-box")
+        assert overlapping(boxes) == []
+        size = float(tree.get("width", "")), float(tree.get("height", ""))
+        assert all(0 <= box.left < box.right <= size[0] and 0 <= box.top < box.bottom <= size[1] for box in boxes)
+        for node, box in zip(elements(tree, "g", "rt-node"), boxes, strict=True):
+            rows = [float(text.get("y", "")) for text in elements(node, "text")]
+            assert all(later - earlier >= 18 for earlier, later in pairwise(rows))
+            assert all(box.top < row < box.bottom for row in rows)
+            for text in elements(node, "text"):
+                assert (
+                    box.left < float(text.get("x", "")) < float(text.get("x", "")) + width(text.text or "") < box.right
+                )
+
+    check_each(GRAPHS, check)
 
 
-@every_graph
-def test_no_line_runs_behind_an_unrelated_box(name: str) -> None:
-    tree = drawn(name)
-    boxes = areas(tree, "rt-node", "rt-box")
-    paths = [path.get("d", "") for path in elements(tree, "path", "rt-line")]
-    assert paths
-    for path in paths:
-        for start, y, end in level_parts(path):
-            assert not [box for box in boxes if start < box.right and box.left < end and box.top < y < box.bottom]
+def test_no_line_runs_behind_an_unrelated_box() -> None:
+    def check(name: str) -> None:
+        tree = drawn(name)
+        boxes = areas(tree, "rt-node", "rt-box")
+        paths = [path.get("d", "") for path in elements(tree, "path", "rt-line")]
+        assert paths
+        for path in paths:
+            for start, y, end in level_parts(path):
+                assert not [box for box in boxes if start < box.right and box.left < end and box.top < y < box.bottom]
+
+    check_each(GRAPHS, check)
 
 
 def level_parts(path: str) -> list[tuple[float, float, float]]:

@@ -1,10 +1,7 @@
 """The audit log of operators: its place, its lines, and files that cannot be written."""
 
 import getpass
-import json
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ from roundtrip.system import System
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
 from roundtrip.trace.writing.lines import ActedLine
-from tests.kit.hosts import ROOT
+from tests.kit.tables import check_each
 from tests.unit.trace.tales import HOSTILE
 
 AT = 1_795_000_000.25
@@ -93,29 +90,24 @@ def test_log_without_a_file_writes_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "transcripts", "variables", "expected"),
-    [
-        ("a.jsonl", ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "a.jsonl"),
-        (None, ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "b.jsonl"),
-        (None, ["x/calls.jsonl"], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "x/audit.jsonl"),
-        (None, ["folder", "other"], {}, "folder/audit.jsonl"),
-        (None, ["new/"], {}, "new/audit.jsonl"),
-        (None, [], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "y/audit.jsonl"),
-        (None, [], {"ROUNDTRIP_AUDIT": "", "ROUNDTRIP_TRACE": ""}, None),
-    ],
-)
-def test_place_of_the_log_is_found(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    given: str | None,
-    transcripts: list[str],
-    variables: dict[str, str],
-    expected: str | None,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    assert audit_path(given, transcripts, variables) == (None if expected is None else Path(expected))
+def test_place_of_the_log_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(given: str | None, transcripts: list[str], variables: dict[str, str], expected: str | None) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        assert audit_path(given, transcripts, variables) == (None if expected is None else Path(expected))
+
+    check_each(
+        [
+            ("a.jsonl", ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "a.jsonl"),
+            (None, ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "b.jsonl"),
+            (None, ["x/calls.jsonl"], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "x/audit.jsonl"),
+            (None, ["folder", "other"], {}, "folder/audit.jsonl"),
+            (None, ["new/"], {}, "new/audit.jsonl"),
+            (None, [], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "y/audit.jsonl"),
+            (None, [], {"ROUNDTRIP_AUDIT": "", "ROUNDTRIP_TRACE": ""}, None),
+        ],
+        check,
+    )
 
 
 def test_operator_is_named_by_the_system_and_not_by_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,23 +116,3 @@ def test_operator_is_named_by_the_system_and_not_by_variables(monkeypatch: pytes
         monkeypatch.setenv(variable, "another")
     assert getpass.getuser() == "another"
     assert user_of_system() == name
-
-
-_MANY = """
-import sys
-from pathlib import Path
-from roundtrip.trace.writing.audit import AuditLog
-log = AuditLog(Path(sys.argv[1]), program="ui", by=sys.argv[2])
-for number in range(100):
-    with log.open(f"call-{number}", "order", "remind") as line:
-        line.write("done")
-"""
-
-
-def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    writers = [subprocess.Popen([sys.executable, "-c", _MANY, str(path), name], cwd=ROOT) for name in ("ana", "bob")]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
-    # A writer that sees half of the other's line begins with a newline: blank lines are ignored.
-    lines = [json.loads(text) for text in path.read_text().splitlines() if text]
-    assert [sum(line["by"] == name for line in lines) for name in ("ana", "bob")] == [100, 100]

@@ -1,15 +1,10 @@
 """Files of lines: whole lines from many processes, rotation, and disks that are full."""
 
 import gc
-import json
 import logging
 import os
 import stat
-import subprocess
-import sys
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -17,7 +12,6 @@ import pytest
 from roundtrip import Recorder, Server
 from roundtrip.testing import User
 from roundtrip.trace.writing.files import LineFile
-from tests.kit.hosts import ROOT, WAIT
 
 SOME = 1 << 20
 
@@ -153,32 +147,6 @@ def test_invalid_path_warns_once(path: str, caplog: pytest.LogCaptureFixture) ->
         file.append([b"lost\n"])
     (record,) = caplog.records
     assert "cannot write the transcript" in record.getMessage()
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from roundtrip.trace.writing.files import LineFile
-name, count, path = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-file = LineFile(path, max_bytes=40_000, keep=100)
-for number in range(count):
-    file.append([f'{{"who": "{name}", "number": {number}, "fill": "{"x" * (number % 300)}"}}\\n'.encode()])
-"""
-
-
-def test_concurrent_writers_and_rotation_lose_no_line(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, name, "400", str(path)], cwd=ROOT) for name in ("a", "b", "c")
-    ]
-    assert [writer.wait(3 * WAIT) for writer in writers] == [0, 0, 0]
-    files = sorted(tmp_path.iterdir(), key=lambda file: -int(file.suffix[1:]) if file.suffix[1:].isdigit() else 1)
-    # A process that opens the file while another writes may begin with an empty line, which readers skip.
-    texts = [line for file in files for line in lines_of(file) if line.strip()]
-    lines: list[dict[str, Any]] = [json.loads(line) for line in texts]
-    assert Counter(line["who"] for line in lines) == {"a": 400, "b": 400, "c": 400}
-    assert len({(line["who"], line["number"]) for line in lines}) == 1200
-    assert len(files) > 3
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system has no list of open files")

@@ -1,8 +1,5 @@
 """`roundtrip trace to-test` writes a test that passes in a fresh project, and fails when anything goes otherwise."""
 
-import json
-import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,69 +10,12 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from roundtrip.cli import main
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import CANCEL, DECLINE, IGNORE, LEAVE, Era, LegRequest, User
-from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, recording
-from tests.interaction.trace.test_check import MIXED, record_mixed
-from tests.kit.forks import start
-
-__all__ = ["recording"]
-
-TAKES: Final = 110.0
-"""Seconds that a run of generated tests may take."""
+from tests.interaction.trace.deploys import MIXED, REPLIES, SHOP, Change, Recording, changed, last_call, record_mixed
+from tests.interaction.trace.projects import TAKES, Project
 
 RUFF: Final = shutil.which("ruff", path=str(Path(sys.executable).parent))
-
-
-def run_pytest(arguments: Sequence[str]) -> int:
-    """Run pytest in a process of its own, and leave no compiled modules of sources that change within a second."""
-    sys.dont_write_bytecode = True
-    sys.path.insert(0, "")
-    return pytest.main([*arguments])
-
-
-class Project:
-    """Folder with modules of servers and generated tests only."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-
-    def serve(self, source: str, name: str = "shop") -> None:
-        (self.folder / f"{name}.py").write_text(source, encoding="utf-8")
-
-    def generate(self, recording: Recording, *options: str, name: str = "call", server: str = "shop") -> str:
-        """Make a test of the last recorded call, and return its source."""
-        lines = [json.loads(line) for line in recording.file.read_text(encoding="utf-8").splitlines()]
-        file = self.folder / f"test_{name}.py"
-        what = [lines[-1]["call"], "--server", f"{server}:server", *options, "--output", str(file)]
-        assert main(["trace", "to-test", *what, str(recording.file)]) == 0
-        return file.read_text(encoding="utf-8")
-
-    def run(self) -> tuple[dict[str, set[str]], str]:
-        """Run all tests, with this Python and without this repository's settings: how each ended, and the output."""
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "ROUNDTRIP"))
-        }
-        # What else is installed here is not there in a fresh project.
-        environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
-        plugins = ["-p", "anyio", "-p", "roundtrip", "-p", "no:cacheprovider"]
-        arguments = ["-vv", "-rA", "--rootdir", str(self.folder), *plugins]
-        with (self.folder / "output").open("w+", encoding="utf-8") as file:
-            number = file.fileno()
-            start(run_pytest, arguments, cwd=self.folder, env=environment, stdout=number, stderr=number).wait(TAKES)
-            file.seek(0)
-            output = file.read()
-        ended: dict[str, set[str]] = {}
-        for how, name in re.findall(r"^(PASSED|FAILED|ERROR) test_(\w+)\.py", output, re.MULTILINE):
-            ended.setdefault(name, set()).add(how.lower())
-        return ended, output
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path / "project")
 
 
 BODY: list[Change] = [
@@ -379,49 +319,3 @@ def test_generated_test_satisfies_formatter_linter_and_type_checker(recording: R
             [*command, *tests], cwd=project.folder, capture_output=True, text=True, timeout=TAKES, check=False
         )
         assert done.returncode == 0, done.stdout
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:
-    assert main(["trace", "to-test", *map(str, arguments)]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    return printed.err
-
-
-def last_call(recording: Recording) -> str:
-    return json.loads(recording.file.read_text(encoding="utf-8").splitlines()[-1])["call"]
-
-
-def test_unconvertible_recording_is_rejected_with_advice(
-    recording: Recording, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recording.call(reveal="arguments,questions")
-    call = last_call(recording)
-    told = refused(capsys, call, "--server", "shop:server", recording.file)
-    assert "recorded without reveal; record with Server(trace=Recorder(path, reveal=" in told
-    for name in ("shop.py:server", "shop", ":server", "shop:", "shop:import", "a b:server"):
-        told = refused(capsys, call, "--server", name, recording.file)
-        assert "cannot be imported by a test; write MODULE:SERVER" in told
-    with pytest.raises(SystemExit) as ended:
-        main(["trace", "to-test", call, str(recording.file)])
-    assert ended.value.code == 2
-    recording.call(answer=lambda params: {**REPLIES, "Your name?": "decline"}[params.message])
-    told = refused(capsys, last_call(recording), "--both", "--server", "shop:server", recording.file)
-    assert "round 1 of it goes differently in the other era; leave out --both" in told
-
-
-NESTING = """
-
-@server.tool()
-async def outer(title: str) -> str:
-    await server.call_tool("order", {"title": title})
-    return "done"
-"""
-
-
-def test_a_live_call_from_within_which_another_asked_is_rejected(
-    recording: Recording, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recording.call(SHOP + NESTING, era=Era.LIVE, tool="outer")
-    told = refused(capsys, last_call(recording), "--server", "shop:server", recording.file)
-    assert "a function that it called also asked over the open connection" in told

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
@@ -23,19 +22,18 @@ from roundtrip import Context, Server, Telemetry
 from roundtrip.testing import DECLINE, Era, LegByLeg, User
 from tests.interaction.serving.services import KEY, Service
 from tests.kit.hosts import ROOT, free_port
+from tests.kit.programs import needs
 
 FOLDER: Final = ROOT / "examples" / "metrics"
 RULES: Final = FOLDER / "roundtrip.rules.yml"
 
 
+@needs("promtool")
 @pytest.mark.parametrize("words", [("check", RULES.name), ("test", "roundtrip.rules.test.yml")])
 def test_prometheus_loads_the_rules_and_they_fire_when_they_should(words: tuple[str, str]) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("no promtool on this machine; Debian has it in the package prometheus")
     command, file = words
     ran = subprocess.run(
-        [promtool, command, "rules", file], cwd=FOLDER, capture_output=True, text=True, timeout=60, check=False
+        ["promtool", command, "rules", file], cwd=FOLDER, capture_output=True, text=True, timeout=60, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "SUCCESS" in ran.stdout

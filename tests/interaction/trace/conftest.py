@@ -1,0 +1,23 @@
+"""Provide a recorder and a project for generated tests, each with its own folder."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.interaction.trace.deploys import Recording, forgetting
+from tests.interaction.trace.projects import Project
+
+
+@pytest.fixture
+def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Recording]:
+    """Return a recorder with its own folder."""
+    monkeypatch.delenv("ROUNDTRIP_TRACE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with forgetting():
+        yield Recording(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "project")

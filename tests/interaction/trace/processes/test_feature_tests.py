@@ -1,0 +1,69 @@
+"""Tests that are made of recorded calls pass, whatever features or repeated requests a call has."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from roundtrip.checking.playable import ServerName, write_test
+from roundtrip.checking.recorded import NotReplayable, recorded_call
+from roundtrip.client.legs import ERAS
+from roundtrip.testing import Era
+from roundtrip.trace.reading.calls import TracedCall
+from tests.interaction.trace import features
+from tests.interaction.trace.features import FEATURES
+from tests.interaction.trace.projects import Project
+from tests.interaction.trace.sites import Site
+from tests.interaction.trace.stories import STORIES, recorded
+from tests.interaction.trace.transcribed import calls_of
+
+
+def to_test(call: TracedCall, era: Era, module: str) -> str:
+    spoken = "retry" if era is Era.RETRY else "live"
+    return write_test(recorded_call(call, whole=True), ServerName(f"{module}:server"), eras=(spoken,), with_result=True)
+
+
+SHOP = """\
+from features import Effect, serve
+from roundtrip.ledger import MemoryLedger
+
+server = serve(MemoryLedger(), Effect(), principal=lambda ctx: "ada")
+"""
+
+
+def test_a_test_of_each_feature_passes(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project")
+    project.serve(Path(features.__file__).read_text(encoding="utf-8"), "features")
+    expected: dict[str, set[str]] = {}
+    for era in ERAS:
+        short = era.name.lower()
+        (folder := tmp_path / short).mkdir()
+        site = Site(folder)
+        anyio.run(site.record, era)
+        for (name, feature), call in zip(FEATURES.items(), calls_of(site.calls), strict=True):
+            module = f"{name if name.startswith('once') else 'shop'}_{short}"
+            if feature.replayable is not None:
+                with pytest.raises(NotReplayable, match=feature.replayable):
+                    to_test(call, era, module)
+                continue
+            project.serve(SHOP, module)
+            source = to_test(call, era, module)
+            assert ("give User visits=" in source) is name.startswith("page")
+            (project.folder / f"test_{name}_{short}.py").write_text(source, encoding="utf-8")
+            expected[f"{name}_{short}"] = {"passed"}
+    ended, out = project.run()
+    assert ended == expected, out
+
+
+def test_tests_of_repeated_requests_pass(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project")
+    project.serve(Path(features.__file__).read_text(encoding="utf-8"), "features")
+    project.serve(SHOP, "shop")
+    for name, story in STORIES.items():
+        call = recorded(story, tmp_path / f"{name}.jsonl")
+        source = write_test(
+            recorded_call(call, whole=True), ServerName("shop:server"), eras=("retry",), with_result=True
+        )
+        (project.folder / f"test_{name}.py").write_text(source, encoding="utf-8")
+    ended, out = project.run()
+    assert ended == {name: {"passed"} for name in STORIES}, out
