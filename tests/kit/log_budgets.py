@@ -26,6 +26,5 @@ def _spend_and_note(budget: Any, kind: object) -> int | None:
 def refill() -> None:
     """Fill all budgets again."""
     for budget in _spent:
-        kinds: dict[object, Any] = vars(budget)["_kinds"]
-        kinds.clear()
+        cast("dict[object, Any]", vars(budget)["_kinds"]).clear()
     _spent.clear()

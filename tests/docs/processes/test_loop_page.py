@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.docs.processes.loop import PAGE, commands, until_green
 from tests.docs.processes.shell import SECONDS, Shell, on_a_free_port
-from tests.kit.fresh_environments import Environment
+from tests.kit.environments import Environment
 from tests.kit.programs import needs
 
 MOST_COMMANDS: Final = 8
