@@ -328,7 +328,7 @@ ROWS: Final = (
     Row(
         name="task",
         feature="A call that runs as a task asks",
-        test="tests/interaction/tasks/test_lives.py::test_client_of_fastmcp_drives_a_task_that_asks",
+        test="tests/interaction/tasks/adapters/test_fastmcp_client.py::test_client_of_fastmcp_drives_a_task_that_asks",
         roundtrip=task_ours,
         sdk=lacks(MCPServer.tool, "task"),
         fastmcp=task_fastmcp,
@@ -336,7 +336,7 @@ ROWS: Final = (
     Row(
         name="restart",
         feature="The process of a waiting task ends, and another one starts",
-        test="tests/interaction/tasks/test_processes.py::test_killed_worker_is_followed_behind_its_stored_steps",
+        test="tests/interaction/tasks/processes/test_processes.py::test_killed_worker_is_followed_behind_its_stored_steps",
         roundtrip=restart_ours,
         sdk=lacks(MCPServer.tool, "task"),
         fastmcp=restart_fastmcp,

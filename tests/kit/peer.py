@@ -9,11 +9,11 @@ import anyio
 import httpx
 
 from roundtrip import Server
-from tests.kit.hosts import hosted
+from tests.kit.hosts import WAIT, hosted
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 ENDED: Final = frozenset(("completed", "failed", "cancelled"))
-WAIT_SECONDS: Final = 60.0
+WAIT_SECONDS: Final = WAIT
 
 
 class Peer:

@@ -13,6 +13,8 @@ from typing import Final
 
 import pytest
 
+from tests.kit.waiting import WAIT
+
 __all__ = ["PostgresServer", "is_installed", "postgres_server"]
 
 _FOLDERS: Final = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
@@ -20,7 +22,6 @@ _PROGRAMS: Final = os.pathsep.join([os.environ.get("PATH", os.defpath), *map(str
 _INITDB: Final = shutil.which("initdb", path=_PROGRAMS)
 _POSTGRES: Final = shutil.which("postgres", path=_PROGRAMS)
 _PSQL: Final = shutil.which("psql", path=_PROGRAMS)
-_WAIT: Final = 30.0
 _OPTIONS: Final = ("fsync=off", "full_page_writes=off", "listen_addresses=")
 
 
@@ -61,7 +62,7 @@ class PostgresServer:
             "UTF8",
         ]
         subprocess.run(
-            [*command, "--locale=C"], check=True, capture_output=True, timeout=_WAIT, user=self._user, cwd="/"
+            [*command, "--locale=C"], check=True, capture_output=True, timeout=WAIT, user=self._user, cwd="/"
         )
 
     def start(self) -> None:
@@ -70,7 +71,7 @@ class PostgresServer:
         command = [str(_POSTGRES), "-D", str(self._folder / "data"), "-k", str(self._folder), *options]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, user=self._user, cwd="/")
-        ends = time.monotonic() + _WAIT
+        ends = time.monotonic() + WAIT
         while self.command("SELECT 1") != "1":
             if time.monotonic() > ends or self._process.poll() is not None:
                 raise AssertionError((self._folder / "log").read_text())
@@ -79,13 +80,13 @@ class PostgresServer:
     def command(self, statement: str) -> str:
         """Run a statement, and return its output."""
         command = [str(_PSQL), "-h", str(self._folder), "-U", "tests", "-d", "postgres", "-Atqc", statement]
-        return subprocess.run(command, capture_output=True, text=True, timeout=_WAIT).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, timeout=WAIT).stdout.strip()
 
     def kill(self) -> None:
         """End the server at once. It takes its processes along."""
         if self._process is not None:
             self._process.send_signal(3)  # SIGQUIT: without a shutdown, as after a crash
-            self._process.wait(_WAIT)
+            self._process.wait(WAIT)
             self._process = None
 
 

@@ -12,10 +12,11 @@ from typing import Final
 
 import pytest
 
+from tests.kit.waiting import WAIT
+
 __all__ = ["RedisServer", "redis_server"]
 
 _PROGRAM: Final = shutil.which("redis-server") or shutil.which("valkey-server")
-_WAIT: Final = 10.0
 
 
 class RedisServer:
@@ -38,7 +39,7 @@ class RedisServer:
         log = (self._folder / "redis.log").open("ab")
         with log:
             self._process = subprocess.Popen([*command, *persistence, *options], stdout=log, stderr=log)
-        ends = time.monotonic() + _WAIT
+        ends = time.monotonic() + WAIT
         while not self._answers():
             if time.monotonic() > ends or self._process.poll() is not None:
                 raise AssertionError((self._folder / "redis.log").read_text())
@@ -47,13 +48,13 @@ class RedisServer:
     def command(self, *words: str) -> str:
         """Run a command in the server's own client, and return its output."""
         program = str(_PROGRAM).replace("-server", "-cli")
-        done = subprocess.run([program, "-s", str(self._socket), *words], capture_output=True, text=True, timeout=_WAIT)
+        done = subprocess.run([program, "-s", str(self._socket), *words], capture_output=True, text=True, timeout=WAIT)
         return done.stdout.strip()
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait(_WAIT)
+            self._process.wait(WAIT)
             self._process = None
 
     def stop(self) -> None:

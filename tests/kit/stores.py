@@ -1,4 +1,7 @@
-"""Stores of tasks on every kind of ledger, with a clock that tests turn."""
+"""Ledgers of every kind, the servers that they need, and stores of tasks with a clock that tests turn.
+
+Folders get the fixtures by an import in their `conftest.py`.
+"""
 
 import asyncio
 import itertools
@@ -8,15 +11,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from roundtrip.ledger import MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.postgres_connections import PostgresConnections
 from roundtrip.redis_connections import RedisConnections, RedisScript
 from roundtrip.system import System
 from roundtrip.testing import Clock
+from tests.kit.hosts import free_port
 from tests.kit.postgres_server import PostgresServer, postgres_server
+from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.waiting import until_plain
 
-KINDS: Final = ("memory", "sqlite", "redis", "postgres")
+KINDS: Final[tuple[Any, ...]] = (
+    "memory",
+    "sqlite",
+    pytest.param("redis", marks=needs("redis")),
+    pytest.param("postgres", marks=needs("postgres")),
+)
+"""The kinds of ledgers, as values of a parameter."""
+
 SHARED: Final = KINDS[1:]
 """The kinds that several processes can share."""
 AnyLedger = MemoryLedger | SqliteLedger | RedisLedger | PostgresLedger
@@ -74,6 +89,43 @@ def ledger_at(place: str, **options: Any) -> AnyLedger:
 def servers() -> Generator[Servers]:
     with ExitStack() as stack:
         yield Servers(stack)
+
+
+@pytest.fixture(scope="module")
+def started() -> Generator[Servers]:
+    with servers() as running:
+        yield running
+
+
+@pytest.fixture
+def redis(started: Servers) -> RedisServer:
+    """Return a running server without data."""
+    started.redis.command("flushall")
+    return started.redis
+
+
+@pytest.fixture(scope="module")
+def postgres(started: Servers) -> PostgresServer:
+    return started.postgres
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Generator[str]:
+    """Yield the URL of a cluster of one node."""
+    port, bus = str(free_port()), str(free_port())
+    options = ["--cluster-enabled", "yes", "--port", port, "--cluster-port", bus, "--bind", "127.0.0.1"]
+    with redis_server(*options, "--cluster-announce-ip", "127.0.0.1") as server:
+        assert server.command("cluster", "addslotsrange", "0", "16383") == "OK"
+        until_plain(lambda: "cluster_state:ok" in server.command("cluster", "info"), what="the cluster")
+        yield f"redis://127.0.0.1:{port}"
+
+
+@pytest.fixture(params=KINDS)
+async def ledger(request: pytest.FixtureRequest, started: Servers, tmp_path: Path) -> AsyncGenerator[AnyLedger]:
+    """Yield a new ledger of each kind."""
+    made = ledger_of(request.param, started, tmp_path)
+    yield made
+    await made.aclose()
 
 
 def ledger_of(kind: str, started: Servers, folder: Path) -> AnyLedger:

@@ -1,112 +1,30 @@
 """A crash beside a pending question is reported, and the connection stays open."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import anyio
 import pytest
-from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, ElicitRequestParams, ElicitResult
+from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-from roundtrip import Context, Elicit, Event, Server, ToolError
+from roundtrip import Event
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User, served
 from roundtrip.testing.networks.fleet import Instance
-from tests.kit.hosts import WAIT, stdio
-from tests.kit.players import Person, connect, text_of
+from tests.interaction.bodies.crashing import check_crash, shop
+from tests.kit.hosts import WAIT
+from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
-
-SURE = Elicit("Sure?", bool)
-
-
-def shop(trace: Steps | None = None) -> Server[Any]:
-    server = Server[Any]("shop", keys=[KEY], trace=trace)
-
-    async def ask(ctx: Context[Any, Any], asking: anyio.Event) -> bool:
-        asking.set()
-        return await ctx.ask("sure", SURE)
-
-    async def crash(asking: anyio.Event) -> None:
-        try:
-            await asking.wait()
-        finally:
-            # On the retry era the question has ended its leg, and cancelled this, by now.
-            raise ToolError("out of paper")
-
-    @server.tool()
-    async def anyio_group(ctx: Context[Any, Any]) -> str:
-        asking = anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(ask, ctx, asking)
-            group.start_soon(crash, asking)
-        return "never"
-
-    @server.tool()
-    async def asyncio_group(ctx: Context[Any, Any]) -> str:
-        asking = anyio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(ask(ctx, asking))
-            group.create_task(crash(asking))
-        return "never"
-
-    @server.tool()
-    async def cleanup(ctx: Context[Any, Any]) -> str:
-        try:
-            await ctx.ask("sure", SURE)
-        finally:
-            raise ToolError("out of paper")
-
-    @server.tool()
-    async def two_crashes(ctx: Context[Any, Any]) -> str:
-        async def crash_late() -> None:
-            try:
-                await anyio.sleep_forever()
-            finally:
-                raise ToolError("and out of ink")
-
-        asking = anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(crash_late)
-            group.start_soon(ask, ctx, asking)
-            group.start_soon(crash, asking)
-        return "never"
-
-    @server.tool()
-    async def alone(ctx: Context[Any, Any]) -> str:
-        async with anyio.create_task_group() as group:
-            group.start_soon(ask, ctx, anyio.Event())
-        return "never"
-
-    @server.tool()
-    async def fine(ctx: Context[Any, Any]) -> bool:
-        return await ctx.ask("sure", SURE)
-
-    return server
 
 
 @asynccontextmanager
 async def serving(transport: str) -> AsyncGenerator[Instance]:
     if transport == "memory":
         yield shop()
-    elif transport == "stdio":
-        yield stdio(shop)
     else:
         async with served(shop()) as url:
             yield url
-
-
-class Slow(Person):
-    """User who never answers the first question, and says yes to the others."""
-
-    async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        if not self.asked:
-            await super().__call__(context, params)
-            await anyio.sleep_forever()
-        return await super().__call__(context, params)
 
 
 @pytest.mark.parametrize(
@@ -114,22 +32,14 @@ class Slow(Person):
     [
         ("memory", "anyio_group"),
         ("memory", "asyncio_group"),
-        ("stdio", "anyio_group"),
         ("http", "anyio_group"),
-        ("http", "asyncio_group"),
     ],
 )
 async def test_crash_beside_a_waiting_question_wins_and_the_connection_survives(
     transport: str, tool: str, era: Era
 ) -> None:
-    person = Slow(answer=lambda params: {"value": True}) if era is Era.LIVE else Person({"value": True})
-    with anyio.fail_after(WAIT):
-        async with serving(transport) as target, connect(target, era, person) as client:
-            crashed = await client.call_tool(tool)
-            again = await client.call_tool("fine")
-    assert crashed.is_error
-    assert text_of(crashed) == f"Error executing tool {tool}: out of paper"
-    assert text_of(again) == "true"
+    async with serving(transport) as target:
+        await check_crash(target, tool, era)
 
 
 @pytest.mark.parametrize("transport", ["memory", "http"])

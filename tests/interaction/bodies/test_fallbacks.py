@@ -11,12 +11,19 @@ from mcp_types import CreateMessageRequestParams, CreateMessageResult, ListRoots
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ListRoots, Sample
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User, served
 from tests.interaction.bodies.shops import LEFT, shop
 from tests.interaction.resolvers.test_once import readings
 from tests.kit.players import connect, sample, text_of
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def era() -> Era:
+    """Return one era where a test does not choose."""
+    return Era.RETRY
 
 
 class Choice(BaseModel):
@@ -48,6 +55,7 @@ async def test_value_or_function_result_stands_in_for_a_form(
     assert (await User(shop(body), {"sure": DECLINE}, era=era).call("order")).text == "decline"
 
 
+@pytest.mark.parametrize("era", ERAS)
 async def test_model_question_and_form_fallback_reach_a_client_without_forms(era: Era) -> None:
     """Shows S6."""
 

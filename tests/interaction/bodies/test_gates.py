@@ -20,6 +20,13 @@ from tests.interaction.bodies.shops import KEY, shop
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture
+def era() -> Era:
+    """Return one era: a confirmation has the same words on each."""
+    return Era.RETRY
+
+
 CONFIRM = {"confirm": "Delete {path}?"}
 
 
@@ -50,6 +57,7 @@ class Disk:
         return shop(body, tool=CONFIRM, trace=trace)
 
 
+@pytest.mark.parametrize("era", ERAS)
 async def test_accepted_call_continues_with_its_own_questions(era: Era) -> None:
     disk = Disk()
     made = await User(disk.server(), {"confirm:order": {}, "why": {"reason": "old"}}, era=era).call(
@@ -63,7 +71,7 @@ async def test_accepted_call_continues_with_its_own_questions(era: Era) -> None:
     assert disk.done[-1] == "deleted /tmp/a"
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
+@pytest.mark.parametrize(("action", "era"), [("decline", Era.RETRY), ("cancel", Era.LIVE)])
 async def test_declined_call_ends_before_anything_runs(era: Era, action: str) -> None:
     disk, trace = Disk(), Steps()
     result = await User(disk.server(trace), {"confirm:order": UserAction(action)}, era=era).call(
@@ -83,6 +91,7 @@ async def test_nothing_runs_before_the_answer() -> None:
     assert disk.done == []
 
 
+@pytest.mark.parametrize("era", ERAS)
 async def test_client_that_cannot_be_asked_is_rejected_before_anything_runs(era: Era) -> None:
     """Shows S6."""
     disk, trace = Disk(), Steps()
@@ -226,24 +235,26 @@ async def test_values_that_no_client_can_word_stay_unquoted(era: Era) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("template", "why"),
-    [
-        ("Delete {file}?", "mentions 'file', which is not an argument of the tool (it has: path)"),
-        ("Delete {path.name}?", "mentions 'path.name'"),
-        ("Delete {}?", "mentions ''"),
-        ("Delete {ctx}?", "mentions 'ctx'"),
-        ("Delete {path?", "is not a format string"),
-        ("Delete path}?", "is not a format string"),
-    ],
-)
-async def test_unfillable_confirmation_template_is_rejected_at_registration(template: str, why: str) -> None:
-    server = Server("shop", keys=[KEY])
+async def _mistake_of(template: str) -> str:
+    """Return the error at the registration of a tool with this confirmation."""
 
     async def order(path: str, ctx: Context[Any, Any]) -> str:
         return "never"
 
     with pytest.raises(InvalidSignature) as rejected:
-        server.tool(confirm=template)(order)
-    assert str(rejected.value).startswith("tool 'order': confirm=")
-    assert why in str(rejected.value)
+        Server("shop", keys=[KEY]).tool(confirm=template)(order)
+    return str(rejected.value)
+
+
+async def test_unfillable_confirmation_template_is_rejected_at_registration() -> None:
+    reasons = {
+        "Delete {file}?": "mentions 'file', which is not an argument of the tool (it has: path)",
+        "Delete {path.name}?": "mentions 'path.name'",
+        "Delete {}?": "mentions ''",
+        "Delete {ctx}?": "mentions 'ctx'",
+        "Delete {path?": "is not a format string",
+        "Delete path}?": "is not a format string",
+    }
+    told = {template: await _mistake_of(template) for template in reasons}
+    assert all(text.startswith("tool 'order': confirm=") for text in told.values()), told
+    assert {template: told[template] for template, why in reasons.items() if why not in told[template]} == {}

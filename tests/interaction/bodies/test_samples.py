@@ -15,10 +15,17 @@ from mcp_types import (
 from pydantic import BaseModel, FileUrl
 
 from roundtrip import Context, Event, State
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import Answers, Era, Steps, User
 from tests.interaction.bodies.shops import shop
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def era() -> Era:
+    """Return one era where a test does not choose."""
+    return Era.RETRY
 
 
 class Review(BaseModel):
@@ -44,6 +51,7 @@ async def test_a_sample_gives_text_and_the_whole_message(era: Era) -> None:
     assert call.asked == ["Praise Dune", "Praise Emma"]
 
 
+@pytest.mark.parametrize("era", ERAS)
 async def test_typed_sample_sends_its_schema_and_returns_the_value(era: Era) -> None:
     answers: Answers = {re.compile("Review"): '```json\n{"stars": 5, "words": "sandy"}\n```'}
     call = await User(shop(review), answers, era=era).call("order")
@@ -55,6 +63,7 @@ async def test_typed_sample_sends_its_schema_and_returns_the_value(era: Era) -> 
     assert '"stars"' in (params.system_prompt or "")
 
 
+@pytest.mark.parametrize("era", ERAS)
 async def test_sample_of_another_shape_is_asked_again_with_the_reason(era: Era) -> None:
     trace = Steps()
     said = ["I liked it", '{"stars": "many", "words": "sandy"}', '{"stars": 4, "words": "sandy"}']
@@ -72,6 +81,7 @@ async def test_a_model_that_never_answers_in_shape_ends_the_call(era: Era) -> No
     assert trace.states[-1] is State.FAILED
 
 
+@pytest.mark.parametrize("era", ERAS)
 async def test_sample_without_client_capability_is_rejected_naming_it(era: Era) -> None:
     """Shows S6."""
     trace = Steps()

@@ -9,11 +9,18 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from roundtrip import Context, ToolError
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era, Hop, LegByLeg, Restart, User
 from tests.interaction.bodies.shops import LEFT, shop
 from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def era() -> Era:
+    """Return one era where a test does not choose."""
+    return Era.RETRY
 
 
 class Quote(BaseModel):
@@ -39,6 +46,7 @@ def pair() -> tuple[date, float]:
     return date(2026, 1, 1), 0.5
 
 
+@pytest.mark.parametrize("era", ERAS)
 async def test_step_result_keeps_its_annotated_type_on_every_leg(era: Era) -> None:
     seen: list[tuple[Any, ...]] = []
 
@@ -79,6 +87,7 @@ async def test_computing_leg_and_later_legs_see_equal_step_results() -> None:
     assert type(seen[0]) is type(seen[1])
 
 
+@pytest.mark.parametrize("era", ERAS)
 async def test_failed_step_fails_the_call_and_reruns_if_caught(era: Era) -> None:
     runs: Counter[str] = Counter()
 

@@ -6,18 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Event, Server
 from roundtrip.testing import Era, LegByLeg, Restart, Steps, User
 from tests.interaction.bodies.shops import shop
 from tests.kit.players import text_of
+from tests.kit.shops import Choice
 
 pytestmark = pytest.mark.anyio
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 def stamps() -> Callable[[], str]:
@@ -66,7 +62,7 @@ async def test_a_step_cures_it() -> None:
     assert call.text == "accept"
 
 
-async def test_the_live_era_asks_it_once(era: Era) -> None:
+async def test_the_live_era_asks_it_once() -> None:
     call = await User(keyed(stamps()), {"sure": {"ok": True}}, era=Era.LIVE).call("order")
     assert call.text == "accept"
     assert len(call.questions) == 1

@@ -12,6 +12,7 @@ from roundtrip.ledger import LedgerDown, MemoryLedger
 from roundtrip.server import exactly_once
 from roundtrip.testing import DECLINE, LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +78,7 @@ async def until_free(leg: Callable[[], Awaitable[Any]]) -> Any:
 async def test_process_dying_before_the_body_leaves_it_to_the_next() -> None:
     looking = Looking()
     await looking.first_leg()
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: looking.legs.leg("look", state=looking.legs.token))
             await looking.began.wait()
@@ -98,7 +99,7 @@ async def test_process_dying_after_a_declined_confirmation_frees_the_call() -> N
     await legs.leg("drop")
     token = legs.token
     await legs.leg("drop", answers={"confirm:drop": DECLINE}, state=token)
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         accept: dict[str, Any] = {"confirm:drop": {}}
         dropped = await until_free(lambda: legs.leg("drop", answers=accept, state=token))
     assert (text_of(dropped), shop.ran) == ("dropped", ["drop"])
@@ -114,7 +115,7 @@ async def test_leg_that_lost_its_claim_does_not_begin_its_body() -> None:
             await looking.legs.leg("look", state=looking.legs.token)
         told.append(caught.value.error.data)
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(slow)
             await looking.began.wait()

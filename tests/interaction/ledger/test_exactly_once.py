@@ -16,7 +16,6 @@ from roundtrip.machine.facts import BodyBegan
 from roundtrip.machine.table import Event, State
 from roundtrip.server import exactly_once
 from roundtrip.testing import (
-    CANCEL,
     DECLINE,
     Drop,
     Duplicate,
@@ -33,6 +32,7 @@ from tests.interaction.ledger.shops import Shop, asked_to_buy, paid, text_of
 
 pytestmark = pytest.mark.anyio
 
+HOSTILE: Sequence[Network] = [Hop(), Drop(), Duplicate(at_once=True)]
 NETWORKS: dict[str, Sequence[Network]] = {
     "honest": (),
     "duplicate": [Duplicate()],
@@ -41,7 +41,7 @@ NETWORKS: dict[str, Sequence[Network]] = {
     "hop": [Hop()],
     "restart": [Restart()],
     "reorder": [Reorder()],
-    "all": [Hop(), Drop(), Duplicate(at_once=True)],
+    "all": HOSTILE,
 }
 YES: Any = {"paid": True}
 
@@ -51,33 +51,29 @@ def shop() -> Shop:
     return Shop(MemoryLedger())
 
 
-@pytest.fixture(params=NETWORKS)
-def network(request: pytest.FixtureRequest) -> Sequence[Network]:
-    return NETWORKS[request.param]
-
-
-async def test_a_body_runs_once_on_any_network(shop: Shop, network: Sequence[Network]) -> None:
-    call = await User(shop, YES, network=network).call("buy", what="tea")
+@pytest.mark.parametrize("name", NETWORKS)
+async def test_a_body_runs_once_on_any_network(shop: Shop, name: str) -> None:
+    call = await User(shop, YES, network=NETWORKS[name]).call("buy", what="tea")
     assert (call.value, shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
-async def test_a_body_that_fails_fails_once_on_any_network(shop: Shop, network: Sequence[Network]) -> None:
+async def test_a_body_that_fails_fails_once_on_any_network(shop: Shop) -> None:
     async def refuse(what: str, paid: Annotated[bool, Resolve(paid)]) -> str:
         shop.ran.append(what)
         raise ToolError(f"{what} is out, told {len(shop.ran)} times")
 
     shop.add(refuse)
-    call = await User(shop, YES, network=network).call("refuse", what="tea")
+    call = await User(shop, YES, network=HOSTILE).call("refuse", what="tea")
     assert (call.failure, shop.ran) == ("Error executing tool refuse: tea is out, told 1 times", ["tea"])
 
 
-async def test_a_tool_that_asks_nothing_first_gets_a_token(shop: Shop, network: Sequence[Network]) -> None:
+async def test_a_tool_that_asks_nothing_first_gets_a_token(shop: Shop) -> None:
     async def give(what: str) -> str:
         shop.ran.append(what)
         return f"{what} no. {len(shop.ran)}"
 
     shop.add(give)
-    call = await User(shop, network=network).call("give", what="tea")
+    call = await User(shop, network=HOSTILE).call("give", what="tea")
     assert (call.value, shop.ran, call.legs, call.questions) == ("tea no. 1", ["tea"], 2, [])
 
 
@@ -116,18 +112,17 @@ async def test_answers_to_nothing_do_not_make_it_another_call(shop: Shop) -> Non
     assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
-@pytest.mark.parametrize("answer", [DECLINE, CANCEL])
-async def test_decline_ends_no_ledger_entry(shop: Shop, answer: Any) -> None:
+async def test_decline_ends_no_ledger_entry(shop: Shop) -> None:
     """The body has not run, so a user who accepts on another leg is served."""
     legs = await asked_to_buy(shop)
-    refused = await legs.leg("buy", {"what": "tea"}, answers={"paid": answer}, state=legs.token)
+    refused = await legs.leg("buy", {"what": "tea"}, answers={"paid": DECLINE}, state=legs.token)
     assert "could not resolve" in text_of(refused)
     bought = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
-async def test_an_invalid_answer_is_asked_again(shop: Shop, network: Sequence[Network]) -> None:
-    call = await User(shop, {"paid": [{"value": "perhaps"}, True]}, network=network).call("buy", what="tea")
+async def test_an_invalid_answer_is_asked_again(shop: Shop) -> None:
+    call = await User(shop, {"paid": [{"value": "perhaps"}, True]}, network=HOSTILE).call("buy", what="tea")
     assert (call.value, shop.ran, call.keys) == ("tea no. 1, paid", ["tea"], ["paid", "paid"])
 
 
@@ -225,7 +220,7 @@ async def test_a_result_is_recalled_to_the_letter(shop: Shop) -> None:
 # Bodies that ask.
 
 
-async def test_a_body_that_asks_takes_its_claim_back(shop: Shop, network: Sequence[Network]) -> None:
+async def test_a_body_that_asks_takes_its_claim_back(shop: Shop) -> None:
     async def order(ctx: Context[Any, Any]) -> str:
         size = await ctx.ask("size", "How many?", int)
         agreed = await ctx.ask("agreed", f"{size}?", bool)
@@ -233,7 +228,7 @@ async def test_a_body_that_asks_takes_its_claim_back(shop: Shop, network: Sequen
         return f"{size} {agreed} no. {len(shop.ran)}"
 
     shop.add(order)
-    call = await User(shop, {"size": 3, "agreed": True}, network=network).call("order")
+    call = await User(shop, {"size": 3, "agreed": True}, network=HOSTILE).call("order")
     assert (call.value, shop.ran, call.keys) == ("3 True no. 1", ["order"], ["size", "agreed"])
 
 
@@ -361,14 +356,6 @@ async def test_within_another_tool_it_simply_runs(shop: Shop) -> None:
     assert (call.value, shop.ran) == ("1 2", ["give", "give"])
 
 
-async def test_called_in_process_it_simply_runs(shop: Shop) -> None:
-    async def give() -> str:
-        return "given"
-
-    shop.add(give)
-    assert text_of(await shop().call_tool("give", {})) == "given"
-
-
 async def test_older_revision_neither_issues_nor_accepts_tokens(shop: Shop) -> None:
     server = shop()
     legs = LegByLeg(server)
@@ -389,9 +376,7 @@ async def test_older_revision_neither_issues_nor_accepts_tokens(shop: Shop) -> N
 
 
 @pytest.mark.parametrize("with_context", [False, True])
-async def test_call_from_middleware_does_not_take_the_request_token(
-    network: Sequence[Network], with_context: bool
-) -> None:
+async def test_call_from_middleware_does_not_take_the_request_token(with_context: bool) -> None:
     servers: list[Any] = []
 
     async def audited(ctx: Any, call_next: Any) -> Any:
@@ -414,7 +399,7 @@ async def test_call_from_middleware_does_not_take_the_request_token(
         servers.append(server)
         return server
 
-    call = await User(instance, network=network).call("give")
+    call = await User(instance, network=HOSTILE).call("give")
     assert (call.value, shop.ran) == ("given no. 1", ["give"])
 
 
@@ -465,23 +450,23 @@ async def test_options_that_mean_nothing_are_rejected(options: Any) -> None:
 # With everything else that surrounds a body.
 
 
-async def test_a_gate_is_passed_before_it(shop: Shop, network: Sequence[Network]) -> None:
+async def test_a_gate_is_passed_before_it(shop: Shop) -> None:
     async def delete(path: str) -> str:
         shop.ran.append(path)
         return f"{path} gone {len(shop.ran)}"
 
     shop.add(delete, confirm="Delete {path}?")
-    call = await User(shop, {"confirm:delete": {}}, network=network).call("delete", path="/x")
+    call = await User(shop, {"confirm:delete": {}}, network=HOSTILE).call("delete", path="/x")
     assert (call.value, shop.ran, call.legs) == ("/x gone 1", ["/x"], 2)
 
 
-async def test_with_encrypted_tokens(network: Sequence[Network]) -> None:
+async def test_with_encrypted_tokens() -> None:
     shop = Shop(MemoryLedger(), encrypt=True)
-    call = await User(shop, YES, network=network).call("buy", what="tea")
+    call = await User(shop, YES, network=HOSTILE).call("buy", what="tea")
     assert (call.value, shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
-async def test_versions_of_a_tool_each_run_once(shop: Shop, network: Sequence[Network]) -> None:
+async def test_versions_of_a_tool_each_run_once(shop: Shop) -> None:
     async def older(pays: Annotated[bool, Resolve(pays)]) -> str:
         shop.ran.append("older")
         return "older"
@@ -492,7 +477,7 @@ async def test_versions_of_a_tool_each_run_once(shop: Shop, network: Sequence[Ne
 
     shop.add(older, name="order", version="1")
     shop.add(newer, name="order", version="2")
-    call = await User(shop, {"pays": True}, network=network).call("order")
+    call = await User(shop, {"pays": True}, network=HOSTILE).call("order")
     assert (call.value, shop.ran) == ("newer 1", ["newer"])
 
 

@@ -1,23 +1,17 @@
 """Stores note the format of their tables: an older one is continued, and a later one is rejected in words."""
 
 import sqlite3
-from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from roundtrip.ledger import ClaimStatus, LedgerDown, PostgresLedger, SqliteLedger
-from tests.kit.postgres_server import PostgresServer, postgres_server
+from tests.kit.postgres_server import PostgresServer
+from tests.kit.programs import needs
 
 pytestmark = pytest.mark.anyio
 AnyLedger = SqliteLedger | PostgresLedger
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Generator[PostgresServer]:
-    with postgres_server() as server:
-        yield server
 
 
 async def claimed(ledger: AnyLedger, holder: str) -> ClaimStatus:
@@ -47,6 +41,7 @@ async def test_sqlite_file_of_another_format(tmp_path: Path) -> None:
     assert run(path, "SELECT count(*) FROM entries") == 1
 
 
+@needs("postgres")
 async def test_postgres_schema_of_another_format(postgres: PostgresServer) -> None:
     def ledger() -> PostgresLedger:
         return PostgresLedger(postgres.url, schema="formats")

@@ -149,8 +149,7 @@ class Broken(MemoryLedger):
         return await super().count(*args, **more)
 
 
-@pytest.mark.parametrize("tool", ["by_resolver", "by_body"])
-@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize(("tool", "once"), [("by_resolver", False), ("by_body", True)])
 async def test_no_guess_is_taken_while_the_ledger_is_down(tool: str, once: bool) -> None:
     ledger = Broken()
     safe = Safe(ledger, once=once)
@@ -251,10 +250,11 @@ async def test_possibly_replicated_server_is_advised_to_share_a_ledger(caplog: p
     assert len(warned) == 1
 
 
-@pytest.mark.parametrize("guesses", [0, -1, True])
-def test_invalid_number_of_guesses_is_rejected(guesses: Any) -> None:
-    with pytest.raises(ValueError, match=r"guesses=\.\.\.\) must be a whole number of at least 1"):
-        Elicit("Code?", str, guesses=guesses)
+def test_invalid_number_of_guesses_is_rejected() -> None:
+    given: list[Any] = [0, -1, True]
+    for guesses in given:
+        with pytest.raises(ValueError, match=r"guesses=\.\.\.\) must be a whole number of at least 1"):
+            Elicit("Code?", str, guesses=guesses)
 
 
 async def test_loop_of_single_guesses_bounds_a_call_with_replays() -> None:

@@ -1,42 +1,26 @@
 """Tools that run once, on every network that the kit has."""
 
+from typing import Annotated
+
 import pytest
 
-from roundtrip import Context
+from roundtrip import Context, Resolve
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import User
-from tests.interaction.ledger.shops import Shop
+from tests.interaction.ledger.shops import Shop, paid
 
 pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(hostile=True, without=["deploy"])]
 
 
-async def test_a_tool_with_a_question() -> None:
-    shop = Shop(MemoryLedger())
-    call = await User(shop, {"paid": True}).call("buy", what="tea")
-    assert call.value.endswith(", paid")
-
-
-async def test_a_tool_that_asks_nothing() -> None:
+async def test_a_tool_whose_resolver_and_body_ask() -> None:
     shop = Shop(MemoryLedger())
 
-    async def give(what: str) -> str:
-        shop.ran.append(what)
-        return what
-
-    shop.add(give)
-    call = await User(shop).call("give", what="tea")
-    assert (call.value, call.questions) == ("tea", [])
-
-
-async def test_a_body_that_asks() -> None:
-    shop = Shop(MemoryLedger())
-
-    async def order(ctx: Context) -> str:
+    async def order(what: str, paid: Annotated[bool, Resolve(paid)], ctx: Context) -> str:
         size = await ctx.ask("size", "How many?", int)
         agreed = await ctx.ask("agreed", f"{size}?", bool)
         shop.ran.append("order")
-        return f"{size} {agreed}"
+        return f"{size} {agreed} {paid}"
 
     shop.add(order)
-    call = await User(shop, {"size": 3, "agreed": True}).call("order")
-    assert call.value == "3 True"
+    call = await User(shop, {"size": 3, "agreed": True, "paid": True}).call("order", what="tea")
+    assert call.value == "3 True True"

@@ -14,10 +14,9 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.server import exactly_once
 from roundtrip.testing import LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-
-BOUND = 20.0
 
 
 class City(BaseModel):
@@ -120,9 +119,9 @@ class Paused:
         if number == 1:
             self._paused.set()
             # All of this process stands still: its event loop, and with it what says that it is alive.
-            self._resumed.wait(BOUND)
+            self._resumed.wait(WAIT)
             if self._then == "waits":
-                await anyio.sleep(BOUND)
+                await anyio.sleep(WAIT)
                 self.went_on.append(number)
         return f"charged by {await ctx.step('charge', self.charge, number)}"
 
@@ -130,7 +129,7 @@ class Paused:
         """Send the leg again, as another process does, until it is served."""
 
         async def until_served() -> str:
-            with anyio.fail_after(BOUND):
+            with anyio.fail_after(WAIT):
                 while True:
                     try:
                         return text_of(await self.legs.leg("pay", state=self.legs.token))
@@ -138,7 +137,7 @@ class Paused:
                         data: Any = error.error.data
                         assert data["reason"] == "still_running"
 
-        assert self._paused.wait(BOUND)
+        assert self._paused.wait(WAIT)
         try:
             return anyio.run(until_served)
         finally:
@@ -157,7 +156,7 @@ async def test_a_body_that_was_paused_and_taken_over_stops(then: str, monkeypatc
         served.append(await anyio.to_thread.run_sync(paused.take_over))
 
     told: list[Any] = []
-    with anyio.fail_after(BOUND * 2):
+    with anyio.fail_after(WAIT * 2):
         async with anyio.create_task_group() as group:
             group.start_soon(take_over)
             with pytest.raises(MCPError, match="was stopped: its process was silent for so long") as stopped:

@@ -17,10 +17,9 @@ from roundtrip.server.exactly_once import LEASE_SECONDS, LedgerClaim
 from roundtrip.system import System
 from roundtrip.testing import LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-
-BOUND = 20.0
 
 
 class Clock:
@@ -54,7 +53,7 @@ async def test_renewal_with_the_epoch_of_an_earlier_claim_does_not_end_the_leg()
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
     await claim.begin("the answers", at_once=False)
     clock.end_leases()
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(claim.renew)
             await ledger.sent.wait()
@@ -98,7 +97,7 @@ async def test_renewal_that_arrives_behind_the_release_does_not_claim_the_call()
     ledger = SlowRenewals(System())
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
     await claim.begin("the answers", at_once=True)
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
 
             async def renew() -> None:
@@ -129,7 +128,7 @@ async def test_step_beside_a_question_does_not_hold_the_call_of_its_user() -> No
     legs = LegByLeg(shop)
     await legs.leg("send")
     await legs.leg("send", state=legs.token)
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(WAIT):
         await ended.wait()
     await anyio.wait_all_tasks_blocked()
     assert text_of(await legs.leg("send", answers={"sure": {"value": True}}, state=legs.token)) == "sent 3, True"
@@ -155,7 +154,7 @@ async def test_claim_that_arrives_behind_the_end_of_its_leg_is_released() -> Non
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
     await claim.begin("the answers", at_once=True)
     ledger._entries.clear()  # pyright: ignore[reportPrivateUsage]
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
 
             async def renew() -> None:

@@ -11,18 +11,13 @@ from roundtrip import Context, Resolve
 from roundtrip.ledger import RedisLedger
 from roundtrip.testing import LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
-from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.programs import needs
+from tests.kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
 
 WAIT: Final = 10.0
 TEA: Final[dict[str, Any]] = {"what": "tea"}
-
-
-@pytest.fixture(scope="module")
-def redis() -> Generator[RedisServer]:
-    with redis_server() as server:
-        yield server
 
 
 class Monitor:
@@ -140,6 +135,7 @@ async def warm_up(stall: Stall, monitor: Monitor) -> None:
         pytest.param("weigh", [0, 3, 1], id="one-step"),
     ],
 )
+@needs("redis")
 async def test_leg_takes_few_round_trips_to_redis(
     redis: RedisServer, monitor: Monitor, tool: str, expected: list[int]
 ) -> None:

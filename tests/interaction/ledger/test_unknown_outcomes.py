@@ -15,12 +15,14 @@ from mcp_types import INVALID_PARAMS
 
 from roundtrip import Resolve
 from roundtrip.engine import interruptions
-from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, MemoryLedger
+from roundtrip.ledger import ClaimAnswer, Ledger, LedgerDown, MemoryLedger
 from roundtrip.machine.table import EntryState
 from roundtrip.server import exactly_once, late_writes
-from roundtrip.testing import Duplicate, LegByLeg, User, served
+from roundtrip.system import SYSTEM, System
+from roundtrip.testing import Clock, Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 from tests.kit.hosts import WAIT
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -33,8 +35,8 @@ BEGINS = 0.5
 class Failing(MemoryLedger):
     """Ledger whose chosen methods fail for now."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(system=System(monotonic=clock) if clock is not None else SYSTEM)
         self.down: set[str] = set()
         self.asked = Counter[str]()
         self.heard = False
@@ -62,8 +64,14 @@ class Failing(MemoryLedger):
 
 
 @pytest.fixture
-def ledger() -> Failing:
-    return Failing()
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(clock: Clock) -> Failing:
+    """Return a ledger whose leases end when the test turns its clock."""
+    return Failing(clock)
 
 
 @pytest.fixture
@@ -103,7 +111,7 @@ async def test_a_claim_whose_answer_was_lost_is_taken_back(shop: Shop, ledger: F
     ledger.heard = True
     assert (await reason_of(legs, "buy", TEA, answers=YES))[1] == "ledger_unavailable"
     ledger.down.clear()
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
@@ -114,7 +122,7 @@ async def test_claim_that_cannot_be_released_now_is_released_later(shop: Shop, l
     again = await legs.leg("buy", TEA, answers={"paid": "nonsense"}, state=legs.token)
     assert not hasattr(again, "content")
     ledger.down.clear()
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
@@ -136,7 +144,7 @@ async def test_releases_are_retried_ever_more_rarely_while_the_ledger_fails(
 
 @pytest.mark.usefixtures("quick")
 async def test_unstorable_result_reaches_its_client_and_is_unknown_later(
-    shop: Shop, ledger: Failing, caplog: pytest.LogCaptureFixture
+    shop: Shop, ledger: Failing, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     legs = await asked_to_buy(shop)
     ledger.down.add("settle")
@@ -144,7 +152,7 @@ async def test_unstorable_result_reaches_its_client_and_is_unknown_later(
     assert text_of(bought) == "tea no. 1, paid"
     assert "tool 'buy' could not save its result" in caplog.text
     assert (await reason_of(legs, "buy", TEA, answers=YES))[1] == "still_running"
-    await lapse(ledger)
+    clock.advance(exactly_once.LEASE_SECONDS + 1)
     again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert "the outcome of this call is unknown" in text_of(again)
     assert shop.ran == ["tea"]
@@ -152,13 +160,15 @@ async def test_unstorable_result_reaches_its_client_and_is_unknown_later(
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("lapsed", [False, True])
-async def test_temporarily_unstorable_result_is_stored_later(shop: Shop, ledger: Failing, lapsed: bool) -> None:
+async def test_temporarily_unstorable_result_is_stored_later(
+    shop: Shop, ledger: Failing, clock: Clock, lapsed: bool
+) -> None:
     """The result is stored even if the process counted as dead, because it could not renew its lease."""
     legs = await asked_to_buy(shop)
     ledger.down.add("settle")
     await legs.leg("buy", TEA, answers=YES, state=legs.token)
     if lapsed:
-        await lapse(ledger)
+        clock.advance(exactly_once.LEASE_SECONDS + 1)
         assert "unknown" in text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token))
     ledger.down.clear()
     await until_kept(ledger)
@@ -168,9 +178,7 @@ async def test_temporarily_unstorable_result_is_stored_later(shop: Shop, ledger:
 
 async def until_kept(ledger: MemoryLedger) -> None:
     entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
-    with anyio.fail_after(20):
-        while not all(one.state is EntryState.SETTLED for one in entries.values()):  # noqa: ASYNC110 - no event
-            await anyio.sleep(0.02)
+    await until(lambda: all(one.state is EntryState.SETTLED for one in entries.values()))
 
 
 async def test_oversized_result_reaches_its_client_and_is_unknown_later(
@@ -199,14 +207,6 @@ async def test_unrecordable_error_still_ends_its_call(shop: Shop, caplog: pytest
     assert "tool 'fail' could not save its error" in caplog.text
 
 
-async def lapse(ledger: MemoryLedger) -> None:
-    """Wait until the leases of all holders have ended."""
-    entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
-    for key in entries:
-        seen = await ledger.wait(key, patience=10)
-        assert seen is None or seen.status is not ClaimStatus.RUNNING
-
-
 class Held:
     """Body that begins, and continues when the test lets it."""
 
@@ -232,7 +232,7 @@ async def test_concurrent_caller_waits_and_gets_the_same_result(shop: Shop) -> N
     async def send() -> None:
         results.append(text_of(await legs.leg("hold", state=legs.token)))
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await held.begun.wait()
@@ -245,6 +245,7 @@ async def test_concurrent_caller_waits_and_gets_the_same_result(shop: Shop) -> N
 
 @pytest.mark.usefixtures("quick")
 async def test_body_may_outlive_its_lease_and_waiters_learn_it(shop: Shop) -> None:
+    shop.ledger = Failing()
     held = Held(shop)
     shop.add(held.hold)
     legs = LegByLeg(shop)
@@ -254,7 +255,7 @@ async def test_body_may_outlive_its_lease_and_waiters_learn_it(shop: Shop) -> No
     async def send() -> None:
         results.append(text_of(await legs.leg("hold", state=legs.token)))
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await held.begun.wait()
@@ -293,7 +294,7 @@ async def test_a_body_whose_thread_was_left_behind_is_unknown(shop: Shop, on_unk
 
     def slow() -> str:
         shop.ran.append("slow")
-        assert go_on.wait(20)
+        assert go_on.wait(WAIT)
         return f"slow {len(shop.ran)}"
 
     shop.add(slow, timeout=BEGINS, on_unknown=on_unknown)
@@ -327,13 +328,13 @@ async def test_leaving_waiter_holds_nothing(shop: Shop, ledger: Failing) -> None
     slow = [True]
     shop.ledger = Slow()
     legs = await asked_to_buy(shop)
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: legs.leg("buy", TEA, answers=YES, state=legs.token))
             await agreed.wait()
             group.cancel_scope.cancel()
     slow.clear()
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
@@ -352,7 +353,7 @@ async def test_begun_body_finishes_although_its_client_leaves(shop: Shop, over: 
             with suppress(MCPError):
                 await legs.leg("hold", state=legs.token)
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(WAIT):
             async with anyio.create_task_group() as group:
                 group.start_soon(send)
                 await held.begun.wait()
@@ -373,7 +374,7 @@ async def test_body_without_timeout_does_not_outlive_its_client_forever(
     shop.add(held.hold)
     legs = LegByLeg(shop)
     await legs.leg("hold")
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: legs.leg("hold", state=legs.token))
             await held.begun.wait()
@@ -413,7 +414,7 @@ async def test_client_leaving_before_the_body_ends_its_leg(shop: Shop) -> None:
     legs = LegByLeg(shop)
     await legs.leg("buy")
     looking = anyio.Event()
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: legs.leg("buy", state=legs.token))
             await looking.wait()
@@ -439,13 +440,13 @@ async def test_result_is_stored_although_its_client_leaves(shop: Shop) -> None:
         with suppress(MCPError):
             await legs.leg("buy", TEA, answers=YES, state=legs.token)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await settling.wait()
             group.cancel_scope.cancel()
             go_on.set()
-    with anyio.fail_after(10):
+    with anyio.fail_after(WAIT):
         again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
 

@@ -6,11 +6,10 @@ from typing import Any, Final
 import anyio
 
 from roundtrip.ledger import Ledger, RedisLedger, SqliteLedger, waiting
+from tests.kit.waiting import WAIT
 
-__all__ = ["PROMPT_SECONDS", "connected", "wait_for_call", "without_looks"]
+__all__ = ["connected", "wait_for_call", "without_looks"]
 
-PROMPT_SECONDS: Final = 8.0
-"""A limit far above the time that an announcement takes, and far below that of everything else that ends a wait."""
 _NEVER: Final = 3600.0
 
 SetAttribute = Callable[[Any, str, Any], object]
@@ -40,7 +39,7 @@ def wait_for_call(arguments: Sequence[str]) -> None:
 
     async def wait() -> None:
         ledger = connected(address)
-        with anyio.fail_after(PROMPT_SECONDS):
+        with anyio.fail_after(WAIT):
             answer = await ledger.wait("call", patience=_NEVER)
         print("free" if answer is None else answer.result, flush=True)
         await ledger.aclose()

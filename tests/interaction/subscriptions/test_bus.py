@@ -4,7 +4,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -16,31 +16,19 @@ from mcp.server.subscriptions import (
     ResourcesListChanged,
     ResourceUpdated,
     ServerEvent,
-    SubscriptionBus,
     ToolsListChanged,
 )
 
 from roundtrip.subscriptions import RedisSubscriptionBus
 from roundtrip.subscriptions import redis as redis_bus
-from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.programs import needs
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import WAIT, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, needs("redis")]
 
-BOUND: Final = 20.0
 CHANNEL: Final = "roundtrip:changes"
 LISTS: Final = {ToolsListChanged(), PromptsListChanged(), ResourcesListChanged()}
-
-
-@pytest.fixture(scope="module")
-def redis() -> Generator[RedisServer]:
-    with redis_server("--appendonly", "no") as server:
-        yield server
-
-
-async def until(holds: Callable[[], object]) -> None:
-    with anyio.fail_after(BOUND):
-        while not holds():  # noqa: ASYNC110 - of what other processes do there is no event
-            await anyio.sleep(0.01)
 
 
 def updated(number: int) -> ResourceUpdated:
@@ -60,11 +48,6 @@ async def instance(
     yield bus, heard
     unsubscribe()
     await bus.aclose()
-
-
-def test_redis_bus_satisfies_the_bus_protocol() -> None:
-    bus: SubscriptionBus = RedisSubscriptionBus("redis://localhost")
-    assert bus
 
 
 async def test_published_change_arrives_once_on_every_instance(redis: RedisServer) -> None:
@@ -113,7 +96,7 @@ async def test_publishing_never_waits_and_its_queue_is_bounded(
     async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):
         redis.stop()
         try:
-            with anyio.fail_after(BOUND):
+            with anyio.fail_after(WAIT):
                 for number in range(3000):
                     await here.publish(updated(number))
             assert len(heard_here) == 3000
@@ -133,7 +116,7 @@ async def test_everything_counts_as_changed_after_redis_returns(
     monkeypatch.setattr(redis_bus, "_MAX_PAUSE_SECONDS", 0.3)
     async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):
         redis.kill()
-        with anyio.fail_after(BOUND):
+        with anyio.fail_after(WAIT):
             await here.publish(updated(1))
         assert heard_here == [updated(1)]
         assert heard_there == []
@@ -240,7 +223,7 @@ async def test_bus_listens_to_redis_only_with_local_listeners(redis: RedisServer
 def test_bus_serves_several_event_loops(redis: RedisServer) -> None:
     bus = RedisSubscriptionBus(redis.url, channel="loops")
     heard: dict[str, list[ServerEvent]] = {"one": [], "two": []}
-    ready, done = threading.Barrier(3, timeout=BOUND), threading.Barrier(3, timeout=BOUND)
+    ready, done = threading.Barrier(3, timeout=WAIT), threading.Barrier(3, timeout=WAIT)
     failed: list[BaseException] = []
 
     def serve(name: str) -> None:
@@ -275,7 +258,7 @@ def test_bus_serves_several_event_loops(redis: RedisServer) -> None:
     anyio.run(elsewhere)
     done.wait()
     for thread in threads:
-        thread.join(BOUND)
+        thread.join(WAIT)
     assert failed == []
     assert [events.count(updated(1)) for events in heard.values()] == [1, 1]
     assert [events.count(updated(2)) for events in heard.values()] == [1, 1]
@@ -308,7 +291,7 @@ for url, listens in itertools.product((sys.argv[1], sys.argv[1] + "-gone"), (Tru
 async def test_a_process_ends_without_a_word(redis: RedisServer, closes: str, options: list[str]) -> None:
     async with instance(redis, channel="process") as (_, heard):
         command = [sys.executable, *options, "-c", _PROCESS, redis.url, closes]
-        with anyio.fail_after(BOUND * 2):
+        with anyio.fail_after(WAIT * 2):
             done = await anyio.run_process(command, check=False, stderr=subprocess.PIPE)
         # Only the failed connection to Redis is reported.
         said = [line for line in done.stderr.decode().splitlines() if not line.startswith("changes ")]

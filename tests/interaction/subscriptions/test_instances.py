@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -17,9 +17,10 @@ from roundtrip import Context, Server
 from roundtrip.subscriptions import RedisSubscriptionBus
 from roundtrip.subscriptions import redis as redis_bus
 from roundtrip.testing import Era, served
-from tests.interaction.subscriptions.test_bus import until
 from tests.kit.players import connect
-from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.programs import needs
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 # The SDK's client no longer wants to subscribe as older revisions do.
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")]
@@ -27,12 +28,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.shared.
 WATCHED: Final = "test://watched"
 UNWATCHED: Final = "test://unwatched"
 FIRST: Final = {"tools", "prompts", "resources"}
-
-
-@pytest.fixture
-def redis() -> Generator[RedisServer]:
-    with redis_server() as server:
-        yield server
 
 
 def shop(bus: Any) -> Server[Any]:
@@ -110,6 +105,7 @@ async def hearing(server: Server[Any], era: Era) -> AsyncGenerator[tuple[Client,
         group.cancel_scope.cancel()
 
 
+@needs("redis")
 async def test_clients_hear_of_other_instances_after_redis_returns(
     redis: RedisServer, era: Era, monkeypatch: pytest.MonkeyPatch
 ) -> None:

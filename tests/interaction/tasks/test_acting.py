@@ -1,6 +1,6 @@
 """Operators act on tasks of every store: what the client sees then, and the line of the audit log."""
 
-from collections.abc import AsyncGenerator, Generator
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,9 @@ from roundtrip.server.tasks.operations import AnswerUnfit, TaskNotChanged
 from roundtrip.trace.writing.audit import AuditUnwritable
 from tests.interaction.tasks.operators import logged, operator_of
 from tests.kit.peer import Peer, peers, text_of
-from tests.kit.stores import KINDS, Servers, ledger_of, servers
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
-ACTIONS = ("cancel", "retry", "expire", "remind")
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-async def ledger(request: pytest.FixtureRequest, started: Servers, tmp_path: Path) -> AsyncGenerator[Any]:
-    made = ledger_of(request.param, started, tmp_path)
-    yield made
-    await made.aclose()
 
 
 @pytest.fixture
@@ -112,16 +98,16 @@ async def test_running_body_is_stopped(ledger: Any, audit: Path, action: Any) ->
     server = shop(ledger)
     service = server.task_service
     assert service is not None
+
+    def is_busy() -> bool:
+        return any(engine.is_busy for engine in service._engines.values())  # pyright: ignore[reportPrivateUsage]
+
     async with peers(server) as (peer,):
         task = (await peer.call("hold"))["taskId"]
         call = task.split(".")[0]
-        with anyio.fail_after(20):
-            while not service._engines or not any(engine.is_busy for engine in service._engines.values()):  # noqa: ASYNC110  # pyright: ignore[reportPrivateUsage]
-                await anyio.sleep(0.01)
+        await until(is_busy)
         await operator_of(server, audit).act(call, action)
-        with anyio.fail_after(20):
-            while any(engine.is_busy for engine in service._engines.values()):  # noqa: ASYNC110  # pyright: ignore[reportPrivateUsage]
-                await anyio.sleep(0.01)
+        await until(lambda: not is_busy())
     assert [line.outcome for line in logged(audit)] == ["done"]
 
 
@@ -163,8 +149,8 @@ async def test_answer_of_a_test_user_continues_the_task(ledger: Any, audit: Path
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_test_user_may_decline(ledger: Any, action: str) -> None:
-    server = shop(ledger)
+async def test_test_user_may_decline(action: str) -> None:
+    server = shop(None)
     async with peers(server) as (peer,):
         task, call = await asking(peer, "choose", "color")
         await operator_of(server).answer(call, "color", {"action": action})
@@ -245,28 +231,32 @@ async def test_calls_of_another_service_are_not_touched(ledger: Any, audit: Path
     assert [line.outcome for line in logged(audit)] == ["rejected"] * 4
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-async def test_nothing_is_done_without_a_writable_log(action: Any, tmp_path: Path) -> None:
+async def test_nothing_is_done_without_a_writable_log(tmp_path: Path) -> None:
     server = shop(None)
     (tmp_path / "audit.jsonl").mkdir()
     async with peers(server) as (peer,):
         task, call = await asking(peer)
         operator = operator_of(server, tmp_path / "audit.jsonl")
-        with pytest.raises(AuditUnwritable, match="nothing was done"):
-            await operator.act(call, action)
+        for action in ("cancel", "retry", "expire", "remind"):
+            with pytest.raises(AuditUnwritable, match="nothing was done"):
+                await operator.act(call, action)
         with pytest.raises(AuditUnwritable, match="nothing was done"):
             await operator.answer(call, "size", {"action": "decline"})
         assert (await peer.get(task))["status"] == "input_required"
 
 
-@pytest.mark.parametrize("call", ["unknown", "", "\udcff", "a/../b", "x" * 5000, "a.b", "\x00"])
-async def test_hostile_ids_are_unknown_calls(call: str, ledger: Any, audit: Path) -> None:
+async def test_hostile_ids_are_unknown_calls(ledger: Any, audit: Path) -> None:
     server = shop(ledger)
+    actions: tuple[Any, ...] = ("cancel", "retry", "expire")
+    calls = ["unknown", "", "\udcff", "a/../b", "x" * 5000, "a.b", "\x00"]
+    told: dict[tuple[str, str], str] = {}
     async with peers(server):
-        for action in ("cancel", "retry", "expire"):
-            with pytest.raises(TaskNotChanged, match="there is no such task"):
+        for call, action in itertools.product(calls, actions):
+            with pytest.raises(TaskNotChanged) as refused:
                 await operator_of(server, audit).act(call, action)
-    assert [(line.outcome, line.tool) for line in logged(audit)] == [("rejected", None)] * 3
+            told[call, action] = str(refused.value)
+    assert {asked: text for asked, text in told.items() if "there is no such task" not in text} == {}
+    assert [(line.outcome, line.tool) for line in logged(audit)] == [("rejected", None)] * len(told)
 
 
 async def test_interrupted_action_is_in_the_log(audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from roundtrip.server.tasks import foreground, service
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.testing import Era, User
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -196,9 +197,7 @@ async def test_task_of_a_slow_call_can_be_cancelled() -> None:
         handle = await peer.call("slow")
         await peer.ask("tasks/cancel", taskId=handle["taskId"])
         assert (await peer.get(handle["taskId"]))["status"] == "cancelled"
-        with anyio.fail_after(WAIT_SECONDS):
-            while "cancelled" not in shop.log:  # noqa: ASYNC110 - the body hears of it a moment later
-                await anyio.sleep(0.01)
+        await until(lambda: not ("cancelled" not in shop.log))
 
 
 async def test_repeated_request_gets_the_same_handle(tmp_path: Path) -> None:
@@ -346,10 +345,17 @@ async def test_users_of_all_eras_get_the_same_result(era: Era) -> None:
     assert call.value == "3 over connection"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, True, "2", float("nan"), float("inf"), 100_000])
-def test_invalid_seconds_are_rejected(seconds: Any) -> None:
-    with pytest.raises(ValueError, match="more than 0 and at most a day"):
+def test_invalid_seconds_are_rejected() -> None:
+    given: list[Any] = [0, -1, True, "2", float("nan"), float("inf"), 100_000]
+    assert [seconds for seconds in given if not _is_refused(seconds)] == []
+
+
+def _is_refused(seconds: Any) -> bool:
+    try:
         after(seconds)
+    except ValueError as error:
+        return "more than 0 and at most a day" in str(error)
+    return False
 
 
 def test_body_that_runs_once_cannot_move() -> None:

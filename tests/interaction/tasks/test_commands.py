@@ -1,7 +1,6 @@
 """`roundtrip tasks`: looking at stored tasks, and changing them."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 from roundtrip.cli import main
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.server.tasks.operations import TaskOperations
-from tests.interaction.serving.services import environment
 from tests.interaction.tasks import workshops
-from tests.kit.forks import start
+from tests.interaction.tasks.effects import effects
 from tests.kit.hosts import ROOT
 from tests.kit.peer import peers, text_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 SHOPS = "tests.interaction.tasks.workshops"
@@ -27,10 +25,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("roundtrip.server.tasks.claim.LEASE_SECONDS", 1.0)
-
-
-def effects(folder: Path) -> list[str]:
-    return (folder / "effects").read_text().splitlines()
 
 
 async def run(*words: str, target: str = "shop") -> int:
@@ -111,7 +105,7 @@ async def lost(server: Any, tool: str, peer: Any, **sent: Any) -> str:
         entry.has_begun = entry.runs_once
         return entry.apply(TaskEvent.LOSE, now)
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(WAIT):
         while not await change_task(store, call_id, lose):  # noqa: ASYNC110 - the task may still be made
             await anyio.sleep(0.01)
     return handle["taskId"]
@@ -179,36 +173,6 @@ async def test_rekeyed_tasks_need_the_newest_key_alone(
     assert await run("show", due, target="old_shop") == 1
     assert await run("rekey", target="old_shop") == 1
     assert "2 could not be read" in capsys.readouterr().out
-
-
-def _rekey_with_deaths(folder: Path) -> None:
-    command = ["tasks", "rekey", f"{SHOPS}:shop"]
-    given = environment(**{workshops.FOLDER: str(folder)})
-    for seconds in (0.2, 0.3, 0.4, None):
-        process = start(main, command, cwd=folder, env=given)
-        if seconds is None:
-            assert process.wait(60) == 0
-        else:
-            time.sleep(seconds)
-            process.kill()
-            process.wait(20)
-
-
-async def test_rekeying_may_be_killed_and_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "0")
-    number = 150
-    async with peers(workshops.old_shop()) as (peer,):
-        for _ in range(number):
-            await peer.call("build", secret="this")
-    await anyio.to_thread.run_sync(_rekey_with_deaths, tmp_path)
-    book = workshops.new_shop().task_service
-    assert book is not None
-    operations = TaskOperations(book.book)
-    entries = [entry async for entry in operations.scan()]
-    assert len(entries) == number
-    for entry in entries:
-        # It raises if no key of the server opens the task.
-        book.book.seal.read(entry.content, entry.call_id)
 
 
 @pytest.mark.parametrize(("target", "said"), [("idle", "the server stores no calls"), ("forgetful", "in the memory")])

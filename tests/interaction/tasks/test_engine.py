@@ -3,7 +3,6 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,9 @@ from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock
 from tests.kit.peer import WAIT_SECONDS, peers, text_of
-from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.programs import needs
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -38,12 +39,6 @@ KEY = b"k" * 32
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "_SWEEP_SECONDS", 0.02)
-
-
-@pytest.fixture
-def redis() -> Generator[RedisServer]:
-    with redis_server() as server:
-        yield server
 
 
 class Shop:
@@ -112,9 +107,7 @@ class Looks:
 
     async def more(self, number: int) -> None:
         ends = self.count + number
-        with anyio.fail_after(WAIT_SECONDS):
-            while self.count < ends:  # noqa: ASYNC110 - workers look by themselves
-                await anyio.sleep(0.01)
+        await until(lambda: self.count >= ends)
 
 
 async def test_task_that_cannot_be_claimed_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +134,7 @@ async def test_task_that_cannot_be_claimed_is_left_alone_for_a_while(monkeypatch
         assert text_of(await peer.until(task_id)) == "done"
 
 
+@needs("redis")
 async def test_task_that_its_store_has_lost_is_left_alone(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, loads = Clock(), Counter[str]()
     looks = Looks(monkeypatch, RedisTasks)
@@ -184,9 +178,7 @@ async def test_worker_begins_no_more_tasks_than_its_limit(monkeypatch: pytest.Mo
         for name in ("a", "b", "c"):
             # At once: storing them in memory does not let the worker look in between.
             await ledger.tasks.add(replace(ended, call_id=name, state=TaskState.DUE, due=0.0))
-        with anyio.fail_after(WAIT_SECONDS):
-            while shop.bodies["slow"] < 4:  # noqa: ASYNC110 - a worker runs them
-                await anyio.sleep(0.01)
+        await until(lambda: shop.bodies["slow"] >= 4)
     assert shop.most == 1
 
 
@@ -237,9 +229,7 @@ async def test_worker_looks_once_after_many_writes_of_its_own(monkeypatch: pytes
 
     async with peers(shop.server) as (peer,):
         task_id = (await peer.call("counts"))["taskId"]
-        with anyio.fail_after(WAIT_SECONDS):
-            while not looked:  # noqa: ASYNC110 - the worker looks by itself
-                await anyio.sleep(0.01)
+        await until(lambda: looked)
         shop.go_on.set()
         assert text_of(await peer.until(task_id)) == "counted"
     assert len(looked) < 10
@@ -313,9 +303,7 @@ async def test_result_survives_an_outage_that_is_longer_than_the_lease(monkeypat
     async with peers(shop.server) as (peer,):
         first = await peer.call("pay")
         handle = await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"])
-        with anyio.fail_after(WAIT_SECONDS):
-            while not shop.bodies:  # noqa: ASYNC110 - a worker begins it
-                await anyio.sleep(0.01)
+        await until(lambda: shop.bodies)
         shop.go_on.set()
         assert text_of(await peer.until(handle["taskId"])) == "paid"
     assert (failures, shop.bodies["pay"]) == (4, 1)
@@ -326,9 +314,7 @@ async def test_signal_for_a_lost_task_is_kept() -> None:
     store = shop.ledger.tasks
     async with peers(shop.server) as (peer,):
         handle = await peer.call("waits")
-        with anyio.fail_after(WAIT_SECONDS):
-            while not shop.calls:  # noqa: ASYNC110 - a worker begins it
-                await anyio.sleep(0.01)
+        await until(lambda: shop.calls)
         (call_id,) = shop.calls
         await change_task(store, call_id, lambda entry, now: entry.apply(TaskEvent.LOSE, now))
         assert await shop.server.signal(call_id, "payment", 7)
@@ -347,9 +333,7 @@ async def test_task_of_a_newer_build_is_left_to_it(caplog: pytest.LogCaptureFixt
 
     async with peers(shop.server) as (peer,):
         handle = await peer.call("waits")
-        with anyio.fail_after(WAIT_SECONDS):
-            while not shop.calls:  # noqa: ASYNC110 - a worker begins it
-                await anyio.sleep(0.01)
+        await until(lambda: shop.calls)
         tasks = shop.server.task_service
         assert tasks is not None
         with caplog.at_level(logging.WARNING, "roundtrip"):
@@ -427,10 +411,10 @@ async def test_worker_without_the_new_key_leaves_its_task_to_others(
     assert [type(error) for error in seen] == [CallTakenOver]
 
 
-@pytest.mark.parametrize("call_id", ["", "no\0where", "\udcff", "x" * 10_000])
-async def test_signal_for_an_impossible_call_finds_nothing(call_id: str, tmp_path: Path) -> None:
+async def test_signal_for_an_impossible_call_finds_nothing(tmp_path: Path) -> None:
     shop = Shop(SqliteLedger(tmp_path / "tasks.db", durable=False))
-    assert not await shop.server.signal(call_id, "payment")
+    impossible = ["", "no\0where", "\udcff", "x" * 10_000]
+    assert [call_id for call_id in impossible if await shop.server.signal(call_id, "payment")] == []
 
 
 async def test_signal_that_is_too_deep_is_rejected() -> None:
@@ -456,15 +440,11 @@ async def test_task_shown_as_lost_gets_no_result() -> None:
     async with peers(shop.server) as (peer,):
         first = await peer.call("pay")
         task_id = (await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"]))["taskId"]
-        with anyio.fail_after(WAIT_SECONDS):
-            while not shop.bodies["pay"]:  # noqa: ASYNC110 - a worker begins by itself
-                await anyio.sleep(0.01)
+        await until(lambda: shop.bodies["pay"])
         clock.advance(claim.LEASE_SECONDS + 1)
         assert (await peer.until(task_id))["status"] == "failed"
         shop.go_on.set()
         service = shop.server.task_service
         assert service is not None
-        with anyio.fail_after(WAIT_SECONDS):
-            while any(engine.is_busy for engine in service._engines.values()):  # noqa: ASYNC110  # pyright: ignore[reportPrivateUsage]
-                await anyio.sleep(0.01)
+        await until(lambda: not any(engine.is_busy for engine in service._engines.values()))  # pyright: ignore[reportPrivateUsage]
         assert (await peer.get(task_id))["status"] == "failed"

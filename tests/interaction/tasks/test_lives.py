@@ -1,16 +1,12 @@
 """One function as a live call, as a retried call, and as a task; waits, signals, and what outlives a worker."""
 
-from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
 import pytest
-from fastmcp_tasks.client import TasksClientExtension
-from mcp.client import Client
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult, ListRootsResult
-from pydantic import BaseModel
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ListRootsResult
 
 from roundtrip import Context, Depends, Elicit, ElicitUrl, InvalidSignature, ListRoots, Resolve, Server, Transition
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
@@ -18,7 +14,6 @@ from roundtrip.server.tasks import engine, legs
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
-from tests.kit.stores import KINDS, Servers, ledger_of, servers
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -77,31 +72,6 @@ async def by_peer(peer: Peer) -> str:
     return text_of(await peer.until(task))
 
 
-class Word(BaseModel):
-    text: str
-
-
-@pytest.mark.timeout(60)
-async def test_client_of_fastmcp_drives_a_task_that_asks() -> None:
-    server = Server[Any]("shop")
-
-    @server.tool(task=True)
-    async def work(ctx: Context) -> str:
-        await ctx.report_progress(1, 2, "half way")
-        word = await ctx.ask("word", "Which word?", Word)
-        return word.text
-
-    async def answer(context: Any, params: Any) -> ElicitResult:
-        return ElicitResult(action="accept", content={"text": "yes"})
-
-    async with Client(
-        server, mode="2026-07-28", elicitation_callback=answer, extensions=[TasksClientExtension(answer)]
-    ) as client:
-        with anyio.fail_after(WAIT_SECONDS):
-            result = await client.call_tool("work", {})
-    assert result.content[0].text == "yes"  # type: ignore[union-attr]
-
-
 async def test_body_of_a_task_sees_the_method_of_its_request() -> None:
     server = Server[Any]("shop", keys=[KEY])
 
@@ -139,19 +109,6 @@ def waiting(ledger: Any = None, system: System | None = None) -> Server[Any]:
         return ""
 
     return server
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-async def ledger(request: pytest.FixtureRequest, started: Servers, tmp_path: Path) -> AsyncGenerator[Any]:
-    made = ledger_of(request.param, started, tmp_path)
-    yield made
-    await made.aclose()
 
 
 async def task_of(peer: Peer, tool: str, **arguments: Any) -> str:
@@ -294,9 +251,9 @@ async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("kind", ["plain", "timeout", "dependency", "otherwise", "review", "page"])
-async def test_features_of_tools_work_inside_a_task(kind: str, ledger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_features_of_tools_work_inside_a_task(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legs, "_PAGE_SECONDS", 0.05)
-    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger())
     closed: list[str] = []
     visited: list[bool] = []
 
@@ -368,8 +325,8 @@ async def test_features_of_tools_work_inside_a_task(kind: str, ledger: Any, monk
             assert closed
 
 
-async def test_answer_that_comes_while_a_leg_runs_counts(ledger: Any) -> None:
-    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+async def test_answer_that_comes_while_a_leg_runs_counts() -> None:
+    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger())
     woken, go_on = anyio.Event(), anyio.Event()
 
     @server.tool(task=True)
@@ -456,8 +413,8 @@ def test_body_that_runs_once_is_a_task_always_or_never() -> None:
         Server[Any]("shop").add_tool(lambda: "", name="pay", task=True, exactly_once=True)
 
 
-async def test_tool_that_asks_by_hand_gets_its_answers(ledger: Any) -> None:
-    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
+async def test_tool_that_asks_by_hand_gets_its_answers() -> None:
+    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger())
 
     @server.tool(task=True)
     async def order(ctx: Context) -> str | InputRequiredResult:

@@ -12,6 +12,7 @@ from roundtrip.cli import main
 from roundtrip.ledger import SqliteLedger
 from roundtrip.server.switches import RUN_TASKS_VARIABLE
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 KEY = "7f" * 32
@@ -43,7 +44,7 @@ async def test_many_tasks_of_others_do_not_delay_own_ones(tmp_path: Path) -> Non
     async with peers(shop(tmp_path, False, []), shop(tmp_path, "own", ours)) as (fleet, command):
         for number in range(300):
             await begun(fleet, "ship", str(number))
-        with anyio.fail_after(5):
+        with anyio.fail_after(WAIT):
             for number in range(3):
                 task = await begun(command, "ship", f"own {number}")
                 assert text_of(await command.until(task)) == f"shipped own {number}"

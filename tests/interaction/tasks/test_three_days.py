@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
-from tests.kit.stores import KINDS, AnyLedger, Servers, servers, turned_ledger
-from tests.kit.tiers import rarely
+from tests.kit.stores import KINDS, AnyLedger, Servers, turned_ledger
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 DAYS = timedelta(days=3)
@@ -32,12 +32,6 @@ class Held(NamedTuple):
     asyncio_tasks: int
     threads: int
     connections: int
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
 
 
 def shop(ledger: AnyLedger, clock: Clock) -> Server[Any]:
@@ -95,7 +89,7 @@ async def end(peer: Peer, tasks: list[tuple[str, str]], clock: Clock) -> None:
         assert text_of(await peer.until(task, "completed")) == f"{how} is over"
 
 
-@pytest.mark.parametrize("kind", rarely(KINDS, every=2))
+@pytest.mark.parametrize("kind", KINDS)
 async def test_waiting_for_days_holds_nothing(kind: str, started: Servers, tmp_path: Path) -> None:
     clock = Clock()
     # Redis tells microseconds, so times of the test have no more digits.
@@ -110,8 +104,5 @@ async def test_waiting_for_days_holds_nothing(kind: str, started: Servers, tmp_p
         await end(peer, await begin(peer, ledger), clock)
         before = held()
         waiting = await begin(peer, ledger)
-        with anyio.fail_after(WAIT_SECONDS):
-            # Each look at what is due takes a moment, too.
-            while any(now > then + POOLS for now, then in zip(held(), before, strict=True)):  # noqa: ASYNC110
-                await anyio.sleep(0.02)
+        await until(lambda: not (any(now > then + POOLS for now, then in zip(held(), before, strict=True))))
         await end(peer, waiting, clock)

@@ -1,7 +1,6 @@
 """Servers whose tasks are run by `roundtrip worker`; the environment says where they are stored."""
 
 import os
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -9,21 +8,11 @@ import anyio
 from roundtrip import Context, Server
 from roundtrip.ledger import RedisLedger, SqliteLedger
 from roundtrip.server.tasks import claim
+from tests.interaction.tasks.effects import FOLDER as FOLDER
+from tests.interaction.tasks.effects import folder, noted
 
-FOLDER: Final = "TASKS_FOLDER"
 REDIS: Final = "TASKS_REDIS"
 KEYS: Final = ["11" * 32, "22" * 32]
-
-
-def folder() -> Path:
-    return Path(os.environ[FOLDER])
-
-
-def noted(what: str) -> str:
-    """Write a line that survives the process."""
-    with (folder() / "effects").open("a") as file:
-        file.write(f"{what}\n")
-    return what
 
 
 def _server(ledger: Any, *, keys: list[str]) -> Server[Any]:

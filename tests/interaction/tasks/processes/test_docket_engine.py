@@ -21,14 +21,16 @@ import redis
 from roundtrip import Context, DocketEngine, InvalidSignature, Server
 from roundtrip.ledger import MemoryLedger, RedisLedger
 from tests.interaction.serving.services import WAIT, Service, environment, eventually
-from tests.interaction.tasks.docket_shop import DOCKET, FOLDER, KEY, NAME, REDIS
+from tests.interaction.tasks.effects import effects
+from tests.interaction.tasks.processes.docket_shop import DOCKET, FOLDER, KEY, NAME, REDIS
 from tests.kit.hosts import ROOT, free_port
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer, redis_server
-from tests.kit.tiers import at_night
+from tests.kit.waiting import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
-MODULE = "tests.interaction.tasks.docket_shop"
+pytestmark = [pytest.mark.anyio, needs("redis")]
+MODULE = "tests.interaction.tasks.processes.docket_shop"
 
 
 class DocketWorker(Service):
@@ -87,20 +89,13 @@ def worker(folder: Path, store: RedisServer, *flags: str, kind: type[DocketWorke
     return kind(store.url, *flags, folder=folder, **{FOLDER: str(folder), REDIS: store.url})
 
 
-def effects(folder: Path) -> list[str]:
-    path = folder / "effects"
-    return path.read_text().splitlines() if path.exists() else []
-
-
 async def holding(folder: Path, times: int = 1) -> list[int]:
     """Return the processes that hold a body, once it has been held so often."""
 
     def holders() -> list[int]:
         return [int(line.split()[-1]) for line in effects(folder) if line.startswith("held in")]
 
-    with anyio.fail_after(WAIT_SECONDS):
-        while len(holders()) < times:  # noqa: ASYNC110 - another process writes it
-            await anyio.sleep(0.02)
+    await until(lambda: len(holders()) >= times)
     return holders()
 
 
@@ -108,8 +103,7 @@ def go_on(folder: Path) -> None:
     (folder / "go on").touch()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", [DocketWorker, *at_night(Worker)])
+@pytest.mark.parametrize("kind", [DocketWorker, Worker])
 async def test_worker_serves_tasks_of_a_server(kind: type[DocketWorker], tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         task = (await peer.call("build", secret="this"))["taskId"]
@@ -138,7 +132,6 @@ async def test_killed_worker_is_followed_behind_its_stored_steps(tmp_path: Path,
     assert effects(tmp_path).count("first") == 1
 
 
-@pytest.mark.nightly
 async def test_retries_timeouts_and_progress_work_by_docket(tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         with worker(tmp_path, store, "--concurrency", "1"):
@@ -156,7 +149,6 @@ async def test_retries_timeouts_and_progress_work_by_docket(tmp_path: Path, stor
     assert ended["error"]["data"]["reason"] == "tool_timeout"
 
 
-@pytest.mark.nightly
 async def test_cancelled_task_stops_in_its_worker(tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         with worker(tmp_path, store, "--concurrency", "1"):
@@ -170,7 +162,6 @@ async def test_cancelled_task_stops_in_its_worker(tmp_path: Path, store: RedisSe
             assert task["status"] == "completed"
 
 
-@pytest.mark.nightly
 async def test_lost_message_is_sent_again_by_the_sweep(tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         task = (await peer.call("build", secret="this"))["taskId"]
@@ -205,7 +196,6 @@ async def test_docket_has_nothing_but_the_id_of_the_call(tmp_path: Path, store: 
         assert private not in written
 
 
-@pytest.mark.nightly
 async def test_stopping_worker_gives_its_legs_up(tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         with worker(tmp_path, store) as one:
@@ -223,7 +213,6 @@ async def test_stopping_worker_gives_its_legs_up(tmp_path: Path, store: RedisSer
     assert [line.split()[0] for line in effects(tmp_path)] == ["first", "held", "cancelled", "held"]
 
 
-@pytest.mark.nightly
 async def test_error_that_nothing_expects_does_not_end_the_worker(tmp_path: Path, store: RedisServer) -> None:
     async with serving(tmp_path, store) as peer:
         with worker(tmp_path, store) as running:
@@ -235,7 +224,6 @@ async def test_error_that_nothing_expects_does_not_end_the_worker(tmp_path: Path
             assert running.process.poll() is None
 
 
-@pytest.mark.nightly
 async def test_docket_limits_the_legs_of_all_workers_and_counts_them(tmp_path: Path, store: RedisServer) -> None:
     port = free_port()
     flags = ["--dependencies", f"{MODULE}:limits", "--metrics-port", str(port)]
@@ -275,7 +263,6 @@ async def test_call_that_became_a_task_is_followed_by_a_worker(tmp_path: Path, s
     assert effects(tmp_path).count("first") == 1
 
 
-@pytest.mark.nightly
 async def test_tasks_wait_for_dockets_redis(tmp_path: Path, store: RedisServer) -> None:
     with redis_server() as dockets:
         variables = {DOCKET: dockets.url}
@@ -306,7 +293,6 @@ async def test_server_runs_its_tasks_itself_by_default(store: RedisServer) -> No
     await ledger.aclose()
 
 
-@pytest.mark.nightly
 async def test_worker_of_another_docket_does_not_start(tmp_path: Path, store: RedisServer) -> None:
     words = ["worker", "--tasks", f"{MODULE}:tasks", "--docket", "other", "--url", store.url]
     done = await anyio.to_thread.run_sync(

@@ -1,7 +1,6 @@
 """Tasks of servers in processes of their own, which are killed."""
 
 import os
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,13 @@ from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.names import TRACE_VARIABLE
-from tests.interaction.tasks import shops
+from tests.interaction.tasks.effects import effects
+from tests.interaction.tasks.processes import shops
 from tests.kit.hosts import HttpProcess
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
-from tests.kit.stores import SHARED, Servers, place_of, servers
+from tests.kit.stores import SHARED, Servers, place_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
 
 
 @pytest.fixture(params=SHARED)
@@ -46,11 +40,6 @@ async def stopped(folder: Path) -> None:
     with anyio.fail_after(WAIT_SECONDS):
         while "stopped" not in effects(folder):
             await anyio.lowlevel.checkpoint()
-
-
-def effects(folder: Path) -> list[str]:
-    path = folder / "effects"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def at_rest(kind: str, started: Servers, folder: Path) -> bytes:

@@ -11,24 +11,19 @@ import httpx
 import pytest
 
 from tests.interaction.serving.services import Service
-from tests.interaction.tasks import shops
+from tests.interaction.tasks.processes import shops
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.postgres_server import postgres_server
+from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer, redis_server
-from tests.kit.stores import SHARED, Servers, place_of, servers
-from tests.kit.tiers import at_night, rarely
+from tests.kit.stores import SHARED, Servers, place_of
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 UNKNOWN: Final = {"code": -32602, "message": "Task not found"}
 ARGUMENT: Final = "argument-4711"
 ANSWER: Final = "answer-0815"
 DONE: Final = f"{ARGUMENT} price of {ARGUMENT} {ANSWER}"
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
 
 
 @asynccontextmanager
@@ -69,7 +64,7 @@ async def errors(peer: Peer, task: str) -> list[dict[str, Any]]:
     return [reply["error"] for reply in await replies(peer, task)]
 
 
-@pytest.mark.parametrize("kind", rarely(SHARED, every=3))
+@pytest.mark.parametrize("kind", SHARED)
 async def test_tasks_of_others_and_unknown_keys_change_nothing(kind: str, started: Servers, tmp_path: Path) -> None:
     async with (
         two_services(tmp_path, place_of(kind, started, tmp_path)) as (one, two),
@@ -96,7 +91,7 @@ async def test_tasks_of_others_and_unknown_keys_change_nothing(kind: str, starte
     require_unlogged(task, one, two)
 
 
-@pytest.mark.parametrize("kind", rarely(SHARED, every=3))
+@pytest.mark.parametrize("kind", SHARED)
 async def test_cancelled_and_expired_tasks_stay_ended(kind: str, started: Servers, tmp_path: Path) -> None:
     async with (
         two_services(tmp_path, place_of(kind, started, tmp_path)) as (one, two),
@@ -128,7 +123,13 @@ class Outage:
         self.end = end
 
 
-@pytest.fixture(params=["redis is killed", *at_night("redis is stuck", "postgres is killed")])
+@pytest.fixture(
+    params=[
+        pytest.param("redis is killed", marks=needs("redis")),
+        pytest.param("redis is stuck", marks=needs("redis")),
+        pytest.param("postgres is killed", marks=needs("postgres")),
+    ]
+)
 def outage(request: pytest.FixtureRequest) -> Generator[Outage]:
     if request.param == "postgres is killed":
         with postgres_server(durable=True) as postgres:
@@ -171,9 +172,7 @@ async def test_store_that_is_down_loses_and_leaks_nothing(outage: Outage, tmp_pa
         asking = (await ann.call("ask", secret=ARGUMENT))["taskId"]
         await elsewhere.asked(asking, "word")
         running = (await ann.call("ship"))["taskId"]
-        with anyio.fail_after(WAIT_SECONDS):
-            while "stopped" not in effects(tmp_path):  # noqa: ASYNC110 - another process writes it
-                await anyio.sleep(0.02)
+        await until(lambda: not ("stopped" not in effects(tmp_path)))
         outage.begin()
         try:
             await require_errors(ann, asking)

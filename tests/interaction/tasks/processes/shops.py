@@ -1,7 +1,6 @@
 """Servers with tasks that run in processes of their own; the environment says which folder and store they share."""
 
 import os
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -10,23 +9,13 @@ from starlette.requests import Request
 
 from roundtrip import Context, Server, after
 from roundtrip.server.tasks import claim
+from tests.interaction.tasks.effects import FOLDER as FOLDER
+from tests.interaction.tasks.effects import folder, noted
 from tests.kit.stores import ledger_at
 
 LEASE_SECONDS: Final = 1.0
-FOLDER: Final = "TASKS_FOLDER"
 PLACE: Final = "TASKS_PLACE"
 USER: Final = "x-user"
-
-
-def folder() -> Path:
-    return Path(os.environ[FOLDER])
-
-
-def noted(what: str) -> str:
-    """Write a line that survives the process."""
-    with (folder() / "effects").open("a") as file:
-        file.write(f"{what}\n")
-    return what
 
 
 def _user(context: ServerRequestContext[Any, Any]) -> str | None:

@@ -2,7 +2,6 @@
 
 import os
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -11,8 +10,9 @@ from docket import ConcurrencyLimit, Progress, Retry, Timeout
 from roundtrip import Context, DocketEngine, Server, after
 from roundtrip.ledger import RedisLedger
 from roundtrip.server.tasks import claim
+from tests.interaction.tasks.effects import FOLDER as FOLDER
+from tests.interaction.tasks.effects import folder, noted
 
-FOLDER: Final = "TASKS_FOLDER"
 REDIS: Final = "TASKS_REDIS"
 DOCKET: Final = "TASKS_DOCKET"
 NAME: Final = "shop"
@@ -21,17 +21,6 @@ KEY: Final = b"k" * 32
 
 class Ended(BaseException):
     """Error of a body that no handler expects."""
-
-
-def folder() -> Path:
-    return Path(os.environ[FOLDER])
-
-
-def noted(what: str) -> str:
-    """Write a line that survives the process."""
-    with (folder() / "effects").open("a") as file:
-        file.write(f"{what}\n")
-    return what
 
 
 async def held(what: str) -> str:

@@ -3,7 +3,7 @@
 import os
 import re
 import signal
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,14 @@ import httpx
 import pytest
 
 from tests.interaction.serving.services import Service, eventually, not_begun
+from tests.interaction.tasks.effects import effects
 from tests.interaction.tasks.workshops import FOLDER, REDIS
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
-from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.programs import needs
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 SHOPS = "tests.interaction.tasks.workshops"
 
 
@@ -44,20 +47,13 @@ async def serving(folder: Path, target: str = "shop", **variables: str) -> Async
             yield Peer(http, service.url)
 
 
-def effects(folder: Path) -> list[str]:
-    path = folder / "effects"
-    return path.read_text().splitlines() if path.exists() else []
-
-
 async def holding(folder: Path, times: int = 1) -> list[int]:
     """Return the processes that hold the body, once it has been held so often."""
 
     def holders() -> list[int]:
         return [int(line.split()[-1]) for line in effects(folder) if line.startswith("held")]
 
-    with anyio.fail_after(WAIT_SECONDS):
-        while len(holders()) < times:  # noqa: ASYNC110 - another process writes it
-            await anyio.sleep(0.02)
+    await until(lambda: len(holders()) >= times)
     return holders()
 
 
@@ -128,7 +124,6 @@ async def test_killed_process_of_several_is_followed_and_replaced(tmp_path: Path
     assert effects(tmp_path).count("first") == 2
 
 
-@pytest.mark.nightly
 async def test_processes_are_replaced_one_after_another(tmp_path: Path) -> None:
     async with serving(tmp_path) as peer:
         with worker(tmp_path, "--workers", "2", "--timeout-graceful-shutdown", "0.2") as running:
@@ -141,12 +136,7 @@ async def test_processes_are_replaced_one_after_another(tmp_path: Path) -> None:
             assert text_of(await peer.until(task)) == "done"
 
 
-@pytest.fixture
-def redis() -> Generator[RedisServer]:
-    with redis_server() as server:
-        yield server
-
-
+@needs("redis")
 async def test_worker_waits_for_a_store_that_is_down(tmp_path: Path, redis: RedisServer) -> None:
     redis.kill()
     variables = {REDIS: redis.url}

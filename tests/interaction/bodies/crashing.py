@@ -1,0 +1,107 @@
+"""A shop whose tools crash beside a pending question, and a user who lets them."""
+
+import asyncio
+from typing import Any
+
+import anyio
+from mcp.client.session import ClientRequestContext
+from mcp_types import ElicitRequestParams, ElicitResult
+
+from roundtrip import Context, Elicit, Server, ToolError
+from roundtrip.testing import Era, Steps
+from roundtrip.testing.networks.fleet import Instance
+from tests.kit.players import Person, connect, text_of
+from tests.kit.waiting import WAIT
+
+__all__ = ["check_crash", "shop"]
+
+KEY = b"k" * 32
+
+SURE = Elicit("Sure?", bool)
+
+
+def shop(trace: Steps | None = None) -> Server[Any]:
+    server = Server[Any]("shop", keys=[KEY], trace=trace)
+
+    async def ask(ctx: Context[Any, Any], asking: anyio.Event) -> bool:
+        asking.set()
+        return await ctx.ask("sure", SURE)
+
+    async def crash(asking: anyio.Event) -> None:
+        try:
+            await asking.wait()
+        finally:
+            # On the retry era the question has ended its leg, and cancelled this, by now.
+            raise ToolError("out of paper")
+
+    @server.tool()
+    async def anyio_group(ctx: Context[Any, Any]) -> str:
+        asking = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, ctx, asking)
+            group.start_soon(crash, asking)
+        return "never"
+
+    @server.tool()
+    async def asyncio_group(ctx: Context[Any, Any]) -> str:
+        asking = anyio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask(ctx, asking))
+            group.create_task(crash(asking))
+        return "never"
+
+    @server.tool()
+    async def cleanup(ctx: Context[Any, Any]) -> str:
+        try:
+            await ctx.ask("sure", SURE)
+        finally:
+            raise ToolError("out of paper")
+
+    @server.tool()
+    async def two_crashes(ctx: Context[Any, Any]) -> str:
+        async def crash_late() -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                raise ToolError("and out of ink")
+
+        asking = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(crash_late)
+            group.start_soon(ask, ctx, asking)
+            group.start_soon(crash, asking)
+        return "never"
+
+    @server.tool()
+    async def alone(ctx: Context[Any, Any]) -> str:
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, ctx, anyio.Event())
+        return "never"
+
+    @server.tool()
+    async def fine(ctx: Context[Any, Any]) -> bool:
+        return await ctx.ask("sure", SURE)
+
+    return server
+
+
+class Slow(Person):
+    """User who never answers the first question, and says yes to the others."""
+
+    async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        if not self.asked:
+            await super().__call__(context, params)
+            await anyio.sleep_forever()
+        return await super().__call__(context, params)
+
+
+async def check_crash(target: Instance, tool: str, era: Era) -> None:
+    """Check that the crash of a tool is reported, and that its connection serves the next call."""
+    person = Slow(answer=lambda params: {"value": True}) if era is Era.LIVE else Person({"value": True})
+    with anyio.fail_after(WAIT):
+        async with connect(target, era, person) as client:
+            crashed = await client.call_tool(tool)
+            again = await client.call_tool("fine")
+    assert crashed.is_error
+    assert text_of(crashed) == f"Error executing tool {tool}: out of paper"
+    assert text_of(again) == "true"
