@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.kit.waiting import WAIT
+
 __all__ = ["NGINX", "host_of", "listening", "nginx", "runnable", "serving"]
 
 NGINX: Final = shutil.which("nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
-_WAIT: Final = 10.0
 
 _CONFIGURATION: Final = """
 worker_processes 1;
@@ -113,7 +114,7 @@ def serving(configuration: Path, *sockets: socket.socket) -> Generator[subproces
         command, env={**os.environ, **inherited}, pass_fds=[one.fileno() for one in sockets], stdin=subprocess.DEVNULL
     )
     try:
-        ends = time.monotonic() + _WAIT
+        ends = time.monotonic() + WAIT
         while not (folder / "nginx.pid").exists():
             if time.monotonic() > ends or process.poll() is not None:
                 raise AssertionError((folder / "start.log").read_text())
@@ -122,10 +123,10 @@ def serving(configuration: Path, *sockets: socket.socket) -> Generator[subproces
     finally:
         process.terminate()
         try:
-            process.wait(_WAIT)
+            process.wait(WAIT)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(_WAIT)
+            process.wait(WAIT)
 
 
 @contextmanager

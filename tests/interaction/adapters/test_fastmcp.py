@@ -25,6 +25,7 @@ from pydantic import BaseModel
 import roundtrip
 from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, ToolError
 from roundtrip.fastmcp import install
+from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import ACCEPT, DECLINE, Era, User
 from roundtrip.testing.networks.fleet import KEYS
@@ -211,9 +212,7 @@ async def test_timeout_of_own_work_is_protocol_error() -> None:
     @mcp.tool
     @roundtrip.tool(timeout=0.05)
     async def wait(ctx: Context) -> str:
-        import anyio
-
-        await anyio.sleep(30)
+        await anyio.sleep_forever()
         return "late"
 
     call = await User(mcp, allow_error=True).call("wait")
@@ -222,7 +221,7 @@ async def test_timeout_of_own_work_is_protocol_error() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["", "shop"])
-@pytest.mark.roundtrip(eras="both", hostile=True)
+@pytest.mark.roundtrip(eras="retry", hostile=True)
 async def test_mounted_tool_asks_by_keys_of_parent(namespace: str) -> None:
     def make(keys: Any) -> FastMCP[Any]:
         parent = FastMCP[Any]("parent")
@@ -267,8 +266,14 @@ async def test_transformed_tool_asks(era: Era) -> None:
     assert call.value == BOOKED
 
 
-@pytest.mark.parametrize("search", [BM25SearchTransform, RegexSearchTransform])
-@pytest.mark.parametrize("place", ["beside", "in a mounted server", "over a mounted server"])
+@pytest.mark.parametrize(
+    ("search", "place"),
+    [
+        (BM25SearchTransform, "beside"),
+        (RegexSearchTransform, "in a mounted server"),
+        (BM25SearchTransform, "over a mounted server"),
+    ],
+)
 async def test_tool_that_a_search_has_found_asks(era: Era, search: Any, place: str) -> None:
     found = booking()
     mcp, name, prefix = found, "book", ""
@@ -470,10 +475,13 @@ def test_short_key_is_rejected() -> None:
         cinema(keys=["short"])
 
 
-@pytest.mark.parametrize("given", [roundtrip.Server("shop"), object(), "cinema"])
-def test_server_of_another_class_is_rejected(given: Any) -> None:
-    with pytest.raises(TypeError, match="must be given a FastMCP server"):
-        install(given)
+def test_server_of_another_class_is_rejected() -> None:
+    others: list[Any] = [roundtrip.Server("shop"), object(), "cinema"]
+    for given in others:
+        with pytest.raises(TypeError, match="must be given a FastMCP server"):
+            install(given)
+    with pytest.raises(TypeError, match=r"use install\(\) of roundtrip.fastmcp"):
+        install_in_sdk(FastMCP[Any]("shop"))  # type: ignore[arg-type]
 
 
 OPTIONS: dict[str, Any] = {
@@ -495,17 +503,17 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-def test_option_of_other_library_is_rejected_with_reason(option: str) -> None:
+def test_option_of_other_library_is_rejected_with_reason() -> None:
     mcp = cinema()
-    option_of: Any = {option: OPTIONS[option]}
+    for option, value in OPTIONS.items():
 
-    def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
-        return seats.seats
+        def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
+            return seats.seats
 
-    fn: Any = roundtrip.tool(**option_of)(pay)
-    with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool (is|needs)"):
-        mcp.tool(fn, name="pay")
+        option_of: Any = {option: value}
+        fn: Any = roundtrip.tool(**option_of)(pay)
+        with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool (is|needs)"):
+            mcp.tool(fn, name="pay")
 
 
 def test_task_of_fastmcp_is_rejected() -> None:
@@ -540,9 +548,9 @@ async def test_result_of_call_tool_result_passes(era: Era) -> None:
     assert (await User(mcp, {"row": "middle"}, era=era).call("raw")).result.structured_content == {"row": "middle"}  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("order", ["install", "mount"])
-@pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize("namespace", ["", "below"])
+@pytest.mark.parametrize(
+    ("order", "depth", "namespace"), [("install", 1, ""), ("mount", 2, "below"), ("install", 2, "")]
+)
 def test_mounted_server_without_install_is_rejected(order: str, depth: int, namespace: str) -> None:
     """Its confirmations would do nothing."""
     child = FastMCP[Any]("child")
@@ -569,10 +577,10 @@ async def test_attempt_that_succeeds_after_a_failure_counts(era: Era) -> None:
     mcp.add_middleware(RetryMiddleware(max_retries=2, base_delay=0.01, retry_exceptions=(Exception,)))
 
     @mcp.tool
-    @roundtrip.tool(timeout=0.2)
+    @roundtrip.tool(timeout=1.0)
     async def pay(film: str) -> str:
         if next(tries) == 1:
-            await anyio.sleep(5)
+            await anyio.sleep_forever()
         return f"paid for {film}"
 
     call = await User(mcp, era=era).call("pay", film="Dune")
@@ -589,8 +597,9 @@ MEDIA: Any = {
 }
 
 
-@pytest.mark.parametrize("exactly_once", [False, True])
-@pytest.mark.parametrize("kind", MEDIA)
+@pytest.mark.parametrize(
+    ("kind", "exactly_once"), [("image", True), ("audio", False), ("file", True), ("list", False), ("result", True)]
+)
 async def test_media_and_results_of_roundtrip_are_sent_as_by_its_own_server(kind: str, exactly_once: bool) -> None:
     @roundtrip.tool(exactly_once=exactly_once)
     async def show(ctx: Context) -> Any:

@@ -1,4 +1,4 @@
-"""Question pages, links, models that answer, and approvals on servers of other classes, as on `roundtrip.Server`."""
+"""Question pages, links, models that answer, and approvals on FastMCP and on the SDK's own class."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -17,17 +17,16 @@ from fastmcp.server.middleware import Middleware
 from fastmcp.server.transforms import Namespace
 from fastmcp.server.transforms.search import BM25SearchTransform
 from mcp.server import MCPServer
-from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitationCapability, ElicitRequestURLParams, ElicitResult, UrlElicitationCapability
 
 import roundtrip
-from roundtrip import Approval, Approvals, Approve, Context, Elicit, InvalidSignature, Pages, Resolve, Server
+from roundtrip import Approval, Approvals, Approve, Context, Elicit, InvalidSignature, Pages, Resolve
 from roundtrip.fastmcp import install as install_in_fastmcp
-from roundtrip.install import bind, install
+from roundtrip.install import install
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.testing import Approver, Era, User
+from roundtrip.testing import Approver, User
 from tests.kit.hosts import hosted
 from tests.kit.page_users import (
     BASE,
@@ -41,15 +40,16 @@ from tests.kit.page_users import (
     text_of,
     user_of,
 )
-from tests.kit.peer import peers
-from tests.kit.peer import text_of as task_text_of
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
-CLASSES = ("fastmcp", "mcpserver", "roundtrip")
+CLASSES = ("fastmcp", "mcpserver")
 MODES = ("2026-07-28", "legacy")
 each_class = pytest.mark.parametrize("kind", CLASSES)
 each_mode = pytest.mark.parametrize("mode", MODES)
+each_class_and_mode = pytest.mark.parametrize(("kind", "mode"), list(zip(CLASSES, MODES, strict=True)))
+"""Each class in another mode: where both modes take the same way through a class."""
 ANSWERS = {"Which seat": "3", "How many": "2", "Refund": ""}
 
 
@@ -61,9 +61,6 @@ def options_of(**options: Any) -> dict[str, Any]:
 def made(kind: str, **options: Any) -> tuple[Any, Callable[..., Any]]:
     """Return a server of a class with pages, and its decorator of tools."""
     given = options_of(**options)
-    if kind == "roundtrip":
-        ours = Server[Any]("shop", **given)
-        return ours, ours.tool()
     if kind == "mcpserver":
         sdk = MCPServer[Any]("shop")
         install(sdk, **given)
@@ -120,8 +117,7 @@ async def test_link_leads_to_the_result(kind: str, mode: str) -> None:
     assert shop.booked == ["Solaris"]
 
 
-@each_mode
-@each_class
+@each_class_and_mode
 async def test_equal_call_is_the_one_that_waits(kind: str, mode: str) -> None:
     shop = Bookings(kind, wait=0.2)
     async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
@@ -130,8 +126,7 @@ async def test_equal_call_is_the_one_that_waits(kind: str, mode: str) -> None:
         assert handle_in(await client.call_tool("book", {"film": "Stalker"})) != first
 
 
-@each_mode
-@each_class
+@each_class_and_mode
 async def test_other_users_get_neither_page_nor_result(kind: str, mode: str) -> None:
     shop = Bookings(kind, wait=0.2)
     async with hosted(app_of(shop.server)) as url:
@@ -167,8 +162,7 @@ async def test_client_that_shows_links_gets_a_question_and_comes_back(
     assert shown[0].startswith(BASE)
 
 
-@each_mode
-@each_class
+@each_class_and_mode
 async def test_model_answers_by_a_ladder_without_pages(kind: str, mode: str) -> None:
     server, tool = made(kind, pages=None, ladder=["form", "model"])
 
@@ -224,9 +218,15 @@ async def person(request: Any) -> str | None:
     return token if scheme == "Bearer" else request.cookies.get("user")
 
 
-@each_mode
-@each_class
-@pytest.mark.parametrize("by", ["confirm", "resolver"])
+@pytest.mark.parametrize(
+    ("kind", "mode", "by"),
+    [
+        ("fastmcp", MODES[0], "confirm"),
+        ("fastmcp", MODES[1], "resolver"),
+        ("mcpserver", MODES[0], "resolver"),
+        ("mcpserver", MODES[1], "confirm"),
+    ],
+)
 async def test_call_waits_for_the_approval_of_another_person(kind: str, mode: str, by: str) -> None:
     refunded: list[str] = []
     groups = {"fred": ["finance"], "ann": ["finance"]}
@@ -258,7 +258,7 @@ async def test_call_waits_for_the_approval_of_another_person(kind: str, mode: st
             assert (await own.get("/approvals/api")).json()["approvals"] == []
         assert refunded == []
         assert "A7" in await decide(url, "fred")
-        with anyio.fail_after(20):
+        with anyio.fail_after(WAIT):
             while "refunded" not in (text := await continued(client, asked)):
                 await anyio.lowlevel.checkpoint()
     assert text == "refunded A7"
@@ -280,14 +280,13 @@ async def test_rejected_approval_ends_the_call(kind: str) -> None:
     async with hosted(app_of(server)) as url, client_of(url) as client:
         asked = await client.call_tool("refund", {"order": "A7"})
         await decide(url, "fred", "reject", "too late")
-        with anyio.fail_after(20):
+        with anyio.fail_after(WAIT):
             while "was rejected" not in (await continued(client, asked)):
                 await anyio.lowlevel.checkpoint()
     del refund
 
 
-@each_mode
-@each_class
+@each_class_and_mode
 async def test_failure_behind_a_page_is_that_of_the_tool(
     kind: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -334,8 +333,9 @@ async def test_client_of_fastmcp_continues_a_call(mode: str) -> None:
             assert await continued(client, asked) == "Solaris, seat 3, 2"
 
 
-@pytest.mark.parametrize("options", [{"keys": [KEY]}, options_of()], ids=["without pages", "with pages"])
-@each_mode
+@pytest.mark.parametrize(
+    ("mode", "options"), [(MODES[0], {"keys": [KEY]}), (MODES[1], options_of())], ids=["without pages", "with pages"]
+)
 async def test_mounted_and_renamed_tool_waits_behind_a_page(mode: str, options: dict[str, Any]) -> None:
     child = FastMCP[Any]("child")
     install_in_fastmcp(child, **options)
@@ -359,11 +359,10 @@ async def test_mounted_and_renamed_tool_waits_behind_a_page(mode: str, options: 
     del book
 
 
-@each_mode
-async def test_tool_that_a_search_has_found_waits_behind_a_page(mode: str) -> None:
+async def test_tool_that_a_search_has_found_waits_behind_a_page() -> None:
     shop = Bookings("fastmcp")
     shop.server.add_transform(BM25SearchTransform())
-    async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
+    async with hosted(app_of(shop.server)) as url, client_of(url) as client:
         asked = await client.call_tool("call_tool", {"name": "book", "arguments": {"film": "Solaris"}})
         assert await Browser(url, "ann").answer_all(link_in(asked), ANSWERS) == "Done"
         handle = {"handle": handle_in(asked)}
@@ -420,8 +419,7 @@ async def test_middleware_of_fastmcp_sees_requests_and_no_other_legs(mode: str) 
     assert seen.names == ["book", "continue_call"]
 
 
-@each_mode
-async def test_leg_that_fastmcp_fills_waits_for_its_client(mode: str) -> None:
+async def test_leg_that_fastmcp_fills_waits_for_its_client() -> None:
     mcp, tool = made("fastmcp")
     filled: list[str] = []
 
@@ -436,7 +434,7 @@ async def test_leg_that_fastmcp_fills_waits_for_its_client(mode: str) -> None:
         filled.append(str(request is not None))
         return f"paid {size - off}"
 
-    async with hosted(app_of(mcp)) as url, client_of(url, mode=mode) as client:
+    async with hosted(app_of(mcp)) as url, client_of(url) as client:
         asked = await client.call_tool("pay", {})
         link, browser = link_in(asked), Browser(url, "ann")
         page = (await browser.open(link)).text
@@ -446,30 +444,14 @@ async def test_leg_that_fastmcp_fills_waits_for_its_client(mode: str) -> None:
     del pay
 
 
-def test_low_level_server_rejects_what_it_has_no_place_for() -> None:
-    async def plain(film: str, ctx: Context) -> str:
-        return await ctx.ask("film", film, str)
-
-    stored: dict[str, Any] = {
-        "pages": options_of()["pages"],
-        "ladder": ["form", "model"],
-        "approvals": Approvals(groups={}),
-    }
-    for name, value in stored.items():
-        tools = bind(plain)
-        server = LowLevelServer[Any]("shop", on_list_tools=tools.list_tools, on_call_tool=tools)
-        with pytest.raises(TypeError, match=f"no {name}=: the SDK's low-level Server takes no pages .*; use MCPServer"):
-            install(server, **{name: value})
-
-
-@pytest.mark.parametrize("kind", ["fastmcp", "mcpserver"])
+@each_class
 def test_approvals_need_known_callers(kind: str) -> None:
     pages = Pages(base_url=BASE, authenticate=person)
     with pytest.raises(ValueError, match="approvals= needs to know callers"):
         made(kind, principal=None, pages=pages, approvals=Approvals(groups={"fred": ["finance"]}))
 
 
-@pytest.mark.parametrize("kind", ["fastmcp", "mcpserver"])
+@each_class
 def test_approve_needs_an_inbox(kind: str) -> None:
     _, tool = made(kind)
 
@@ -481,63 +463,11 @@ def test_approve_needs_an_inbox(kind: str) -> None:
         tool(refund)
 
 
-def low_level(*functions: Callable[..., Any]) -> LowLevelServer[Any]:
-    tools = bind(*functions)
-    server = LowLevelServer[Any]("shop", on_list_tools=tools.list_tools, on_call_tool=tools)
-    install(server, keys=[KEY])
-    return server
-
-
 @roundtrip.tool(task=True)
 async def order(title: str, ctx: Context) -> str:
     """Order a title, in the background."""
     copies = await ctx.ask("copies", "How many?", int)
     return f"{copies} x {title}"
-
-
-@roundtrip.tool(task="required")
-async def ship(title: str) -> dict[str, str]:
-    """Ship a title, in the background alone."""
-    return {"shipped": title}
-
-
-def with_tasks(kind: str) -> Any:
-    if kind == "low-level":
-        return low_level(order, ship)
-    server = MCPServer[Any]("shop")
-    install(server, keys=[KEY])
-    server.add_tool(order)
-    server.add_tool(ship)
-    return server
-
-
-@pytest.mark.parametrize("kind", ["mcpserver", "low-level"])
-async def test_call_becomes_a_task(kind: str) -> None:
-    async with peers(with_tasks(kind)) as (peer,):
-        handle = await peer.call("order", title="Emma")
-        assert handle["resultType"] == "task"
-        assert handle["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "shop"
-        await peer.asked(handle["taskId"], "copies")
-        await peer.answer(handle["taskId"], copies=2)
-        ended = await peer.until(handle["taskId"], "completed")
-        assert task_text_of(ended) == "2 x Emma"
-        shipped = await peer.until((await peer.call("ship", title="Emma"))["taskId"], "completed")
-        assert shipped["result"]["structuredContent"] == {"shipped": "Emma"}
-
-
-@pytest.mark.parametrize("kind", ["mcpserver", "low-level"])
-async def test_client_without_tasks_is_asked_in_legs(kind: str) -> None:
-    async with peers(with_tasks(kind), declares=False) as (peer,):
-        assert (await peer.call("order", title="Emma"))["resultType"] == "input_required"
-        refused = await peer.send("tools/call", name="ship", arguments={"title": "Emma"})
-        assert refused["error"]["code"] == -32021
-
-
-@pytest.mark.parametrize("kind", ["mcpserver", "low-level"])
-@pytest.mark.parametrize("era", [Era.TASK, Era.RETRY, Era.LIVE])
-async def test_scripted_user_answers_tools_with_tasks(kind: str, era: Era) -> None:
-    call = await User(with_tasks(kind), {"copies": 2}, era=era).call("order", title="Emma")
-    assert call.text == "2 x Emma"
 
 
 def test_tool_of_fastmcp_rejects_a_task_with_the_reason() -> None:
@@ -580,8 +510,7 @@ async def test_call_of_a_disabled_tool_is_unknown_to_its_client() -> None:
     assert shop.booked == []
 
 
-@each_mode
-@each_class
+@each_class_and_mode
 async def test_store_that_is_down_is_a_protocol_error(kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = MemoryLedger()
     shop = Bookings(kind, ledger=ledger)
@@ -591,7 +520,7 @@ async def test_store_that_is_down_is_a_protocol_error(kind: str, mode: str, monk
 
     monkeypatch.setattr(type(ledger.tasks), "save", down)
     async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
-        with anyio.fail_after(20):
+        with anyio.fail_after(WAIT):
             failure = await failure_of(client, "book", {"film": "Solaris"})
     assert "Calls cannot be stored now; try again later" in failure
 

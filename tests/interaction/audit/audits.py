@@ -10,9 +10,11 @@ from roundtrip.audit.findings import AuditReport, ClauseVerdict
 from roundtrip.audit.sessions import AuditedTool, AuditLimits
 from roundtrip.audit.wires import HttpWire
 from roundtrip.client.legs import within
+from tests.interaction.audit.wrong_servers import WrongServer
 from tests.kit.hosts import hosted
+from tests.kit.waiting import WAIT
 
-__all__ = ["USERS", "audited", "failed", "told"]
+__all__ = ["USERS", "audited", "clauses_failed_by", "failed", "told"]
 
 USERS: Final = ({"authorization": "Bearer ada"}, {"authorization": "Bearer eve"})
 _DUNE: Final = {"film": "Dune"}
@@ -23,7 +25,7 @@ async def audited(
     *tools: str,
     path: str = "/mcp",
     arguments: Mapping[str, Any] = _DUNE,
-    patience: float = 10.0,
+    patience: float = WAIT,
     lifespan: Any = "off",
     users: tuple[Mapping[str, str], Mapping[str, str]] = USERS,
     **options: Any,
@@ -42,6 +44,11 @@ async def audited(
 def failed(report: AuditReport) -> set[str]:
     """Return the ids of the clauses that failed."""
     return {one.clause.id for one in report.findings if one.verdict is ClauseVerdict.FAILED}
+
+
+async def clauses_failed_by(fault: type[WrongServer]) -> set[str]:
+    """Audit a server with a fault, and return the ids of the clauses that failed."""
+    return failed(await audited(fault(), *fault.tools, **fault.options))
 
 
 def told(report: AuditReport, clause: str) -> list[str]:

@@ -1,13 +1,11 @@
-"""`roundtrip audit` as users run it: addresses, commands and modules, options, limits, and mistakes."""
+"""`roundtrip audit` as users run it on an address: options, limits, and mistakes."""
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree
 
 import pytest
@@ -17,30 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from roundtrip.audit.telling import AuditData
 from roundtrip.cli import main
 from tests.interaction.audit.wrong_servers import BindsNoUser, RightServer, SignsNothing, ValidatesNoAnswers
-from tests.kit.hosts import ROOT, WAIT, listening
+from tests.kit.hosts import WAIT, listening
 
-CINEMA: Final = """\
-import pathlib
-from roundtrip import Context, Server
-
-server = Server("cinema")
-
-
-@server.tool()
-async def book(film: str, ctx: Context) -> str:
-    row = await ctx.ask("row", f"Which row for {film}?", str)
-    return f"{film}, row {row}"
-
-
-@server.tool()
-async def burn() -> str:
-    pathlib.Path("burned").touch()
-    return "burned"
-
-
-if __name__ == "__main__":
-    server.run()
-"""
 BOOK: Final = 'book={"film": "Dune"}'
 
 
@@ -105,7 +81,7 @@ def test_json_and_junit_agree_on_a_wrong_server(capsys: pytest.CaptureFixture[st
     assert len(list(root.iter("testcase"))) == len(data.findings)
 
 
-@pytest.mark.parametrize(("options", "code"), [((), 0), (("--fail-on", "should"), 1), (("--fail-on", "advice"), 1)])
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--fail-on", "should"), 1)])
 def test_level_decides_if_a_broken_should_counts(
     options: tuple[str, ...], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,69 +159,33 @@ def test_redirects_and_proxies_are_not_followed(
     assert "the server does not list its tools to a client of 2026-07-28: HTTP status 307" in told
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["http://127.0.0.1:1/mcp"], "no tool is named"),
-        (["--tool", "book"], "there is no server"),
-        (["http://127.0.0.1:1/mcp", "--tool", "book={"], "--tool book: the arguments are not JSON"),
-        (["http://127.0.0.1:1/mcp", "--tool", "book=1"], "--tool book: the arguments must be a JSON object"),
-        (["http://127.0.0.1:1/mcp", "--tool", "book", "--tool", "book"], "--tool book is given twice"),
-        (["http://127.0.0.1:1/mcp", "--tool", "book", "--once", "pay"], "--once pay: name the tool with --tool too"),
-        (["http://127.0.0.1:1/mcp", "--tool", "book"], "no connection"),
-        (["ftp://127.0.0.1/mcp", "--tool", "book"], "is not an http(s) address"),
-        (["--tool", "book", "--", "no-such-program", "-x"], "there is no program 'no-such-program'"),
-        (["http://127.0.0.1:1/mcp", "--tool", "book", "--", "python", "x.py"], "there are two servers"),
-        (["no_such_module:server", "--tool", "book"], "no module 'no_such_module'"),
-        (["no_such_file.py:server", "--tool", "book"], "no file 'no_such_file.py'"),
-    ],
-)
-def test_wrong_usage_ends_with_2_and_a_reason(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = audit(capsys, *arguments)
-    assert (code, out) == (2, "")
-    assert told in err
+WRONG_USAGE = [
+    (["http://127.0.0.1:1/mcp"], "no tool is named"),
+    (["--tool", "book"], "there is no server"),
+    (["http://127.0.0.1:1/mcp", "--tool", "book={"], "--tool book: the arguments are not JSON"),
+    (["http://127.0.0.1:1/mcp", "--tool", "book=1"], "--tool book: the arguments must be a JSON object"),
+    (["http://127.0.0.1:1/mcp", "--tool", "book", "--tool", "book"], "--tool book is given twice"),
+    (["http://127.0.0.1:1/mcp", "--tool", "book", "--once", "pay"], "--once pay: name the tool with --tool too"),
+    (["http://127.0.0.1:1/mcp", "--tool", "book"], "no connection"),
+    (["ftp://127.0.0.1/mcp", "--tool", "book"], "is not an http(s) address"),
+    (["--tool", "book", "--", "no-such-program", "-x"], "there is no program 'no-such-program'"),
+    (["http://127.0.0.1:1/mcp", "--tool", "book", "--", "python", "x.py"], "there are two servers"),
+    (["no_such_module:server", "--tool", "book"], "no module 'no_such_module'"),
+    (["no_such_file.py:server", "--tool", "book"], "no file 'no_such_file.py'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("tool", "told"),
-    [("pay", "the server has no tool 'pay'; its tools: 'book', 'cancel', 'plan'"), ("book", "needs 'film'")],
-)
-def test_tools_that_cannot_be_called_are_named(tool: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_ends_with_2_and_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, told in WRONG_USAGE:
+        code, out, err = audit(capsys, *arguments)
+        assert (code, out) == (2, "")
+        assert told in err
+
+
+def test_tools_that_cannot_be_called_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(RightServer()) as url:
-        code, _, err = audit(capsys, url, "--tool", tool)
-    assert code == 2
-    assert told in err
-
-
-def test_module_without_the_named_tool_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "cinema.py").write_text(CINEMA)
-    command = [sys.executable, "-m", "roundtrip", "audit", "cinema.py:server", "--tool", "pay"]
-    ran = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100
-    )
-    assert ran.returncode == 2
-    assert ran.stderr.splitlines()[-1] == "roundtrip audit: the server has no tool 'pay'; its tools: 'book', 'burn'"
-
-
-@pytest.mark.parametrize("server", [["cinema.py:server"], ["--", sys.executable, "cinema.py"]], ids=["module", "stdio"])
-def test_module_or_command_is_audited(server: list[str], tmp_path: Path) -> None:
-    (tmp_path / "cinema.py").write_text(CINEMA)
-    ran = subprocess.run(
-        [sys.executable, "-m", "roundtrip", "audit", "--body-size", "1", "--json", "--tool", BOOK, *server],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert ran.returncode == 0, ran.stderr
-    data: Any = AuditData.model_validate_json(ran.stdout)
-    assert (data.server.split()[0], finding(data, "S4.tampered"), finding(data, "S9.content")) == (
-        "cinema",
-        "passed",
-        "passed",
-    )
-    assert finding(data, "S3.keys") == ("could not be tried" if "--" in server else "passed")
-    assert not (tmp_path / "burned").exists()
+        unknown = audit(capsys, url, "--tool", "pay")
+        without_film = audit(capsys, url, "--tool", "book")
+    assert (unknown[0], without_film[0]) == (2, 2)
+    assert "the server has no tool 'pay'; its tools: 'book', 'cancel', 'plan'" in unknown[2]
+    assert "needs 'film'" in without_film[2]

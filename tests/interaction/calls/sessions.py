@@ -24,7 +24,7 @@ from tests.kit import hosts
 from tests.kit.forks import FORKS, command_of, is_readable
 from tests.kit.hosts import ROOT, WAIT, Factory, name_of
 
-PATIENCE: Final = 3 * WAIT
+PATIENCE: Final = 2 * WAIT
 """A server of its own imports the SDK, which takes a few seconds; on a busy machine many."""
 
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")

@@ -218,11 +218,10 @@ async def test_nothing_is_filled_in_of_other_answers(
     ("content", "valid"),
     [
         ({"days": 0, "hotel": "Ritz"}, {"hotel": "Ritz"}),
-        ({"days": "many", "hotel": "Ritz"}, {"hotel": "Ritz"}),
         ({"hotel": "Ritz"}, {"hotel": "Ritz"}),
         ({"days": [], "x": "y"}, {}),
     ],
-    ids=["out of bounds", "another type", "a part", "nonsense"],
+    ids=["out of bounds", "a part", "nonsense"],
 )
 async def test_only_valid_fields_of_an_expired_answer_are_filled_in(
     agency: Agency, clock: Clock, content: dict[str, Any], valid: dict[str, Any]
@@ -419,7 +418,7 @@ def test_users_have_to_be_known(agency: Agency) -> None:
         agency.server(principal=False)
 
 
-@pytest.mark.parametrize("recover", [-1.0, float("nan"), float("inf")])
-def test_invalid_time_is_rejected(agency: Agency, recover: float) -> None:
-    with pytest.raises(ValueError, match="recover="):
-        agency.server(recover=recover)
+def test_invalid_time_is_rejected(agency: Agency) -> None:
+    for recover in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="recover="):
+            agency.server(recover=recover)

@@ -10,13 +10,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from roundtrip.cli import serve
-from tests.interaction.fleet.processes import FLEET
+from tests.interaction.fleet.instances import FLEET
 from tests.kit.hosts import WAIT
 from tests.kit.nginx_server import NGINX, runnable
+from tests.kit.programs import needs
 
 UNIT = FLEET / "systemd" / "shop@.service"
 PORTS = [8001, 8002, 8003]
@@ -47,12 +47,11 @@ def compose() -> dict[str, Any]:
     return yaml.safe_load((FLEET / "compose.yaml").read_text(encoding="utf-8"))
 
 
+@needs("nginx")
 def test_nginx_takes_the_configuration(tmp_path: Path) -> None:
-    if NGINX is None:
-        pytest.skip("nginx is not installed")
     configuration = tmp_path / "nginx.conf"
     configuration.write_text(runnable((FLEET / "nginx.conf").read_text(encoding="utf-8"), tmp_path), encoding="utf-8")
-    command = [NGINX, "-t", "-q", "-p", str(tmp_path), "-c", str(configuration), "-e", str(tmp_path / "log")]
+    command = [str(NGINX), "-t", "-q", "-p", str(tmp_path), "-c", str(configuration), "-e", str(tmp_path / "log")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -90,10 +89,9 @@ def test_the_unit_runs_a_command_that_there_is() -> None:
     assert in_folder(parsed(words).target).is_file()
 
 
+@needs("systemd-analyze")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        pytest.skip("systemd-analyze is not installed")
+    program = str(shutil.which("systemd-analyze"))
     text = UNIT.read_text(encoding="utf-8")
     # It looks whether the program is there.
     text = text.replace("/srv/shop/.venv/bin/roundtrip", str(Path(sys.executable).with_name("roundtrip")))

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final, Self
@@ -18,9 +16,23 @@ from urllib.parse import urlsplit
 from roundtrip.cli import main
 from tests.kit.forks import Started, start
 from tests.kit.hosts import ROOT
+from tests.kit.waiting import WAIT
+from tests.kit.waiting import until_plain as eventually
 from tests.kit.wire import ACCEPT
 
-WAIT: Final = 100.0
+__all__ = [
+    "KEY",
+    "SHOPS",
+    "WAIT",
+    "InterpretedService",
+    "Service",
+    "environment",
+    "eventually",
+    "not_begun",
+    "refused",
+    "words",
+]
+
 KEY: Final = "7f" * 32
 SHOPS: Final = "tests.interaction.serving.shops"
 _SERVES: Final = re.compile(r"serves on (\S+) with")
@@ -54,13 +66,6 @@ def not_begun(command: list[str], *, folder: Path, **variables: str) -> str:
     assert code == 2, said
     assert "Traceback" not in said
     return said
-
-
-def eventually(what: Callable[[], bool]) -> None:
-    ends = time.monotonic() + WAIT
-    while not what():
-        assert time.monotonic() < ends, "waited in vain"
-        time.sleep(0.05)
 
 
 class Service:

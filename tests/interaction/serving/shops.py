@@ -10,6 +10,7 @@ import anyio
 
 from roundtrip import Context, Depends, Elicit, Resolve, Server, ToolError
 from roundtrip.ledger import RedisLedger
+from tests.kit.waiting import until
 
 
 def sure() -> Elicit[bool]:
@@ -20,9 +21,11 @@ def _shop(name: str, **options: object) -> Server:
     server = Server(name, **options)  # type: ignore[arg-type]
 
     @server.tool
-    async def slowly(seconds: float, begun: str | None = None) -> str:
+    async def slowly(seconds: float = 0.0, begun: str | None = None, gate: str | None = None) -> str:
         if begun is not None:
             await anyio.Path(begun).touch()
+        if gate is not None:
+            await until(anyio.Path(gate).exists)
         await anyio.sleep(seconds)
         return "done"
 

@@ -74,10 +74,8 @@ async def test_checked_values_are_asked_again() -> None:
     )
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_form_is_declined_or_canceled_at_any_field(action: Literal["decline", "cancel"]) -> None:
-    assert await typed(f":{action}") == await typed("small", f":{action}") == ElicitResult(action=action)
-
-
-async def test_end_of_input_cancels() -> None:
+async def test_a_form_is_declined_or_canceled_at_any_field() -> None:
+    for action in ("decline", "cancel"):
+        assert await typed(f":{action}") == await typed("small", f":{action}") == ElicitResult(action=action)
+    # The end of the input cancels.
     assert await typed("small") == ElicitResult(action="cancel")

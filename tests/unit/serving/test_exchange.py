@@ -8,6 +8,7 @@ import pytest
 from starlette.types import Message
 
 from roundtrip.serving.application import Exchange, ProcessState
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -64,24 +65,26 @@ async def test_stream_ends_with_an_event() -> None:
     assert not line.sent[-1].get("more_body", False)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"[",
-        b"[" * 100_000,
-        b'[{"jsonrpc":"2.0","id":7,"method":"ping"}]',
-        b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
-        b'{"id":NaN}',
-        b'{"id":null}',
-        b'{"id":[1]}',
-        CALL[:-1] + b',"more":"' + b"x" * 70_000 + b'"}',
-    ],
-)
-async def test_what_has_no_id_gets_no_error(body: bytes) -> None:
-    exchange, line = await read(body)
-    assert not await exchange.stop()
-    assert line.sent == []
+WITHOUT_ID = [
+    b"",
+    b"[",
+    b"[" * 100_000,
+    b'[{"jsonrpc":"2.0","id":7,"method":"ping"}]',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
+    b'{"id":NaN}',
+    b'{"id":null}',
+    b'{"id":[1]}',
+    CALL[:-1] + b',"more":"' + b"x" * 70_000 + b'"}',
+]
+
+
+async def test_what_has_no_id_gets_no_error() -> None:
+    answered: list[bytes] = []
+    for body in WITHOUT_ID:
+        exchange, line = await read(body)
+        if await exchange.stop() or line.sent:
+            answered.append(body[:50])
+    assert answered == []
 
 
 async def test_id_of_any_text_is_answered() -> None:
@@ -111,7 +114,7 @@ async def test_client_that_does_not_read_holds_up_no_other(caplog: pytest.LogCap
     state.requests[1] = Exchange(SCOPE, Line(CALL).receive, never, is_mcp=True)
     await state.requests[1].receive()
     state.requests[2] = stuck
-    with anyio.fail_after(2):
+    with anyio.fail_after(WAIT):
         await state.answer_all(0.05)
     assert json.loads(line.text)["id"] == 7
     assert state.broken_off

@@ -14,10 +14,10 @@ from roundtrip import Server
 from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.responses import JsonResponse
 from roundtrip.serving.settings import ServeSettings
+from tests.kit.waiting import WAIT
 from tests.kit.wire import headers_of, meta_of
 
 pytestmark = pytest.mark.anyio
-WAIT = 10.0
 MODERN = "2026-07-28"
 
 

@@ -12,9 +12,9 @@ from roundtrip import Server
 from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.settings import ServeSettings
 from tests.kit.live_wire import HEADERS
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-WAIT = 10.0
 
 
 class Shop:

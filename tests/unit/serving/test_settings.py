@@ -29,23 +29,21 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(file: Path, m
     assert ServeSettings.model_validate_json(found.model_dump_json()) == found
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("[serve]\nprot = 1\n", "no prot"),
-        ("port = 1\n", r"under \[serve\]"),
-        ("serve = 1\n", r"under \[serve\]"),
-        ("[serve", "not valid TOML"),
-        ("[serve]\nport = 70000\n", "roundtrip.toml': port"),
-    ],
-)
-def test_a_file_that_says_something_else_is_rejected_by_name(file: Path, content: str, told: str) -> None:
-    file.write_text(content)
-    with pytest.raises(BadSettings, match=told):
-        read_settings(ServeSettings, {}, file=None)
+WRONG_FILES = [
+    ("[serve]\nprot = 1\n", "no prot"),
+    ("port = 1\n", r"under \[serve\]"),
+    ("serve = 1\n", r"under \[serve\]"),
+    ("[serve", "not valid TOML"),
+    ("[serve]\nport = 70000\n", "roundtrip.toml': port"),
+]
 
 
-def test_a_file_that_is_named_has_to_exist(file: Path) -> None:
+def test_a_file_that_says_something_else_is_rejected_by_name(file: Path) -> None:
+    for content, told in WRONG_FILES:
+        file.write_text(content)
+        with pytest.raises(BadSettings, match=told):
+            read_settings(ServeSettings, {}, file=None)
+    # A file that is named has to exist.
     with pytest.raises(BadSettings, match="cannot be read"):
         read_settings(ServeSettings, {}, file=file.parent / "other.toml")
 
@@ -74,20 +72,20 @@ def test_mistake_is_reported_at_its_place(file: Path, monkeypatch: pytest.Monkey
         read_settings(ServeSettings, {}, file=None)
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"allowed_origins": ["app.example.com"]}, "--allowed-origin: an origin must be SCHEME://NAME"),
-        ({"allowed_origins": ["https://app.example.com/"]}, "without a path"),
-        ({"allowed_hosts": ["https://app.example.com"]}, "--allowed-host: a host must be NAME"),
-        ({"allowed_hosts": ["*.example.com"]}, r"--allowed-host: '\*' stands for any name alone"),
-        ({"allowed_origins": ["https://*.example.com:*"]}, r"--allowed-origin: '\*' stands for any name alone"),
-    ],
-)
-def test_a_name_that_no_request_can_match_is_rejected(file: Path, given: dict[str, object], told: str) -> None:
+NAMES: list[tuple[dict[str, object], str]] = [
+    ({"allowed_origins": ["app.example.com"]}, "--allowed-origin: an origin must be SCHEME://NAME"),
+    ({"allowed_origins": ["https://app.example.com/"]}, "without a path"),
+    ({"allowed_hosts": ["https://app.example.com"]}, "--allowed-host: a host must be NAME"),
+    ({"allowed_hosts": ["*.example.com"]}, r"--allowed-host: '\*' stands for any name alone"),
+    ({"allowed_origins": ["https://*.example.com:*"]}, r"--allowed-origin: '\*' stands for any name alone"),
+]
+
+
+def test_a_name_that_no_request_can_match_is_rejected(file: Path) -> None:
     del file
-    with pytest.raises(BadSettings, match=told):
-        read_settings(ServeSettings, given, file=None)
+    for given, told in NAMES:
+        with pytest.raises(BadSettings, match=told):
+            read_settings(ServeSettings, given, file=None)
 
 
 def test_variable_for_one_name_is_no_variable(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,10 +97,12 @@ def test_variable_for_one_name_is_no_variable(file: Path, monkeypatch: pytest.Mo
         read_settings(ServeSettings, {}, file=None)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_no_part_of_a_response_waits_for_word_of_another(file: Path, host: str) -> None:
+def test_no_part_of_a_response_waits_for_word_of_another(file: Path) -> None:
     del file
-    with listen(ServeSettings(host=host, port=0)) as listening, socket.create_connection(listening.getsockname()):
+    with (
+        listen(ServeSettings(host="localhost", port=0)) as listening,
+        socket.create_connection(listening.getsockname()),
+    ):
         accepted, _ = listening.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

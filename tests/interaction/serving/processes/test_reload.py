@@ -14,9 +14,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, InputResponse
 
 from roundtrip.testing import Era
-from tests.interaction.serving.services import KEY, WAIT, Service, eventually, not_begun
+from tests.interaction.serving.services import WAIT, Service, eventually, not_begun
 from tests.kit.players import call, text_of
-from tests.kit.tiers import at_night
 
 pytestmark = [
     pytest.mark.anyio,
@@ -132,15 +131,6 @@ async def test_broken_change_leaves_the_old_code_serving(service: Service, proje
     assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "mended 1 of Dune"
 
 
-@pytest.mark.nightly
-async def test_older_clients_are_asked_before_and_after(service: Service, project: Path) -> None:
-    assert text_of(await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
-    say(project, "new")
-    await heard(service, r"roundtrip: reloaded$")
-    assert text_of(await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})) == "new 1 of Dune"
-
-
-@pytest.mark.nightly
 async def test_running_request_ends_with_the_code_that_it_began_with(service: Service, project: Path) -> None:
     begun, gate = project / "begun", project / "gate"
     results: list[str] = []
@@ -163,7 +153,6 @@ async def test_running_request_ends_with_the_code_that_it_began_with(service: Se
     assert results == ["old"]
 
 
-@pytest.mark.nightly
 async def test_server_that_makes_its_own_keys_warns_that_calls_are_lost(project: Path) -> None:
     text = "import os\n" + SHOP.format(options=", keys=[os.urandom(32)]")
     (project / "reload_shop.py").write_text(text)
@@ -177,7 +166,6 @@ async def test_server_that_makes_its_own_keys_warns_that_calls_are_lost(project:
                 await answer(client, question)
 
 
-@pytest.mark.nightly
 async def test_server_that_fails_to_start_waits_for_the_next_change(project: Path) -> None:
     with Service("reload_shop.py", "--reload", folder=project) as service:
         broken = "\nfrom contextlib import asynccontextmanager\n@asynccontextmanager\nasync def fail(server):\n"
@@ -189,23 +177,6 @@ async def test_server_that_fails_to_start_waits_for_the_next_change(project: Pat
         assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
 
 
-@pytest.mark.nightly
-def test_given_keys_are_kept(project: Path) -> None:
-    with Service("reload_shop.py", "--reload", folder=project, ROUNDTRIP_KEYS=KEY) as service:
-        (worker,) = service.workers()
-        assert f"ROUNDTRIP_KEYS={KEY}".encode() in Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
-
-
-@pytest.mark.nightly
-async def test_killed_worker_is_replaced_and_calls_go_on(service: Service) -> None:
-    question = await asked(service.url)
-    (worker,) = service.workers()
-    os.kill(worker, signal.SIGKILL)
-    await heard(service, "is replaced")
-    assert await answered(service.url, question) == "old 3 of Dune"
-
-
-@pytest.mark.nightly
 async def test_server_with_its_ledger_in_memory_is_replaced_too(project: Path) -> None:
     """Several workers would need a shared one."""
     shop = SHOP.format(options="").replace(
@@ -231,7 +202,6 @@ def test_interrupt_ends_it_with_all_its_processes(project: Path) -> None:
     assert not Path(f"/proc/{worker}").exists()
 
 
-@pytest.mark.nightly
 def test_folder_of_the_project_is_entered_first(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     with Service("reload_shop:server", "--reload", "--folder", str(project), folder=elsewhere) as service:
@@ -253,10 +223,9 @@ def test_flags_that_do_not_fit_are_rejected(project: Path, flags: list[str], mes
     assert message in not_begun(["serve", "reload_shop.py", *flags], folder=project)
 
 
-@pytest.mark.parametrize("command", [*at_night("worker"), "serve"])
-def test_file_without_a_server_is_rejected_by_each_process(project: Path, command: str) -> None:
+def test_file_without_a_server_is_rejected_by_each_process(project: Path) -> None:
     (project / "shelf.py").write_text("")
-    told = not_begun([command, "shelf.py", "--workers", "2"], folder=project)
+    told = not_begun(["serve", "shelf.py", "--workers", "2"], folder=project)
     assert "'shelf.py' has no server at module level" in told
 
 

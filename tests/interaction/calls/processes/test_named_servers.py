@@ -12,9 +12,6 @@ if sys.platform == "win32":
     pytest.skip("the processes are forked", allow_module_level=True)
 
 from tests.interaction.calls.sessions import person, script
-from tests.kit.tiers import at_night
-
-each_era = pytest.mark.parametrize("era", ["retry", "live", "auto"])
 
 CINEMA: Final = '''\
 from contextlib import asynccontextmanager
@@ -64,8 +61,7 @@ def cinema(tmp_path: Path) -> str:
     return str(file)
 
 
-@each_era
-@pytest.mark.parametrize("name", ["", ":server"])
+@pytest.mark.parametrize(("era", "name"), [("retry", ""), ("live", ":server"), ("auto", "")])
 def test_file_answers_on_standard_output_and_prints_elsewhere(cinema: str, era: str, name: str) -> None:
     answers = json.dumps({"row": {"value": "back"}})
     ended = script(cinema + name, "book", "film=Mirror", "--answers", "-", "--era", era, stdin=answers)
@@ -75,9 +71,8 @@ def test_file_answers_on_standard_output_and_prints_elsewhere(cinema: str, era: 
     assert ended.told.split() == ["loaded", "opened", *["booking"] * legs, "closed"]
 
 
-@each_era
-def test_person_answers_a_server_in_the_same_process(cinema: str, era: str) -> None:
-    with person(cinema, "book", "film=Mirror", "--era", era) as at:
+def test_person_answers_a_server_in_the_same_process(cinema: str) -> None:
+    with person(cinema, "book", "film=Mirror") as at:
         at.wait_for("Which row for Mirror?")
         at.reply(":cancel cancels)", "front")
         ended = at.end()
@@ -160,12 +155,11 @@ low = Server("other", on_list_tools=listed, on_call_tool=called)
 }
 
 
-@pytest.mark.parametrize("over", [*at_night("in process"), "stdio"])
 @pytest.mark.parametrize("kind", OTHERS)
-def test_servers_of_other_classes_are_called_and_serve_stdio(tmp_path: Path, kind: str, over: str) -> None:
+def test_servers_of_other_classes_are_called_and_serve_stdio(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "other_shop.py"
     file.write_text(OTHERS[kind], encoding="utf-8")
     stdio = shlex.join([sys.executable, "-m", "roundtrip", "serve", str(file), "--stdio"])
-    ended = script(stdio if over == "stdio" else str(file), "hi", "--json")
+    ended = script(stdio, "hi", "--json")
     assert ended.code == 0, ended.told
     assert json.loads(ended.out)["content"][0]["text"] == "hi"

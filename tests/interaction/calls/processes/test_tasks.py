@@ -133,16 +133,13 @@ def test_unknown_task_is_named(shop_url: str) -> None:
     assert "Task not found" in ended.told
 
 
-@pytest.mark.parametrize(
-    "arguments", [["order", "--task", "x"], ["--list", "--task", "x"], ["--cancel"], ["--task", "x", "--no-tasks"]]
-)
-def test_options_that_exclude_each_other_are_an_error(shop_url: str, arguments: list[str]) -> None:
-    ended = script(shop_url, *arguments)
-    assert ended.code == 2
-    assert "--task" in ended.told
+def test_options_that_exclude_each_other_are_an_error(shop_url: str) -> None:
+    for words in ("order --task x", "--list --task x", "--cancel", "--task x --no-tasks"):
+        ended = script(shop_url, *words.split())
+        assert ended.code == 2
+        assert "--task" in ended.told
 
 
-@pytest.mark.timeout(60)
 def test_call_goes_on_when_its_server_comes_back(tmp_path: Path) -> None:
     started, may_end = threading.Event(), threading.Event()
 

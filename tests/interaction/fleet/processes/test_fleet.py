@@ -19,14 +19,16 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
 from roundtrip.testing import Era
-from tests.interaction.fleet.processes import FLEET, Instance, until
+from tests.interaction.fleet.instances import FLEET, Instance
 from tests.kit.hosts import WAIT
 from tests.kit.live_wire import session
 from tests.kit.nginx_server import listening, nginx, runnable, serving
 from tests.kit.players import text_of
+from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, needs("nginx", "redis")]
 
 ANSWERS = {"Which edition": "hardcover", "How many": 2, "Order 2": True}
 PLACED = "Ordered 2 x {}, hardcover."

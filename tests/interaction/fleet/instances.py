@@ -3,17 +3,15 @@
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-
-import anyio
 
 from roundtrip.cli import main
 from tests.kit.forks import Started, start
 from tests.kit.hosts import ROOT, WAIT
 
-__all__ = ["FLEET", "Instance", "until"]
+__all__ = ["FLEET", "Instance"]
 
 _STARTS: Final = 3 * WAIT
 """Seconds that importing everything may take, for several processes at once on a busy machine."""
@@ -71,12 +69,3 @@ class Instance:
     def __exit__(self, *exc_info: object) -> None:
         self.kill()
         self._held.close()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for an effect of other processes."""
-    ends = anyio.current_time() + WAIT
-    while not holds():
-        if anyio.current_time() > ends:
-            raise AssertionError("it did not come about")
-        await anyio.sleep(0.02)

@@ -1,0 +1,1 @@
+"""The SDK's own server classes, to which roundtrip is attached by `install()`."""
