@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roundtrip import Context, DocketEngine, Pages, Server, after
+from roundtrip import Context, Pages, Server, after
 from roundtrip.cli import main
 from roundtrip.errors import AskedTooLate
 from roundtrip.ledger import MemoryLedger, SqliteLedger
@@ -100,15 +100,6 @@ async def test_quick_call_is_no_task_where_others_run_tasks() -> None:
         return "now"
 
     assert (await User(server, era=Era.TASK).call("quick")).text == "now"
-
-
-def test_docket_needs_the_address_of_a_redis() -> None:
-    told: list[str] = []
-    for url in ("localhost:6379", "http://redis.internal", "memory://"):
-        with pytest.raises(ValueError, match="url must") as refused:
-            DocketEngine(url)
-        told.append(str(refused.value))
-    assert len(told) == 3
 
 
 def test_user_needs_an_era() -> None:

@@ -330,3 +330,12 @@ def test_engine_belongs_to_one_server() -> None:
     servers[0].add_tool(lambda: "", name="work", task=True)
     with pytest.raises(InvalidSignature, match="belongs to one server"):
         servers[1].add_tool(lambda: "", name="work", task=True)
+
+
+def test_docket_needs_the_address_of_a_redis() -> None:
+    told: list[str] = []
+    for url in ("localhost:6379", "http://redis.internal", "memory://"):
+        with pytest.raises(ValueError, match="url must") as refused:
+            DocketEngine(url)
+        told.append(str(refused.value))
+    assert len(told) == 3
