@@ -18,6 +18,7 @@ from tests.kit.log_budgets import refill, watch_budgets
 from tests.kit.programs import describe_missing, missing_program
 from tests.kit.tiers import Tier, adds_to_first, current_tier, is_in_tier, tier_of
 
+_FULL_SECONDS: Final = 600
 _NIGHTLY_SECONDS: Final = 1800
 _LEASE_SECONDS: Final = 30.0
 _LOADED_FIRST: Final = (httpcore2,)
@@ -51,9 +52,13 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests of the full tier that stand beside tests of the first one: they need a program."""
-    if current_tier() is Tier.NIGHTLY:
+    if current_tier() is not Tier.FIRST:
+        # Processes start slowly on a busy machine.
+        seconds = _NIGHTLY_SECONDS if current_tier() is Tier.NIGHTLY else _FULL_SECONDS
         for item in items:
-            item.add_marker(pytest.mark.timeout(_NIGHTLY_SECONDS))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(seconds))
+    if current_tier() is Tier.NIGHTLY:
         return
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
@@ -62,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             is_left_out = item.get_closest_marker("needs") is not None
         else:
             is_left_out = config.getoption("--without-first") and not adds_to_first(item)
-        (left_out if is_left_out or item.get_closest_marker("nightly") else kept).append(item)
+        (left_out if is_left_out else kept).append(item)
     if left_out:
         items[:] = kept
         config.hook.pytest_deselected(items=left_out)
@@ -101,9 +106,9 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Run more processes than there are cores in the full tier, where many tests wait for other processes."""
+    """Run more processes than there are cores, because many tests wait."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if current_tier() is Tier.FIRST else 2 * cores
+    return 2 * cores
 
 
 @pytest.fixture

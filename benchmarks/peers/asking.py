@@ -383,7 +383,7 @@ ROWS: Final = (
     Row(
         name="body",
         feature="Ask in the middle of a body",
-        test="tests/interaction/bodies/test_gates.py::test_body_asks_after_its_confirmation_on_both_eras",
+        test="tests/interaction/bodies/test_gates.py::test_accepted_call_continues_with_its_own_questions",
         roundtrip=body_ours,
         sdk=body_sdk,
         fastmcp=body_fastmcp,

@@ -304,7 +304,7 @@ ROWS: Final = (
     Row(
         name="confirm",
         feature="An option asks before the body runs",
-        test="tests/interaction/bodies/test_gates.py::test_nothing_runs_before_the_answer",
+        test="tests/interaction/bodies/test_gates.py::test_declined_call_ends_before_anything_runs",
         roundtrip=confirm_ours,
         sdk=lacks(MCPServer.tool, "confirm"),
         fastmcp=lacks(FastMCP.tool, "confirm"),
@@ -312,7 +312,7 @@ ROWS: Final = (
     Row(
         name="approval",
         feature="Another person must approve the call",
-        test="tests/interaction/pages/test_approvals.py::test_confirmation_is_approved_by_others",
+        test="tests/interaction/pages/test_approvals.py::test_page_of_the_caller_tells_the_decision_and_its_reason",
         roundtrip=approval_ours,
         sdk=lacks(MCPServer.__init__, "approvals"),
         fastmcp=lacks(FastMCP.__init__, "approvals"),

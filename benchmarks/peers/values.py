@@ -409,7 +409,7 @@ ROWS: Final = (
     Row(
         name="concurrency",
         feature="Four independent functions of one call, each of which waits",
-        test="tests/interaction/threads/test_concurrency.py::test_independent_resolvers_overlap",
+        test="tests/unit/resolvers/test_concurrency.py::test_resolver_runs_once_its_requirements_are_ready",
         roundtrip=concurrency_ours,
         sdk=concurrency_sdk,
         fastmcp=concurrency_fastmcp,
@@ -425,7 +425,7 @@ ROWS: Final = (
     Row(
         name="supply",
         feature="A client sends a value for a parameter that the server fills",
-        test="tests/interaction/resolvers/test_dependencies.py::test_client_value_for_a_filled_parameter_is_ignored",
+        test="tests/interaction/resolvers/test_depends.py::test_a_client_that_sends_a_value_for_it_is_ignored",
         roundtrip=supply_ours,
         sdk=supply_sdk,
         fastmcp=supply_fastmcp,
@@ -433,7 +433,7 @@ ROWS: Final = (
     Row(
         name="default",
         feature="A parameter with a default, of a function that fills another",
-        test="tests/interaction/resolvers/test_dependencies.py::test_a_parameter_that_nothing_fills_keeps_its_default",
+        test="tests/unit/resolvers/test_inputs.py::test_default_fills_only_where_nothing_else_does",
         roundtrip=default_ours,
         sdk=default_sdk,
         fastmcp=default_fastmcp,

@@ -61,8 +61,8 @@ __tracebackhide__ = True
 
 _LOOK_SECONDS: Final = 0.1
 """Time between two looks at the approvals of a call."""
-_APPROVAL_SECONDS: Final = 60.0
-"""Time in which an approver has to decide."""
+_APPROVAL_SECONDS: Final = 300.0
+"""Time in which a call must end after it became a waiting one; `approved_in_time` finds undecided approvals earlier."""
 _AWAITED: Final = "This waits for an approval by "
 _ELSEWHERE_FACTOR: Final = 5
 """Multiple of `patience=` for servers in other processes, whose page waits cannot be shortened."""
@@ -387,7 +387,7 @@ class _UserCall:
             decided_by = anyio.current_time() + _APPROVAL_SECONDS
             while (waits := self._waits(result)) is not None:
                 if self.has_approver and anyio.current_time() > decided_by:
-                    raise AssertionError(f"the call still waits for an approval after {_APPROVAL_SECONDS:g} s")
+                    raise AssertionError(f"the call still waits after {_APPROVAL_SECONDS:g} s")
                 if waits.link is not None and not await self._read_page(waits.link):
                     return
                 questions = await questions_for_model(self.fleet.at, call_of_handle(waits.handle))

@@ -25,7 +25,7 @@ from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.browser.orders import record_order
 from tests.browser.pages.desk import running
 from tests.browser.pages.shop import DELIVERY, page_shop
-from tests.browser.ui.test_operating import begin
+from tests.browser.ui.asking_tasks import begin
 from tests.interaction.tasks import workshops
 from tests.kit.operated import operating
 from tests.kit.page_calls import confirmation

@@ -32,7 +32,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParam
 from roundtrip.testing import Era
 from tests.clients.environments import FOLDER, EnvironmentMissing, OlderPython, older_python
 from tests.conformance.suite import NODE_MODULES
-from tests.kit.tiers import at_night
+from tests.kit.tiers import Tier, current_tier
 
 __all__ = ["DRIVERS", "Driver", "Outcome", "Target", "ToolCall", "Transport", "driver_of", "node_with"]
 
@@ -469,8 +469,8 @@ def driver_of(name: str, revision: str) -> Driver:
 
 
 def of_clients_by(is_quick: Callable[[Driver], bool]) -> pytest.MarkDecorator:
-    """Run a test with all clients at night, and with some of them for every change."""
-    drivers = [driver if is_quick(driver) else at_night(driver)[0] for driver in DRIVERS]
+    """Run a test with all clients at night, and with some of them in the full tier."""
+    drivers = [driver for driver in DRIVERS if is_quick(driver) or current_tier() is Tier.NIGHTLY]
     return pytest.mark.parametrize("driver", drivers, ids=lambda driver: f"{driver.name}, {driver.revision}")
 
 

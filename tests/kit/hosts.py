@@ -66,6 +66,15 @@ def listening(port: int = 0) -> socket.socket:
     return door
 
 
+def is_listening(port: int) -> bool:
+    """Return True if something on this machine accepts connections on a port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 def free_port() -> int:
     """Return a port for a server that opens it itself.
 

@@ -30,7 +30,6 @@ __all__ = [
     "KEY",
     "STEPS",
     "Browser",
-    "Seat",
     "cinema",
     "client_of",
     "declare_only",
@@ -40,7 +39,6 @@ __all__ = [
     "reader",
     "text_of",
     "user_of",
-    "which_seat",
     "with_pages",
 ]
 
@@ -66,7 +64,7 @@ class Browser:
         """The headings of the pages that were answered."""
 
     async def open(self, link: str) -> httpx.Response:
-        async with httpx.AsyncClient(cookies=self._cookies) as http:
+        async with httpx.AsyncClient(cookies=self._cookies, timeout=WAIT) as http:
             return await http.get(link.replace(BASE, self._url))
 
     async def open_with(self, link: str, text: str) -> str:
@@ -87,7 +85,7 @@ class Browser:
         names = re.findall(r'<input type="text" id="[^"]+" name="([^"]+)"', page)
         fields = {"token": token, "decision": decision, **dict(zip(names, texts, strict=False))}
         headers = {"origin": BASE, "sec-fetch-site": "same-origin"}
-        async with httpx.AsyncClient(cookies=self._cookies) as http:
+        async with httpx.AsyncClient(cookies=self._cookies, timeout=WAIT) as http:
             return await http.post(link.replace(BASE, self._url), data=fields, headers=headers)
 
     async def answer_all(self, link: str, answers: Mapping[str, str]) -> str:
@@ -110,7 +108,8 @@ class Browser:
 async def client_of(
     url: str, user: str | None = "ann", *, mode: str = "2026-07-28", **options: Any
 ) -> AsyncGenerator[Client]:
-    async with httpx2.AsyncClient(headers={"x-user": user} if user else None) as http:
+    headers = {"x-user": user} if user else None
+    async with httpx2.AsyncClient(headers=headers, timeout=WAIT) as http:
         transport = streamable_http_client(f"{url}/mcp", http_client=http)
         async with Client(cast("Any", transport), mode=mode, **options) as client:
             yield client

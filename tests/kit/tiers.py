@@ -1,10 +1,9 @@
 """Tiers of tests: the first needs only Python, `--full` runs all, and `--nightly` tries more examples."""
 
 import os
-from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import pytest
 
@@ -63,9 +62,9 @@ class Tier(IntEnum):
 def tier_of(config: pytest.Config) -> Tier:
     """Return the tier of a run, and tell it to everything that the run imports and starts.
 
-    All tests of a folder run if the command line names the folder.
+    All tests of a folder run if the command line names the folder, and all rows of a table that a run writes.
     """
-    if config.getoption("--nightly"):
+    if config.getoption("--nightly") or config.getoption("update_snapshots", default=False):
         tier = Tier.NIGHTLY
     elif config.getoption("--full") or not any(_holds_all(argument) for argument in config.args):
         tier = Tier.FULL
@@ -107,18 +106,3 @@ def examples(number: int) -> int:
             return number
         case Tier.NIGHTLY:
             return number * 10
-
-
-def at_night(*values: Any) -> list[Any]:
-    """Return values of a parameter that are tried only at night, because another value shows the same."""
-    return [
-        pytest.param(*cast("tuple[Any, ...]", value), marks=pytest.mark.nightly)
-        if isinstance(value, tuple)
-        else pytest.param(value, marks=pytest.mark.nightly)
-        for value in values
-    ]
-
-
-def rarely(values: Iterable[Any], *, every: int) -> list[Any]:
-    """Return values of a parameter, of which all but some are tried only at night."""
-    return [value if place % every == 0 else at_night(value)[0] for place, value in enumerate(values)]

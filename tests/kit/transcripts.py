@@ -1,9 +1,12 @@
 """Lines of transcripts for tests, with defaults for all other fields."""
 
+import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, cast
 
+from roundtrip.cli.trace.showing import show
+from roundtrip.cli.trace.terminal import Screen
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.trace.reading.calls import TracedCall, join
@@ -35,6 +38,7 @@ __all__ = [
     "kept",
     "question",
     "rejected",
+    "shown",
     "stopped",
     "write",
 ]
@@ -116,6 +120,14 @@ def call_of(*lines: Line) -> TracedCall:
     """Return the only call in some lines."""
     (call,) = join(lines).calls.values()
     return call
+
+
+def shown(*lines: Line, now: float = AT + 310) -> str:
+    """Return what `roundtrip trace show` prints of the only call in some lines."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    show(call_of(*lines), Screen(out), now=now)
+    out.seek(0)
+    return out.read()
 
 
 def write(path: Path, lines: Iterable[Line | str]) -> Path:

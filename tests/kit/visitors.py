@@ -22,7 +22,7 @@ from tests.kit.players import Reply, reply_of
 PLACES: Final = ("resolver", "body")
 """Where a question may stand."""
 
-Visit = Callable[[ElicitRequestURLParams], Awaitable[None] | None]
+Visit = Callable[[ElicitRequestURLParams], Awaitable[object] | None]
 
 
 class Visitor:

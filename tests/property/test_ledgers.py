@@ -1,10 +1,7 @@
 """Every ledger moves its entries as the table says: in memory, in a file, on a real Redis and a real PostgreSQL."""
 
 import functools
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import anyio
@@ -15,11 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from transitions import Machine
 
-from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
+from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger
 from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
-from tests.kit.postgres_server import postgres_server
-from tests.kit.programs import needs
-from tests.kit.redis_server import redis_server
+from tests.kit.stores import KINDS, Servers, ledger_of
 from tests.kit.tiers import examples
 
 LONG = 60.0
@@ -160,35 +155,10 @@ class LedgerRules(RuleBasedStateMachine):
             assert seen.result == model.result
 
 
-@contextmanager
-def opened(kind: str, folder: Path) -> Generator[Ledger]:
-    if kind == "memory":
-        yield MemoryLedger()
-    elif kind == "sqlite":
-        yield SqliteLedger(folder / "ledger.db", durable=False)
-    elif kind == "redis":
-        with redis_server() as server:
-            yield RedisLedger(server.url)
-    else:
-        with postgres_server() as postgres:
-            yield PostgresLedger(postgres.url)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "memory",
-        "sqlite",
-        pytest.param("redis", marks=needs("redis")),
-        pytest.param("postgres", marks=needs("postgres")),
-    ],
-)
-def test_a_ledger_moves_its_entries_as_the_table_says(kind: str) -> None:
-    with (
-        TemporaryDirectory() as folder,
-        opened(kind, Path(folder)) as ledger,
-        anyio.from_thread.start_blocking_portal() as portal,
-    ):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_ledger_moves_its_entries_as_the_table_says(kind: str, started: Servers, tmp_path: Path) -> None:
+    ledger = ledger_of(kind, started, tmp_path)
+    with anyio.from_thread.start_blocking_portal() as portal:
         run_state_machine_as_test(  # pyright: ignore[reportUnknownMemberType]
             cast("type[LedgerRules]", lambda: LedgerRules(ledger, portal)),
             settings=settings(deadline=None, stateful_step_count=25, max_examples=examples(30)),

@@ -5,7 +5,6 @@ Writers keep what they have loaded, and some write it long after others have cha
 """
 
 import random
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +13,7 @@ import pytest
 from roundtrip.ledger.tasks import TaskEntry, TaskStore, TaskSummary, summary_of
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.testing import Clock
-from tests.kit.programs import needs
-from tests.kit.stores import Servers, servers, turned_ledger
+from tests.kit.stores import KINDS, Servers, turned_ledger
 from tests.kit.tiers import examples
 
 pytestmark = pytest.mark.anyio
@@ -165,22 +163,8 @@ async def _play(store: TaskStore, clock: Clock, rng: random.Random) -> None:
     await stage.end()
 
 
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
-
-
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "memory",
-        "sqlite",
-        pytest.param("redis", marks=needs("redis")),
-        pytest.param("postgres", marks=needs("postgres")),
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_store_does_what_the_model_does(kind: str, started: Servers, tmp_path: Path) -> None:
     for seed in range(examples(12)):
         clock = Clock()

@@ -11,7 +11,7 @@ _QUICKLY_FOUND = FAULTS[4]
 
 
 def test_every_history_keeps_every_promise() -> None:
-    history = alone(first_broken, range(examples(30)))
+    history = alone(first_broken, range(examples(12)))
     assert history is None, history.text()
 
 

@@ -22,9 +22,10 @@ def tests() -> dict[str, list[str]]:
     return shown(TESTS)
 
 
-@pytest.mark.parametrize("name", ["machine.json", "machine.md", "protocol.md"])
-def test_a_generated_page_is_current(name: str, pages: dict[str, str]) -> None:
-    assert (SPECS / name).read_text(encoding="utf-8") == pages[name], "run: python -m specs.generate"
+def test_generated_pages_are_current(pages: dict[str, str]) -> None:
+    stale = [name for name, page in pages.items() if (SPECS / name).read_text(encoding="utf-8") != page]
+    assert not stale, "run: python -m specs.generate"
+    assert pages.keys() >= {"machine.json", "machine.md", "protocol.md", "../docs/architecture.md", "vectors/v3.json"}
 
 
 def test_check_finds_a_stale_page(
@@ -41,9 +42,9 @@ def test_check_finds_a_stale_page(
     assert json.loads((specs / "machine.json").read_text())["call"]["initial"] == "received"
 
 
-@pytest.mark.parametrize("id_", [requirement.id for requirement in REQUIREMENTS if requirement.later is None])
-def test_every_clause_has_a_test_that_shows_it(id_: str, tests: dict[str, list[str]]) -> None:
-    assert tests.get(id_)
+def test_every_clause_has_a_test_that_shows_it(tests: dict[str, list[str]]) -> None:
+    now = [requirement.id for requirement in REQUIREMENTS if requirement.later is None]
+    assert [id_ for id_ in now if not tests.get(id_)] == []
 
 
 def test_tests_show_only_clauses_that_exist(tests: dict[str, list[str]]) -> None:

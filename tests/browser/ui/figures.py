@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-__all__ = ["ACTIONS", "APPROVALS", "FLEET", "REJECTED", "TASKS"]
+__all__ = ["ACTIONS", "APPROVALS", "FLEET", "FORK", "REJECTED", "TASKS"]
 
 Data = dict[str, Any]
 
@@ -97,4 +97,32 @@ FLEET: Final[Data] = {
     "reasons": [{"reason": "reworded", "calls": 31, "share": "1.2%"}],
     "left": [{"tool": "book", "question": "seat", "declined": 4, "cancelled": 1, "expired": 2, "waiting": 3}],
     "minutes": [["10:13", 12, 1], ["10:14", 0, 0], ["10:15", 6, 0]],
+}
+
+FORK: Final[dict[str, Any]] = {
+    "call": "c1",
+    "tool": "order",
+    "at": 2,
+    "differs": None,
+    "not_asked": ["shure"],
+    "rounds": [
+        {
+            "round": 2,
+            "questions": [{"key": "seats", "kind": "form", "message": "How many seats?"}],
+            "answers": {"seats": {"action": "accept", "data": 5}},
+            "own": ["seats"],
+            "complaints": {"seats": "Must be at least 1."},
+            "recorded": {"seats": {"action": "accept", "data": {"seats": 2**53 + 1}}},
+        },
+        {
+            "round": 3,
+            "questions": [{"key": "sure", "kind": "form", "message": "5 seats. Sure?"}],
+            "answers": {},
+            "own": [],
+            "complaints": {},
+            "recorded": {},
+        },
+    ],
+    "recorded": {"end": "completed: row A"},
+    "fork": {"end": "asks", "step": None, "reason": None, "result": None},
 }

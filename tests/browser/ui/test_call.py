@@ -10,6 +10,7 @@ from roundtrip.playground.forms import ShownForm
 from roundtrip.trace.page.data import data_of
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
+from tests.browser.ui.figures import FORK
 from tests.unit.trace.tales import Tale, question
 
 SEATS: Final = ShownForm(
@@ -30,34 +31,6 @@ DRAWINGS: Final = (
     ".changes b",
 )
 """Texts in drawings and symbols, whose contrast axe cannot tell."""
-
-FORK: Final[dict[str, Any]] = {
-    "call": "c1",
-    "tool": "order",
-    "at": 2,
-    "differs": None,
-    "not_asked": ["shure"],
-    "rounds": [
-        {
-            "round": 2,
-            "questions": [{"key": "seats", "kind": "form", "message": "How many seats?"}],
-            "answers": {"seats": {"action": "accept", "data": 5}},
-            "own": ["seats"],
-            "complaints": {"seats": "Must be at least 1."},
-            "recorded": {"seats": {"action": "accept", "data": {"seats": 2**53 + 1}}},
-        },
-        {
-            "round": 3,
-            "questions": [{"key": "sure", "kind": "form", "message": "5 seats. Sure?"}],
-            "answers": {},
-            "own": [],
-            "complaints": {},
-            "recorded": {},
-        },
-    ],
-    "recorded": {"end": "completed: row A"},
-    "fork": {"end": "asks", "step": None, "reason": None, "result": None},
-}
 
 
 def tale() -> Tale:

@@ -9,9 +9,8 @@ from roundtrip.playground.forms import ShownForm
 from roundtrip.trace.page.data import data_of
 from tests.browser.conftest import Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
-from tests.browser.ui.figures import ACTIONS, APPROVALS, FLEET, REJECTED, TASKS
+from tests.browser.ui.figures import ACTIONS, APPROVALS, FLEET, FORK, REJECTED, TASKS
 from tests.browser.ui.served import listed, summary
-from tests.browser.ui.test_call import FORK
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
 MARK: Final = "<img src=x onerror=alert(2)>"

@@ -14,6 +14,7 @@ import pytest
 from roundtrip.testing import User
 from roundtrip.trace.writing.audit import user_of_system
 from tests.browser.conftest import Tab, expect
+from tests.browser.ui.asking_tasks import begin
 from tests.interaction.tasks import workshops
 from tests.kit.hosts import WAIT, HttpProcess
 from tests.kit.instances import ROUNDS, shop
@@ -45,16 +46,6 @@ def ui(folder: Path) -> Generator[Operated]:
     with operating("--server", SHOP, "--test-user", str(folder)) as served:
         yield served
         assert served.end() == 130
-
-
-async def begin() -> tuple[str, str]:
-    """Make two tasks that ask, and return their ids."""
-    async with peers(workshops.shop()) as (peer,):
-        cancelled = (await peer.call("build", secret="this"))["taskId"]
-        kept = (await peer.call("ask_twice"))["taskId"]
-        await peer.asked(cancelled, "size")
-        await peer.asked(kept, "a")
-        return kept, cancelled
 
 
 async def finish(*tasks: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import anyio
 
 from tests.chaos.fleet import instance as program
 from tests.kit.forks import FORKS
-from tests.kit.hosts import WAIT
+from tests.kit.hosts import WAIT, is_listening
 from tests.kit.nginx_server import nginx
 from tests.kit.redis_server import redis_server
 
@@ -92,14 +92,7 @@ class Instance:
 
     async def ready(self) -> None:
         """Wait until it accepts connections."""
-        await until(self._listens, f"the instance on {self.address} listens", seconds=_STARTS)
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
+        await until(lambda: is_listening(self.port), f"the instance on {self.address} listens", seconds=_STARTS)
 
     def close(self) -> None:
         if self._process is not None:

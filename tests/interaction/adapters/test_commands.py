@@ -83,11 +83,6 @@ def test_graph_draws_resolvers(module: Path, capsys: pytest.CaptureFixture[str])
     assert "ask_seats" in capsys.readouterr().out
 
 
-def test_trace_shows_call(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "ls", str(module.parent / "calls.jsonl")]) == 0
-    assert "book" in capsys.readouterr().out
-
-
 def test_worker_says_who_runs_stored_calls(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["worker", f"{module}:server"]) != 0
     assert "in the processes that serve them (roundtrip serve)" in capsys.readouterr().err
@@ -132,29 +127,6 @@ either_class = pytest.mark.parametrize(
     ],
     ids=["fastmcp", "sdk"],
 )
-
-
-@either_class
-def test_tasks_lists_and_cancels_stored_calls(
-    import_class: str,
-    make_class: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("sys.path", [*sys.path])
-    path = tmp_path / "storing.py"
-    path.write_text(STORING.format(import_class=import_class, make_class=make_class))
-    target = f"{path}:server"
-    user = User(load_any_server(target), client="no-elicitation", page_headers={"x-user": "ann"})
-    with pytest.raises(Unanswered, match="How many"):
-        anyio.run(user.call, "book")
-    assert main(["tasks", "ls", target, "--json"]) == 0
-    (listed,) = json.loads(capsys.readouterr().out)
-    assert (listed["tool"], listed["state"]) == ("book", "asking")
-    assert main(["tasks", "cancel", target, listed["call_id"]]) == 0
-    assert main(["tasks", "show", target, listed["call_id"]]) == 0
-    assert "cancelled" in capsys.readouterr().out
 
 
 @either_class
@@ -234,14 +206,6 @@ def test_recorded_call_becomes_a_test_by_the_name_that_clients_call(
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert ran.returncode == 0, ran.stdout
-
-
-def test_function_may_be_registered_twice_with_options() -> None:
-    def delete(path: str) -> str:
-        return path
-
-    for name, question in (("one", "Sure?"), ("other", "Really?")):
-        roundtrip.Server[Any](name).add_tool(roundtrip.tool(confirm=question)(delete))
 
 
 def test_function_whose_registration_failed_may_get_options() -> None:

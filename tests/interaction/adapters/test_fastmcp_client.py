@@ -18,11 +18,11 @@ from fastmcp.exceptions import ToolError as ClientToolError
 from mcp.client.subscriptions import listen
 from mcp.server.subscriptions import ToolsListChanged
 from mcp.shared.exceptions import MCPError
-from mcp_types import TextContent, ToolListChangedNotification
+from mcp_types import ToolListChangedNotification
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from roundtrip import Context, Elicit, Image, Resolve, Server, ToolError, ToolResult
+from roundtrip import Context, Elicit, Image, Resolve, Server, ToolError
 from roundtrip.testing import Era, served
 from tests.kit.hosts import WAIT
 
@@ -192,69 +192,6 @@ async def test_fastmcp_client_reads_results_like_those_of_fastmcp_servers(era: E
     read = [await data_of(server, era) for server in (ours, theirs)]
     one, other = ({name: nameless(data) for name, data in found.items()} for found in read)
     assert one == other
-
-
-async def test_models_and_dataclasses_become_objects_with_attributes(connected: Connected) -> None:
-    server = Server[Any]("shop")
-
-    @server.tool
-    def book() -> Book:
-        return DUNE
-
-    @server.tool
-    def authors() -> list[Author]:
-        return [HERBERT, HERBERT]
-
-    @server.tool
-    def point() -> Point:
-        return Point(3)
-
-    async with connected(server) as client:
-        found = await client.call_tool("book")
-        people = await client.call_tool("authors")
-        place = await client.call_tool("point")
-    assert (found.data.title, found.data.tags, found.data.price) == ("Dune", ["sand"], None)
-    assert (found.data.author.name, found.data.author.born) == ("Herbert", date(1920, 10, 8))
-    assert found.structured_content == DUNE.model_dump(mode="json")
-    assert [(person.name, person.born) for person in people.data] == [("Herbert", date(1920, 10, 8))] * 2
-    assert people.structured_content == {"result": [HERBERT.model_dump(mode="json")] * 2}
-    assert (place.data.x, place.data.y) == (3, 0.5)
-
-
-async def test_primitives_are_wrapped_on_the_wire_and_unwrapped_in_data(connected: Connected) -> None:
-    server = Server[Any]("shop")
-
-    @server.tool
-    def count() -> int:
-        return 3
-
-    @server.tool
-    def count_silently():  # type: ignore[no-untyped-def]
-        return 3
-
-    async with connected(server) as client:
-        said = await client.call_tool("count")
-        unsaid = await client.call_tool("count_silently")
-    assert (said.data, said.structured_content) == (3, {"result": 3})
-    assert (unsaid.data, unsaid.structured_content) == (None, None)
-    assert isinstance(unsaid.content[0], TextContent)
-    assert unsaid.content[0].text == "3"
-
-
-async def test_a_whole_result_arrives_whole(connected: Connected) -> None:
-    server = Server[Any]("shop")
-
-    @server.tool
-    def report() -> ToolResult:
-        return ToolResult(content="3 sold", structured_content={"sold": 3}, meta={"took_ms": 12})
-
-    async with connected(server) as client:
-        result = await client.call_tool("report")
-    (block,) = result.content
-    assert isinstance(block, TextContent)
-    assert (block.text, result.data, result.structured_content) == ("3 sold", {"sold": 3}, {"sold": 3})
-    assert result.meta is not None
-    assert result.meta["took_ms"] == 12
 
 
 async def test_failures_raise_its_own_error(connected: Connected) -> None:

@@ -7,12 +7,8 @@ import anyio
 import anyio.lowlevel
 import httpx
 import pytest
-from fastmcp import Client as FastMcpClient
-from fastmcp import Context as FastMcpContext
 from fastmcp import FastMCP
-from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.dependencies import CurrentHeaders
-from fastmcp.dependencies import Depends as FastMcpDepends
 from fastmcp.server.middleware import Middleware
 from fastmcp.server.transforms import Namespace
 from fastmcp.server.transforms.search import BM25SearchTransform
@@ -26,7 +22,6 @@ from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.testing import Approver, User
 from tests.kit.hosts import hosted
 from tests.kit.page_users import (
     BASE,
@@ -118,15 +113,6 @@ async def test_link_leads_to_the_result(kind: str, mode: str) -> None:
 
 
 @each_class_and_mode
-async def test_equal_call_is_the_one_that_waits(kind: str, mode: str) -> None:
-    shop = Bookings(kind, wait=0.2)
-    async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
-        first = handle_in(await client.call_tool("book", {"film": "Solaris"}))
-        assert handle_in(await client.call_tool("book", {"film": "Solaris"})) == first
-        assert handle_in(await client.call_tool("book", {"film": "Stalker"})) != first
-
-
-@each_class_and_mode
 async def test_other_users_get_neither_page_nor_result(kind: str, mode: str) -> None:
     shop = Bookings(kind, wait=0.2)
     async with hosted(app_of(shop.server)) as url:
@@ -160,24 +146,6 @@ async def test_client_that_shows_links_gets_a_question_and_comes_back(
     assert text_of(result) == "Solaris, seat 3, 2"
     assert len(shown) == 1
     assert shown[0].startswith(BASE)
-
-
-@each_class_and_mode
-async def test_model_answers_by_a_ladder_without_pages(kind: str, mode: str) -> None:
-    server, tool = made(kind, pages=None, ladder=["form", "model"])
-
-    @tool
-    async def guess(ctx: Context) -> str:
-        """Ask the model."""
-        color = await ctx.ask("color", Elicit("Which color?", str, answered_by="anyone"))
-        return f"it is {color}"
-
-    async with hosted(app_of(server)) as url, client_of(url, mode=mode) as client:
-        asked = await client.call_tool("guess", {})
-        assert "Which color?" in text_of(asked)
-        answered = {"handle": handle_in(asked), "answers": {"color": "blue"}}
-        assert text_of(await client.call_tool("continue_call", answered)) == "it is blue"
-    del guess
 
 
 @each_class
@@ -266,26 +234,6 @@ async def test_call_waits_for_the_approval_of_another_person(kind: str, mode: st
     del refund
 
 
-@each_class
-async def test_rejected_approval_ends_the_call(kind: str) -> None:
-    pages = Pages(base_url=BASE, authenticate=person, wait=0.2)
-    server, tool = made(kind, pages=pages, approvals=Approvals(groups={"fred": ["finance"]}))
-
-    @tool
-    @roundtrip.tool(confirm=Approve("Refund all of {order}?", by="finance"))
-    async def refund(order: str) -> str:
-        """Refund an order."""
-        raise AssertionError(order)
-
-    async with hosted(app_of(server)) as url, client_of(url) as client:
-        asked = await client.call_tool("refund", {"order": "A7"})
-        await decide(url, "fred", "reject", "too late")
-        with anyio.fail_after(WAIT):
-            while "was rejected" not in (await continued(client, asked)):
-                await anyio.lowlevel.checkpoint()
-    del refund
-
-
 @each_class_and_mode
 async def test_failure_behind_a_page_is_that_of_the_tool(
     kind: str, mode: str, caplog: pytest.LogCaptureFixture
@@ -320,17 +268,6 @@ async def test_another_instance_finishes_the_call(kind: str) -> None:
         await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
         assert await continued(client, asked) == "Solaris, seat 3, 2"
     assert (first.booked, second.booked) == ([], ["Solaris"])
-
-
-@each_mode
-async def test_client_of_fastmcp_continues_a_call(mode: str) -> None:
-    shop = Bookings("fastmcp")
-    async with hosted(app_of(shop.server)) as url:
-        transport = StreamableHttpTransport(f"{url}/mcp", headers={"x-user": "ann"})
-        async with FastMcpClient(transport, mode="auto" if mode == MODES[0] else "legacy") as client:
-            asked = await client.call_tool("book", {"film": "Solaris"})
-            await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
-            assert await continued(client, asked) == "Solaris, seat 3, 2"
 
 
 @pytest.mark.parametrize(
@@ -419,31 +356,6 @@ async def test_middleware_of_fastmcp_sees_requests_and_no_other_legs(mode: str) 
     assert seen.names == ["book", "continue_call"]
 
 
-async def test_leg_that_fastmcp_fills_waits_for_its_client() -> None:
-    mcp, tool = made("fastmcp")
-    filled: list[str] = []
-
-    def discount() -> int:
-        return 1
-
-    @tool
-    async def pay(fastmcp_context: FastMcpContext, ctx: Context, off: int = FastMcpDepends(discount)) -> str:
-        """Pay for seats."""
-        size = await ctx.ask("size", "How many?", int)
-        request = fastmcp_context.request_context
-        filled.append(str(request is not None))
-        return f"paid {size - off}"
-
-    async with hosted(app_of(mcp)) as url, client_of(url) as client:
-        asked = await client.call_tool("pay", {})
-        link, browser = link_in(asked), Browser(url, "ann")
-        page = (await browser.open(link)).text
-        assert (await browser.send(link, page, "3")).status_code == 303
-        assert await continued(client, asked) == "paid 2"
-    assert filled == ["True"]
-    del pay
-
-
 @each_class
 def test_approvals_need_known_callers(kind: str) -> None:
     pages = Pages(base_url=BASE, authenticate=person)
@@ -461,43 +373,6 @@ def test_approve_needs_an_inbox(kind: str) -> None:
 
     with pytest.raises(InvalidSignature, match=r"needs approvals=Approvals\(groups=...\) of its server"):
         tool(refund)
-
-
-@roundtrip.tool(task=True)
-async def order(title: str, ctx: Context) -> str:
-    """Order a title, in the background."""
-    copies = await ctx.ask("copies", "How many?", int)
-    return f"{copies} x {title}"
-
-
-def test_tool_of_fastmcp_rejects_a_task_with_the_reason() -> None:
-    _, tool = made("fastmcp")
-    with pytest.raises(InvalidSignature, match=r"needs roundtrip\.Server, as FastMCP's tasks are another"):
-        tool(order)
-
-
-def ann(ctx: Any) -> str:
-    return "ann"
-
-
-@each_class
-async def test_scripted_user_visits_pages_and_approvers_decide(kind: str) -> None:
-    pages = Pages(base_url=BASE, authenticate=person, wait=2)
-    groups = {"fred": ["finance"]}
-    server, tool = made(kind, principal=ann, pages=pages, approvals=Approvals(groups=groups))
-
-    @tool
-    @roundtrip.tool(confirm=Approve("Refund {order}?", by="finance"))
-    async def refund(order: str, ctx: Context) -> str:
-        """Refund an order."""
-        return f"refunded {await ctx.ask('size', 'How much?', int)} of {order}"
-
-    fred = Approver({"finance": "approve"}, headers={"authorization": "Bearer fred"})
-    user = User(server, {"size": 5}, approver=fred, page_headers={"authorization": "Bearer ann"})
-    call = await user.call("refund", order="A7")
-    assert call.text == "refunded 5 of A7"
-    assert len(fred.decided) == 1
-    del refund
 
 
 async def test_call_of_a_disabled_tool_is_unknown_to_its_client() -> None:

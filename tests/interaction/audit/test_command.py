@@ -16,6 +16,7 @@ from roundtrip.audit.telling import AuditData
 from roundtrip.cli import main
 from tests.interaction.audit.wrong_servers import BindsNoUser, RightServer, SignsNothing, ValidatesNoAnswers
 from tests.kit.hosts import WAIT, listening
+from tests.kit.tables import check_each
 
 BOOK: Final = 'book={"film": "Dune"}'
 
@@ -176,10 +177,12 @@ WRONG_USAGE = [
 
 
 def test_wrong_usage_ends_with_2_and_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, told in WRONG_USAGE:
+    def check(arguments: list[str], told: str) -> None:
         code, out, err = audit(capsys, *arguments)
         assert (code, out) == (2, "")
         assert told in err
+
+    check_each(WRONG_USAGE, check)
 
 
 def test_tools_that_cannot_be_called_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from roundtrip import Elicit, Server
-
-KEY: Final = b"a key of this shop's own, of 32+ bytes"
+from tests.kit.shops import KEY
 
 LEFT: Final = Elicit("Left?", int)
 RIGHT: Final = Elicit("Right?", int)

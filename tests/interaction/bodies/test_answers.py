@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Event, ListRoots, RoundtripError, State
 from roundtrip.client.legs import ERAS
-from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Hop, LegByLeg, Steps, User
+from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Hop, Steps, User
 from roundtrip.testing.scripts import UserAction
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
 
@@ -37,34 +37,6 @@ async def test_a_renamed_question_keeps_the_answers_of_calls_in_flight() -> None
     call = await User(instances, {"left": 1, "right": 2}, network=Hop()).call("order")
     assert call.text == "3"
     assert len(call.rounds) == 2
-
-
-async def test_a_renamed_question_of_other_words_is_asked_again() -> None:
-    async def before(ctx: Context[Any, Any]) -> int:
-        return await ctx.ask("left", LEFT)
-
-    async def after(ctx: Context[Any, Any]) -> int:
-        return await ctx.ask("port", "Port?", int, was=["left"])
-
-    hopper = LegByLeg([shop(before), shop(after)])
-    await hopper.leg("order")
-    await hopper.leg("order", answers={"left": {"value": 1}}, state=hopper.token)
-    assert list(hopper.questions) == ["port"]
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_numbered_questions_in_a_loop_stop_when_the_user_does(era: Era) -> None:
-    async def body(ctx: Context[Any, Any]) -> list[int]:
-        items: list[int] = []
-        while (answer := await ctx.ask_outcome(f"item-{len(items)}", "Another?", Copies)).action == "accept":
-            items.append(answer.data.copies)
-        return items
-
-    server = shop(body)
-    answers: Answers = {**{f"item-{number - 1}": {"copies": number} for number in range(1, 6)}, "item-5": DECLINE}
-    call = await User(server, answers, era=era).call("order")
-    assert call.value == [1, 2, 3, 4, 5]
-    assert len(call.questions) == 6
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -1,19 +1,15 @@
-"""Plain `def` bodies ask with `ctx.blocking`, from a thread that waits; waiting threads do not starve others."""
+"""Plain `def` bodies ask with `ctx.blocking`, from a thread that waits."""
 
-import threading
 from collections import Counter
 from typing import Any
 
 import anyio
 import pytest
-from mcp.client.session import ClientRequestContext
-from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Elicit, Event
 from roundtrip.testing import DECLINE, Era, Restart, Steps, User
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
 from tests.kit.hosts import WAIT
-from tests.kit.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -64,43 +60,3 @@ async def test_a_plain_body_that_is_declined_ends(era: Era) -> None:
     result = await User(shop(body, trace=trace), {"left": DECLINE}, era=era).call("order")
     assert result.text == "Error executing tool order: Question 'left' was not answered: elicitation was decline"
     assert trace.events[-1] is Event.DECLINE
-
-
-async def test_waiting_plain_bodies_do_not_starve_other_calls() -> None:
-    waiting = 60  # anyio's own threads for all the process are 40
-    all_wait, go_on = anyio.Event(), anyio.Event()
-
-    class Crowd(Person):
-        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-            answer = await super().__call__(context, params)
-            if len(self.asked) == waiting:
-                all_wait.set()
-            await go_on.wait()
-            return answer
-
-    def body(ctx: Context[Any, Any]) -> int:
-        return ctx.blocking.ask("left", LEFT)
-
-    server = shop(body)
-    threads: list[str] = []
-
-    @server.tool()
-    def plain() -> str:
-        threads.append(threading.current_thread().name)
-        return "served"
-
-    results: list[str] = []
-    async with connect(server, Era.LIVE, Crowd(answer=lambda params: {"value": 1})) as client:
-
-        async def order() -> None:
-            results.append(text_of(await client.call_tool("order")))
-
-        with anyio.fail_after(WAIT):
-            async with anyio.create_task_group() as group:
-                for _ in range(waiting):
-                    group.start_soon(order)
-                await all_wait.wait()
-                assert text_of(await client.call_tool("plain")) == "served"
-                go_on.set()
-    assert results == ["1"] * waiting
-    assert threads != [threading.main_thread().name]

@@ -14,8 +14,8 @@ from roundtrip import Context, Elicit, ListRoots, Sample
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User, served
 from tests.interaction.bodies.shops import LEFT, shop
-from tests.interaction.resolvers.test_once import readings
 from tests.kit.players import connect, sample, text_of
+from tests.kit.token_readings import readings
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,8 @@ from roundtrip import Context, Elicit, Event, InvalidSignature, Resolve, Server,
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User, served
 from roundtrip.testing.scripts import UserAction
-from tests.interaction.bodies.shops import KEY, shop
+from tests.interaction.bodies.shops import shop
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
 
@@ -83,14 +84,6 @@ async def test_declined_call_ends_before_anything_runs(era: Era, action: str) ->
     assert trace.states[-2:] == [State.RESOLVING, State.DECLINED]
 
 
-async def test_nothing_runs_before_the_answer() -> None:
-    disk = Disk()
-    hopper = LegByLeg(disk.server)
-    await hopper.leg("order", {"path": "/tmp/a"})
-    assert list(hopper.questions) == ["confirm:order"]
-    assert disk.done == []
-
-
 @pytest.mark.parametrize("era", ERAS)
 async def test_client_that_cannot_be_asked_is_rejected_before_anything_runs(era: Era) -> None:
     """Shows S6."""
@@ -138,21 +131,6 @@ async def test_invalid_arguments_are_rejected_before_the_question(era: Era) -> N
     assert call.questions == []
 
 
-async def test_body_asks_after_its_confirmation_on_both_eras() -> None:
-    async def body(path: str, ctx: Context[Any, Any]) -> str:
-        return (await ctx.ask("reason", f"Why {path}?", Reason)).reason
-
-    paths: list[Any] = []
-    for era in ERAS:
-        trace = Steps()
-        server = shop(body, tool=CONFIRM, trace=trace)
-        call = await User(server, {"confirm:order": {}, "reason": {"reason": "old"}}, era=era).call("order", path="/a")
-        assert call.text == "old"
-        assert trace.asked == [{"confirm:order": "new"}, {"reason": "new"}]
-        paths.append(trace.states)
-    assert paths[0] == paths[1]
-
-
 async def test_plain_tool_without_questions_can_have_a_confirmation(era: Era) -> None:
     def body(path: str) -> str:
         return f"deleted {path}"
@@ -162,38 +140,22 @@ async def test_plain_tool_without_questions_can_have_a_confirmation(era: Era) ->
     assert (await User(server, {"confirm:order": DECLINE}, era=era).call("order", {"path": "/a"})).is_error
 
 
-async def test_arguments_that_look_like_templates_are_shown_as_they_are(era: Era) -> None:
-    async def body(path: str) -> str:
-        return "done"
-
-    made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call(
-        "order", {"path": "{path.__class__} {0}"}
-    )
-    assert made.asked[0].startswith('Delete "{path.__class__} {0}"?')
-
-
 async def test_arguments_cannot_forge_or_reorder_lines_of_the_confirmation(era: Era) -> None:
     async def body(path: Path, note: str) -> str:
         return "done"
 
+    user = User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era)
     sent = {"path": "/etc\n\npath: /tmp/a", "note": "ok\r\npath: /tmp/b\u2028\u202egnp"}
-    made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call("order", sent)
+    made = await user.call("order", sent)
     assert made.asked[0].splitlines() == [
         r'Delete "/etc\n\npath: /tmp/a"?',
         "",
         r'path: "/etc\n\npath: /tmp/a"',
         r'note: "ok\r\npath: /tmp/b\u2028\u202egnp"',
     ]
-
-
-async def test_an_argument_that_is_cut_short_says_by_how_much(era: Era) -> None:
-    async def body(path: str, note: str) -> str:
-        return "done"
-
-    made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call(
-        "order", {"path": "/a", "note": "x" * 200 + "and all backups"}
-    )
-    assert made.asked[0].endswith('x"... (and 15 more characters)')
+    template = await user.call("order", {"path": "{path.__class__} {0}", "note": "x" * 200 + "and all backups"})
+    assert template.asked[0].startswith('Delete "{path.__class__} {0}"?')
+    assert template.asked[0].endswith('x"... (and 15 more characters)')
 
 
 class Target(BaseModel):

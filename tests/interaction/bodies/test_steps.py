@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, field_validator
 
 from roundtrip import Context, ToolError
 from roundtrip.client.legs import ERAS
@@ -118,33 +118,6 @@ async def test_step_result_without_json_form_fails_naming_the_step(era: Era) -> 
 
     result = await User(shop(body), era=era).call("order")
     assert result.text.startswith("Error executing tool order: the value of 'connection' cannot be remembered")
-
-
-async def test_step_result_contradicting_its_annotation_fails_the_call(era: Era) -> None:
-    def wrong() -> Quote:
-        return "free"  # type: ignore[return-value]
-
-    async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.step("quote", wrong)
-        return "never"
-
-    result = await User(shop(body), era=era).call("order")
-    assert "the value of 'quote' cannot be remembered" in result.text
-
-
-async def test_step_result_is_kept_under_its_aliases(era: Era) -> None:
-    class Seat(BaseModel):
-        row: int = Field(alias="seat-row")
-
-    def seat() -> Seat:
-        return Seat.model_validate({"seat-row": 7})
-
-    async def body(ctx: Context[Any, Any]) -> str:
-        kept = await ctx.step("seat", seat)
-        await ctx.ask("left", LEFT)
-        return str(kept.row)
-
-    assert (await User(shop(body), {"left": {"value": 1}}, era=era).call("order")).text == "7"
 
 
 async def test_step_result_that_cannot_be_read_back_fails_with_the_place_and_without_the_value(era: Era) -> None:

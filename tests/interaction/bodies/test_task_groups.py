@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,36 +11,26 @@ import pytest
 
 from roundtrip import Context, Elicit, Event, Server
 from roundtrip.testing import Answers, Era, LegByLeg, Steps, User
+from tests.interaction.bodies.shops import LEFT, RIGHT, shop
 from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect, text_of
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
-
-LEFT = Elicit("Left?", int)
-RIGHT = Elicit("Right?", int)
 
 
 BOTH: Answers = {re.compile("Left"): 1, re.compile("Right"): 2}
 
 
-async def test_except_exception_does_not_see_that_a_leg_ends(era: Era) -> None:
-    server = Server("shop")
-    caught: list[Exception] = []
-
-    @server.tool()
-    async def order(ctx: Context[Any, Any]) -> int:
-        try:
-            return await ctx.ask("left", LEFT)
-        except Exception as error:  # noqa: BLE001 - as careful code does
-            caught.append(error)
-            return 0
-
-    assert (await User(server, {"left": 1}, era=era).call("order")).text == "1"
-    assert caught == []
+async def _left(ctx: Context[Any, Any]) -> int:
+    return await ctx.ask("left", LEFT)
 
 
-async def test_except_base_exception_may_look_if_it_raises_on(era: Era) -> None:
+async def _right(ctx: Context[Any, Any]) -> int:
+    return await ctx.ask("right", RIGHT)
+
+
+async def test_only_base_exception_sees_that_a_leg_ends(era: Era) -> None:
     server = Server("shop")
     seen: list[str] = []
 
@@ -48,6 +38,8 @@ async def test_except_base_exception_may_look_if_it_raises_on(era: Era) -> None:
     async def order(ctx: Context[Any, Any]) -> int:
         try:
             return await ctx.ask("left", LEFT)
+        except Exception:  # noqa: BLE001 - as careful code does
+            return 0
         except BaseException as error:
             seen.append(type(error).__name__)
             raise
@@ -102,51 +94,33 @@ async def test_question_in_finally_is_asked_beside_the_suspending_question(era: 
     assert trace.asked == rounds
 
 
-async def test_asks_of_an_anyio_task_group_end_the_leg_cleanly(era: Era) -> None:
-    server = Server("shop")
+async def in_an_anyio_group(ctx: Context[Any, Any]) -> str:
+    answers: dict[str, int] = {}
 
-    @server.tool()
-    async def order(ctx: Context[Any, Any]) -> str:
-        answers: dict[str, int] = {}
+    async def put(key: str, question: Elicit[int]) -> None:
+        answers[key] = await ctx.ask(key, question)
 
-        async def put(key: str, question: Elicit[int]) -> None:
-            answers[key] = await ctx.ask(key, question)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(put, "left", LEFT)
-            group.start_soon(put, "right", RIGHT)
-        return f"{answers['left']} {answers['right']}"
-
-    with anyio.fail_after(WAIT):
-        for _ in range(2):
-            call = await User(server, BOTH, era=era).call("order")
-            assert call.text == "1 2"
-            assert sorted(call.asked) == ["Left?", "Right?"]
+    async with anyio.create_task_group() as group:
+        group.start_soon(put, "left", LEFT)
+        group.start_soon(put, "right", RIGHT)
+    return f"{answers['left']} {answers['right']}"
 
 
-async def test_asks_of_an_asyncio_task_group_end_the_leg_cleanly(era: Era) -> None:
-    server = Server("shop")
-
-    @server.tool()
-    async def order(ctx: Context[Any, Any]) -> str:
-        async with asyncio.TaskGroup() as group:
-            left = group.create_task(_left(ctx))
-            right = group.create_task(_right(ctx))
-        return f"{left.result()} {right.result()}"
-
-    with anyio.fail_after(WAIT):
-        for _ in range(2):
-            assert (await User(server, BOTH, era=era).call("order")).text == "1 2"
+async def in_an_asyncio_group(ctx: Context[Any, Any]) -> str:
+    async with asyncio.TaskGroup() as group:
+        left = group.create_task(_left(ctx))
+        right = group.create_task(_right(ctx))
+    return f"{left.result()} {right.result()}"
 
 
-async def test_asks_of_gather_end_the_leg_cleanly(era: Era) -> None:
-    server = Server("shop")
+async def in_gather(ctx: Context[Any, Any]) -> str:
+    left, right = await asyncio.gather(_left(ctx), _right(ctx))
+    return f"{left} {right}"
 
-    @server.tool()
-    async def order(ctx: Context[Any, Any]) -> str:
-        left, right = await asyncio.gather(_left(ctx), _right(ctx))
-        return f"{left} {right}"
 
+@pytest.mark.parametrize("body", [in_an_anyio_group, in_an_asyncio_group, in_gather])
+async def test_asks_beside_each_other_end_the_leg_cleanly(era: Era, body: Callable[..., Any]) -> None:
+    server = shop(body)
     with anyio.fail_after(WAIT):
         for _ in range(2):
             call = await User(server, BOTH, era=era).call("order")
@@ -242,11 +216,3 @@ async def test_genuine_cancellation_ends_a_body_with_an_asyncio_task_group(era: 
             assert (await client.list_tools()).tools
     assert ended == ["CancelledError"]
     assert trace.events[-1] is Event.FAIL
-
-
-async def _left(ctx: Context[Any, Any]) -> int:
-    return await ctx.ask("left", LEFT)
-
-
-async def _right(ctx: Context[Any, Any]) -> int:
-    return await ctx.ask("right", RIGHT)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from roundtrip import Context, Elicit, Event, Server
-from roundtrip.testing import Era, LegByLeg, Restart, Steps, User
+from roundtrip import Context, Event, Server
+from roundtrip.testing import LegByLeg, Restart, Steps, User
 from tests.interaction.bodies.shops import shop
 from tests.kit.players import text_of
 from tests.kit.shops import Choice
@@ -60,31 +60,6 @@ async def test_a_step_cures_it() -> None:
 
     call = await User(lambda: shop(body), {"sure": {"ok": True}}, network=Restart()).call("order")
     assert call.text == "accept"
-
-
-async def test_the_live_era_asks_it_once() -> None:
-    call = await User(keyed(stamps()), {"sure": {"ok": True}}, era=Era.LIVE).call("order")
-    assert call.text == "accept"
-    assert len(call.questions) == 1
-
-
-async def test_question_depending_on_another_answer_is_not_volatile() -> None:
-    async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("left", "Left?", int)
-        again = await ctx.ask_all_outcomes({"right": Elicit("Right?", int), "sum": Elicit(said[0], Choice)})
-        return again["sum"].action
-
-    said = ["Sum 1?"]
-    hopper = LegByLeg(lambda: shop(body, build="1"))
-    await hopper.leg("order")
-    await hopper.leg("order", answers={"left": {"value": 1}}, state=hopper.token)
-    said[0] = "Sum 2?"
-    # One answer is lost to the change, and another came in.
-    await hopper.leg("order", answers={"right": {"value": 1}, "sum": {"ok": True}}, state=hopper.token)
-    said[0] = "Sum 3?"
-    await hopper.leg("order", answers={"sum": {"ok": True}}, state=hopper.token)
-    assert list(hopper.questions) == ["sum"]
-    assert text_of(await hopper.leg("order", answers={"sum": {"ok": True}}, state=hopper.token)) == "accept"
 
 
 @pytest.mark.parametrize("named", [True, False])

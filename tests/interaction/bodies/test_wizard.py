@@ -7,10 +7,10 @@ import pytest
 
 from roundtrip import Server, State
 from roundtrip.client.legs import ERAS
-from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User
+from roundtrip.testing import Era, LegByLeg, Restart, Steps, User
 from tests.interaction.bodies.travel import SECRET, Books
-from tests.interaction.resolvers.test_once import readings
 from tests.kit.players import Reply, text_of
+from tests.kit.token_readings import readings
 
 pytestmark = pytest.mark.anyio
 
@@ -115,22 +115,6 @@ async def test_only_the_missing_answer_of_a_round_is_asked_again() -> None:
     await hopper.leg("compare", answers={"left": {"value": 1}}, state=hopper.token)
     result = await hopper.leg("compare", answers={"third": {"value": 3}}, state=hopper.token)
     assert text_of(result) == "1 2 3"
-
-
-async def test_random_step_result_is_stable_in_questions_and_result() -> None:
-    books = Books()
-    # Another user who asks for a quote in between gets another one.
-    other = User(books.agency, {"trip": {"city": "Oslo", "travellers": 0}, "payment": DECLINE}, network=Restart())
-    hopper = LegByLeg(books.agency)
-    await hopper.leg("book")
-    for replies in ROUNDS[:3]:
-        await hopper.leg("book", answers=replies, state=hopper.token)
-    await other.call("book")
-    assert books.ran["quote"] == 2
-    for replies in ROUNDS[3:-1]:
-        await hopper.leg("book", answers=replies, state=hopper.token)
-    assert text_of(await hopper.leg("book", answers=ROUNDS[-1], state=hopper.token)) == RESULT
-    assert books.ran["quote"] == 2
 
 
 async def test_step_result_is_unreadable_in_the_token() -> None:

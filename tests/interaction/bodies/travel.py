@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Server
 from roundtrip.testing import Steps
+from tests.kit.shops import KEY
 
-KEY = b"a key of this agency's own, 32+ bytes"
 SECRET = "MARGIN-IS-42-PERCENT"
 
 

@@ -18,7 +18,7 @@ from roundtrip.ledger.contract import ClaimAnswer, LedgerDown
 from roundtrip.system import System
 from roundtrip.testing import DECLINE, AskedQuestion, Clock, Era, LegByLeg, User
 from roundtrip.tokens.binding import read_binding
-from tests.interaction.protocol.test_refusals import FROZEN
+from tests.interaction.protocol.frozen import FROZEN
 from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
@@ -91,14 +91,6 @@ async def refused(legs: LegByLeg, arguments: dict[str, Any] = TRIP, *, state: st
     with pytest.raises(MCPError) as caught:
         await legs.leg("book", arguments, state=state or legs.token, **leg)
     assert caught.value.error == FROZEN
-
-
-async def test_late_answer_fills_the_form(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server())
-    clock.advance(TTL + 1)
-    again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
-    assert defaults(again, "stay") == {"days": 3, "hotel": "Ritz", "breakfast": False}
-    assert agency.booked == []
 
 
 async def test_recovered_answers_are_filled_in_when_their_turn_comes(agency: Agency, clock: Clock) -> None:
@@ -343,13 +335,6 @@ async def test_call_whose_single_body_ran_is_not_restarted(agency: Agency, clock
     clock.advance(RECOVER - 2)
     await refused(legs, **agreed)
     assert len(agency.booked) == 1
-
-
-async def test_unrun_single_body_call_is_restarted(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server(once=True))
-    clock.advance(TTL + 1)
-    again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
-    assert defaults(again, "stay")["hotel"] == "Ritz"
 
 
 async def test_restarted_call_does_not_run_where_clocks_are_behind(agency: Agency, clock: Clock) -> None:

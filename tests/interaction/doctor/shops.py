@@ -100,9 +100,7 @@ def _shops() -> Mapping[str, Server[Any]]:
     shops = {
         "plain": shop(),
         "without-probe": shop(probe=False),
-        "own-key": shop(keys=None),
         "other-keys": shop(keys=[OTHER]),
-        "old-and-new": shop(keys=[OLD, NEW]),
         "new-and-old": shop(keys=[NEW, OLD]),
         "other-audience": shop(audience="https://shop.example/\x1b[31m"),
         "next-build": next_build(),
@@ -182,15 +180,10 @@ class Street:
         apps = {name: each.streamable_http_app(**options) for name, each in _shops().items()}
         apps["with-sessions"] = shop().streamable_http_app()
         apps["left"], apps["middle"], apps["right"] = (shop().streamable_http_app(**options) for _ in range(3))
-        apps["stranger"] = shop(keys=[OTHER]).streamable_http_app(**options)
         others: dict[str, ASGIApp] = {
-            "fast": skewed(apps["left"], 45),
-            "slow": skewed(apps["left"], -45),
-            "far-ahead": skewed(apps["middle"], 600),
             "far-behind": skewed(apps["right"], -600),
             "locked": locked(apps["plain"]),
             "balanced": balanced(apps["left"], apps["middle"], apps["right"]),
-            "badly-balanced": balanced(apps["left"], apps["stranger"]),
         }
 
         async def ready(request: Request) -> Response:

@@ -16,6 +16,7 @@ from roundtrip.doctor.client_server import TOOL, make_server
 from roundtrip.known_clients import known_client
 from roundtrip.testing import Era, served
 from tests.kit.hosts import ROOT, WAIT
+from tests.kit.tables import check_each
 
 pytestmark = pytest.mark.anyio
 
@@ -133,11 +134,13 @@ WRONG_USAGE: Final[list[tuple[list[str], str]]] = [
 
 
 def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, complaint in WRONG_USAGE:
+    def check(arguments: list[str], complaint: str) -> None:
         with pytest.raises(SystemExit) as ended:
             main(["doctor", *arguments])
         assert ended.value.code == 2
         assert complaint in capsys.readouterr().err
+
+    check_each(WRONG_USAGE, check)
 
 
 def test_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from roundtrip.cli import main
 from tests.kit.forks import Started, start
-from tests.kit.hosts import ROOT, WAIT
+from tests.kit.hosts import ROOT, WAIT, is_listening
 
 __all__ = ["FLEET", "Instance"]
 
@@ -43,7 +43,7 @@ class Instance:
     def wait(self) -> None:
         """Wait until it accepts connections."""
         ends = time.monotonic() + _STARTS
-        while not self._listens():
+        while not is_listening(self.port):
             if time.monotonic() > ends or self._process is None or self._process.poll() is not None:
                 raise AssertionError(self._log.read_text())
             time.sleep(0.02)
@@ -54,13 +54,6 @@ class Instance:
             self._process.kill()
             self._process.wait(WAIT)
             self._process = None
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
 
     def __enter__(self) -> "Instance":
         self.start()

@@ -17,23 +17,13 @@ ARGUMENTS = {"title": "Dune"}
 
 
 async def tokens_of(server: Server[Any]) -> list[str]:
-    """Return the state of each question round of one whole call."""
+    """Return the state of each question round of one whole call, whose legs then arrive again."""
     call = await User(server, ROUNDS).call("order", ARGUMENTS)
     return [token or "" for token in call.tokens]
 
 
 async def leg(server: Server[Any], number: int, tokens: list[str]) -> CallToolResult | InputRequiredResult:
     return await LegByLeg([server]).leg("order", ARGUMENTS, answers=ROUNDS[number], state=tokens[number])
-
-
-async def test_a_leg_that_arrives_twice_is_answered_twice_alike() -> None:
-    server = shop()
-    tokens = await tokens_of(server)
-    for number, keys in ((0, ["how_many"]), (1, ["wrap"])):
-        for _ in range(2):
-            again = await leg(server, number, tokens)
-            assert isinstance(again, InputRequiredResult)
-            assert list(again.input_requests or {}) == keys
 
 
 async def test_repeated_last_leg_runs_the_body_twice() -> None:

@@ -101,8 +101,9 @@ async def test_a_tentative_claim_keeps_others_out(ledger: EpochKeeper) -> None:
 
 
 async def test_holder_dying_before_it_begins_leaves_only_its_notes(ledger: EpochKeeper) -> None:
-    await claim(ledger, tentative=True, lease=SHORT)
+    await claim(ledger, tentative=True)
     assert await ledger.note("call", "step", "1", holder="one")
+    assert await ledger.renew("call", holder="one", lease=SHORT)
     assert await ledger.wait("call", patience=LONG) is None
     second = await claim(ledger, answers_digest="b", holder="two")
     assert second == ClaimAnswer(ClaimStatus.GRANTED, "b", notes={"step": "1"})
@@ -267,9 +268,10 @@ async def test_sqlite_file_drops_expired_entries_and_notes(tmp_path: Path) -> No
 
 
 async def test_a_tentative_claim_can_be_renewed_and_taken_back(ledger: EpochKeeper) -> None:
-    await claim(ledger, tentative=True, lease=SHORT)
-    assert await ledger.renew("call", holder="one", lease=LONG)
-    assert (await claim(ledger, holder="two", tentative=True)).status is ClaimStatus.RUNNING
+    await claim(ledger, tentative=True)
+    assert await ledger.renew("call", holder="one", lease=3 * LONG)
+    answer = await claim(ledger, holder="two", tentative=True)
+    assert (answer.status, answer.lease > 2 * LONG) == (ClaimStatus.RUNNING, True)
     await ledger.release("call", holder="one")
     assert (await claim(ledger, holder="two", tentative=True)).status is ClaimStatus.GRANTED
 
@@ -484,9 +486,10 @@ async def test_ledger_reopens_on_demand(ledger: EpochKeeper) -> None:
     assert (await claim(ledger, holder="two")).status is ClaimStatus.RUNNING
 
 
-def test_a_ledger_says_how_far_it_reaches() -> None:
-    assert MemoryLedger().reach is Reach.PROCESS < Reach.MACHINE is SqliteLedger("x").reach
-    assert RedisLedger("redis://localhost").reach is Reach.FLEET
+async def test_a_ledger_says_how_far_it_reaches(ledger: EpochKeeper) -> None:
+    reaches: dict[type[Ledger], Reach] = {MemoryLedger: Reach.PROCESS, SqliteLedger: Reach.MACHINE}
+    assert ledger.ledger.reach is reaches.get(type(ledger.ledger), Reach.FLEET)
+    assert Reach.PROCESS < Reach.MACHINE < Reach.FLEET
 
 
 class Counted:

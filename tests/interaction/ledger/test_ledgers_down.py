@@ -122,6 +122,7 @@ async def test_body_ending_during_a_redis_restart_stores_its_result(redis: Redis
     await ledger.aclose()
 
 
+@needs("redis")
 async def test_url_without_a_listener_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LedgerDown, match="the ledger on Redis cannot be used"):
         await claim(RedisLedger(f"unix://{tmp_path}/nothing", timeout=0.5))

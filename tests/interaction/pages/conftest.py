@@ -1,13 +1,5 @@
 """Stores of the tests of pages."""
 
-from collections.abc import Generator
+from tests.kit.stores import started
 
-import pytest
-
-from tests.kit.stores import Servers, servers
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as running:
-        yield running
+__all__ = ["started"]

@@ -1,11 +1,8 @@
 """Agents that try to answer a question for a human: by texts in requests, by an HTTP tool, and as clients of tasks."""
 
 import json
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 from mcp.shared.exceptions import MCPError
@@ -25,8 +22,7 @@ from tests.kit.page_users import (
     user_of,
 )
 from tests.kit.peer import Peer
-from tests.kit.programs import needs
-from tests.kit.stores import Servers, ledger_at, place_of, servers
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -103,32 +99,12 @@ async def test_no_text_of_a_model_answers_for_a_human(tool: str, mode: str) -> N
     assert PAID == []
 
 
-async def test_agent_with_an_http_tool_sees_no_question() -> None:
-    PAID.clear()
-    async with hosted(shop().streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("pay", {"what": "all"})
-        link = link_in(asked)
-        for user in (None, "agent"):
-            agent = Browser(url, user)
-            page = await agent.open(link)
-            assert page.status_code in (401, 404)
-            assert "Delete" not in page.text
-        async with httpx.AsyncClient(headers={"origin": BASE, "sec-fetch-site": "same-origin"}) as http:
-            for body in ({"decision": "answer"}, {"decision": "answer", "token": "x"}, {}):
-                posted = await http.post(link.replace(BASE, url), data=body)
-                assert posted.status_code == 401
-        page = (await Browser(url, "ann").open(link)).text
-        # A form that the user has opened is of no use to others.
-        assert (await Browser(url, "agent").send(link, page)).status_code == 404
-    assert PAID == []
-
-
 async def test_handle_of_a_call_is_no_task() -> None:
     PAID.clear()
     async with (
         hosted(shop().streamable_http_app()) as url,
         client_of(url) as client,
-        httpx.AsyncClient(headers={"x-user": "ann"}) as http,
+        httpx.AsyncClient(headers={"x-user": "ann"}, timeout=WAIT) as http,
     ):
         asked = await client.call_tool("pay", {"what": "all"})
         handle = handle_in(asked)
@@ -143,58 +119,3 @@ async def test_handle_of_a_call_is_no_task() -> None:
         task = await peer.call("background")
         assert "size" in json.dumps(await peer.asked(task["taskId"], "size"))
     assert PAID == []
-
-
-@pytest.fixture(scope="module")
-def started() -> Generator[Servers]:
-    with servers() as found:
-        yield found
-
-
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("redis", marks=needs("redis"))])
-async def test_equal_calls_on_two_instances_run_one_body_each(kind: str, started: Servers, tmp_path: Path) -> None:
-    """Agents of one user call, answer and continue at once."""
-    place, bodies, handles = place_of(kind, started, tmp_path), list[str](), set[str]()
-
-    def adder() -> Server[Any]:
-        server = Server[Any]("race", keys=[KEY], principal=user_of, ladder=["model"], ledger=ledger_at(place))
-
-        @server.tool(exactly_once=True)
-        async def add(ctx: Context) -> str:
-            """Add two numbers."""
-            first = await ctx.ask("first", "First?", int, answered_by="anyone")
-            second = await ctx.ask("second", "Second?", int, answered_by="anyone")
-            bodies.append(ctx.call.id)
-            return str(first + second)
-
-        return server
-
-    async with hosted(adder().streamable_http_app()) as one, hosted(adder().streamable_http_app()) as two:
-        begun: list[str] = []
-
-        async def begin(url: str) -> None:
-            async with client_of(url) as client:
-                begun.append(handle_in(await client.call_tool("add", {})))
-
-        async with anyio.create_task_group() as group:
-            for url in (one, two) * 3:
-                group.start_soon(begin, url)
-        assert len(set(begun)) == 1
-
-        async def agent(url: str) -> None:
-            async with client_of(url) as client:
-                result = await client.call_tool("add", {})
-                if "handle=" not in text_of(result):
-                    return
-                handle = handle_in(result)
-                handles.add(handle)
-                for name in ("first", "second"):
-                    await client.call_tool("continue_call", {"handle": handle, "answers": {name: 2}})
-
-        async with anyio.create_task_group() as group:
-            for url in (one, two) * 3:
-                group.start_soon(agent, url)
-        async with client_of(two) as client:
-            ends = [text_of(await client.call_tool("continue_call", {"handle": handle})) for handle in handles]
-    assert set(ends) == {"4"}
-    assert sorted(bodies) == sorted({handle.partition(".")[0] for handle in handles})

@@ -2,22 +2,18 @@
 
 import threading
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import anyio
 import httpx
-import httpx2
 import pytest
 from mcp.client import Client
-from mcp.client.streamable_http import streamable_http_client
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitationCapability,
-    ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
     FormElicitationCapability,
@@ -33,12 +29,14 @@ from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.pages.ways import kinds, modes
+from tests.interaction.pages.web import Badges, as_user
 from tests.kit import approving
 from tests.kit.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
 from tests.kit.page_users import Browser, client_of, declare_only, go_on, handle_in, link_in, text_of
 from tests.kit.peer import Peer
 from tests.kit.peer import text_of as text_of_task
 from tests.kit.stores import Servers, ledger_of, turned_ledger
+from tests.kit.visitors import Visitor
 from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
@@ -128,7 +126,7 @@ async def told(client: Client, asked: Any, text: str) -> Any:
 
 
 async def test_otherwise_does_not_replace_an_approval_of_another_wording() -> None:
-    prices, server = [5], shop(wait=3)
+    prices, server = [5], shop(wait=0.2)
 
     @server.tool()
     async def pay(ctx: Context) -> str:
@@ -147,38 +145,13 @@ async def test_otherwise_does_not_replace_an_approval_of_another_wording() -> No
         assert text_of(result) == "paid 5000: late for 5000"
 
 
-async def fill_in(context: Any, params: Any) -> ElicitResult:
-    """Answer a form, and agree to open an address."""
-    is_form = isinstance(params, ElicitRequestFormParams)
-    return ElicitResult(action="accept", content={"value": 3} if is_form else None)
-
-
 @modes
 async def test_body_reads_a_rejection(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     declare_only(monkeypatch, ElicitationCapability(form=FormElicitationCapability()))
-    async with open_shop() as url, client_of(url, mode=mode, elicitation_callback=fill_in) as client:
+    async with open_shop() as url, client_of(url, mode=mode, elicitation_callback=Visitor(form={"value": 3})) as client:
         asked = await client.call_tool("partly", {"order": "Emma"})
         await Person(url, "fred").decide("reject", "no receipt")
         assert text_of(await go_on(client, asked)) == "rejected by fred: no receipt"
-
-
-async def test_client_that_shows_links_gets_a_page_that_says_who_decides() -> None:
-    pages: list[str] = []
-
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        if isinstance(params, ElicitRequestURLParams):
-            page = await Person(url, "ann").get(params.url)
-            pages.append(page.text)
-            assert (await Person(url, "fay").get(params.url)).status_code == 404
-            await Person(url, "fay").decide("approve")
-        return await fill_in(context, params)
-
-    async with open_shop() as url, client_of(url, elicitation_callback=elicited) as client:
-        result = await client.call_tool("partly", {"order": "Emma"})
-        assert text_of(result) == "refunded 3 of Emma, as fay says"
-    assert len(pages) == 1
-    assert "finance" in pages[0]
-    assert "<form" not in pages[0]
 
 
 @kinds
@@ -233,7 +206,7 @@ async def test_expired_approval_raises() -> None:
 
 @kinds
 async def test_one_of_many_decisions_counts(kind: str, started: Servers, tmp_path: Path) -> None:
-    """Approve, reject and the end of the call race; the store lets one win."""
+    """People approve and reject at once, on two instances; the store lets one win."""
     ledger = ledger_of(kind, started, tmp_path)
     server, other = shop(ledger=ledger), shop(ledger=ledger)
     async with open_shop(server) as url, open_shop(other) as second, client_of(url) as client:
@@ -254,35 +227,6 @@ async def test_one_of_many_decisions_counts(kind: str, started: Servers, tmp_pat
         (state,) = [state for status, state in statuses if status == 200]
         result = await go_on(client, asked)
         assert result.is_error is (state == "rejected")
-    await ledger.aclose()
-
-
-@kinds
-async def test_rejection_and_cancellation_have_one_end(kind: str, started: Servers, tmp_path: Path) -> None:
-    """Both are sent at once, to two instances: what comes too late changes nothing."""
-    ledger = ledger_of(kind, started, tmp_path)
-    server, other = shop(ledger=ledger), shop(ledger=ledger)
-    async with open_shop(server) as url, open_shop(other) as second, httpx.AsyncClient(timeout=WAIT) as http:
-        peer, fay = Peer(http, f"{url}/mcp", headers={"x-user": "ann"}), Person(second, "fay")
-        for year in range(4):
-            task = (await peer.call("close_books", year=year))["taskId"]
-            approval = await fay.one(f"Close {year}")
-            answers: list[httpx.Response] = []
-
-            async def decide(approval: str = approval, into: list[httpx.Response] = answers) -> None:
-                into.append(await fay.api(f"/{approval}", json={"decision": "reject"}))
-
-            async with anyio.create_task_group() as group:
-                group.start_soon(decide)
-                group.start_soon(partial(peer.ask, "tasks/cancel", taskId=task))
-            ended = await peer.until(task)
-            (rejected,) = (answer.status_code for answer in answers)
-            assert ended["status"] in ("cancelled", "completed")
-            assert rejected == 200 or ended["status"] == "cancelled"
-            late = await fay.api(f"/{approval}", json={"decision": "approve"})
-            assert late.status_code in (404, 409)
-            assert (await peer.get(task))["status"] == ended["status"]
-        assert await fay.inbox() == []
     await ledger.aclose()
 
 
@@ -342,6 +286,10 @@ async def test_page_of_the_caller_tells_the_decision_and_its_reason(
 ) -> None:
     async with open_shop() as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("refund", {"amount": 5})
+        waiting = await Person(url, "ann").get(link_in(asked))
+        assert "finance" in waiting.text
+        assert "<form" not in waiting.text
+        assert (await Person(url, "fay").get(link_in(asked))).status_code == 404
         await Person(url, "fay").decide(choice, "no <b>receipt</b>")
         result = await go_on(client, asked)
         assert text_of(result) == "refunded 5" if choice == "approve" else "was rejected" in text_of(result)
@@ -369,58 +317,27 @@ async def test_repeated_call_finds_the_one_that_waits_for_an_approval(
         declare_only(monkeypatch, declared)
     arguments: dict[str, Any] = {"amount": 3} if tool == "refund" else {"order": "Emma"}
     scope: anyio.CancelScope | None = None
-    urls: list[str] = []
 
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        if isinstance(params, ElicitRequestURLParams):
-            urls.append(params.url)
-            if "approval" not in params.message:
-                assert await Browser(url, "ann").answer_all(params.url, {"How": "3"}) == "Waiting for an approval"
-            if scope is not None:
-                scope.cancel()
-            else:
-                await Person(url, "fay").decide("approve")
-        return await fill_in(context, params)
+    async def visit(page: ElicitRequestURLParams) -> None:
+        if "approval" not in page.message:
+            assert await Browser(url, "ann").answer_all(page.url, {"How": "3"}) == "Waiting for an approval"
+        if scope is not None:
+            scope.cancel()
+        else:
+            await Person(url, "fay").decide("approve")
 
-    async with open_shop(wait=WAIT) as url, client_of(url, elicitation_callback=elicited) as client:
+    visitor = Visitor(visit=visit, form={"value": 3})
+    async with open_shop(wait=WAIT) as url, client_of(url, elicitation_callback=visitor) as client:
         with anyio.CancelScope() as scope:
             await client.call_tool(tool, arguments)
         assert scope.cancelled_caught
         scope = None
         assert len(await Person(url, "fay").inbox()) == 1
-        before = list(urls)
+        before = visitor.urls
         result = text_of(await client.call_tool(tool, arguments))
         assert result in ("refunded 3", "refunded 3 of Emma, as fay says")
-        assert set(urls) == {before[-1]}
+        assert set(visitor.urls) == {before[-1]}
         assert await Person(url, "fay").inbox() == []
-
-
-async def test_equal_calls_at_once_open_one_approval() -> None:
-    waiting: list[str] = []
-    results: list[str] = []
-
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        waiting.append("by link")
-        return await fill_in(context, params)
-
-    async def call() -> None:
-        result = await client.call_tool("refund", {"amount": 5})
-        if "handle=" in text_of(result):
-            waiting.append("by handle")
-            result = await go_on(client, result)
-        results.append(text_of(result))
-
-    async with (
-        open_shop(wait=WAIT) as url,
-        client_of(url, elicitation_callback=elicited) as client,
-        anyio.create_task_group() as calls,
-    ):
-        for _ in range(4):
-            calls.start_soon(call)
-        await until(lambda: len(waiting) == 4)
-        assert len(await Person(url, "fay").inbox()) == 1
-        await Person(url, "fay").decide("approve")
-    assert results == ["refunded 5"] * 4
 
 
 async def test_form_says_who_reads_the_reason() -> None:
@@ -506,7 +423,7 @@ async def test_form_of_another_site_decides_nothing() -> None:
         assert (await fay.post(approval, "approve", page=foreign)).status_code == 409
         assert (await fay.post(approval, "approve", page="")).status_code == 409
         # A cookie and a simple request of another site are not enough for the API.
-        async with httpx.AsyncClient(cookies={"user": "fay"}) as http:
+        async with httpx.AsyncClient(cookies={"user": "fay"}, timeout=WAIT) as http:
             for headers in (
                 {"content-type": "text/plain"},
                 {"content-type": "application/json", "origin": "https://evil.example"},
@@ -728,7 +645,7 @@ async def test_people_of_one_issuer_are_compared_without_their_clients() -> None
         "shop",
         keys=[KEY],
         auth=AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None),
-        token_verifier=Verifier(),
+        token_verifier=Badges(),
         pages=Pages(base_url=BASE, authenticate=login, wait=20),
         approvals=Approvals(groups=groups),
     )
@@ -737,23 +654,16 @@ async def test_people_of_one_issuer_are_compared_without_their_clients() -> None
     async def pay(ctx: Context) -> str:
         return (await ctx.approve("ok", "Pay?", by="finance")).who
 
-    async with open_shop(server) as url:
-        headers = {"authorization": "Bearer ann"}
-        async with httpx2.AsyncClient(headers=headers) as http:
-            transport = streamable_http_client(f"{url}/mcp", http_client=http)
-            async with Client(cast("Any", transport), mode="2026-07-28") as client:
-                asked = await client.call_tool("pay", {})
-                assert await Person(url, "ann").inbox() == []
-                assert (await Person(url, "robot").get("/approvals")).status_code == 401
-                await Person(url, "fay").decide("approve")
-                assert text_of(await go_on(client, asked)) == "fay"
-
-
-class Verifier:
-    """Verifier of access tokens, which name their users."""
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        return AccessToken(token=token, client_id="chat", scopes=[], subject=token)
+    async with (
+        open_shop(server) as url,
+        as_user(f"{url}/mcp", "chat/ann") as transport,
+        Client(cast("Any", transport), mode="2026-07-28") as client,
+    ):
+        asked = await client.call_tool("pay", {})
+        assert await Person(url, "ann").inbox() == []
+        assert (await Person(url, "robot").get("/approvals")).status_code == 401
+        await Person(url, "fay").decide("approve")
+        assert text_of(await go_on(client, asked)) == "fay"
 
 
 async def test_failing_functions_of_the_author_change_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -190,9 +190,3 @@ async def test_call_without_a_terminal_says_who_must_approve(
         await Person(url, "fay").decide("approve")
         assert await run("call", f"{url}/mcp", "continue_call", f"handle={handle[1]}", *options) == 0
         assert "refunded 5" in capsys.readouterr().out
-
-
-def test_list_of_tasks_says_that_it_has_other_calls(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["tasks", "ls", "--help"])
-    assert "calls that wait for a page, a model or an approval" in " ".join(capsys.readouterr().out.split())

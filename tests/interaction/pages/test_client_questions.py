@@ -27,7 +27,6 @@ from roundtrip import (
     Resolve,
     Sample,
     Server,
-    get_access_token,
     get_http_headers,
     get_request,
 )
@@ -52,7 +51,7 @@ pytestmark = pytest.mark.anyio
 
 
 def library(ladder: Any = None, **options: Any) -> Server[Any]:
-    pages = Pages(base_url=BASE, authenticate=reader, wait=2, **options)
+    pages = Pages(base_url=BASE, authenticate=reader, wait=20, **options)
     server = Server[Any]("library", keys=[KEY], principal=user_of, pages=pages, ladder=ladder)
 
     @server.tool()
@@ -106,16 +105,15 @@ EXPECTED = {"before": "pie 2", "after": "2 pie 1 3", "at_once": "2 pie 1"}
 )
 async def test_client_with_a_link_is_asked_what_only_it_can_answer(tool: str, mode: str) -> None:
     async with hosted(library().streamable_http_app()) as url, client_of(url, mode=mode, **CALLBACKS) as client:
-        result = asked = await client.call_tool(tool, {})
-        browser = Browser(url, "ann")
-        for _ in range(4):
-            if "https://" not in text_of(result):
-                break
-            page = (await browser.open(link_in(asked))).text
-            if "<form" in page:
-                await browser.send(link_in(asked), page, "2" if "How many" in page else "3")
-            result = await go_on(client, asked)
-        assert text_of(result) == EXPECTED[tool]
+        asked, results = await client.call_tool(tool, {}), list[str]()
+
+        async def continue_it() -> None:
+            results.append(text_of(await go_on(client, asked)))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(continue_it)
+            assert await Browser(url, "ann").answer_all(link_in(asked), ANSWERS) == "Done"
+        assert results == [EXPECTED[tool]]
 
 
 @pytest.mark.parametrize("tool", list(EXPECTED))
@@ -123,29 +121,19 @@ async def test_client_that_shows_links_is_asked_what_only_it_can_answer(
     monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
     declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
-    async with hosted(library().streamable_http_app()) as url:
-        browser, pages = Browser(url, "ann"), list[str]()
+    async with hosted(library().streamable_http_app()) as url, anyio.create_task_group() as group:
+        links: list[str] = []
 
         async def elicited(context: Any, params: Any) -> ElicitResult:
             assert isinstance(params, ElicitRequestURLParams)
-            page = (await browser.open(params.url)).text
-            if "<form" in page:
-                pages.append(params.url)
-                await browser.send(params.url, page, "2" if "How many" in page else "3")
+            if not links:
+                group.start_soon(Browser(url, "ann").answer_all, params.url, ANSWERS)
+            links.append(params.url)
             return ElicitResult(action="accept")
 
         async with client_of(url, elicitation_callback=elicited, **CALLBACKS) as client:
             assert text_of(await client.call_tool(tool, {})) == EXPECTED[tool]
-        assert len(pages) == (2 if tool == "after" else 1)
-
-
-async def test_model_may_answer_before_the_client_samples() -> None:
-    server = library(["form", "model"])
-    async with hosted(server.streamable_http_app()) as url, client_of(url, **CALLBACKS) as client:
-        asked = await client.call_tool("anyone", {})
-        handle = handle_in(asked)
-        result = await client.call_tool("continue_call", {"handle": handle, "answers": {"size": 4}})
-        assert text_of(result) == "4 pie"
+        assert len(set(links)) == 1
 
 
 async def test_another_client_of_the_user_is_told_what_it_lacks() -> None:
@@ -189,23 +177,15 @@ def office(**options: Any) -> Server[Any]:
         """Read the request in a resolver, on each leg."""
         return f"{desk} {await ctx.ask('size', 'How many?', int)} {await ctx.ask('more', 'More?', int)}"
 
-    @server.tool()
-    async def tokened(ctx: Context) -> str:
-        """Read the access token."""
-        size = await ctx.ask("size", "How many?", int)
-        return f"{size} {get_access_token()} {ctx.client_id}"
-
     return server
 
 
 RUNS: list[str] = []
 RAN: list[anyio.Event] = []
-READ = {"late": "2 ann ann", "plain": "2 ann", "resolved": "ann 2 3", "tokened": "2 None None"}
+READ = {"late": "2 ann ann", "plain": "2 ann", "resolved": "ann 2 3"}
 
 
-@pytest.mark.parametrize(
-    ("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain"), ("2026-07-28", "resolved"), ("legacy", "tokened")]
-)
+@pytest.mark.parametrize(("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain"), ("2026-07-28", "resolved")])
 async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: str) -> None:
     RUNS.clear()
     async with hosted(office().streamable_http_app()) as url, client_of(url, mode=mode) as client:
@@ -256,21 +236,6 @@ async def test_leg_without_its_client_changes_nothing(tmp_path: Path) -> None:
         assert results == ["2 ann ann"] * 4
     # Without the request, and once with it.
     assert RUNS == ["late"] * 2
-
-
-async def test_client_that_shows_links_runs_the_leg_with_its_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
-    async with hosted(office().streamable_http_app()) as url:
-        browser = Browser(url, "ann")
-
-        async def elicited(context: Any, params: Any) -> ElicitResult:
-            page = (await browser.open(params.url)).text
-            if "<form" in page:
-                await browser.send(params.url, page, "2" if "How many" in page else "3")
-            return ElicitResult(action="accept")
-
-        async with client_of(url, elicitation_callback=elicited) as client:
-            assert text_of(await client.call_tool("late", {})) == READ["late"]
 
 
 async def test_old_client_that_cannot_be_reached_is_not_called_new(caplog: pytest.LogCaptureFixture) -> None:

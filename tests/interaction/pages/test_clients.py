@@ -1,21 +1,17 @@
 """Clients that are sent to pages: by capability, by era, and by the abilities of the connection."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import anyio
-import httpx2
 import pytest
 from mcp.client import Client
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
-from mcp_types import ElicitResult
+from mcp_types import ElicitationCapability, ElicitResult
 
 from roundtrip import Context, Elicit, ElicitUrl, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, served
-from roundtrip.testing.tap import Tap
 from tests.interaction.pages.ways import BOOK, URL, places, ways
+from tests.kit.page_users import declare_only
 from tests.kit.players import Person, connect, text_of
 from tests.kit.shops import Choice, sure
 from tests.kit.visitors import Visitor, add_export, visiting
@@ -50,34 +46,15 @@ async def test_a_client_that_declared_pages_alone_is_sent_to_one() -> None:
     assert request["params"] == {"mode": "url", "message": "Log in.", "url": URL}
 
 
-@asynccontextmanager
-async def only_forms(server: Server[Any], era: Era, person: Person) -> AsyncGenerator[Client]:
-    """Connect a client that declares forms and no pages, on either era."""
-
-    def change(message: Json) -> Json:
-        params = message.get("params", {})
-        for declared in (
-            params.get("capabilities"),
-            params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities"),
-        ):
-            if declared is not None and "elicitation" in declared:
-                declared["elicitation"] = {}
-        return message
-
-    async with (
-        served(server) as url,
-        httpx2.AsyncClient() as web,
-        connect(Tap(streamable_http_client(url, http_client=web), change), era, person) as client,
-    ):
-        yield client
-
-
 @ways
-async def test_on_either_era_the_error_names_what_the_client_lacks(place: str, era: Era) -> None:
+async def test_on_either_era_the_error_names_what_the_client_lacks(
+    place: str, era: Era, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Shows S6."""
+    declare_only(monkeypatch, ElicitationCapability())
     person = Person()
     caught: list[MCPError] = []
-    async with only_forms(exporting(place), era, person) as client:
+    async with connect(exporting(place), era, person) as client:
         try:
             await client.call_tool("export", BOOK)
         except MCPError as error:
@@ -94,18 +71,22 @@ async def guest() -> str:
     ("place", "era", "otherwise"),
     [("resolver", Era.LIVE, "a guest"), ("body", Era.RETRY, lambda: "a guest"), ("resolver", Era.RETRY, guest)],
 )
-async def test_author_substitute_replaces_a_page(place: str, era: Era, otherwise: Any) -> None:
+async def test_author_substitute_replaces_a_page(
+    place: str, era: Era, otherwise: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Shows S6."""
+    declare_only(monkeypatch, ElicitationCapability())
 
     def done() -> str | None:
         raise AssertionError("no user was sent there")
 
-    async with only_forms(exporting(place, done=done, otherwise=otherwise), era, Person()) as client:
+    async with connect(exporting(place, done=done, otherwise=otherwise), era, Person()) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for a guest"
 
 
-async def test_forms_are_still_asked_beside_a_substituted_page(era: Era) -> None:
+async def test_forms_are_still_asked_beside_a_substituted_page(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shows S6."""
+    declare_only(monkeypatch, ElicitationCapability())
     server = Server[Any]("shop")
 
     async def login() -> ElicitUrl[str]:
@@ -116,7 +97,7 @@ async def test_forms_are_still_asked_beside_a_substituted_page(era: Era) -> None
         return f"{account} {sure.ok}"
 
     person = Person({"ok": True})
-    async with only_forms(server, era, person) as client:
+    async with connect(server, era, person) as client:
         assert text_of(await client.call_tool("export")) == "a guest True"
     assert person.messages == ["Sure?"]
 
@@ -159,7 +140,7 @@ async def test_live_client_gets_an_id_and_hears_of_completion(place: str) -> Non
     assert visitor.told_done[0] == first
 
 
-@pytest.mark.parametrize("tool", ["elicit_url", "blocking", "question"])
+@pytest.mark.parametrize("tool", ["elicit_url", "question"])
 async def test_id_of_the_authors_own_reaches_a_live_client(tool: str) -> None:
     server = Server[Any]("shop")
 
@@ -167,11 +148,6 @@ async def test_id_of_the_authors_own_reaches_a_live_client(tool: str) -> None:
     async def elicit_url(ctx: Context) -> str:
         await ctx.elicit_url("Log in.", "https://bookshop.example/login", "login-1")
         await ctx.session.send_elicit_complete("login-1")
-        return "done"
-
-    @server.tool()
-    def blocking(ctx: Context) -> str:
-        ctx.blocking.elicit_url("Log in.", "https://bookshop.example/login", "login-1", done=lambda: True)
         return "done"
 
     @server.tool()
@@ -246,3 +222,45 @@ async def test_moved_page_is_shown_again_at_its_new_address(place: str) -> None:
     await hopper.leg("export", BOOK, answers=answers, state=hopper.token)
     assert hopper.questions["login"].url == f"{URL}/v2"
     assert text_of(await hopper.leg("export", BOOK, answers=answers, state=hopper.token)) == "Dune for ada"
+
+
+# Pages lead to web addresses.
+
+
+def visited() -> Server[Any]:
+    server = Server[Any]("shop")
+
+    @server.tool()
+    async def visit(ctx: Context, url: str) -> str:
+        """Visit a page."""
+        return (await ctx.elicit_url("Look at this.", url, "an-id")).action
+
+    @server.tool()
+    def visit_plain(ctx: Context, url: str) -> str:
+        """Visit a page."""
+        return ctx.blocking.elicit_url("Look at this.", url).action
+
+    @server.tool()
+    async def open_app(ctx: Context) -> str:
+        """Open an app."""
+        return (await ctx.elicit_url("Look at this.", "myapp://login", schemes=["myapp"])).action
+
+    return server
+
+
+@pytest.mark.parametrize(("tool", "era"), [("visit", Era.LIVE), ("visit_plain", Era.RETRY)])
+async def test_script_address_is_never_sent_as_a_page(tool: str, era: Era) -> None:
+    visitor = Visitor()
+    async with visiting(visited(), era, visitor) as client:
+        result = await client.call_tool(tool, {"url": "javascript:alert(1)"})
+    assert result.is_error
+    assert "must begin with https: or http:" in text_of(result)
+    assert "alert" not in text_of(result)
+    assert visitor.pages == []
+
+
+async def test_a_scheme_that_the_author_allows_is_sent(era: Era) -> None:
+    visitor = Visitor("accept")
+    async with visiting(visited(), era, visitor) as client:
+        assert text_of(await client.call_tool("open_app", {})) == "accept"
+    assert [page.url for page in visitor.pages] == ["myapp://login"]

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import anyio
 import pytest
 
 from roundtrip import Approve, Context, Server
@@ -11,7 +10,6 @@ from tests.kit.approving import Person, open_shop
 from tests.kit.approving import shop as approving_shop
 from tests.kit.hosts import hosted
 from tests.kit.page_users import Browser, client_of, go_on, link_in, text_of, with_pages
-from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -67,24 +65,6 @@ async def test_closed_gate_hides_a_waiting_call(mode: str) -> None:
         assert gate.ran == ["noted", "all"]
     # No leg without a request of the client has evaluated it.
     assert set(gate.users) == {"ann"}
-
-
-async def test_call_of_an_open_gate_goes_on_with_the_request_that_waits() -> None:
-    gate, server = Gate(), with_pages(wait=WAIT)
-    gate.install(server, confirm="Wipe {what}?")
-    async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("wipe", {"what": "all"})
-        results: list[str] = []
-
-        async def wait() -> None:
-            results.append(text_of(await go_on(client, asked)))
-
-        with anyio.fail_after(WAIT):
-            async with anyio.create_task_group() as group:
-                group.start_soon(wait)
-                await answer(url, link_in(asked), "")
-                await answer(url, link_in(asked), "it is old")
-    assert results == ["wiped all as it is old"]
 
 
 async def test_decision_does_not_run_a_call_behind_a_closed_gate() -> None:

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitResult
 from pydantic import BaseModel, Field, field_validator
 
 from roundtrip import Context, Elicit, Pages, Recorder, Resolve, Server
-from roundtrip.ledger import SqliteLedger
+from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from tests.interaction.pages.ways import modes
 from tests.interaction.trace.transcribed import calls_of
@@ -28,6 +27,7 @@ from tests.kit.page_users import (
     text_of,
     user_of,
 )
+from tests.kit.visitors import Visitor
 
 pytestmark = pytest.mark.anyio
 
@@ -84,17 +84,6 @@ def theater(ladder: Any = ("form", "model"), **options: Any) -> Server[Any]:
         size = await ctx.ask("size", "How many?", int, answered_by="anyone")
         sure = await ctx.ask("sure", "Sure?", int)
         return f"{size} {sure}"
-
-    @server.tool()
-    async def unsure(ctx: Context) -> str:
-        """Ask a human, or assume."""
-        answers = await ctx.ask_all(
-            {
-                "size": Elicit("How many?", int, answered_by="anyone"),
-                "sure": Elicit("Sure?", bool, otherwise=False),
-            }
-        )
-        return json.dumps(answers)
 
     @server.tool(confirm="Delete {path}?")
     async def delete(path: str) -> str:
@@ -224,51 +213,9 @@ async def test_human_question_without_a_page_is_an_error() -> None:
         assert "Sure?" not in text_of(failed_late)
 
 
-async def test_human_question_without_a_page_uses_otherwise() -> None:
-    async with hosted(theater().streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("unsure", {})
-        assert list(questions_in(asked)) == ["size"]
-        assert json.loads(text_of(await go_on(client, asked, {"size": 2}))) == {"size": 2, "sure": False}
-
-
 def with_both(**options: Any) -> Server[Any]:
     pages = Pages(base_url=BASE, authenticate=reader, wait=20)
     return theater(("form", "url", "link", "model"), **{"pages": pages, **options})
-
-
-@modes
-async def test_mixed_round_goes_to_the_page_as_a_whole(mode: str) -> None:
-    async with hosted(with_both().streamable_http_app()) as url, client_of(url, mode=mode) as client:
-        asked = await client.call_tool("mixed", {})
-        assert questions_in(asked) == {}
-        assert "How many?" not in text_of(asked)
-        for answers in ({"size": 1}, {"sure": True}, {"sure": {"value": True}}):
-            assert (await go_on(client, asked, answers)).is_error
-        page = (await Browser(url, "ann").open(link_in(asked))).text
-        assert "How many?" in page
-        assert "Sure?" in page
-
-
-async def test_human_question_after_an_answer_goes_to_the_page() -> None:
-    async with hosted(with_both().streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("both", {})
-        linked = await go_on(client, asked, {"size": 2})
-        assert "Sure?" not in text_of(linked)
-        assert (await go_on(client, linked, {"sure": True})).is_error
-        page = (await Browser(url, "ann").open(link_in(linked))).text
-        assert "Sure?" in page
-
-
-async def test_confirmation_is_never_offered_to_a_model() -> None:
-    BODIES.clear()
-    async with hosted(with_both().streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("delete", {"path": "all"})
-        assert "Delete" not in text_of(asked)
-        attempts: list[Any] = [{}, {"value": True}, None, True]
-        for answer in attempts:
-            assert (await go_on(client, asked, {"confirm:delete": answer})).is_error
-        assert handle_in(await client.call_tool("delete", {"path": "all"})) == handle_in(asked)
-    assert BODIES == []
 
 
 async def test_review_of_answers_for_anyone_is_for_anyone() -> None:
@@ -316,33 +263,27 @@ async def test_answer_of_a_human_is_reviewed_by_a_human() -> None:
 
 
 async def test_client_with_forms_gets_to_the_model_before_it_stops() -> None:
-    forms: list[str] = []
-
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        forms.append(params.message)
-        return ElicitResult(action="accept", content={"value": 2})
-
-    async with hosted(theater().streamable_http_app()) as url, client_of(url, elicitation_callback=elicited) as client:
+    visitor = Visitor(form={"value": 2})
+    async with hosted(theater().streamable_http_app()) as url, client_of(url, elicitation_callback=visitor) as client:
         result = await client.call_tool("count", {"number": 12})
         while questions := questions_in(result):
             result = await go_on(client, result, dict.fromkeys(questions, 2))
         assert text_of(result) == "24"
-    assert len(forms) == 9
+    assert len(visitor.forms) == 9
 
 
 async def test_forms_off_the_ladder_are_not_used() -> None:
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        raise AssertionError("asked by form")
-
+    visitor = Visitor()
     async with (
         hosted(theater(["model"]).streamable_http_app()) as url,
-        client_of(url, elicitation_callback=elicited) as client,
+        client_of(url, elicitation_callback=visitor) as client,
     ):
         asked = await client.call_tool("count", {"number": 1})
         assert text_of(await go_on(client, asked, {"q0": 2})) == "2"
         with pytest.raises(MCPError) as failed:
             await client.call_tool("delete", {"path": "x"})
         assert failed.value.code == -32021
+    assert visitor.forms == []
 
 
 async def test_anonymous_callers_do_not_share_a_handle() -> None:
@@ -357,50 +298,40 @@ async def test_anonymous_callers_do_not_share_a_handle() -> None:
 
 
 @pytest.mark.parametrize(("mode", "store"), [("2026-07-28", "sqlite"), ("legacy", "memory")])
-async def test_equal_calls_at_once_get_one_handle(mode: str, store: str, tmp_path: Path) -> None:
-    options = {} if store == "memory" else {"ledger": SqliteLedger(tmp_path / "calls.db")}
-    async with hosted(theater(**options).streamable_http_app()) as url, client_of(url, mode=mode) as client:
-        results: list[Any] = []
-
-        async def call() -> None:
-            results.append(await client.call_tool("count", {"number": 1}))
-
-        async with anyio.create_task_group() as group:
-            for _ in range(8):
-                group.start_soon(call)
-        assert len({handle_in(result) for result in results}) == 1
-        assert text_of(await go_on(client, results[0], {"q0": 3})) == "3"
-        # The next one is another call.
-        later = await client.call_tool("count", {"number": 1})
-        assert handle_in(later) != handle_in(results[0])
-
-
-async def test_parallel_continuations_run_one_leg() -> None:
+async def test_equal_calls_at_once_are_one_call_on_all_instances(mode: str, store: str, tmp_path: Path) -> None:
+    """Agents of one user call, answer and continue at once."""
     BODIES.clear()
-    async with hosted(theater().streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("book", {"film": "Stalker"})
+    shared = MemoryLedger()
+
+    def instance() -> Any:
+        ledger = shared if store == "memory" else SqliteLedger(tmp_path / "calls.db")
+        return theater(ledger=ledger).streamable_http_app()
+
+    async with (
+        hosted(instance()) as one,
+        hosted(instance()) as other,
+        client_of(one, mode=mode) as first,
+        client_of(other, mode=mode) as second,
+    ):
+        asked: list[Any] = []
         results: list[Any] = []
 
-        async def answer() -> None:
-            results.append(await go_on(client, asked, {"which_seat": {"row": 3, "name": "Ada"}}))
+        async def call(client: Any) -> None:
+            asked.append(await client.call_tool("book", {"film": "Stalker"}))
 
-        async with anyio.create_task_group() as group:
-            for _ in range(6):
-                group.start_soon(answer)
+        async def answer(client: Any) -> None:
+            results.append(await go_on(client, asked[0], {"which_seat": {"row": 3, "name": "Ada"}}))
+
+        for act in (call, answer):
+            async with anyio.create_task_group() as group:
+                for client in (first, second) * 3:
+                    group.start_soon(act, client)
+        assert len({handle_in(result) for result in asked}) == 1
         assert sorted(result.is_error for result in results) == [False, *[True] * 5]
-    assert BODIES == ["Stalker"]
-
-
-async def test_another_instance_goes_on_after_a_restart(tmp_path: Path) -> None:
-    path = tmp_path / "calls.db"
-    async with hosted(theater(ledger=SqliteLedger(path)).streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("count", {"number": 2})
-    async with hosted(theater(ledger=SqliteLedger(path)).streamable_http_app()) as url, client_of(url) as client:
-        again = await client.call_tool("count", {"number": 2})
-        assert handle_in(again) == handle_in(asked)
-        second = await go_on(client, asked, {"q0": 1})
-    async with hosted(theater(ledger=SqliteLedger(path)).streamable_http_app()) as url, client_of(url) as client:
-        assert text_of(await go_on(client, second, {"q1": 2})) == "3"
+        assert BODIES == ["Stalker"]
+        # The next one is another call.
+        later = await second.call_tool("book", {"film": "Stalker"})
+        assert handle_in(later) != handle_in(asked[0])
 
 
 async def test_values_cannot_pass_for_words_of_the_server() -> None:

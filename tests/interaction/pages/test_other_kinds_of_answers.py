@@ -36,23 +36,6 @@ async def sent(legs: LegByLeg, leg: LegRequest) -> CallToolResult | InputRequire
     return cast("CallToolResult | InputRequiredResult", await legs.send(leg))
 
 
-def exporting(place: str, keys: Any = (NEW,)) -> Server[Any]:
-    """Make a shop behind a page that every user has finished."""
-    server = Server[Any]("shop", keys=keys)
-    return add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=lambda: "ada", wait=0))
-
-
-@pytest.mark.parametrize(("place", "answer"), [("resolver", ROOTS), ("body", SAMPLE)])
-async def test_page_answered_with_another_kind_is_shown_again(place: str, answer: InputResponse) -> None:
-    legs = LegByLeg(exporting(place))
-    await legs.leg("export", BOOK)
-    again = await sent(legs, LegRequest("export", BOOK, {"login": answer}, legs.token))
-    assert isinstance(again, InputRequiredResult)
-    assert list(legs.questions) == ["login"]
-    end = await legs.leg("export", BOOK, answers={"login": ACCEPT}, state=legs.token)
-    assert text_of(end) == "Dune for ada"
-
-
 @places
 async def test_agreement_survives_an_answer_of_another_kind(place: str) -> None:
     finished: list[str] = []
@@ -130,20 +113,6 @@ class Terms(BaseModel):
 
 async def sizes() -> Elicit[Sizes]:
     return Elicit("Sizes?", Sizes)
-
-
-async def test_live_review_and_confirmation_answered_wrongly_are_asked_again() -> None:
-    server = Server[Any]("shop", keys=[NEW])
-
-    @server.tool(confirm="Pay?")
-    async def pay(ctx: Context, sizes: Annotated[Sizes, Resolve(sizes)]) -> str:
-        await ctx.review("all", "Right?", ["sizes"])
-        return "paid"
-
-    agreed: dict[str, Any] = {"action": "accept", "content": {}}
-    bad = ROOTS.model_dump(mode="json")
-    async with served(server) as url, session(url) as client:
-        assert (await client.call("pay", bad, agreed, agreed, {"action": 5}, agreed))["content"][0]["text"] == "paid"
 
 
 @pytest.mark.parametrize(("place", "kind"), list(zip(PLACES * 2, KINDS, strict=True)))

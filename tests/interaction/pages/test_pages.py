@@ -11,20 +11,18 @@ from pydantic import BaseModel
 
 from roundtrip import (
     AcceptedElicitation,
-    CancelledElicitation,
     Context,
-    DeclinedElicitation,
     Elicit,
-    ElicitationResult,
     ElicitUrl,
     Resolve,
     Server,
 )
 from roundtrip.testing import Era, LegByLeg
 from tests.interaction.pages.ways import BOOK, URL, places, ways
-from tests.interaction.resolvers.test_once import readings
 from tests.kit.players import text_of
 from tests.kit.secrets import NEW
+from tests.kit.shops import Choice
+from tests.kit.token_readings import readings
 from tests.kit.visitors import Visitor, add_export, visiting
 
 pytestmark = pytest.mark.anyio
@@ -37,24 +35,6 @@ async def test_agreement_is_the_answer_for_a_page_without_done(place: str, era: 
     async with visiting(server, era, visitor) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
     assert [(page.message, page.url) for page in visitor.pages] == [("Please read the terms.", URL)]
-
-
-@pytest.mark.parametrize(
-    ("place", "era", "unfinished"), [("resolver", Era.LIVE, None), ("body", Era.LIVE, False), ("body", Era.RETRY, None)]
-)
-async def test_unfinished_page_is_asked_for_again(place: str, era: Era, unfinished: Any) -> None:
-    visits: list[str] = []
-
-    async def done() -> Any:
-        return f"ada after {len(visits)}" if len(visits) == 3 else unfinished
-
-    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done, wait=0))
-    visitor = Visitor(visit=lambda page: visits.append(page.url))
-    async with visiting(server, era, visitor) as client:
-        assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada after 3"
-    assert visitor.urls == [URL] * 3
-    # It is one question all along: a client that shows it can tell.
-    assert len({page.elicitation_id for page in visitor.pages}) == 1
 
 
 class Shop(BaseModel):
@@ -142,10 +122,6 @@ class Account(BaseModel):
     since: date
 
 
-class Choice(BaseModel):
-    ok: bool
-
-
 def shop_with_login(
     place: str, said: list[Account], got: list[Account], done: Callable[[], Account | None]
 ) -> Server[Any]:
@@ -225,66 +201,6 @@ async def test_a_user_who_will_not_go_there_ends_the_call(place: str, era: Era, 
     assert text_of(result).startswith("Error executing tool export: ")
     assert text_of(result).endswith(f"elicitation was {action}")
     assert (len(visitor.pages), asked) == (1, [])
-
-
-@pytest.mark.parametrize(("place", "era", "action"), [("resolver", Era.LIVE, "decline"), ("body", Era.RETRY, "cancel")])
-async def test_user_abandoning_an_agreed_page_ends_the_call(place: str, era: Era, action: str) -> None:
-    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=lambda: None, wait=0))
-    visitor = Visitor("accept", action)
-    async with visiting(server, era, visitor) as client:
-        result = await client.call_tool("export", BOOK)
-    assert result.is_error
-    assert text_of(result).endswith(f"elicitation was {action}")
-    assert len(visitor.pages) == 2
-
-
-@pytest.mark.parametrize(
-    ("place", "era", "action", "outcome"),
-    [
-        ("resolver", Era.LIVE, "accept", AcceptedElicitation),
-        ("body", Era.RETRY, "accept", AcceptedElicitation),
-        ("body", Era.LIVE, "decline", DeclinedElicitation),
-        ("resolver", Era.RETRY, "cancel", CancelledElicitation),
-    ],
-)
-async def test_outcome_consumer_sees_the_end(place: str, era: Era, action: str, outcome: Any) -> None:
-    server = Server[Any]("shop")
-    got: list[Any] = []
-
-    async def login() -> ElicitUrl[str]:
-        return ElicitUrl("Log in.", URL, done=lambda: "ada")
-
-    async def by_resolver(account: Annotated[ElicitationResult[Any], Resolve(login)]) -> str:
-        got.append(account)
-        return "done"
-
-    async def by_body(ctx: Context) -> str:
-        got.append(await ctx.ask_outcome("login", ElicitUrl("Log in.", URL, done=lambda: "ada")))
-        return "done"
-
-    server.add_tool(by_resolver if place == "resolver" else by_body, name="export")
-    async with visiting(server, era, Visitor(action)) as client:
-        assert text_of(await client.call_tool("export")) == "done"
-    assert isinstance(got[-1], outcome)
-    if action == "accept":
-        assert got[-1].data == "ada"
-
-
-async def test_elicit_url_asks_the_same_question_as_elicit_url_marker(era: Era) -> None:
-    server = Server[Any]("shop")
-    got: list[str] = []
-
-    @server.tool()
-    async def export(ctx: Context) -> str:
-        got.append((await ctx.elicit_url("Read the terms.", URL)).action)
-        outcome = await ctx.elicit_url("Log in.", URL, key="login", done=lambda: "ada")
-        return outcome.data if isinstance(outcome, AcceptedElicitation) else outcome.action
-
-    visitor = Visitor()
-    async with visiting(server, era, visitor) as client:
-        assert text_of(await client.call_tool("export")) == "ada"
-    assert [page.message for page in visitor.pages] == ["Read the terms.", "Log in."]
-    assert set(got) == {"accept"}
 
 
 async def test_elicit_url_in_a_resolver_waits_for_the_page() -> None:

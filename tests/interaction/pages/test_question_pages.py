@@ -1,6 +1,5 @@
 """Questions on pages: for clients that cannot be asked by form, and for calls with many rounds."""
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,14 +8,12 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitationCapability,
-    ElicitRequestURLParams,
     ElicitResult,
     FormElicitationCapability,
     UrlElicitationCapability,
 )
 
 from roundtrip import Approvals, Context, Pages, Recorder
-from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from roundtrip.trace.reading.calls import Round
 from tests.interaction.pages.ways import modes
@@ -36,6 +33,7 @@ from tests.kit.page_users import (
     text_of,
     with_pages,
 )
+from tests.kit.visitors import Visitor
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -78,18 +76,6 @@ async def test_slow_call_does_not_hold_the_browser() -> None:
         assert await browser.answer_all(link, {}) == "Done"
 
 
-async def test_invalid_answer_is_asked_again_on_the_page() -> None:
-    async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("many", {"number": 1})
-        browser, link = Browser(url, "ann"), link_in(asked)
-        page = (await browser.open(link)).text
-        wrong = await browser.send(link, page, "seven")
-        assert wrong.status_code == 422
-        assert 'value="seven"' in wrong.text
-        assert (await browser.send(link, wrong.text, "7")).status_code == 303
-        assert text_of(await go_on(client, asked)) == "7"
-
-
 async def test_declining_on_the_page_ends_the_call() -> None:
     async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
         asked = await client.call_tool("book", {"film": "Solaris"})
@@ -106,40 +92,28 @@ async def test_client_that_declines_the_link_declines_its_questions(
     monkeypatch: pytest.MonkeyPatch, action: Literal["decline", "cancel"]
 ) -> None:
     declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
-    links: list[str] = []
-
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        links.append(params.url)
-        return ElicitResult(action=action)
-
+    visitor = Visitor(action)
     STEPS.clear()
     async with hosted(with_pages().streamable_http_app()) as url:
-        async with client_of(url, elicitation_callback=elicited) as client:
+        async with client_of(url, elicitation_callback=visitor) as client:
             result = await client.call_tool("book", {"film": "Solaris"})
         assert result.is_error
         assert f"elicitation was {action}" in text_of(result)
         assert STEPS == []
         # Nothing can be answered any more, on any rung.
-        (link,) = links
+        (link,) = visitor.urls
         assert await Browser(url, "ann").answer_all(link, {}) == "Done"
 
 
 async def test_call_that_asks_on_after_a_declined_link_is_asked_on_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
     declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
     async with hosted(with_pages().streamable_http_app()) as url:
-        links: list[str] = []
-
-        async def elicited(context: Any, params: Any) -> ElicitResult:
-            links.append(params.url)
-            if len(links) == 1:
-                return ElicitResult(action="decline")
-            assert await Browser(url, "ann").answer_all(params.url, {"Why": "too late"}) == "Done"
-            return ElicitResult(action="accept")
-
-        async with client_of(url, elicitation_callback=elicited) as client:
+        browser = Browser(url, "ann")
+        visitor = Visitor("decline", "accept", visit=lambda page: browser.answer_all(page.url, {"Why": "too late"}))
+        async with client_of(url, elicitation_callback=visitor) as client:
             assert text_of(await client.call_tool("offer")) == "declined, as too late"
-        assert len(links) == 2
-        assert len(set(links)) == 1
+        assert len(visitor.urls) == 2
+        assert len(set(visitor.urls)) == 1
 
 
 async def test_link_that_is_declined_while_the_body_runs_declines_the_next_questions(
@@ -211,32 +185,19 @@ async def test_client_with_links_alone_is_sent_to_the_page(monkeypatch: pytest.M
     declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
     # Without authenticate=: the client shows the address to its user, and to no model.
     async with hosted(with_pages(authenticate=None).streamable_http_app()) as url:
-        browser = Browser(url, None)
-
-        async def elicited(context: Any, params: Any) -> ElicitResult:
-            assert isinstance(params, ElicitRequestURLParams)
-            assert await browser.answer_all(params.url, ANSWERS) == "Done"
-            return ElicitResult(action="accept")
-
-        async with client_of(url, elicitation_callback=elicited) as client:
+        visitor = Visitor(visit=lambda page: Browser(url, None).answer_all(page.url, ANSWERS))
+        async with client_of(url, elicitation_callback=visitor) as client:
             assert text_of(await client.call_tool("book", {"film": "Stalker"})) == "Stalker, row 3, 2"
 
 
-@pytest.mark.parametrize("number", [11, 20])
-async def test_page_takes_over_before_clients_stop(number: int) -> None:
+async def test_page_takes_over_before_clients_stop() -> None:
+    number = 20
     async with hosted(with_pages(authenticate=None).streamable_http_app()) as url:
-        browser, forms = Browser(url, None), list[str]()
-
-        async def elicited(context: Any, params: Any) -> ElicitResult:
-            if isinstance(params, ElicitRequestURLParams):
-                assert await browser.answer_all(params.url, {"Number": "2"}) == "Done"
-                return ElicitResult(action="accept")
-            forms.append(params.message)
-            return ElicitResult(action="accept", content={"value": 2})
-
-        async with client_of(url, elicitation_callback=elicited) as client:
+        browser = Browser(url, None)
+        visitor = Visitor(visit=lambda page: browser.answer_all(page.url, {"Number": "2"}), form={"value": 2})
+        async with client_of(url, elicitation_callback=visitor) as client:
             assert text_of(await client.call_tool("many", {"number": number})) == str(2 * number)
-        assert len(forms) == 6
+        assert len(visitor.forms) == 6
         assert len(browser.seen) == number - 6
 
 
@@ -246,37 +207,27 @@ async def test_client_with_forms_alone_gets_a_link_before_it_stops(
 ) -> None:
     forms = FormElicitationCapability()
     declare_only(monkeypatch, ElicitationCapability() if bare else ElicitationCapability(form=forms))
-    asked: list[str] = []
-
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        asked.append(params.message)
-        return ElicitResult(action="accept", content={"value": 2})
-
+    visitor = Visitor(form={"value": 2})
     async with (
         hosted(with_pages().streamable_http_app()) as url,
-        client_of(url, elicitation_callback=elicited) as client,
+        client_of(url, elicitation_callback=visitor) as client,
     ):
         result = await client.call_tool("many", {"number": number})
-        if number > len(asked):
+        if number > len(visitor.forms):
             browser = Browser(url, "ann")
             assert await browser.answer_all(link_in(result), {"Number": "2"}) == "Done"
             result = await go_on(client, result)
         assert text_of(result) == str(2 * number)
-    assert len(asked) == 9
+    assert len(visitor.forms) == 9
 
 
 async def test_client_with_forms_alone_finds_links_on_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     declare_only(monkeypatch, ElicitationCapability(form=FormElicitationCapability()))
-    recorder, asked = Recorder(tmp_path / "calls.jsonl"), list[str]()
-
-    async def elicited(context: Any, params: Any) -> ElicitResult:
-        asked.append(params.message)
-        return ElicitResult(action="accept", content={"value": 7})
-
+    recorder, visitor = Recorder(tmp_path / "calls.jsonl"), Visitor(form={"value": 7})
     server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=20), trace=recorder)
     async with (
         hosted(server.streamable_http_app()) as url,
-        client_of(url, elicitation_callback=elicited) as client,
+        client_of(url, elicitation_callback=visitor) as client,
     ):
         result = await client.call_tool("pay", {})
         browser = Browser(url, "ann")
@@ -284,45 +235,21 @@ async def test_client_with_forms_alone_finds_links_on_a_page(monkeypatch: pytest
         assert await browser.answer_all(link, {"Pay at your bank": "", "Which tip?": "2"}) == "Done"
         result = await go_on(client, result)
         assert text_of(result) == "paid by 7, tip 2"
-    assert asked == ["Which card?"]
+    assert [asked.message for asked in visitor.forms] == ["Which card?"]
     recorder.flush()
     (call,) = [one for one in await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl") if one.rounds]
     assert [round_.asked.rung for round_ in call.rounds] == [None, "link", "page"]
 
 
 async def test_client_that_accepts_at_once_gets_a_handle_at_last() -> None:
-    async with hosted(with_pages(wait=0.05).streamable_http_app()) as url:
-
-        async def elicited(context: Any, params: Any) -> ElicitResult:
-            if isinstance(params, ElicitRequestURLParams):
-                return ElicitResult(action="accept")
-            return ElicitResult(action="accept", content={"value": 2})
-
-        async with client_of(url, elicitation_callback=elicited) as client:
-            waits = await client.call_tool("many", {"number": 9})
-            assert await Browser(url, "ann").answer_all(link_in(waits), {"Number": "2"}) == "Done"
-            assert text_of(await go_on(client, waits)) == "18"
-
-
-async def test_page_may_be_on_another_instance(tmp_path: Path) -> None:
-    one, other = [
-        cinema(
-            ledger=SqliteLedger(tmp_path / "calls.db"), pages=Pages(base_url=BASE, authenticate=reader)
-        ).streamable_http_app()
-        for _ in range(2)
-    ]
-    async with hosted(one) as first, hosted(other) as second:
-        async with client_of(first) as client:
-            asked = await client.call_tool("book", {"film": "Mirror"})
-        assert await Browser(second, "ann").answer_all(link_in(asked), ANSWERS) == "Done"
-        async with client_of(second) as client:
-            result = await go_on(client, asked)
-        assert text_of(result) == "Mirror, row 3, 2"
-    assert b"Mirror" not in await anyio.to_thread.run_sync(stored_in, tmp_path)
-
-
-def stored_in(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in folder.iterdir())
+    server = with_pages(wait=0.05)
+    async with (
+        hosted(server.streamable_http_app()) as url,
+        client_of(url, elicitation_callback=Visitor(form={"value": 2})) as client,
+    ):
+        waits = await client.call_tool("many", {"number": 9})
+        assert await Browser(url, "ann").answer_all(link_in(waits), {"Number": "2"}) == "Done"
+        assert text_of(await go_on(client, waits)) == "18"
 
 
 async def test_asking_tools_are_listed_without_output_schema_where_links_are_given() -> None:
@@ -348,17 +275,12 @@ async def test_trace_tells_how_each_round_was_asked(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "calls.jsonl")
     server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=20), trace=recorder)
     async with hosted(server.streamable_http_app()) as url:
+        browser = Browser(url, "ann")
         async with client_of(url) as client:
             asked = await client.call_tool("many", {"number": 2})
-            await Browser(url, "ann").answer_all(link_in(asked), {"Number": "5"})
-
-        async def elicited(context: Any, params: Any) -> ElicitResult:
-            if isinstance(params, ElicitRequestURLParams):
-                await Browser(url, "ann").answer_all(params.url, {"Number": "2"})
-                return ElicitResult(action="accept")
-            return ElicitResult(action="accept", content={"value": 2})
-
-        async with client_of(url, elicitation_callback=elicited) as client:
+            await browser.answer_all(link_in(asked), {"Number": "5"})
+        visitor = Visitor(visit=lambda page: browser.answer_all(page.url, {"Number": "2"}), form={"value": 2})
+        async with client_of(url, elicitation_callback=visitor) as client:
             await client.call_tool("many", {"number": 8})
     recorder.flush()
     linked, late = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
@@ -378,34 +300,15 @@ def _minutes_of(round_: Round) -> int:
     return round((round_.asked.until - round_.asked.at) / 60)
 
 
-async def test_trace_of_an_old_client_has_each_round_once(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "calls.jsonl")
-    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=20), trace=recorder)
-    async with hosted(server.streamable_http_app()) as url, client_of(url, mode="legacy") as client:
-        asked = await client.call_tool("many", {"number": 2})
-        await Browser(url, "ann").answer_all(link_in(asked), {"Number": "5"})
-    recorder.flush()
-    lines = (tmp_path / "calls.jsonl").read_text(encoding="utf-8").splitlines()
-    events = [json.loads(line).get("event") for line in lines]
-    assert events.count("asked") == 2
-    (call,) = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
-    assert [round_.asked.rung for round_ in call.rounds] == ["link", "page"]
-
-
 @pytest.mark.parametrize(("mode", "has_approvals"), [("2026-07-28", True), ("legacy", False)])
 async def test_client_of_forms_is_asked_by_form_though_another_client_has_left_an_equal_call(
     mode: str, has_approvals: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"approvals": Approvals(groups={"fred": ["finance"]})} if has_approvals else {}
-
-    async def fill_in(context: Any, params: Any) -> ElicitResult:
-        assert "Number" in params.message
-        return ElicitResult(action="accept", content={"value": 7})
-
     server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=0.1), **options)
     async with hosted(server.streamable_http_app()) as url:
         async with client_of(url, mode=mode) as client:
             link_in(await client.call_tool("many", {"number": 1}))
         declare_only(monkeypatch, ElicitationCapability(form=FormElicitationCapability()))
-        async with client_of(url, mode=mode, elicitation_callback=fill_in) as client:
+        async with client_of(url, mode=mode, elicitation_callback=Visitor(form={"value": 7})) as client:
             assert text_of(await client.call_tool("many", {"number": 1})) == "7"

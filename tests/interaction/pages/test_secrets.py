@@ -9,10 +9,9 @@ from typing_extensions import TypedDict
 
 from roundtrip import Context, Elicit, ElicitUrl, InvalidSignature, Resolve, Server
 from roundtrip.testing import Era
-from tests.interaction.pages.ways import ways
+from tests.interaction.pages.ways import BOOK, URL, ways
 from tests.kit.players import Person, connect, text_of
-from tests.kit.secrets import NEW
-from tests.kit.visitors import Visitor, visiting
+from tests.kit.visitors import Visitor, add_export, visiting
 
 pytestmark = pytest.mark.anyio
 
@@ -58,19 +57,16 @@ async def test_secret_form_of_a_body_is_rejected_before_it_shows(
     assert f"field '{field}' is a secret" in caplog.text
 
 
-@pytest.mark.parametrize(("schema", "field"), SECRETS[:1])
-def test_secret_form_of_a_resolver_is_rejected_at_registration(schema: Any, field: str) -> None:
+def test_secret_form_of_a_resolver_is_rejected_at_registration() -> None:
     """Shows S11."""
 
-    def login() -> Any:
-        return Elicit("Log in.", schema)
-
-    login.__annotations__["return"] = Elicit[schema]
+    def login() -> Elicit[Login]:
+        return Elicit("Log in.", Login)
 
     async def export(account: Annotated[Any, Resolve(login)]) -> str:
         return "done"
 
-    with pytest.raises(InvalidSignature, match=f"field '{field}' is a secret"):
+    with pytest.raises(InvalidSignature, match="field 'password' is a secret"):
         Server("shop").add_tool(export)
 
 
@@ -78,29 +74,9 @@ def test_secret_form_of_a_resolver_is_rejected_at_registration(schema: Any, fiel
 async def test_secret_typed_on_a_page_bypasses_the_client(place: str, era: Era) -> None:
     """Shows S11."""
     typed: list[str] = []
-    used: list[str] = []
-
-    def done() -> bool:
-        return bool(typed)
-
-    async def login() -> ElicitUrl[bool]:
-        return ElicitUrl("Type your password.", "https://bookshop.example/login", done=done)
-
-    async def by_resolver(ready: Annotated[bool, Resolve(login)]) -> str:
-        used.append(typed[0])
-        return f"logged in: {ready}"
-
-    async def by_body(ctx: Context) -> str:
-        question = ElicitUrl("Type your password.", "https://bookshop.example/login", done=done)
-        ready = await ctx.ask("login", question)
-        used.append(typed[0])
-        return f"logged in: {ready}"
-
-    server = Server[Any]("shop", keys=[NEW])
-    server.add_tool(by_resolver if place == "resolver" else by_body, name="export")
+    page = ElicitUrl("Type your password.", URL, done=lambda: bool(typed))
     visitor = Visitor(visit=lambda page: typed.append("hunter2"))
-    async with visiting(server, era, visitor) as client:
-        result = await client.call_tool("export")
-    assert text_of(result) == "logged in: True"
-    assert used == ["hunter2"]
+    async with visiting(add_export(Server("shop"), place, lambda ctx: page), era, visitor) as client:
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
+    assert typed == ["hunter2"]
     assert visitor.forms == []

@@ -3,25 +3,19 @@
 from typing import Any
 
 import pytest
-from mcp.server.auth.provider import AccessToken
 from mcp_types import ElicitRequestURLParams, ElicitResult
 
 from roundtrip import ElicitUrl, Server
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.testing import Clock, Era, LegByLeg, served
 from tests.interaction.pages.ways import BOOK, places, ways
-from tests.interaction.pages.web import KEY, Web, as_user, ticket_in
+from tests.interaction.pages.web import Web, as_user, ticket_in
 from tests.kit.players import text_of
 from tests.kit.secrets import NEW, OLD
 from tests.kit.visitors import Visitor, add_export, page_of, visiting
 
 pytestmark = pytest.mark.anyio
 AGREED = {"login": ElicitResult(action="accept")}
-
-
-def person(badge: str) -> AccessToken:
-    client, _, subject = badge.partition("/")
-    return AccessToken(token=badge, client_id=client, scopes=[], subject=subject)
 
 
 @ways
@@ -85,22 +79,6 @@ async def test_ticket_does_not_finish_another_call(era: Era) -> None:
     assert len(web.logged_in) == 1
     tickets = [ticket_in(page) for page in first]
     assert tickets[1] == tickets[2] != tickets[0]
-
-
-async def test_ticket_is_invalid_for_a_page_of_another_purpose() -> None:
-    """Shows S12."""
-    web = Web()
-    statuses: list[int] = []
-
-    async def visit(page: ElicitRequestURLParams) -> None:
-        statuses.append(await web.browse(page, "app/ada"))
-
-    async with served(web.server("body", purpose="newsletter")) as url, as_user(url, "app/ada") as transport:
-        web.base = url.removesuffix("/mcp")
-        visitor = Visitor("accept", "cancel", visit=visit)
-        async with visiting(transport, Era.RETRY, visitor) as client:
-            assert (await client.call_tool("export", BOOK)).is_error
-    assert (statuses, web.logged_in) == ([403], {})
 
 
 @places
@@ -187,42 +165,3 @@ async def test_ticket_without_authentication_is_rejected_with_advice(place: str,
     assert result.is_error
     assert "unbound=True" in text_of(result)
     assert visitor.pages == []
-
-
-async def test_author_may_name_the_owner_of_a_ticket() -> None:
-    """Shows S12."""
-    server = add_export(
-        Server("shop", keys=[KEY], principal=lambda ctx: "tenant north"),
-        "body",
-        lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('login')}"),
-    )
-    hopper = LegByLeg([server])
-    await hopper.leg("export", BOOK)
-    ticket = ticket_in(page_of(hopper.questions["login"]))
-    assert server.verify_ticket(ticket, principal="tenant north").purpose == "login"
-    for other in ("tenant south", person("app/ada"), None):
-        with pytest.raises(TicketRejected) as caught:
-            server.verify_ticket(ticket, principal=other)
-        assert caught.value.reason is TicketReason.PRINCIPAL
-
-
-async def test_builds_with_other_clocks_show_the_same_ticket() -> None:
-    def build(max_age: float) -> Server[Any]:
-        server = Server[Any]("shop", keys=[KEY], ttl=60, max_age=max_age)
-        return add_export(
-            server,
-            "body",
-            lambda ctx: ElicitUrl(
-                "Log in.",
-                f"https://bookshop.example/?t={ctx.call.ticket('login', unbound=True)}",
-                done=lambda: None,
-                wait=0,
-            ),
-        )
-
-    hopper = LegByLeg([build(3600), build(60), build(7200)])
-    await hopper.leg("export", BOOK)
-    first = page_of(hopper.questions["login"]).url
-    for _ in range(2):
-        await hopper.leg("export", BOOK, answers=AGREED, state=hopper.token)
-        assert page_of(hopper.questions["login"]).url == first

@@ -50,13 +50,16 @@ async def test_waiting_leg_asks_once_and_notices_the_finished_page(place: str, e
 
 
 @pytest.mark.parametrize(
-    ("place", "era", "wait"), [("resolver", Era.LIVE, 0), ("body", Era.RETRY, 0), ("body", Era.LIVE, 0.05)]
+    ("place", "era", "wait", "unfinished"),
+    [("resolver", Era.LIVE, 0, None), ("body", Era.RETRY, 0, False), ("body", Era.LIVE, 0.05, None)],
 )
-async def test_leg_waits_only_its_configured_time_before_asking_again(place: str, era: Era, wait: float) -> None:
+async def test_leg_waits_only_its_configured_time_before_asking_again(
+    place: str, era: Era, wait: float, unfinished: Any
+) -> None:
     visits: list[str] = []
 
-    async def done() -> str | None:
-        return "ada" if len(visits) == 2 else None
+    async def done() -> Any:
+        return "ada" if len(visits) == 2 else unfinished
 
     trace = Steps()
     visitor = Visitor(visit=lambda page: visits.append(page.url))
@@ -92,22 +95,6 @@ async def test_unanswered_page_is_shown_again_without_waiting(place: str) -> Non
     assert list(hopper.questions) == ["login"]
     assert looked == []
     assert trace.asked == [{"login": "new"}, {"login": "missing"}]
-
-
-@places
-async def test_agreement_survives_legs_without_answers(place: str) -> None:
-    finished: list[str] = []
-
-    async def done() -> str | None:
-        return finished[0] if finished else None
-
-    hopper = LegByLeg(lambda: exporting(place, done, wait=0))
-    await hopper.leg("export", BOOK)
-    await hopper.leg("export", BOOK, answers={"login": AGREED}, state=hopper.token)
-    finished.append("ada")
-    # The client just calls again: it has been told nothing new, and has nothing new to say.
-    result = await hopper.leg("export", BOOK, answers={}, state=hopper.token)
-    assert text_of(result) == "Dune for ada"
 
 
 async def test_unfinished_page_ends_with_the_patience_of_the_client(era: Era) -> None:

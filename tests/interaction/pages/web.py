@@ -88,5 +88,5 @@ def ticket_in(page: ElicitRequestURLParams) -> str:
 @asynccontextmanager
 async def as_user(url: str, badge: str) -> AsyncGenerator[Tap]:
     """Return a connection with a bearer token."""
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {badge}"}) as client:
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {badge}"}, timeout=WAIT) as client:
         yield Tap(streamable_http_client(url, http_client=client))

@@ -10,19 +10,15 @@ import anyio.lowlevel
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import GetPromptResult, ReadResourceResult, TextContent, TextResourceContents
-from pydantic import BaseModel
 
 from roundtrip import (
-    AcceptedElicitation,
-    Context,
     Depends,
     Elicit,
-    ElicitationResult,
     Event,
     Resolve,
     Server,
 )
-from roundtrip.testing import DECLINE, Era, Steps, User
+from roundtrip.testing import Era, Steps, User
 from tests.interaction.teardown.held import server_of
 from tests.kit.players import connect, text_of
 
@@ -48,10 +44,6 @@ async def plan_of(account: str = Depends(current_account)) -> str:
 
 def loud(value: str) -> str:
     return value.upper()
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 async def sure() -> Elicit[bool]:
@@ -173,31 +165,6 @@ async def test_function_with_other_bound_values_is_another_dependency() -> None:
     assert RUNS == {"doubled": 3}
 
 
-async def test_uncovered_dependency_parameters_are_filled_like_resolver_parameters() -> None:
-    server = Server("shop")
-
-    def described(
-        account: str,
-        request: Context[Any, Any],
-        title: str,
-        maybe: Context[Any, Any] | None,
-        plan: str = Depends(plan_of),
-        again: Annotated[str, Resolve(current_account)] = "unused",
-        floor: int = 3,
-        *,
-        loud: bool = False,
-    ) -> str:
-        return f"{account} {request is maybe} {title} {plan} {again} {floor} {loud}"
-
-    @server.tool
-    async def order(title: str, said: str = Depends(described, lambda: "put in")) -> str:
-        return said
-
-    # Not even a client that knows their names can set what has a default.
-    result = await User(server, era=Era.RETRY).call("order", {"title": "Dune", "floor": 9, "loud": True})
-    assert result.text == "put in True Dune plan of ada ada 3 False"
-
-
 # How often it runs.
 
 
@@ -234,25 +201,6 @@ async def test_a_dependency_asks_as_a_resolver_does(era: Era) -> None:
     assert (kept.text, kept.asked) == ("0 x Emma", ["Sure?"])
 
 
-async def test_annotated_outcome_default_is_an_outcome() -> None:
-    async def choose() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
-    async def dared(outcome: ElicitationResult[Choice]) -> str:
-        return outcome.action
-
-    @server_of
-    async def order(
-        outcome: ElicitationResult[Choice] = Depends(choose),
-        inner: str = Depends(dared, choose),
-    ) -> str:
-        said = outcome.data.ok if isinstance(outcome, AcceptedElicitation) else None
-        return f"{outcome.action} {said} {inner}"
-
-    assert (await User(order, {"choose": DECLINE}, era=Era.RETRY).call("order")).text == "decline None decline"
-    assert (await User(order, {"choose": {"ok": True}}, era=Era.RETRY).call("order")).text == "accept True accept"
-
-
 # Failing.
 
 
@@ -278,19 +226,12 @@ async def fails_later_before_it_yields() -> AsyncGenerator[str]:
     yield "never"
 
 
-@contextmanager
-def fails_to_be_entered() -> Generator[str]:
-    if not RUNS["never"]:
-        raise KeyError("no account")
-    yield "never"
-
-
 FAILING: list[Callable[..., Any]] = [
     fails,
     fails_later,
     fails_before_it_yields,
     fails_later_before_it_yields,
-    fails_to_be_entered,
+    contextmanager(fails_before_it_yields),
 ]
 
 

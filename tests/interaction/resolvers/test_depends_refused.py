@@ -5,7 +5,7 @@ from typing import Annotated, Any, cast
 
 import pytest
 
-from roundtrip import Depends, Elicit, InvalidSignature, Resolve
+from roundtrip import Depends, InvalidSignature, Resolve
 from tests.interaction.teardown.held import server_of
 
 
@@ -123,10 +123,6 @@ def takes_held(held: Annotated[str, Resolve(Held, once=True)], again: str = Depe
     return held + again
 
 
-def asks_twice() -> Elicit[bool] | Elicit[int]:
-    return Elicit("?", bool)
-
-
 REFUSED: dict[str, tuple[Any, list[str]]] = {
     "more values than parameters": (
         Depends(takes_two, current_account, current_account, current_account),
@@ -154,7 +150,6 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
     ),
     "a generator that is kept": (Resolve(yields, once=True), ["Resolve(yields, once=True)", "keep a plain value"]),
     "a context manager that is kept": (Depends(takes_held), ["Resolve(Held, once=True)", "keep a plain value"]),
-    "two asking arms": (Depends(asks_twice), ["'asks_twice' has 2 asking arms"]),
 }
 
 

@@ -18,17 +18,13 @@ from mcp_types import (
     TextContent,
     Tool,
 )
-from pydantic import BaseModel
 
 from roundtrip import Elicit, ListRoots, Resolve, Sample, Server
 from roundtrip.testing import Answers, Era, User
 from tests.kit.players import Person, call, connect, roots, sample, text_of
+from tests.kit.shops import Choice
 
 pytestmark = pytest.mark.anyio
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 def told(text: str) -> list[SamplingMessage]:

@@ -30,14 +30,11 @@ from roundtrip import (
 )
 from roundtrip.testing import Era, User
 from tests.kit.players import connect
+from tests.kit.shops import Seat
 
 pytestmark = pytest.mark.anyio
 T = TypeVar("T")
 FREE: Any = TypeVar("FREE")
-
-
-class Seat(BaseModel):
-    row: str
 
 
 class FrontSeat(Seat):

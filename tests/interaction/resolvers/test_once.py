@@ -1,9 +1,7 @@
 """`once=True`: fixed for the call, not run again, and unreadable to the client that carries it."""
 
 import itertools
-import json
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
@@ -11,23 +9,15 @@ from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, Restart, User
+from tests.kit.shops import KEY, Choice, sure
 from tests.kit.token_readings import readings
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class Quote(BaseModel):
     price: int
     note: str = ""
-
-
-def sure() -> Elicit[Choice]:
-    return Elicit("Sure?", Choice)
 
 
 class Runs:
@@ -121,39 +111,3 @@ async def test_value_of_a_function_without_annotation_is_computed_once() -> None
     user = User(server, {"sure": {"ok": True}}, era=Era.RETRY)
     assert (await user.call("order")).text == "{'number': 1} True"
     assert next(numbers) == 2
-
-
-async def test_models_dataclasses_and_plain_data_come_back_as_they_were() -> None:
-    @dataclass
-    class Slot:
-        day: str
-        hours: tuple[int, ...]
-
-    def make() -> Server[Any]:
-        server = Server[Any]("shop", keys=[KEY])
-
-        async def slot() -> Slot:
-            return Slot("Monday", (9, 17))
-
-        async def tags() -> dict[str, list[int]]:
-            return {"a": [1, 2]}
-
-        async def nothing() -> None:
-            return None
-
-        async def confirm() -> Elicit[Choice]:
-            return Elicit("Sure?", Choice)
-
-        @server.tool()
-        async def order(
-            slot: Annotated[Slot, Resolve(slot, once=True)],
-            tags: Annotated[dict[str, list[int]], Resolve(tags, once=True)],
-            nothing: Annotated[None, Resolve(nothing, once=True)],
-            choice: Annotated[Choice, Resolve(confirm)],
-        ) -> str:
-            return json.dumps([type(slot).__name__, slot.day, slot.hours, tags, nothing])
-
-        return server
-
-    call = await User(make, {"confirm": {"ok": True}}, network=Restart()).call("order")
-    assert json.loads(call.text) == ["Slot", "Monday", [9, 17], {"a": [1, 2]}, None]

@@ -9,9 +9,9 @@ from pydantic import BaseModel, field_validator
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, User
 from tests.kit.players import text_of
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 
 
 READ: list[str] = []

@@ -1,21 +1,17 @@
 """Accept, decline, cancel: a consumer of the bare value runs only for the first; one of the outcome sees all."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 
 from roundtrip import (
-    AcceptedElicitation,
-    CancelledElicitation,
-    DeclinedElicitation,
     Elicit,
-    ElicitationResult,
     Event,
     Resolve,
     Server,
     State,
 )
-from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Steps, User
+from roundtrip.testing import DECLINE, Era, Steps, User
 from roundtrip.testing.scripts import UserAction
 from tests.kit.bookshop import Backorder, bookshop
 
@@ -48,39 +44,7 @@ async def test_outcome_consumer_receives_the_accepted_data() -> None:
     assert (
         await User(bookshop(), {"confirm_backorder": {"confirm": False}}, era=Era.RETRY).call("consider", OUT_OF_STOCK)
     ).text == "Neuromancer: False"
-
-
-async def test_outcome_consumer_receives_a_computed_value_as_accepted() -> None:
     assert (await User(bookshop(), era=Era.RETRY).call("consider", {"title": "Dune"})).text == "Dune: True"
-
-
-async def test_outcomes_are_sdk_classes_for_every_annotation(era: Era) -> None:
-    server = Server("shop")
-    seen: list[Any] = []
-
-    async def first() -> Elicit[Backorder]:
-        return Elicit("First?", Backorder)
-
-    async def second() -> Elicit[Backorder]:
-        return Elicit("Second?", Backorder)
-
-    async def third() -> Elicit[Backorder]:
-        return Elicit("Third?", Backorder)
-
-    @server.tool()
-    async def order(
-        a: Annotated[ElicitationResult[Backorder], Resolve(first)],
-        b: Annotated[AcceptedElicitation[Backorder] | DeclinedElicitation, Resolve(second)],
-        c: Annotated[CancelledElicitation, Resolve(third)],
-    ) -> str:
-        seen.extend((a, b, c))
-        return "done"
-
-    answers: Answers = {"first": {"confirm": True}, "second": DECLINE, "third": CANCEL}
-    assert (await User(server, answers, era=era).call("order")).text == "done"
-    kinds = (AcceptedElicitation, DeclinedElicitation, CancelledElicitation)
-    assert [isinstance(outcome, kind) for outcome, kind in zip(seen, kinds, strict=True)] == [True, True, True]
-    assert seen[0].data == Backorder(confirm=True)
 
 
 async def test_decisive_decline_spares_a_live_client_the_batch() -> None:

@@ -9,10 +9,9 @@ import pytest
 from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, Server
 from roundtrip.testing import Answers, Era, LegByLeg, User
 from tests.kit.players import connect, text_of
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
-
-KEY = b"k" * 32
 
 
 def current_account() -> str:

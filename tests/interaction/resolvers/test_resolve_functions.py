@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import pytest
 from mcp.server import MCPServer
 from mcp_types import InputRequiredResult
-from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitationResult, InvalidSignature, Resolve, Server
 from roundtrip.resolve import (
@@ -16,12 +15,9 @@ from roundtrip.resolve import (
     returns_input_required,
 )
 from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Hop, User
+from tests.kit.shops import KEY, Choice
 
 pytestmark = pytest.mark.anyio
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 async def price(title: str) -> int:
@@ -50,8 +46,8 @@ PLANS = build_resolver_plans(RESOLVED, {"title"})
 ANSWERS: Answers = {re.compile("Dune for 4"): {"ok": True}, re.compile("Wrap it"): DECLINE}
 
 
-def till(make: type[MCPServer[Any]]) -> MCPServer[Any]:
-    server = make("till")
+def till(make: type[MCPServer[Any]], **options: Any) -> MCPServer[Any]:
+    server = make("till", **options)
 
     @server.tool()
     async def sell(title: str, ctx: Context[Any, Any]) -> str | InputRequiredResult:
@@ -79,19 +75,7 @@ async def test_rejected_value_is_the_tools_error(make: type[MCPServer[Any]]) -> 
 
 
 async def test_each_leg_resolves_by_hand_on_another_instance() -> None:
-    key = [b"k" * 32]
-
-    def make() -> MCPServer[Any]:
-        server = Server[Any]("till", keys=key)
-
-        @server.tool()
-        async def sell(title: str, ctx: Context[Any, Any]) -> str | InputRequiredResult:
-            filled = await resolve_arguments(RESOLVED, PLANS, {"title": title}, ctx)
-            return filled if isinstance(filled, InputRequiredResult) else await sale(title=title, **filled)
-
-        return server
-
-    user = User(make, {"confirm": {"ok": False}, "wrap": {"ok": True}}, network=Hop())
+    user = User(lambda: till(Server[Any], keys=[KEY]), {"confirm": {"ok": False}, "wrap": {"ok": True}}, network=Hop())
     assert (await user.call("sell", {"title": "Dune"})).text == "Dune 4 False accept"
 
 

@@ -5,22 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
 
 from roundtrip import Elicit, Event, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, Steps, User
 from tests.kit.players import text_of
+from tests.kit.shops import KEY, Choice
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
-
-
-class Choice(BaseModel):
-    ok: bool
-
-
-class Name(BaseModel):
-    name: str
 
 
 def shop(message: Callable[[], str], *, build: str = "1", trace: Steps | None = None, **ask: Any) -> Server[Any]:
@@ -29,16 +20,9 @@ def shop(message: Callable[[], str], *, build: str = "1", trace: Steps | None = 
     async def confirm() -> Elicit[Choice]:
         return Elicit(message(), Choice, **ask)
 
-    async def name() -> Elicit[Name]:
-        return Elicit("Name?", Name)
-
     @server.tool()
     async def order(choice: Annotated[Choice, Resolve(confirm)]) -> bool:
         return choice.ok
-
-    @server.tool()
-    async def order_for(choice: Annotated[Choice, Resolve(confirm)], name: Annotated[Name, Resolve(name)]) -> str:
-        return f"{choice.ok} {name.name}"
 
     return server
 

@@ -27,7 +27,6 @@ from tests.kit.wire import EVERYTHING, accept, headers_of, meta_of
 
 Json = dict[str, Any]
 KEYS: Final = ["7f" * 32]
-ANY_HOST: Final = "0.0.0.0"
 
 
 class Shop:
@@ -74,14 +73,6 @@ def test_the_application_works_warm_under_mangum(lifespan: Literal["auto", "on",
         # Mangum sends a lifespan for each event.
         assert said == [f"250 ml, lifespan {number}" for number in (2, 4, 6)]
     assert shop.entered == shop.left > 0
-
-
-def test_application_of_the_sdk_works_warm_under_mangum() -> None:
-    shop = Shop()
-    with own_loop():
-        handler = Mangum(shop.server.streamable_http_app(stateless_http=True, json_response=True, host=ANY_HOST))
-        assert [play(handler) for _ in range(2)] == ["250 ml, lifespan 2", "250 ml, lifespan 4"]
-    assert shop.entered == shop.left == 4
 
 
 def test_mangum_is_answered_instead_of_hanging() -> None:

@@ -183,15 +183,6 @@ async def test_receive_that_fails_at_the_end_logs_nothing(caplog: pytest.LogCapt
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
-@WAYS
-async def test_application_that_has_not_started_says_so(fast_lane: bool) -> None:
-    app = Kitchen(fast_lane=fast_lane).server.streamable_http_app()
-
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:80") as client:
-        with pytest.raises(RuntimeError, match="Task group is not initialized"):
-            await client.post("/mcp", json=_call("wash"), headers=_headers("wash"))
-
-
 @pytest.mark.parametrize(
     ("options", "variable", "way"),
     [

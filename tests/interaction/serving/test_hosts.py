@@ -12,6 +12,7 @@ from roundtrip.cli.host_config import COMMAND, HostFacts, Launch, all_hosts, sni
 from roundtrip.cli.parsing import OptionsAnywhere
 from tests.interaction.serving.host_shop import URL, printed
 from tests.interaction.serving.services import KEY
+from tests.kit.tables import check_each
 
 pytestmark = pytest.mark.anyio
 
@@ -19,13 +20,15 @@ NAMES: Final = [host.name for host in all_hosts()]
 
 
 def test_address_is_named_with_the_servers_name(capsys: pytest.CaptureFixture[str], project: Path) -> None:
-    for host in all_hosts():
+    def check(host: HostFacts) -> None:
         out, told = printed(capsys, host.name, "--http", URL, "--name", "shop")
         assert URL in out, host.name
         assert host.name == "inspector" or "shop" in out, host.name
         assert host.place in told, host.name
         assert host.http_note in told, host.name
         assert out == printed(capsys, host.name, "host_shop.py", "--http", URL, "--name", "shop")[0], host.name
+
+    check_each(all_hosts(), check)
 
 
 def test_file_of_each_host_has_its_own_form(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,10 +94,12 @@ INCOMPLETE: Final[list[tuple[list[str], str]]] = [
 
 
 def test_incomplete_command_is_rejected(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, message in INCOMPLETE:
+    def check(arguments: list[str], message: str) -> None:
         code = main(["host-config", "cursor", *arguments])
         out, told = capsys.readouterr()
-        assert (code, out, message in told) == (2, "", True), f"{arguments}: {told}"
+        assert (code, out, message in told) == (2, "", True), told
+
+    check_each(INCOMPLETE, check)
 
 
 def test_parser_knows_the_hosts_of_the_data_file() -> None:

@@ -13,20 +13,12 @@ from roundtrip.cli import main
 from roundtrip.trace.writing.audit import user_of_system
 from tests.interaction.tasks import workshops
 from tests.interaction.tasks.operators import logged
-from tests.kit.hosts import ROOT
 from tests.kit.peer import Peer, peers, text_of
 from tests.kit.transcripts import acted, write
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("workshop_folder")]
 SHOP = "tests.interaction.tasks.workshops:shop"
 NOTE = "this is in no audit log; name one with --audit, or set ROUNDTRIP_AUDIT"
-
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("roundtrip.server.tasks.claim.LEASE_SECONDS", 1.0)
 
 
 @pytest.fixture
@@ -142,7 +134,7 @@ async def test_views_have_the_actions_and_what_is_stored(
         shown = capsys.readouterr().out
         assert f"{call}  build  awaiting_input" in shown
         assert 'asks               ["size"]' in shown
-        assert "4711" not in shown
+        assert "argument-4711" not in shown
         assert await run("calls", "show", "last", "--server", SHOP, "--reveal", "--json") == 0
         data = json.loads(capsys.readouterr().out)
         assert (data["call"], data["stored"]["state"]) == (call, "asking")

@@ -12,19 +12,11 @@ from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent
 from tests.interaction.tasks import workshops
 from tests.interaction.tasks.effects import effects
-from tests.kit.hosts import ROOT
 from tests.kit.peer import peers, text_of
 from tests.kit.waiting import WAIT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("workshop_folder")]
 SHOPS = "tests.interaction.tasks.workshops"
-
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("roundtrip.server.tasks.claim.LEASE_SECONDS", 1.0)
 
 
 async def run(*words: str, target: str = "shop") -> int:
@@ -52,7 +44,7 @@ async def test_tasks_are_listed_without_their_contents(capsys: pytest.CaptureFix
         [asking.split(".")[0], "build", "asking"],
     ]
     assert [(one["call_id"], one["state"]) for one in data] == [(asking.split(".")[0], "asking")]
-    assert "4711" not in listed
+    assert "argument-4711" not in listed
 
 
 async def test_task_is_shown_with_its_contents_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +58,7 @@ async def test_task_is_shown_with_its_contents_only_on_request(capsys: pytest.Ca
             assert f"call               {call_id}" in shown
             assert 'asks               ["size"]' in shown
             assert 'steps              ["first"]' in shown
-            assert "4711" not in shown
+            assert "argument-4711" not in shown
         assert await run("show", task, "--reveal", "--json") == 0
         revealed = json.loads(capsys.readouterr().out)
     assert revealed["status message"] == "building argument-4711 (1)"

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import anyio
 import anyio.lowlevel
 import pytest
-from mcp.client.session import ClientRequestContext
-from mcp_types import ElicitRequestParams, ElicitResult, InputRequiredResult
+from mcp_types import InputRequiredResult
 
 from roundtrip import Context, Depends, Elicit, ElicitUrl, Event, Resolve, Server, ToolError
 from roundtrip.testing import ACCEPT, DECLINE, Era, LegByLeg, Steps, User, served
@@ -25,16 +24,11 @@ from tests.interaction.teardown.held import (
     sure,
 )
 from tests.kit.held_threads import Held
-from tests.kit.players import Person, connect, text_of
+from tests.kit.players import connect, text_of
 from tests.kit.time_limits import LIMIT, TimeLimits, hang
 from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def empty_log() -> None:
-    LOG.clear()
 
 
 async def test_dependencies_exit_in_reverse_order_after_success() -> None:
@@ -216,9 +210,9 @@ class Leaving:
         finally:
             self.over.set()
 
-    async def call(self, server: Any, era: Era, person: Person | None = None) -> None:
+    async def call(self, server: Any, era: Era) -> None:
         """Call, and cancel the call once it has begun."""
-        async with connect(server, era, person) as client, anyio.create_task_group() as group:
+        async with connect(server, era) as client, anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "order")
             await self.begun.wait()
             group.cancel_scope.cancel()
@@ -240,24 +234,6 @@ async def test_departing_client_cancels_its_dependencies(era: Era, over_http: bo
             await leaving.over.wait()
     assert ended_by("CancelledError") == LOG
     assert trace.steps[-1].detail == {"error": "cancelled"}
-
-
-async def test_client_leaving_during_a_question_cancels_its_dependencies() -> None:
-    leaving = Leaving()
-
-    class Away(Person):
-        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-            leaving.begun.set()
-            await anyio.sleep_forever()
-            raise AssertionError
-
-    async def order(ctx: Context, told: None = Depends(leaving), session: str = Depends(session)) -> str:
-        return str(await ctx.ask_outcome("sure", "Sure?", bool))
-
-    with anyio.fail_after(WAIT):
-        await leaving.call(server_of(order), Era.LIVE, Away())
-        await leaving.over.wait()
-    assert ended_by("CancelledError") == LOG
 
 
 async def test_hand_asking_body_notifies_its_dependencies_of_suspension() -> None:

@@ -26,11 +26,6 @@ from tests.kit.time_limits import LIMIT, hang
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-def empty_log() -> None:
-    LOG.clear()
-
-
 async def breaks() -> AsyncGenerator[str]:
     try:
         yield "value"
@@ -90,10 +85,7 @@ async def swallows_later() -> AsyncGenerator[str]:
     LOG.append("swallowed")
 
 
-SWALLOWING = pytest.mark.parametrize("swallows", [swallows, swallows_later])
-
-
-@SWALLOWING
+@pytest.mark.parametrize("swallows", [swallows, swallows_later])
 async def test_swallowed_error_does_not_become_a_success(swallows: Callable[..., Any]) -> None:
     async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows)]) -> str:
         raise ValueError("no")
@@ -102,17 +94,15 @@ async def test_swallowed_error_does_not_become_a_success(swallows: Callable[...,
     assert [*OPENED, "swallowed", "session: ValueError", "connection: ValueError"] == LOG
 
 
-@pytest.mark.parametrize("swallows", [swallows_later])
-async def test_swallowed_suspension_does_not_end_the_call(era: Era, swallows: Callable[..., Any]) -> None:
-    async def order(ctx: Context, value: Annotated[str, Depends(swallows)]) -> str:
+async def test_swallowed_suspension_does_not_end_the_call(era: Era) -> None:
+    async def order(ctx: Context, value: Annotated[str, Depends(swallows_later)]) -> str:
         return f"{value} {await ctx.ask('sure', 'Sure?', bool)}"
 
     assert await play(server_of(order), era, {"sure": True}) == "value True"
     assert ["swallowed"] * (2 if era is Era.RETRY else 1) == LOG
 
 
-@pytest.mark.parametrize("swallows", [swallows])
-async def test_swallowed_decline_does_not_become_a_success(swallows: Callable[..., Any]) -> None:
+async def test_swallowed_decline_does_not_become_a_success() -> None:
     trace = Steps()
 
     async def order(certain: Annotated[bool, Resolve(sure)], value: Annotated[str, Depends(swallows)]) -> str:
@@ -122,10 +112,9 @@ async def test_swallowed_decline_does_not_become_a_success(swallows: Callable[..
     assert trace.events[-1] is Event.DECLINE
 
 
-@pytest.mark.parametrize("swallows", [swallows_later])
 @pytest.mark.usefixtures("limits")
-async def test_swallowed_timeout_does_not_continue_the_call(swallows: Callable[..., Any]) -> None:
-    async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows)]) -> str:
+async def test_swallowed_timeout_does_not_continue_the_call() -> None:
+    async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows_later)]) -> str:
         await hang()
         return "never"
 

@@ -17,11 +17,6 @@ from tests.interaction.teardown.held import CLOSED, LOG, OPENED, ended_by, logge
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-def empty_log() -> None:
-    LOG.clear()
-
-
 @contextmanager
 def by_contextmanager() -> Generator[str]:
     with logged("plain"):
@@ -89,8 +84,10 @@ class Shop:
         (lambda: (yield from by_contextmanager.__wrapped__()), "plain", "plain"),  # type: ignore[attr-defined]
         (Shop().opened, "method", "method"),
         (Shop(), "object", "object"),
+        (functools.partial(Plain, "first"), "first", "first"),
+        (functools.partial(Both, "second"), "second", "SECOND"),
+        (functools.partial(functools.partial(logged, "third")), "third", "third"),
     ],
-    ids=["contextmanager", "asynccontextmanager", "class", "class of both", "chosen", "lambda", "method", "object"],
 )
 async def test_everything_that_can_be_entered_is(fn: Callable[..., Any], name: str, value: str) -> None:
     async def order(held: Annotated[str, Depends(fn)]) -> str:
@@ -104,20 +101,6 @@ async def test_everything_that_can_be_entered_is(fn: Callable[..., Any], name: s
         await play(server, Era.RETRY)
     begun = [f"open {name}", f"body {value}"]
     assert [*begun, f"close {name}", *begun, f"{name}: ValueError"] == LOG
-
-
-async def test_a_partial_of_what_can_be_entered_is_entered() -> None:
-    async def order(
-        one: str = Depends(functools.partial(Plain, "first")),
-        other: str = Depends(functools.partial(Both, "second")),
-        last: str = Depends(functools.partial(functools.partial(logged, "third"))),
-    ) -> str:
-        return f"{one} {other} {last}"
-
-    assert await play(server_of(order), Era.RETRY) == "first SECOND third"
-    assert LOG == [
-        "open first", "open second", "open third", "close third", "close second", "close first",
-    ]  # fmt: skip
 
 
 async def test_a_context_manager_under_resolve_stays_a_value() -> None:

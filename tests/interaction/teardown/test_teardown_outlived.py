@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -41,39 +41,6 @@ class Resource:
             self.log.append("close")
 
 
-def plain(resource: Resource) -> Callable[[], Any]:
-    def session() -> Generator[str]:
-        with resource.opened() as one:
-            yield one
-
-    return session
-
-
-def waiting(resource: Resource) -> Callable[[], Any]:
-    async def session() -> AsyncGenerator[str]:
-        with resource.opened() as one:
-            yield one
-            await anyio.lowlevel.checkpoint()
-
-    return session
-
-
-def manager(resource: Resource) -> Callable[[], Any]:
-    return resource.opened
-
-
-def async_manager(resource: Resource) -> Callable[[], Any]:
-    @asynccontextmanager
-    async def session() -> AsyncGenerator[str]:
-        with resource.opened() as one:
-            yield one
-
-    return session
-
-
-KINDS = [plain, waiting, manager, async_manager]
-
-
 def shop(session: Callable[[], Any], held: Held, trace: Steps) -> Server[Any]:
     server = Server[Any]("shop", trace=trace)
 
@@ -92,9 +59,13 @@ async def give_up(server: Server[Any], trace: Steps, held: Held, then: Callable[
             await then()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_dependency_stays_open_while_a_thread_uses_it(kind: Callable[[Resource], Any], held: Held) -> None:
+async def test_async_dependency_stays_open_while_a_thread_uses_it(held: Held) -> None:
     resource = Resource()
+
+    async def session() -> AsyncGenerator[str]:
+        with resource.opened() as one:
+            yield one
+            await anyio.lowlevel.checkpoint()
 
     async def then() -> None:
         assert (resource.log, held.ended) == (["open"], 0)
@@ -103,7 +74,7 @@ async def test_dependency_stays_open_while_a_thread_uses_it(kind: Callable[[Reso
         assert held.ended == 1
 
     trace = Steps()
-    await give_up(shop(kind(resource), held, trace), trace, held, then)
+    await give_up(shop(session, held, trace), trace, held, then)
 
 
 async def test_failure_to_leave_later_is_logged(held: Held, caplog: pytest.LogCaptureFixture) -> None:

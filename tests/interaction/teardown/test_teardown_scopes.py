@@ -16,26 +16,13 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Depends, Elicit, Event, Resolve, Server
 from roundtrip.testing import Era, Steps, User, served
-from tests.kit import time_limits
+from tests.interaction.teardown.held import LOG, server_of
 from tests.kit.players import Person, Reply, connect, text_of
 from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
 
 LOCALE: ContextVar[str] = ContextVar("locale", default="none")
-LOG: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def empty_log() -> None:
-    LOG.clear()
-
-
-def server_of(tool: Callable[..., Any], *, trace: Steps | None = None, **options: Any) -> Server:
-    """Make a server with one tool."""
-    server = Server("shop", trace=trace)
-    server.tool(name="order", **options)(tool)
-    return server
 
 
 async def play(server: Server, era: Era, *replies: Reply) -> str:
@@ -74,28 +61,6 @@ def locale_at_once() -> Generator[str]:
         yield LOCALE.get()
     finally:
         LOCALE.reset(token)
-
-
-LOCALES = pytest.mark.parametrize("locale", [locale_later, locale_at_once])
-
-
-@LOCALES
-async def test_context_set_before_yield_is_visible_afterwards(
-    locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    async def below(locale: Annotated[str, Depends(locale)]) -> str:
-        await anyio.lowlevel.checkpoint()
-        return LOCALE.get()
-
-    def below_in_a_thread(locale: Annotated[str, Depends(locale)]) -> str:
-        return LOCALE.get()
-
-    async def order(one: str = Depends(below), other: str = Depends(below_in_a_thread)) -> str:
-        return f"{one} {other} {LOCALE.get()}"
-
-    assert await play(server_of(order), Era.RETRY) == "inside inside inside"
-    assert LOCALE.get() == "none"
-    assert not caplog.records
 
 
 @pytest.mark.parametrize(
@@ -178,11 +143,6 @@ async def move_on_later() -> AsyncGenerator[None]:
     with anyio.move_on_after(WAIT) as scope:
         expire_by(scope)
         yield
-
-
-async def cancels_itself() -> AsyncGenerator[Callable[[], None]]:
-    with anyio.CancelScope() as scope:
-        yield scope.cancel
 
 
 def held_by_task() -> Generator[None]:
@@ -297,17 +257,6 @@ async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(limit:
     assert LOG == ["swallowed"]
 
 
-async def test_a_scope_that_a_body_cancels_says_whose_it_was() -> None:
-    async def order(cancel: Callable[[], None] = Depends(cancels_itself)) -> str:
-        cancel()
-        await anyio.sleep_forever()
-        return "never"
-
-    assert await play(server_of(order), Era.RETRY) == (
-        "Error executing tool order: dependency 'cancels_itself' cancelled the call"
-    )
-
-
 async def test_a_body_that_is_done_before_the_deadline_succeeds() -> None:
     async def patient() -> AsyncGenerator[None]:
         async with asyncio.timeout(WAIT):
@@ -387,16 +336,6 @@ async def waits() -> None:
 
 
 @GROUPS
-async def test_a_task_group_of_a_dependency_runs_beside_the_body(group: Callable[..., Any]) -> None:
-    async def order(start: Annotated[Start, Depends(group)]) -> str:
-        start(background)
-        await until(lambda: LOG)
-        return " ".join(LOG)
-
-    assert await play(server_of(order), Era.RETRY) == "child"
-
-
-@GROUPS
 async def test_a_child_that_crashes_ends_the_call_with_its_error(group: Callable[..., Any]) -> None:
     trace = Steps()
 
@@ -411,22 +350,6 @@ async def test_a_child_that_crashes_ends_the_call_with_its_error(group: Callable
     assert await play(server_of(order, trace=trace), Era.RETRY) == "Error executing tool order: a child crashed"
     assert LOG == ["body ended"]
     assert trace.steps[-1].detail == {"error": "ValueError: a child crashed"}
-
-
-@GROUPS
-async def test_crashing_child_task_ends_an_asking_body(group: Callable[..., Any]) -> None:
-    class Slow(Person):
-        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-            await anyio.sleep_forever()
-            raise AssertionError
-
-    async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
-        start(crashes)
-        return str(await ctx.ask("sure", "Sure?", bool))
-
-    with anyio.fail_after(WAIT):
-        async with connect(server_of(order), Era.LIVE, Slow()) as client:
-            assert await said(client) == "Error executing tool order: a child crashed"
 
 
 @GROUPS
@@ -501,19 +424,6 @@ async def test_decline_propagates_through_a_task_group(group: Callable[..., Any]
 
     assert "decline" in await play(server_of(order, trace=trace), Era.RETRY, "decline")
     assert trace.events[-1] is Event.DECLINE
-
-
-@GROUPS
-@pytest.mark.usefixtures("limits")
-async def test_timed_out_body_ends_its_child_tasks(group: Callable[..., Any]) -> None:
-    async def order(start: Annotated[Start, Depends(group)]) -> str:
-        start(waits)
-        await anyio.lowlevel.checkpoint()
-        await time_limits.hang()
-        return "never"
-
-    assert "timed out" in await play(server_of(order, timeout=time_limits.LIMIT), Era.RETRY)
-    assert LOG == ["child cancelled"]
 
 
 @GROUPS_OF_ERAS

@@ -1,7 +1,6 @@
 """Scripted people who decide the approvals of a scripted user's calls."""
 
 import copy
-import itertools
 import logging
 import re
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ from roundtrip import Approval, Context, Resolve, Server, State
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import (
     Approver,
-    Breach,
     Era,
     PathOutcome,
     User,
@@ -112,17 +110,6 @@ async def test_approved_tool_runs_once_on_hostile_networks(client: Any) -> None:
     call = await user.call("ship", order="Emma")
     assert call.text == "shipped 3 of Emma, as fay says"
     assert len(DONE) == len(set(DONE))
-
-
-async def test_second_run_on_a_server_with_approvals_is_a_breach() -> None:
-    server, runs = bookshop(), itertools.count(1)
-
-    @server.tool()
-    async def count(amount: Annotated[int, Resolve(how_much)], order: str = "Emma") -> str:
-        return f"run {next(runs)} of {amount}"
-
-    with pytest.raises(Breach, match="done twice"):
-        await User(server, {"how_much": 3}, network="drop").call("count")
 
 
 @pytest.mark.parametrize(

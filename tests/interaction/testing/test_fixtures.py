@@ -54,13 +54,6 @@ class Later:
         return await route.onward(leg)
 
 
-async def test_clock_stands_until_moved(clock: Clock) -> None:
-    before = time.time()
-    assert time.time() == before
-    clock.advance(5)
-    assert time.time() == before + 5
-
-
 async def test_clock_reaches_servers_made_before_it(clock: Clock) -> None:
     user = User(SERVER, {"pays": True}, network=Later(clock, 599))
     assert (await user.call("book", film="Solaris")).value == "Solaris: True"

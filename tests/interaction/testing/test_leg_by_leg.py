@@ -6,7 +6,6 @@ import pytest
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    CallToolResult,
     ElicitResult,
     GetPromptResult,
     InputRequiredResult,
@@ -14,28 +13,20 @@ from mcp_types import (
     ListRootsResult,
     TextContent,
 )
-from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample, Server, State
 from roundtrip.testing import DECLINE, LegByLeg, LegRequest, Steps
+from tests.kit.players import text_of
+from tests.kit.shops import KEY, Seat, which_seat
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
-
-
-class Seat(BaseModel):
-    row: str
-
-
-async def seat() -> Elicit[Seat]:
-    return Elicit("Which row?", Seat)
 
 
 def cinema(name: str = "cinema", trace: Steps | None = None) -> Server[Any]:
     server = Server[Any](name, keys=[KEY], audience="cinema", trace=trace)
 
     @server.tool()
-    async def book(film: str, seat: Annotated[Seat, Resolve(seat)]) -> str:
+    async def book(film: str, seat: Annotated[Seat, Resolve(which_seat, key="seat")]) -> str:
         return f"{film}, {seat.row}, at {name}"
 
     @server.tool()
@@ -52,17 +43,10 @@ def cinema(name: str = "cinema", trace: Steps | None = None) -> Server[Any]:
         return (token.subject if token is not None else None) or "nobody"
 
     @server.prompt()
-    async def letter(seat: Annotated[Seat, Resolve(seat)]) -> str:
+    async def letter(seat: Annotated[Seat, Resolve(which_seat, key="seat")]) -> str:
         return f"Dear {seat.row} row"
 
     return server
-
-
-def text(result: CallToolResult | InputRequiredResult) -> str:
-    assert isinstance(result, CallToolResult)
-    (block,) = result.content
-    assert isinstance(block, TextContent)
-    return block.text
 
 
 @pytest.mark.parametrize("answer", [Seat(row="back"), "back"], ids=["model", "value"])
@@ -71,7 +55,7 @@ async def test_each_leg_reaches_the_next_instance_with_user_answers(answer: Any)
     await legs.leg("book", {"film": "Solaris"})
     assert legs.questions["seat"].message == "Which row?"
     result = await legs.leg("book", {"film": "Solaris"}, answers={"seat": answer}, state=legs.token)
-    assert text(result) == "Solaris, back, at two"
+    assert text_of(result) == "Solaris, back, at two"
     assert len(legs.rounds) == 1
 
 
@@ -85,7 +69,7 @@ async def test_a_function_makes_an_instance_for_every_leg() -> None:
     legs = LegByLeg(make)
     await legs.leg("book", {"film": "Solaris"})
     result = await legs.leg("book", {"film": "Solaris"}, answers={"seat": DECLINE}, state=legs.token)
-    assert "elicitation was decline" in text(result)
+    assert "elicitation was decline" in text_of(result)
     assert len(made) == 2
 
 
@@ -99,12 +83,7 @@ async def test_form_model_and_roots_are_answered() -> None:
         kinds["roots"]: ListRootsResult(roots=[]),
         "unasked": {"x": 1},
     }
-    assert text(await legs.leg("survey", answers=answers, state=legs.token)) == "5 lovely 0"
-
-
-async def test_missing_capability_is_not_declared() -> None:
-    with pytest.raises(MCPError):
-        await LegByLeg(cinema(), elicitation_callback=None).leg("book", {"film": "Solaris"})
+    assert text_of(await legs.leg("survey", answers=answers, state=legs.token)) == "5 lovely 0"
 
 
 async def test_a_prompt_is_taken_apart_as_well() -> None:
@@ -119,8 +98,8 @@ async def test_a_prompt_is_taken_apart_as_well() -> None:
 
 
 async def test_leg_may_come_from_an_authenticated_user() -> None:
-    assert text(await LegByLeg(cinema(), principal="ada").leg("whose")) == "ada"
-    assert text(await LegByLeg(cinema()).leg("whose")) == "nobody"
+    assert text_of(await LegByLeg(cinema(), principal="ada").leg("whose")) == "ada"
+    assert text_of(await LegByLeg(cinema()).leg("whose")) == "nobody"
 
 
 async def test_a_round_without_a_state_has_no_token() -> None:

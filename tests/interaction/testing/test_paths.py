@@ -102,15 +102,6 @@ async def test_pages_models_and_roots_are_answered_as_they_can_be() -> None:
     assert told["page missing, page decline, praise accept, films accept"] == "completed: decline, text, 1 root"
 
 
-async def test_on_the_live_era_no_question_stays_without_an_answer() -> None:
-    explored = await paths(cinema(), "survey", roots=ROOTS, era=Era.LIVE)
-    assert outcomes(explored) == {
-        "page accept, praise accept, films accept": "completed: accept, text, 1 root",
-        "page decline, praise accept, films accept": "completed: decline, text, 1 root",
-        "page cancel, praise accept, films accept": "completed: cancel, text, 1 root",
-    }
-
-
 async def test_a_client_without_roots_is_a_path_too() -> None:
     explored = await paths(cinema(), "survey", depth=0)
     (path,) = explored.paths

@@ -1,8 +1,9 @@
 """Conversations with real servers are recorded, and played to right clients and to wrong ones, on both eras."""
 
 import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+import re
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -10,10 +11,6 @@ import anyio
 import pytest
 from mcp.client import Client
 from mcp.client.session import ClientRequestContext
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Context as SdkContext
-from mcp.server.mcpserver import Elicit as SdkElicit
-from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     HEADER_MISMATCH,
@@ -25,12 +22,15 @@ from mcp_types import (
     InputRequiredResult,
     RootsListChangedNotification,
 )
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.testing import Era, served
+from roundtrip import Context, Resolve, Server
+from roundtrip.testing import Era, User, served
 from roundtrip.testing.recordings import Replayed, Unrecordable, record, replay
-from tests.kit.players import roots
+from tests.interaction.testing.keepsakes import of_the_sdk
+from tests.interaction.testing.seats import Seat, Snack, seat, snack
+from tests.kit.players import Answerer, Person, Reply, connect, roots
+from tests.kit.shops import KEY
 from tests.kit.waiting import WAIT
 from tests.kit.wire import wire
 
@@ -39,24 +39,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
 Over = Literal["memory", "http"]
 
 
-class Seat(BaseModel):
-    row: str
-
-
-class Snack(BaseModel):
-    name: str
-
-
-async def seat(film: str) -> Elicit[Seat]:
-    return Elicit(f"Which row for {film}?", Seat)
-
-
-async def snack(seat: Annotated[Seat, Resolve(seat)]) -> Elicit[Snack]:
-    return Elicit(f"Something to eat in the {seat.row} row?", Snack)
-
-
-def cinema() -> MCPServer[Any]:
-    server = Server[Any]("cinema", version="7", instructions="Be on time.", keys=[b"k" * 32])
+def cinema() -> Server[Any]:
+    server = Server[Any]("cinema", version="7", instructions="Be on time.", keys=[KEY])
 
     @server.tool()
     async def book(
@@ -73,51 +57,17 @@ def cinema() -> MCPServer[Any]:
     return server
 
 
-async def sdk_seat(film: str) -> SdkElicit[Seat]:
-    return SdkElicit(f"Which row for {film}?", Seat)
+def right(params: ElicitRequestFormParams) -> Reply:
+    return {"row": "last"} if "row for" in params.message else {"name": "tea"}
 
 
-async def sdk_snack(seat: Annotated[Seat, SdkResolve(sdk_seat)]) -> SdkElicit[Snack]:
-    return SdkElicit(f"Something to eat in the {seat.row} row?", Snack)
+def connected(
+    server: Any, era: Era, answer: Answerer | None = right, **options: Any
+) -> AbstractAsyncContextManager[Client]:
+    return connect(server, era, Person(answer=answer) if answer is not None else None, **options)
 
 
-def sdk_cinema() -> MCPServer[Any]:
-    server = MCPServer[Any]("cinema", version="7", instructions="Be on time.")
-
-    @server.tool()
-    async def book(
-        film: str, seat: Annotated[Seat, SdkResolve(sdk_seat)], snack: Annotated[Snack, SdkResolve(sdk_snack)]
-    ) -> dict[str, str]:
-        return {"film": film, "row": seat.row, "snack": snack.name}
-
-    @server.tool()
-    async def clean(hall: int, ctx: SdkContext) -> str:
-        await ctx.report_progress(1, 2, "half clean")
-        return f"hall {hall} is clean"
-
-    return server
-
-
-Answer = Callable[[str], ElicitResult]
-
-
-def right(message: str) -> ElicitResult:
-    return ElicitResult(action="accept", content={"row": "last"} if "row for" in message else {"name": "tea"})
-
-
-@asynccontextmanager
-async def connected(server: Any, era: Era, answer: Answer | None = right, **options: Any) -> AsyncGenerator[Client]:
-    async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        del context
-        assert isinstance(params, ElicitRequestFormParams)
-        assert answer is not None
-        return answer(params.message)
-
-    async with Client(server, mode=era.value, elicitation_callback=elicit if answer else None, **options) as client:
-        yield client
-
-
-async def booking(server: Any, era: Era, answer: Answer | None = right, film: str = "Solaris") -> CallToolResult:
+async def booking(server: Any, era: Era, answer: Answerer | None = right, film: str = "Solaris") -> CallToolResult:
     refused: MCPError | None = None
     result: CallToolResult | None = None
     async with connected(server, era, answer) as client:
@@ -128,11 +78,6 @@ async def booking(server: Any, era: Era, answer: Answer | None = right, film: st
     if refused is not None or result is None:
         raise refused or AssertionError("no answer")
     return result
-
-
-@pytest.fixture(params=[cinema, sdk_cinema], ids=["roundtrip", "sdk"])
-def make(request: pytest.FixtureRequest) -> Callable[[], MCPServer[Any]]:
-    return request.param
 
 
 @pytest.fixture
@@ -160,11 +105,9 @@ async def reachable(path: Path, over: Over) -> AsyncGenerator[tuple[Any, Replaye
 
 
 @pytest.mark.parametrize("over", ["memory", "http"])
-async def test_the_client_that_was_recorded_gets_what_it_got(
-    make: Callable[[], MCPServer[Any]], era: Era, over: Over, tmp_path: Path
-) -> None:
+async def test_the_client_that_was_recorded_gets_what_it_got(era: Era, over: Over, tmp_path: Path) -> None:
     path = tmp_path / "booking.json"
-    async with record(make(), path) as tapped:
+    async with record(cinema(), path) as tapped:
         then = await booking(tapped, era)
     assert then.structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
 
@@ -174,6 +117,14 @@ async def test_the_client_that_was_recorded_gets_what_it_got(
     assert replayed.unplayed == []
     assert replayed.mismatches == []
     replayed.assert_played()
+
+
+async def test_the_sdk_s_own_server_is_recorded_too(era: Era, tmp_path: Path) -> None:
+    path, answers = tmp_path / "booking.json", {re.compile("row for"): {"row": "back"}}
+    async with record(of_the_sdk(), path) as tapped:
+        then = await User(tapped, answers, era=era).call("book", film="Solaris")
+    call = await User(replay(path), answers, era=era).call("book", film="Solaris")
+    assert call.value == then.value == "Solaris, back"
 
 
 @pytest.mark.roundtrip(eras="retry")
@@ -187,11 +138,11 @@ async def test_idle_client_is_told_the_missing_step(recorded: Path, era: Era) ->
 
 @pytest.mark.parametrize("over", ["memory", "http"])
 async def test_wrong_client_is_reported_and_may_still_succeed(recorded: Path, era: Era, over: Over) -> None:
-    def wrong(message: str) -> ElicitResult:
-        return ElicitResult(action="accept", content={"row": "first"}) if "row for" in message else right(message)
+    def wrong(params: ElicitRequestFormParams) -> Reply:
+        return {"row": "first"} if "row for" in params.message else right(params)
 
-    def silent(message: str) -> ElicitResult:
-        return ElicitResult(action="decline") if "eat" in message else right(message)
+    def silent(params: ElicitRequestFormParams) -> Reply:
+        return "decline" if "eat" in params.message else right(params)
 
     async with reachable(recorded, over) as (target, replayed):
         with pytest.raises(MCPError, match=r'params\.arguments\.film: expected "Solaris", got "Stalker"'):
@@ -234,7 +185,7 @@ async def test_each_leg_must_be_the_recorded_one(recorded: Path, era: Era, over:
         state = first.request_state
         assert state is not None
         (key,) = first.input_requests
-        answer = right("row for")
+        answer = ElicitResult(action="accept", content={"row": "last"})
         middle = len(state) // 2
         changed = state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]
 
@@ -253,8 +204,9 @@ async def test_each_leg_must_be_the_recorded_one(recorded: Path, era: Era, over:
         # Nothing of that has spoiled the call.
         second = await leg(state=state, answers={key: answer})
         assert isinstance(second, InputRequiredResult)
+        tea = ElicitResult(action="accept", content={"name": "tea"})
         (last_key,) = second.input_requests or {}
-        final = await leg(state=second.request_state, answers={last_key: right("eat")})
+        final = await leg(state=second.request_state, answers={last_key: tea})
         assert isinstance(final, CallToolResult)
         assert final.structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
 
@@ -337,12 +289,7 @@ async def test_client_of_the_other_era_is_reported(recorded: Path, era: Era) -> 
 async def test_a_client_of_both_eras_finds_the_recorded_one(recorded: Path, era: Era) -> None:
     async with served(replay(recorded)) as url:
         result: CallToolResult | None = None
-
-        async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-            del context
-            return right(params.message)
-
-        async with Client(url, mode="auto", elicitation_callback=elicit) as client:
+        async with Client(url, mode="auto", elicitation_callback=Person(answer=right)) as client:
             assert client.protocol_version == (era.value if era is Era.RETRY else "2025-11-25")
             result = await client.call_tool("book", {"film": "Solaris"})
     assert result.structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
@@ -367,11 +314,12 @@ async def test_a_recording_is_stable_but_for_its_tokens(era: Era, tmp_path: Path
     assert (await booking(replay(tmp_path / "one.json"), era)).is_error is False
 
 
-async def test_redacted_answers_are_absent_and_match_anything(era: Era, tmp_path: Path) -> None:
-    def in_order(*answers: dict[str, str | int | float | bool | list[str] | None]) -> Answer:
-        given = iter(answers)
-        return lambda message: ElicitResult(action="accept", content=next(given))
+def in_order(*answers: dict[str, Any]) -> Answerer:
+    given = iter(answers)
+    return lambda params: next(given)
 
+
+async def test_redacted_answers_are_absent_and_match_anything(era: Era, tmp_path: Path) -> None:
     path = tmp_path / "booking.json"
     async with record(cinema(), path, redact=["row", "message", "requestState", "text"]) as tapped:
         await booking(tapped, era, in_order({"row": "s3cr3t"}, {"name": "tea"}))
@@ -398,18 +346,17 @@ async def test_a_name_of_the_protocol_is_redacted_by_its_path(era: Era, tmp_path
 @pytest.mark.roundtrip(eras="live")
 async def test_concurrent_calls_cannot_be_recorded_apart(era: Era, tmp_path: Path) -> None:
     path = tmp_path / "bookings.json"
-    arrived = anyio.Event()
+    arrived, answering = anyio.Event(), Person(answer=right)
     asked = 0
 
     async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         nonlocal asked
-        del context
         asked += 1
         if asked == 2:
             arrived.set()
         with anyio.fail_after(WAIT):
             await arrived.wait()
-        return right(params.message)
+        return await answering(context, params)
 
     async def two_bookings() -> None:
         async with (

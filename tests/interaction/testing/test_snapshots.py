@@ -53,13 +53,6 @@ async def survey(question: str, *, most: int = 5, name: str = "stars") -> str:
     return call_text(await User(server, {name: {"stars": 3}, "why": "It is long"}).call("rate"))
 
 
-async def test_another_wording_changes_one_line() -> None:
-    assert differences(await survey("How many stars?"), await survey("How many stars, of five?")) == [
-        "-    > How many stars?",
-        "+    > How many stars, of five?",
-    ]
-
-
 async def test_another_bound_of_a_field_changes_one_line() -> None:
     assert differences(await survey("Stars?"), await survey("Stars?", most=10)) == [
         "-    stars: integer, at most 5",

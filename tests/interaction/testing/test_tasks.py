@@ -158,19 +158,6 @@ async def test_signal_reaches_a_waiting_task() -> None:
     assert text == "paid 5"
 
 
-async def test_tool_for_tasks_only_needs_the_life() -> None:
-    server = Server[Any]("shop")
-
-    @server.tool(task="required")
-    async def work() -> str:
-        return "done"
-
-    with pytest.raises(MCPError) as failed:
-        await User(server, era=Era.RETRY).call("work")
-    assert failed.value.code == -32021
-    assert (await User(server, era=Era.TASK).call("work")).text == "done"
-
-
 async def test_networks_of_tasks_do_not_fit_another_life() -> None:
     with pytest.raises(Inapplicable, match="for tasks"):
         await User(make_shop, REPLIES, era=Era.RETRY, network="kill").call("order", title="Ulysses")

@@ -4,12 +4,9 @@ import re
 from typing import Annotated, Any
 
 import pytest
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Elicit as SdkElicit
-from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp.shared.exceptions import MCPError
 from mcp_types import Root
-from pydantic import BaseModel, FileUrl
+from pydantic import FileUrl
 
 from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, ListRoots, Resolve, Sample, Server, State
 from roundtrip.testing import (
@@ -26,25 +23,11 @@ from roundtrip.testing import (
     assert_same_on_both_eras,
     served,
 )
+from tests.interaction.testing.seats import Seat, Snack, seat, snack
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
 both_eras = pytest.mark.roundtrip(eras="both")
-
-
-class Seat(BaseModel):
-    row: str
-
-
-class Snack(BaseModel):
-    name: str
-
-
-async def seat(film: str) -> Elicit[Seat]:
-    return Elicit(f"Which row for {film}?", Seat)
-
-
-async def snack(seat: Annotated[Seat, Resolve(seat)]) -> Elicit[Snack]:
-    return Elicit(f"Something to eat in the {seat.row} row?", Snack)
 
 
 def model() -> Sample:
@@ -56,7 +39,7 @@ def roots() -> ListRoots:
 
 
 def cinema() -> Server[Any]:
-    server = Server[Any]("cinema", keys=[b"k" * 32])
+    server = Server[Any]("cinema", keys=[KEY])
 
     @server.tool()
     async def book(
@@ -99,37 +82,10 @@ async def test_user_answers_by_name_and_reports_the_result(roundtrip_era: Era) -
     assert call.legs == {Era.RETRY: 3, Era.LIVE: 1}[roundtrip_era]
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
-        {re.compile("row for"): {"row": "back"}, re.compile("eat"): DECLINE},
-        {"seat": {"row": "back"}, about_food: DECLINE},
-    ],
-    ids=["patterns", "a function"],
-)
-async def test_a_user_answers_by_pattern_and_by_function(answers: dict[Any, Any]) -> None:
+async def test_a_user_answers_by_pattern_and_by_function() -> None:
+    answers: dict[Any, Any] = {re.compile("row for"): {"row": "back"}, about_food: DECLINE}
     call = await User(cinema(), answers).call("book", film="Solaris")
     assert call.value == "Solaris, back, decline"
-
-
-async def test_a_list_is_used_up_in_order(roundtrip_era: Era) -> None:
-    call = await User(cinema(), {"stars": ["many", 5], "page": ACCEPT}).call("survey")
-    assert call.value == {"stars": 5, "page": "accept"}
-    assert call.keys == ["stars", "stars", "page"]
-
-
-async def test_declining_what_the_tool_needs_fails_it() -> None:
-    call = await User(cinema(), {"seat": CANCEL}).call("book", film="Solaris")
-    assert call.is_error
-    assert "elicitation was cancel" in call.text
-    assert call.states is not None
-    assert call.states[-1] is State.DECLINED
-
-
-@both_eras
-async def test_a_model_and_roots_answer_too() -> None:
-    user = User(cinema(), {re.compile("Praise"): "lovely"}, roots=[Root(uri=FileUrl("file:///films"))])
-    assert (await user.call("praise")).value == "lovely ['file:///films']"
 
 
 @both_eras
@@ -237,28 +193,9 @@ async def test_a_server_elsewhere_is_asked_by_pattern(roundtrip_era: Era) -> Non
     assert call.keys == {Era.RETRY: ["seat", "snack"], Era.LIVE: [None, None]}[roundtrip_era]
 
 
-async def test_the_sdk_s_own_server_is_talked_to_as_well() -> None:
-    server = MCPServer[Any]("sdk")
-
-    async def sure() -> SdkElicit[Seat]:
-        return SdkElicit("Which row?", Seat)
-
-    @server.tool()
-    async def book(seat: Annotated[Seat, SdkResolve(sure)]) -> str:
-        return seat.row
-
-    call = await User(server, {re.compile("row"): {"row": "front"}}).call("book")
-    assert (call.value, call.states) == ("front", None)
-
-
 @pytest.mark.roundtrip(eras="live")
 async def test_user_era_overrides_that_of_the_test() -> None:
     assert (await User(cinema(), ANSWERS, era=Era.RETRY).call("book", film="x")).legs == 3
-
-
-async def test_the_same_call_on_both_eras_is_compared() -> None:
-    call = await assert_same_on_both_eras(cinema, "book", {"film": "Solaris"}, answers=ANSWERS)
-    assert call.value == "Solaris, back, nuts"
 
 
 @pytest.mark.parametrize("what", ["results", "questions"])

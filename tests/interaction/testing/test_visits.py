@@ -26,10 +26,10 @@ from roundtrip.testing import (
     paths,
     served,
 )
+from tests.kit.waiting import WAIT
 
 pytestmark = [pytest.mark.anyio]
 KEY = "7f" * 32
-SECONDS = 60.0
 """Far less than the pages' own wait= over and over, and far more than a test takes."""
 
 
@@ -94,10 +94,6 @@ async def look(visit: Visit) -> None:
         await browser.get(visit.url)
 
 
-def in_seconds() -> Any:
-    return anyio.fail_after(SECONDS)
-
-
 @pytest.mark.roundtrip(eras="both")
 @pytest.mark.parametrize("over", ["memory", "http"])
 async def test_user_visits_the_page_and_the_call_goes_on(over: Any) -> None:
@@ -138,7 +134,7 @@ async def test_paid_seat_is_booked_once_on_several_instances(tmp_path: Path) -> 
 async def test_unfinished_page_fails_within_seconds(wait: float) -> None:
     till = Till()
     user = User(cinema(till, wait=wait), visits={"pay": look}, patience=0.5)
-    with in_seconds(), pytest.raises(PageUnfinished) as failed:
+    with anyio.fail_after(WAIT), pytest.raises(PageUnfinished) as failed:
         await user.call("buy", row=3)
     said = str(failed.value)
     assert said.startswith(
@@ -149,13 +145,13 @@ async def test_unfinished_page_fails_within_seconds(wait: float) -> None:
 
 
 async def test_page_that_is_only_agreed_to_fails_with_the_cure() -> None:
-    with in_seconds(), pytest.raises(PageUnfinished, match=r"was never visited.*visits=\{'pay': finish\}"):
+    with anyio.fail_after(WAIT), pytest.raises(PageUnfinished, match=r"was never visited.*visits=\{'pay': finish\}"):
         await User(cinema(Till()), {"pay": ACCEPT}, patience=0.5).call("buy", row=3)
 
 
 async def test_unfinished_page_of_another_process_fails_within_seconds() -> None:
     async with served(cinema(Till())) as url:
-        with in_seconds(), pytest.raises(PageUnfinished, match="in another process"):
+        with anyio.fail_after(WAIT), pytest.raises(PageUnfinished, match="in another process"):
             await User(url, {re.compile("pay"): ACCEPT}, patience=0.2).call("buy", row=3)
 
 
@@ -244,7 +240,7 @@ async def test_eras_are_compared_with_visits() -> None:
 
 async def test_paths_lead_through_pages() -> None:
     till = Till()
-    with in_seconds():
+    with anyio.fail_after(WAIT):
         explored = await paths(lambda: cinema(till), "buy", {"row": 3}, visits={"pay": press_pay}, depth=1)
     explored.assert_no_crash()
     assert [path.outcome.value for path in explored.paths if path.choices[0][1].value == "accept"] == ["completed"]

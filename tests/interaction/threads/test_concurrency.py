@@ -4,28 +4,20 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from pydantic import BaseModel
 
 from roundtrip import Elicit, Event, Resolve, Server, State, Transition
 from roundtrip.testing import Era, LegByLeg, Steps, served
 from roundtrip.tracing import TokenRejection
 from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect, text_of
+from tests.kit.shops import KEY, Choice, sure
 from tests.kit.wire import wire
 
 pytestmark = pytest.mark.anyio
 
 
-class Choice(BaseModel):
-    ok: bool
-
-
-async def sure() -> Elicit[Choice]:
-    return Elicit("Sure?", Choice)
-
-
 async def test_many_calls_at_once_keep_their_answers_apart(era: Era) -> None:
-    server = Server("shop", keys=[b"k" * 32])
+    server = Server("shop", keys=[KEY])
 
     async def confirm(number: int) -> Elicit[Choice]:
         return Elicit(f"Number {number}?", Choice)
@@ -132,7 +124,7 @@ async def test_live_client_hanging_up_over_a_question_ends_its_call() -> None:
 
 async def test_a_leg_that_was_cancelled_can_be_sent_again() -> None:
     """Shows S10."""
-    server = Server("shop", keys=[b"k" * 32])
+    server = Server("shop", keys=[KEY])
     reached = anyio.Event()
     slow = {"first": True}
 

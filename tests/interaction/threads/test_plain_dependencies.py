@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Depends, Elicit, Resolve, Server
 from roundtrip.server.slots import SHARED
@@ -19,7 +18,6 @@ from tests.interaction.threads.leaving import leave
 from tests.kit.held_threads import Held
 from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect, text_of
-from tests.kit.time_limits import LIMIT, TimeLimits
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -320,38 +318,6 @@ async def test_generator_cancelled_while_exiting_exits_fully(seconds: float | No
     assert len(places.threads) == 1
 
 
-async def test_timed_out_body_exits_its_generator_in_its_thread(held: Held, limits: TimeLimits) -> None:
-    server, places = Server[Any]("shop"), Places()
-
-    def resolver(one: Annotated[str, Depends(places.dependency("one"))]) -> str:
-        places.note("resolver")
-        return one
-
-    @server.tool(timeout=LIMIT)
-    def tool(one: Annotated[str, Resolve(resolver)]) -> None:
-        held()
-        places.note("body")
-
-    @server.tool
-    def another() -> int:
-        return threading.get_ident()
-
-    with anyio.fail_after(WAIT):
-        async with connect(server, Era.RETRY) as client, limits.expiring(lambda: held.started):
-            with pytest.raises(MCPError, match="timed out"):
-                await client.call_tool("tool")
-            assert places.names == ["enter one", "resolver"]
-            held.release.set()
-            await until(lambda: len(places.names) == 4)
-            assert places.names[2:] == ["body", "one: CancelledError"]
-            assert len(places.threads) == 1
-
-            async def is_free() -> bool:
-                return int(text_of(await client.call_tool("another"))) in places.threads
-
-            await until(is_free)
-
-
 async def test_abandoned_step_keeps_the_generator_open(held: Held) -> None:
     server, places, scope = Server[Any]("shop"), Places(), anyio.CancelScope()
 
@@ -406,23 +372,17 @@ async def test_scope_beside_a_generator_exits_without_its_thread(held: Held) -> 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_failing_exit_is_logged_and_the_others_exit(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_exit_is_logged_and_the_others_exit(caplog: pytest.LogCaptureFixture) -> None:
     server, places = Server[Any]("shop"), Places()
 
     def breaks() -> Generator[str]:
         yield "value"
         raise LookupError("broken")
 
-    async def async_body(
-        one: Annotated[str, Depends(places.dependency("one"))], value: Annotated[str, Depends(breaks)]
-    ) -> str:
-        return value
-
+    @server.tool(name="tool")
     def body(one: Annotated[str, Depends(places.dependency("one"))], value: Annotated[str, Depends(breaks)]) -> str:
         return value
 
-    server.tool(name="tool")(async_body if is_async else body)
     assert await call(server, Era.RETRY) == "value"
     assert failures(caplog) == ["dependency 'breaks' failed on exit; its call is not affected: LookupError('broken')"]
     assert places.names == ["enter one", "exit one"]

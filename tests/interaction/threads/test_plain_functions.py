@@ -9,21 +9,18 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from mcp.shared.exceptions import MCPError
 
-from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, Server
+from roundtrip import Context, Depends, InvalidSignature, Resolve, Server
 from roundtrip.server.slots import SHARED
-from roundtrip.testing import Era, Steps, User
+from roundtrip.testing import Era, Steps
 from tests.interaction.threads.leaving import leave
 from tests.kit.held_threads import Held
 from tests.kit.hosts import WAIT
 from tests.kit.players import connect, text_of
-from tests.kit.time_limits import LIMIT, TimeLimits
+from tests.kit.time_limits import LIMIT
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
-
-"""For what is never waited for."""
 
 
 class Places:
@@ -162,22 +159,6 @@ async def test_connection_serves_all_functions_that_depend_on_it() -> None:
     assert results == ["1 1 tea slow slower"] * 10
 
 
-async def test_one_leg_runs_quick_functions_in_one_thread() -> None:
-    server, places = Server[Any]("shop"), Places()
-
-    def ask(first: Annotated[int, Resolve(lambda: places.note("first"), key="first")]) -> Elicit[bool]:
-        places.note("ask")
-        return Elicit("Sure?", bool)
-
-    @server.tool
-    def tool(sure: Annotated[bool, Resolve(ask)]) -> str:
-        places.note("body")
-        return str(sure)
-
-    assert (await User(server, {"ask": True}, era=Era.RETRY).call("tool")).text == "True"
-    assert places.seen["first"][-1] == places.seen["ask"][-1] == places.seen["body"][-1] != threading.get_ident()
-
-
 async def test_inline_functions_run_on_the_loop_and_no_others_do() -> None:
     server, places = Server[Any]("shop"), Places()
 
@@ -288,30 +269,6 @@ async def test_cancelled_call_starts_no_further_function(era: Era, seconds: floa
     with anyio.fail_after(WAIT):
         async with connect(server, era) as client:
             await leave(client, held, trace, waits=seconds is None)
-            held.release.set()
-            await until(lambda: held.ended and not SHARED.slots().limiter.borrowed_tokens)
-    assert ran == []
-
-
-async def test_timed_out_function_is_left_and_nothing_follows(held: Held, limits: TimeLimits) -> None:
-    server, ran = Server[Any]("shop"), list[str]()
-
-    def after(value: Annotated[str, Resolve(held, key="held")]) -> None:
-        ran.append("after")
-
-    @server.tool(timeout=LIMIT)
-    def tool(value: Annotated[None, Resolve(after)]) -> None:
-        ran.append("body")
-
-    @server.tool
-    def another() -> str:
-        return "served"
-
-    with anyio.fail_after(WAIT):
-        async with connect(server, Era.RETRY) as client, limits.expiring(lambda: held.started):
-            with pytest.raises(MCPError, match="timed out"):
-                await client.call_tool("tool")
-            assert text_of(await client.call_tool("another")) == "served"
             held.release.set()
             await until(lambda: held.ended and not SHARED.slots().limiter.borrowed_tokens)
     assert ran == []

@@ -290,34 +290,6 @@ async def hanging() -> str:
     return "never"
 
 
-def fetching(place: str, held: Held) -> Callable[..., Any]:
-    """Return a tool that hangs in a resolver or step, on the event loop or in a thread."""
-
-    async def beside() -> str:
-        return "beside"
-
-    async def resolves(value: Annotated[str, Resolve(hanging)], other: Annotated[str, Resolve(beside)]) -> None: ...
-
-    async def resolves_in_thread(
-        value: Annotated[str, Resolve(held.__call__, key="value")], other: Annotated[str, Resolve(beside)]
-    ) -> None: ...
-
-    async def steps(ctx: Context[Any, Any]) -> str:
-        return await ctx.step("held", held.__call__)
-
-    return {"a resolver": resolves, "a resolver's thread": resolves_in_thread, "a step's thread": steps}[place]
-
-
-@pytest.mark.parametrize("place", ["a resolver", "a resolver's thread", "a step's thread"])
-async def test_a_part_that_hangs_is_timed_out(place: str, held: Held, limits: TimeLimits) -> None:
-    server = Server[Any]("slow")
-    server.tool(name="fetch", timeout=LIMIT)(fetching(place, held))
-    async with few_threads(40):
-        async with limits.expiring(lambda: held.started):
-            assert_timed_out(await failure_of(server, Era.RETRY, "fetch"), "fetch")
-        held.release.set()
-
-
 async def swallows() -> str:
     with suppress(BaseException):
         await hang()
@@ -405,34 +377,6 @@ async def test_exception_of_a_stopped_body_is_logged(caplog: pytest.LogCaptureFi
     (record,) = [record for record in caplog.records if record.name == "roundtrip"]
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == "cleaning up failed"
-
-
-async def test_call_abandoned_by_its_client_has_not_timed_out(caplog: pytest.LogCaptureFixture) -> None:
-    started, over = anyio.Event(), anyio.Event()
-    trace = Steps()
-
-    def observe(step: Any) -> None:
-        trace(step)
-        if step.event is Event.FAIL:
-            over.set()
-
-    server = Server[Any]("slow", trace=observe)
-
-    @server.tool(timeout=WAIT)
-    async def fetch() -> str:
-        started.set()
-        await anyio.sleep_forever()
-        return "never"
-
-    with anyio.fail_after(WAIT):
-        async with connect(server, Era.RETRY) as client:
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "fetch")
-                await started.wait()
-                group.cancel_scope.cancel()
-            await over.wait()
-    assert trace.steps[-1].detail == {"error": "cancelled"}
-    assert not [record for record in caplog.records if "timed out" in record.getMessage()]
 
 
 # Tools that call tools.

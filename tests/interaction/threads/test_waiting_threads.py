@@ -8,7 +8,7 @@ import pytest
 from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
 
-from roundtrip import Elicit, Resolve, Server
+from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.server.slots import SHARED
 from roundtrip.testing import Era
 from tests.kit.hosts import WAIT
@@ -40,7 +40,8 @@ def alive(threads: set[int]) -> set[int]:
     return threads & {thread.ident for thread in threading.enumerate() if thread.ident is not None}
 
 
-async def test_waiting_calls_keep_a_thread_each_in_the_live_era(era: Era) -> None:
+@pytest.mark.parametrize(("era", "tool"), [(Era.RETRY, "order"), (Era.LIVE, "order"), (Era.LIVE, "ask")])
+async def test_waiting_calls_keep_a_thread_each_in_the_live_era(era: Era, tool: str) -> None:
     server, local, asked = Server[Any]("shop"), threading.local(), list[int]()
 
     def begin(number: int) -> int:
@@ -56,6 +57,11 @@ async def test_waiting_calls_keep_a_thread_each_in_the_live_era(era: Era) -> Non
         return sure and local.number == number
 
     @server.tool
+    def ask(ctx: Context, number: int) -> bool:
+        begin(number)
+        return ctx.blocking.ask("sure", f"Sure of {number}?", bool) and local.number == number
+
+    @server.tool
     def another() -> str:
         return "served"
 
@@ -64,7 +70,7 @@ async def test_waiting_calls_keep_a_thread_each_in_the_live_era(era: Era) -> Non
         async with connect(server, era, person) as client, anyio.create_task_group() as group:
 
             async def call(number: int) -> None:
-                results.append(text_of(await client.call_tool("order", {"number": number})))
+                results.append(text_of(await client.call_tool(tool, {"number": number})))
 
             for number in range(TOGETHER):
                 group.start_soon(call, number)

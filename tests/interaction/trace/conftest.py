@@ -7,6 +7,9 @@ import pytest
 
 from tests.interaction.trace.deploys import Recording, forgetting
 from tests.interaction.trace.projects import Project
+from tests.kit.time_limits import limits
+
+__all__ = ["limits", "project", "recording"]
 
 
 @pytest.fixture

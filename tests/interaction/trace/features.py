@@ -341,7 +341,7 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
         effect.append("exactly once fails")
         raise ToolError("sold out")
 
-    @server.tool(timeout=20)
+    @server.tool(timeout=60)
     async def timeout(hotel: str, guests: Party) -> str:
         effect.append("timeout")
         return f"{guests.adults} in time"

@@ -7,15 +7,9 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Recorder, Resolve, Server
 from roundtrip.testing import Answers, Era, User
-
-KEY: Final = b"k" * 32
-
+from tests.kit.shops import KEY, Choice
 
 ARGUMENTS: Final = {"title": "Dune"}
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class Name(BaseModel):

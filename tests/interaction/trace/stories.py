@@ -69,13 +69,6 @@ STORIES: Final = {
         1,
         untold="other answers",
     ),
-    "last_token_without_answers": Story(
-        "resolver",
-        [(0, {"guests": GUESTS}), (1, {"room": ROOM}), (1, None)],
-        State.COMPLETED,
-        ", but without its answers; its body did not run again",
-        1,
-    ),
     "earlier_leg_again": Story(
         "resolver",
         [(0, {"guests": GUESTS}), (1, {"room": ROOM}), (0, {"guests": GUESTS})],

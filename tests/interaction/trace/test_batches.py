@@ -12,9 +12,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 from mcp.client import Client
-from mcp_types import ElicitResult, TextContent
+from mcp_types import TextContent
 
-from roundtrip import Context, Recorder, Server
+from roundtrip import Recorder, Server
 from roundtrip.trace.writing import files
 from tests.interaction.trace.transcribed import calls_of, events
 from tests.kit.waiting import WAIT
@@ -78,14 +78,6 @@ async def test_idle_recorder_writes_in_the_next_turn(tmp_path: Path) -> None:
     assert events(path) == ["began", "ended"]
 
 
-async def test_all_lines_are_written_when_the_server_stops(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    async with Client(shop(path)) as client:
-        for number in range(20):
-            await client.call_tool("greet", {"name": str(number)})
-    assert events(path) == ["began", "ended"] * 20
-
-
 async def test_flush_writes_at_once_from_any_thread(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     recorder = Recorder(path)
@@ -135,22 +127,3 @@ async def test_result_that_middleware_changes_is_recorded_as_returned(tmp_path: 
     ended = json.loads(path.read_text().splitlines()[-1])
     assert "Hello, Ada" in json.dumps(ended["result"])
     assert "changed" not in json.dumps(ended["result"])
-
-
-async def test_asked_line_is_written_while_a_live_user_thinks(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    server = Server[Any]("shop", trace=path)
-
-    @server.tool()
-    async def ask(ctx: Context) -> str:
-        return str(await ctx.ask("sure", "Sure?", bool))
-
-    async def think(context: Any, params: Any) -> Any:
-        with anyio.fail_after(WAIT):
-            while events(path) != ["began", "asked"]:
-                await anyio.lowlevel.checkpoint()
-        return ElicitResult(action="accept", content={"value": True})
-
-    async with Client(server, mode="legacy", elicitation_callback=think) as client:
-        await client.call_tool("ask", {})
-    assert events(path) == ["began", "asked", "answered", "ended"]

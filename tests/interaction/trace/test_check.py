@@ -7,11 +7,10 @@ from typing import Any
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import METHOD_NOT_FOUND, ElicitResult
+from mcp_types import METHOD_NOT_FOUND
 
 from roundtrip.cli import main
 from roundtrip.testing import Era, LegByLeg
-from roundtrip.testing.networks.fleet import Instance
 from tests.interaction.trace.deploys import (
     MIXED,
     REPLIES,
@@ -25,7 +24,6 @@ from tests.interaction.trace.deploys import (
     module_of,
     record_mixed,
 )
-from tests.kit.players import connect
 from tests.kit.tables import check_each
 
 DEPENDS_ON_NOTHING: Change = (
@@ -34,39 +32,6 @@ DEPENDS_ON_NOTHING: Change = (
     'async def sure() -> Elicit[Sure]:\n    return Elicit("Really 7?", Sure)',
 )
 WITHOUT_SURE: Change = ("    sure: Annotated[Sure, Resolve(sure)],\n", "")
-
-
-ONCE = """\
-import itertools
-from typing import Annotated
-from pydantic import BaseModel
-from roundtrip import Elicit, Resolve, Server
-
-server = Server("shop", keys=[b"k" * 32])
-prices = itertools.count(20)
-
-class Sure(BaseModel):
-    ok: bool
-
-async def quote() -> int:
-    return next(prices)
-
-async def consent(quote: Annotated[int, Resolve(quote, once=True)]) -> Elicit[Sure]:
-    return Elicit(f"That will be {quote}?", Sure)
-
-async def last(consent: Annotated[Sure, Resolve(consent)]) -> Elicit[Sure]:
-    return Elicit("Sure?", Sure)
-
-@server.tool()
-async def buy(title: str, last: Annotated[Sure, Resolve(last)]) -> str:
-    return title
-"""
-
-
-def test_fixed_value_is_fixed_during_the_check_too(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
-    recording.call(ONCE, tool="buy", answer=lambda params: {"ok": True})
-    assert "buy: compatible" in checked(recording, capsys, source=ONCE)
-    assert "'consent': reworded" in checked(recording, capsys, (", once=True", ""), source=ONCE)
 
 
 def test_unchanged_code_is_compatible_without_running_bodies_or_recording(
@@ -128,14 +93,7 @@ def test_another_way_is_a_divergence_at_its_round(recording: Recording, capsys: 
     recording.call()
 
     def check(changes: list[Change], round_: int, found: list[str]) -> None:
-        source = changed(SHOP, *changes)
-        if "'SURE'" in source:
-            # What is needed has to stand above what needs it.
-            start, end = source.index("async def copies"), source.index("async def sure")
-            after = source.index("@server.tool")
-            moved = source[start:end].replace("'SURE'", "Resolve(sure)")
-            source = source[:start] + source[end:after] + moved + source[after:]
-        out = checked(recording, capsys, source=source)
+        out = checked(recording, capsys, *changes)
         assert f"order: diverges at round {round_}\n" in out
         assert [text for text in found if text not in out] == []
         assert "\x1b" not in out
@@ -159,14 +117,6 @@ def test_another_way_is_a_divergence_at_its_round(recording: Recording, capsys: 
                 ],
             ),
             ([DEPENDS_ON_NOTHING], 1, ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'copies', 'sure'"]),
-            (
-                [
-                    DEPENDS_ON_NOTHING,
-                    ("async def copies(title: str)", "async def copies(title: str, sure: Annotated[Sure, 'SURE'])"),
-                ],
-                1,
-                ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'sure'"],
-            ),
             ([("@server.tool()\n", "")], 1, ["does not accept the call: Unknown tool: order"]),
             (
                 [
@@ -268,24 +218,15 @@ def test_waiting_call_is_checked_with_its_pending_questions(
 def test_call_whose_client_failed_a_question_is_checked_as_waiting(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def check(changes: list[Change], verdict: str) -> None:
-        def answer(params: Any) -> Any:
-            if params.message == "Really 7?":
-                raise MCPError(METHOD_NOT_FOUND, "Method not found")
-            return REPLIES[params.message]
+    def answer(params: Any) -> Any:
+        if params.message == "Really 7?":
+            raise MCPError(METHOD_NOT_FOUND, "Method not found")
+        return REPLIES[params.message]
 
-        with pytest.RaisesGroup(MCPError, flatten_subgroups=True):
-            recording.call(era=Era.LIVE, answer=answer)
-        assert f"order: {verdict}\n" in checked(recording, capsys, *changes)
-
-    check_each(
-        [
-            ([], "compatible"),
-            ([("Your name?", "Who are you?")], "asks 1 again"),
-            ([WITHOUT_SURE], "diverges at round 2"),
-        ],
-        check,
-    )
+    with pytest.RaisesGroup(MCPError, flatten_subgroups=True):
+        recording.call(era=Era.LIVE, answer=answer)
+    assert "order: compatible\n" in checked(recording, capsys)
+    assert "order: diverges at round 2\n" in checked(recording, capsys, WITHOUT_SURE)
 
 
 def test_check_continues_after_a_failure_and_filters_by_tool(
@@ -382,64 +323,6 @@ def test_samples_roots_and_pages_are_checked_too(recording: Recording, capsys: p
     assert "order: asks 1 again\n  'think': reworded" in out
     out = checked(recording, capsys, ("/pay", "/checkout"), source=MIXED)
     assert "recorded: 'Pay here <https://shop.example/pay>'" in out
-
-
-HANDLERS = """\
-from typing import Annotated
-
-from pydantic import BaseModel
-
-from roundtrip import Elicit, Resolve, Server
-
-RAN: list[str] = []
-server = Server("handlers", keys=[b"k" * 32])
-
-
-class Name(BaseModel):
-    name: str
-
-
-def buyer(title: str) -> Elicit[Name]:
-    return Elicit(f"Who buys {title}?", Name)
-
-
-@server.prompt()
-async def praise(title: str, buyer: Annotated[Name, Resolve(buyer)]) -> str:
-    RAN.append(title)
-    return f"{buyer.name} praises {title}"
-
-
-@server.resource("book://{title}/text")
-async def read(title: str, buyer: Annotated[Name, Resolve(buyer)]) -> str:
-    RAN.append(title)
-    return f"{title} for {buyer.name}"
-"""
-
-
-def test_prompts_and_templates_are_checked_without_running_plain_functions(
-    recording: Recording, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server: Instance = recording.load(HANDLERS)
-
-    async def say(context: Any, params: Any) -> ElicitResult:
-        del context, params
-        return ElicitResult(action="accept", content={"name": "Ada"})
-
-    async def play() -> None:
-        async with connect(server, Era.RETRY, say) as client:  # type: ignore[arg-type]
-            await client.get_prompt("praise", {"title": "Dune"})
-            await client.read_resource("book://Dune%20II/text")
-
-    anyio.run(play)
-    out = checked(recording, capsys, source=HANDLERS)
-    assert out.endswith("2 calls: 2 compatible, 0 asking again, 0 diverging\n")
-    out = checked(recording, capsys, ("Who buys", "Whose is"), source=HANDLERS)
-    assert "2 calls: 0 compatible, 2 asking again" in out
-    without = ((", buyer: Annotated[Name, Resolve(buyer)]", ""), ("{buyer.name}", "Ada"))
-    out = checked(recording, capsys, *without, source=HANDLERS)
-    assert "2 calls: 0 compatible, 0 asking again, 2 diverging" in out
-    assert "no prompt with this name can ask" in out
-    assert module_of("changed.py:server").RAN == []
 
 
 def test_resolvers_that_reach_other_systems_can_be_replaced(

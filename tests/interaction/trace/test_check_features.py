@@ -12,10 +12,11 @@ from mcp_types import CallToolResult
 from roundtrip import Context, Resolve, Server
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.reports import Checked, as_text
+from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import Era, LegByLeg, User
 from roundtrip.trace.writing.recorder import Recorder
 from tests.interaction.trace.features import FEATURES, GUESTS, KEY, serve
-from tests.interaction.trace.sites import Site
+from tests.interaction.trace.sites import Site, play
 from tests.interaction.trace.transcribed import calls_of
 
 
@@ -53,6 +54,32 @@ def test_a_call_in_flight_survives_a_check(site: Site) -> None:
             for checked in await site.check():
                 assert checked.headline == "compatible", as_text(checked)
         await ledger.aclose()
+
+    anyio.run(scenario)
+
+
+def test_prompts_and_templates_that_no_longer_ask_diverge_and_do_not_run(site: Site) -> None:
+    server: Server[Any] = Server("hotels", keys=[KEY])
+
+    @server.prompt()
+    async def praise(hotel: str) -> str:
+        site.effect.append("praise, now")
+        return hotel
+
+    @server.resource("hotel://{hotel}/menu")
+    async def menu(hotel: str) -> str:
+        site.effect.append("menu, now")
+        return hotel
+
+    async def scenario() -> None:
+        recording = serve(MemoryLedger(), site.effect, trace=Recorder(site.calls, reveal="all"))
+        for name in ("prompt", "template"):
+            await play(recording, FEATURES[name], Era.RETRY)
+        found: list[Checked] = []
+        await check_calls(server, calls_of(site.calls), found.append, now=time.time())
+        assert [checked.headline for checked in found] == ["diverges at round 1"] * 2
+        assert "no prompt with this name can ask" in as_text(found[0])
+        assert site.effect == ["praise", "menu"]
 
     anyio.run(scenario)
 

@@ -22,17 +22,13 @@ from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens.token import KeyRing, TokenCodec
 from tests.kit.players import Reply
 from tests.kit.secrets import BORN, CountedEntropy, payload
+from tests.kit.shops import KEY, Choice, sure
 
 pytestmark = pytest.mark.anyio
 
-KEY = b"k" * 32
 OTHER_KEY = b"o" * 32
 ARGUMENTS = {"title": "Dune"}
 YES = {"ok": True}
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class LongChoice(BaseModel):
@@ -63,14 +59,19 @@ class Shop:
         return server
 
     def asking(
-        self, message: str = "Sure?", build: str = "1", schema: type[BaseModel] = Choice, **options: Any
+        self,
+        message: str = "Sure?",
+        build: str = "1",
+        schema: type[BaseModel] = Choice,
+        key: str = "confirm",
+        **options: Any,
     ) -> Server[Any]:
-        """Return a build whose tool asks one question, named `confirm`."""
+        """Return a build whose tool asks one question."""
 
         async def confirm() -> Elicit[Any]:
             return Elicit(message, schema)
 
-        async def order(title: str, choice: Annotated[Any, Resolve(confirm)]) -> str:
+        async def order(title: str, choice: Annotated[Any, Resolve(confirm, key=key)]) -> str:
             return title
 
         return self.with_tool(order, build, **options)
@@ -137,13 +138,7 @@ async def test_schema_changed(shop: Shop) -> None:
 
 
 async def test_renamed(shop: Shop) -> None:
-    async def approve() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
-    async def order(title: str, choice: Annotated[Choice, Resolve(approve)]) -> str:
-        return title
-
-    await play([shop.asking(), shop.with_tool(order, "2")], {"confirm": YES})
+    await play([shop.asking(), shop.asking(build="2", key="approve")], {"confirm": YES})
     text = shop.explained(Reason.RENAMED)
     assert "Question 'approve'" in text
     assert "known as 'confirm', a name that no question has now" in text
@@ -168,14 +163,11 @@ async def test_volatile(shop: Shop) -> None:
 
 
 async def test_other_build(shop: Shop) -> None:
-    async def confirm() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
     async def where() -> Elicit[City]:
         return Elicit("Where to?", City)
 
     async def order(
-        title: str, choice: Annotated[Choice, Resolve(confirm)], city: Annotated[City, Resolve(where)]
+        title: str, choice: Annotated[Choice, Resolve(sure, key="confirm")], city: Annotated[City, Resolve(where)]
     ) -> str:
         return title
 
@@ -200,23 +192,8 @@ async def test_unfinished(shop: Shop) -> None:
     assert "done=" in text
 
 
-async def test_revised(shop: Shop, era: Era) -> None:
-    async def order(title: str, ctx: Context[Any, Any]) -> str:
-        city = await ctx.ask("city", "Where to?", City)
-        await ctx.ask("sure", f"{city.city}, sure?", Choice)
-        await ctx.review("review", "All right?", ["city", "sure"])
-        return title
-
-    changed = {"city.city": "Oslo", "sure.ok": True}
-    answers: Answers = {"city": {"city": "Rome"}, "sure": [YES, YES], "review": changed}
-    await User(shop.with_tool(order), answers, era=era).call("order", ARGUMENTS)
-    told = shop.explained(Reason.REVISED)
-    assert "Question 'sure' was asked again in round 4, because the user changed " in told
-    assert "on which it may depend" in told
-
-
 async def test_questions_that_follow_a_revised_one_are_explained(
-    shop: Shop, capsys: pytest.CaptureFixture[str]
+    shop: Shop, era: Era, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def order(title: str, ctx: Context[Any, Any]) -> str:
         city = await ctx.ask("city", "Where to?", City)
@@ -231,73 +208,36 @@ async def test_questions_that_follow_a_revised_one_are_explained(
         "really": [YES, YES],
         "review": {"city.city": "Oslo"},
     }
-    await User(shop.with_tool(order), answers, era=Era.RETRY).call("order", ARGUMENTS)
+    await User(shop.with_tool(order), answers, era=era).call("order", ARGUMENTS)
     assert main(["trace", "explain", "last", str(shop.path)]) == 1
     told = " ".join(capsys.readouterr().out.split())
     assert "Question 'sure' was asked again in round 5, because the user changed " in told
     assert "Question 'really' was asked again in round 6, because the user changed " in told
+    assert "on which it may depend" in told
 
 
-async def test_expired(shop: Shop, clock: Clock) -> None:
-    server = shop.asking(ttl=60)
-    hopper = LegByLeg([server])
+@pytest.mark.parametrize(
+    ("passed", "reason", "cause"),
+    [
+        (180, RejectionReason.EXPIRED, "it had expired 2 min before; raise ttl="),
+        (-180, RejectionReason.FUTURE, "synchronize the clocks of the instances"),
+    ],
+)
+async def test_expired_and_minted_in_the_future(
+    shop: Shop, clock: Clock, passed: float, reason: RejectionReason, cause: str
+) -> None:
+    hopper = LegByLeg([shop.asking(ttl=60)])
     await hopper.leg("order", ARGUMENTS)
-    clock.advance(180)
+    clock.advance(passed)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    text = shop.explained(RejectionReason.EXPIRED)
+    text = shop.explained(reason)
     assert "Instance 'instance-1' rejected the token of a 'tools/call' for 'order'" in text
-    assert "it had expired 2 min before; raise ttl=" in text
+    assert cause in text
 
 
-async def test_minted_in_the_future(shop: Shop, clock: Clock) -> None:
+async def test_another_method(shop: Shop) -> None:
     server = shop.asking()
-    hopper = LegByLeg([server])
-    await hopper.leg("order", ARGUMENTS)
-    clock.advance(-180)
-    with pytest.raises(MCPError):
-        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    assert "synchronize the clocks of the instances" in shop.explained(RejectionReason.FUTURE)
-
-
-REFUSED: dict[RejectionReason, tuple[Callable[[Shop], Server[Any]], Callable[[str], str], str]] = {
-    RejectionReason.UNKNOWN_KEY: (
-        lambda shop: shop.asking(key=OTHER_KEY),
-        lambda token: token,
-        "[old, new], then [new, old], and [new]",
-    ),
-    RejectionReason.TAMPERED: (
-        lambda shop: shop.asking(),
-        lambda token: token[:10] + ("A" if token[10] != "A" else "B") + token[11:],
-        "changed after it had been signed",
-    ),
-    RejectionReason.MALFORMED: (
-        lambda shop: shop.asking(),
-        lambda token: token[:-1],
-        "send requestState back as it is",
-    ),
-    RejectionReason.OVERSIZED: (
-        lambda shop: shop.asking(),
-        lambda token: token + "A" * 70_000,
-        "it has 68.",
-    ),
-}
-"""The server that receives a token, the damage on the way, and words of the explanation."""
-
-
-@pytest.mark.parametrize("reason", REFUSED)
-async def test_unopened_token_names_no_call_and_is_explained(reason: RejectionReason, shop: Shop) -> None:
-    other, spoil, words = REFUSED[reason]
-    hopper = LegByLeg([shop.asking(), other(shop)])
-    await hopper.leg("order", ARGUMENTS)
-    with pytest.raises(MCPError):
-        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=spoil(hopper.token))
-    assert words in shop.rejected(reason)
-
-
-async def test_another_tool_other_arguments_and_another_method(shop: Shop) -> None:
-    server = shop.asking()
-    server.add_tool(_free, name="sell")
 
     @server.prompt(name="order")
     def prompt(title: str) -> str:
@@ -305,50 +245,14 @@ async def test_another_tool_other_arguments_and_another_method(shop: Shop) -> No
 
     hopper = LegByLeg([server])
     await hopper.leg("order", ARGUMENTS)
-    with pytest.raises(MCPError):
-        await hopper.leg("sell", ARGUMENTS, state=hopper.token)
-    with pytest.raises(MCPError):
-        await hopper.leg("order", {"title": "Emma"}, state=hopper.token)
     async with Client(server, mode=Era.RETRY.value) as client:
         with pytest.raises(MCPError):
             await client.session.get_prompt("order", {"title": "Dune"}, request_state=hopper.token)
-    assert "for 'sell', because it belongs to a call of 'order'" in _without_leg(shop, RejectionReason.OTHER_TARGET)
-    assert "repeat the arguments" in shop.explained(RejectionReason.OTHER_ARGUMENTS)
     assert "a request with the method 'tools/call'" in shop.explained(RejectionReason.OTHER_METHOD)
 
 
-def _free(title: str) -> str:
-    return title
-
-
-def _without_leg(shop: Shop, reason: RejectionReason) -> str:
-    return shop.explained(reason).replace(" in leg 2", "")
-
-
-async def test_another_service_and_another_person(shop: Shop) -> None:
-    hopper = LegByLeg([shop.asking(), shop.asking(name="library")])
-    await hopper.leg("order", ARGUMENTS)
-    with pytest.raises(MCPError):
-        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    assert "the same name (or audience=)" in shop.explained(RejectionReason.OTHER_AUDIENCE)
-    person = "ada"
-
-    def whose(request: object) -> str:
-        return person
-
-    hopper = LegByLeg([shop.asking(principal=whose)])
-    await hopper.leg("order", ARGUMENTS)
-    person = "bob"
-    with pytest.raises(MCPError):
-        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    assert "belongs to a call of another caller" in shop.explained(RejectionReason.OTHER_PRINCIPAL)
-
-
 async def test_another_version_of_the_tool(shop: Shop) -> None:
-    async def confirm() -> Elicit[Choice]:
-        return Elicit("Sure?", Choice)
-
-    async def order(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> str:
+    async def order(title: str, choice: Annotated[Choice, Resolve(sure)]) -> str:
         return title
 
     server = shop.server()
@@ -357,9 +261,7 @@ async def test_another_version_of_the_tool(shop: Shop) -> None:
     await hopper.leg("order", ARGUMENTS)
     server.tool(version=2)(order)
     with pytest.raises(MCPError):
-        await hopper.leg(
-            "order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token, meta={"roundtrip/version": "2"}
-        )
+        await hopper.leg("order", ARGUMENTS, answers={"sure": YES}, state=hopper.token, meta={"roundtrip/version": "2"})
     assert "name the version that it began with" in shop.explained(RejectionReason.OTHER_VERSION)
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import anyio
 import pytest
 from pydantic import BaseModel, Field
 
@@ -12,6 +11,7 @@ from roundtrip.testing import DECLINE, User
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
+from tests.kit.time_limits import LIMIT, hang
 
 pytestmark = pytest.mark.anyio
 
@@ -47,9 +47,9 @@ def cinema(transcript: Path) -> Server[Any]:
     async def book(seat: Annotated[Seat, Resolve(seat)]) -> str:
         return f"row {seat.row}"
 
-    @server.tool(timeout=0.05)
+    @server.tool(timeout=LIMIT)
     async def dawdle(seat: Annotated[Seat, Resolve(seat)]) -> str:
-        await anyio.sleep_forever()
+        await hang()
         return "done"
 
     @server.tool()
@@ -74,6 +74,7 @@ def no_card() -> str:
     raise PermissionError("no card")
 
 
+@pytest.mark.usefixtures("limits")
 @pytest.mark.roundtrip(eras="both")
 @pytest.mark.parametrize(
     ("tool", "answer", "place", "cause"),
@@ -81,7 +82,7 @@ def no_card() -> str:
         ("crash", {"row": 3}, "in its body", "ValueError: 'row 3 is broken' was raised"),
         ("quote", {"row": 3}, "in the resolver or dependency 'price'", "LookupError: 'no price list' was raised"),
         ("sold_out", {"row": 3}, "in its body", "(ToolError: 'sold out')"),
-        ("dawdle", {"row": 3}, "in its body", "(ToolTimedOut: 'timed out after 0.05s')"),
+        ("dawdle", {"row": 3}, "in its body", "(ToolTimedOut: 'timed out after 5s')"),
         ("charge", {"row": 3}, "in its step 'charge'", "PermissionError: 'no card' was raised"),
         ("book", DECLINE, "", "the user declined or cancelled a question that it needs an answer to"),
         ("book", [{"row": 0}] * 3, "", "got as many invalid answers as attempts= allows"),

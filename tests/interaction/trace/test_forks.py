@@ -28,13 +28,14 @@ from tests.interaction.trace.sites import Site
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.peer import peers
 from tests.kit.tables import check_each
+from tests.kit.waiting import WAIT
 
 KEY = "7f" * 32
 
 
 async def fork(server: Server[Any], call: TracedCall, at: int, *, run: bool = False, **replies: Any) -> Fork:
     given = {key: one if isinstance(one, OwnAnswer) else OwnAnswer(Action.ACCEPT, one) for key, one in replies.items()}
-    return await fork_call(server, call, at=at, replies=given, run=run, now=time.time(), seconds=30)
+    return await fork_call(server, call, at=at, replies=given, run=run, now=time.time(), seconds=WAIT)
 
 
 def test_each_round_of_each_feature_is_come_to_again_and_nothing_is_changed(tmp_path: Path, era: Era) -> None:
@@ -132,7 +133,10 @@ def test_fork_ends_at_a_step_that_was_not_recorded(shop: Shop, capsys: pytest.Ca
     assert 'recorded: {"value": "A"}\n    fork:     "B"' in shown
     assert "recorded: completed: Dune, row A, 20 euros" in shown
     assert "it would run the step 'charge' now, which has no result by then; --run runs it" in shown
+    assert '    recorded: {"value": 2}\n    fork:     {"value": 2} (as recorded)\n' in shown
     assert shop.charged == ["20"]
+    assert shop.fork("--at", "3") == 0
+    assert "    fork:     open (the recorded answer still fits)\n" in capsys.readouterr().out
 
 
 def test_fork_with_another_answer_comes_to_other_questions_and_another_end(
@@ -158,14 +162,9 @@ def test_falsy_answer_is_shown(shop: Shop, capsys: pytest.CaptureFixture[str]) -
     check_each([("0", "0"), ("false", "false"), ('""', '""'), ("", '""'), ("{}", "{}")], check)
 
 
-def test_recorded_answer_that_the_fork_uses_is_shown(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.fork("--at", "2", "--answer", "which=B") == 0
-    assert '    recorded: {"value": 2}\n    fork:     {"value": 2} (as recorded)\n' in capsys.readouterr().out
-    assert shop.fork("--at", "3") == 0
-    assert "    fork:     open (the recorded answer still fits)\n" in capsys.readouterr().out
-
-
-def test_declined_question_ends_the_fork(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_word_for_an_action_answers_a_question(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.fork("--at", "1", "--answer", "confirm:book=:accept") == 0
+    assert "it would run the step 'charge' now" in capsys.readouterr().out
     assert shop.fork("--at", "2", "--answer", "which=:decline") == 0
     assert "fork:     declined: " in capsys.readouterr().out
     assert shop.fork("--at", "1", "--answer", "confirm:book=:decline") == 0
@@ -180,10 +179,11 @@ def test_changed_code_is_forked_and_what_it_asks_otherwise_is_said(
     assert "'How many seats?'" in capsys.readouterr().out
     source = (shop.folder / "fork_shop.py").read_text()
     (shop.folder / "fork_shop.py").write_text(source.replace('ctx.ask("seats"', 'ctx.ask("places"'))
-    assert shop.fork("--at", "3") == 1
-    assert "It does not come to that round as recorded: the code as it is now asks places, and not seats." in (
-        capsys.readouterr().out
-    )
+    assert shop.fork("--at", "3", "--answer", "places=2", "--run") == 1
+    shown = capsys.readouterr().out
+    assert "It does not come to that round as recorded: the code as it is now asks places, and not seats." in shown
+    assert "fork:     it waits" in shown
+    assert shop.charged == ["20"]
 
 
 def test_mistakes_are_told(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,49 +217,41 @@ def test_misspelt_later_answer_is_told_beside_the_fork(shop: Shop, capsys: pytes
     assert shop.charged == ["20"]
 
 
-def test_code_that_asks_otherwise_runs_nothing(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    source = (shop.folder / "fork_shop.py").read_text()
-    (shop.folder / "fork_shop.py").write_text(source.replace('ctx.ask("seats"', 'ctx.ask("places"'))
-    assert shop.fork("--at", "3", "--answer", "places=2", "--run") == 1
-    assert "fork:     it waits" in capsys.readouterr().out
-    assert shop.charged == ["20"]
-
-
-def test_confirmation_is_accepted_by_a_word(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.fork("--at", "1", "--answer", "confirm:book=:accept") == 0
-    assert "it would run the step 'charge' now" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("reveal", [["arguments", "answers", "questions", "results", "errors"]])
-def test_steps_that_are_not_revealed_do_not_run_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reveal: list[str]
+@pytest.mark.parametrize(
+    ("reveal", "words", "code", "told"),
+    [
+        (["questions"], ["--at", "2"], 2, "recorded without reveal; record with Server(trace=Recorder(path"),
+        (
+            ["arguments", "answers", "questions", "results", "errors"],
+            ["--at", "1", "--run"],
+            2,
+            "the results of its steps are not revealed",
+        ),
+        (
+            ["arguments", "answers", "questions", "steps"],
+            ["--at", "2", "--answer", "which=B"],
+            0,
+            "recorded: completed, and its end is not revealed",
+        ),
+    ],
+    ids=["no answers", "no steps", "no result"],
+)
+def test_what_is_not_revealed_is_said(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    reveal: list[str],
+    words: list[str],
+    code: int,
+    told: str,
 ) -> None:
     monkeypatch.setattr("sys.path", [*sys.path])
     shop = Shop(tmp_path, reveal=reveal)
     record(shop)
-    assert shop.fork("--at", "1", "--run") == 2
-    assert "the results of its steps are not revealed" in capsys.readouterr().err
+    assert shop.fork(*words) == code
+    printed = capsys.readouterr()
+    assert told in (printed.err if code else printed.out)
     assert shop.charged == ["20"]
-
-
-def test_result_that_is_not_revealed_is_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.path", [*sys.path])
-    shop = Shop(tmp_path, reveal=["arguments", "answers", "questions", "steps"])
-    record(shop)
-    assert shop.fork("--at", "2", "--answer", "which=B") == 0
-    assert "recorded: completed, and its end is not revealed" in capsys.readouterr().out
-
-
-def test_call_without_revealed_values_is_refused_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.path", [*sys.path])
-    shop = Shop(tmp_path, reveal="questions")
-    record(shop)
-    assert shop.fork("--at", "2") == 2
-    assert "recorded without reveal; record with Server(trace=Recorder(path" in capsys.readouterr().err
 
 
 def test_deeply_nested_answer_is_a_text(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -392,10 +384,11 @@ def test_approval_is_decided_by_the_fork_or_as_recorded(tmp_path: Path) -> None:
 
 
 def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
-    """A fork, or a check, is no worker: it would end the task at its body."""
-    ran: list[str] = []
+    """Show that a fork, or a check, is no worker: that would end the task at its body."""
+    events: list[anyio.Event] = []
 
     def make() -> Server[Any]:
+        events.append(taken := anyio.Event())
         server = Server[Any](
             "shop",
             keys=[KEY],
@@ -404,7 +397,9 @@ def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
         )
 
         async def slow() -> Elicit[int]:
-            await anyio.sleep(0.3)
+            # A worker would take the task meanwhile.
+            with anyio.move_on_after(0.3):
+                await taken.wait()
             return Elicit("How many?", int)
 
         @server.tool()
@@ -412,9 +407,8 @@ def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
             return f"{seats} booked"
 
         @server.tool(task=True)
-        async def later(ctx: Context) -> str:
-            await ctx.sleep(0.05)
-            ran.append("later")
+        async def later() -> str:
+            taken.set()
             return "done"
 
         return server
@@ -424,7 +418,6 @@ def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
         async with peers(server) as (peer,):
             await peer.call("later")
         await User(make(), {"slow": 2}, era=Era.RETRY).call("book")
-        ran.clear()
 
     async def forks() -> None:
         server = make()
@@ -434,10 +427,9 @@ def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
         await check_calls(make(), [call], found.append, now=time.time())
         assert found[0].headline == "compatible"
 
-    monkeypatched = pytest.MonkeyPatch()
-    with monkeypatched.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         # No worker takes it before the fork.
         patched.setenv("ROUNDTRIP_RUN_TASKS", "0")
         anyio.run(scenario)
     anyio.run(forks)
-    assert ran == []
+    assert [event.is_set() for event in events] == [False] * 4

@@ -3,19 +3,16 @@
 import logging
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import anyio
 import pytest
-from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitResult, InputRequiredResult
+from mcp_types import InputRequiredResult
 from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server, Transition
-from roundtrip.client.legs import ERAS
+from roundtrip import Context, Elicit, Recorder, Resolve, Server, Transition
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.pins import digest, label_of
 from roundtrip.machine.table import State
@@ -23,19 +20,14 @@ from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of
 from roundtrip.trace.writing.lines import AskedLine, BeganLine, RejectedLine, Revealed
-from tests.interaction.protocol.test_authored_states import by_hand
+from tests.interaction.protocol.by_hand import by_hand
 from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of, lines_of, raw_lines
-from tests.kit.bookshop import bookshop
-from tests.kit.players import connect, roots, sample
+from tests.kit.players import connect
+from tests.kit.shops import KEY, Choice
 from tests.kit.tables import check_each
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class Note(BaseModel):
@@ -107,25 +99,6 @@ ANSWERS: Answers = {"confirm": {"ok": True}, "note": {"note": "by noon"}}
 # One call.
 
 
-async def test_failed_step_is_recorded_when_it_fails(tmp_path: Path) -> None:
-    server = Server[Any]("shop", trace=tmp_path / "calls.jsonl")
-
-    def stamp() -> str:
-        raise LookupError
-
-    @server.tool
-    async def post(ctx: Context) -> str:
-        with suppress(LookupError):
-            await ctx.step("stamp", stamp)
-        return await ctx.step("send", lambda: "sent")
-
-    del post
-    assert (await User(server, era=Era.RETRY).call("post")).text == "sent"
-    (traced,) = calls_of(tmp_path / "calls.jsonl")
-    steps = [step for serving in traced.servings for line in serving.happened for step in line.steps]
-    assert [(step.key, step.how) for step in steps] == [("stamp", "failed"), ("send", "ran")]
-
-
 async def test_call_is_recorded_from_first_request_to_result(tmp_path: Path, era: Era) -> None:
     path = tmp_path / "calls.jsonl"
     call = await User(shop(path), ANSWERS, era=era).call("order", title="Dune")
@@ -154,16 +127,6 @@ async def test_call_is_recorded_from_first_request_to_result(tmp_path: Path, era
         Era.RETRY: ("retry", "2026-07-28"),
         Era.LIVE: ("live", "2025-11-25"),
     }[era]
-
-
-async def test_equal_states_are_recorded_on_both_eras(tmp_path: Path) -> None:
-    paths: list[list[State]] = []
-    for era in ERAS:
-        path = tmp_path / f"{era.name}.jsonl"
-        await User(shop(path), ANSWERS, era=era).call("order", title="Dune")
-        (traced,) = calls_of(path)
-        paths.append([state for _, _, state in traced.arrows])
-    assert paths[0] == paths[1]
 
 
 async def test_each_retry_leg_records_token_size_and_used_contents(
@@ -239,19 +202,6 @@ async def test_each_way_to_end_is_recorded(
         assert "elicitation was decline" in traced.ended.decline
 
 
-async def test_invalid_answer_is_recorded_with_its_complaint_and_count(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    server = shop(path, reveal="all")
-    await User(server, {"confirm": [{"ok": "perhaps"}, {"ok": True}], "note": {"note": "n"}}, era=Era.RETRY).call(
-        "order", {"title": "Dune"}
-    )
-    (traced,) = calls_of(path)
-    again = traced.rounds[1].asked.questions[0]
-    assert (again.reason.value, again.attempt) == ("invalid", 2)
-    assert isinstance(again.complaint, Revealed)
-    assert [(a.how, a.data) for a in traced.rounds[0].answers] == [("invalid", Revealed(value={"ok": "perhaps"}))]
-
-
 async def test_a_call_from_within_a_call_says_which(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     await User(shop(path), era=Era.RETRY).call("outer")
@@ -311,14 +261,6 @@ async def test_hand_written_questions_are_reported_too(tmp_path: Path) -> None:
     assert traced.state is State.COMPLETED
 
 
-async def test_hand_written_question_to_an_incapable_client_fails(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    await play(shop(path), Era.LIVE, "hand", {})
-    (traced,) = calls_of(path)
-    assert_path_is_in_the_table(traced)
-    assert traced.state is State.FAILED
-
-
 async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path, era: Era) -> None:
     path = tmp_path / "calls.jsonl"
     server = Server[Any]("shop", keys=[KEY], trace=Recorder(path))
@@ -337,37 +279,7 @@ async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path,
     assert second.rounds[0].asked.questions[0].key == key
 
 
-async def test_samples_roots_and_pages_are_named_by_kind(tmp_path: Path, era: Era) -> None:
-    path = tmp_path / "calls.jsonl"
-    server = bookshop(trace=Recorder(path))
-
-    @server.tool()
-    async def visit(ctx: Context) -> str:
-        await ctx.ask("page", ElicitUrl("Pay", "https://pay.example/x"))
-        return "paid"
-
-    async def anything(context: Any, params: Any) -> Any:
-        return ElicitResult(action="accept", content={"confirm": True} if hasattr(params, "requested_schema") else None)
-
-    async with Client(
-        server,
-        mode=era.value,
-        elicitation_callback=anything,
-        sampling_callback=sample,
-        list_roots_callback=roots,
-    ) as client:
-        await client.call_tool("present", {"title": "Neuromancer"})
-        await client.call_tool("visit", {})
-    kinds = {q.kind for traced in calls_of(path) for r in traced.rounds for q in r.asked.questions}
-    assert kinds >= {"form", "sample", "roots", "page"}
-
-
 # Refused tokens.
-
-
-def _flip(token: str) -> str:
-    place = len(token) // 2
-    return token[:place] + ("A" if token[place] != "A" else "B") + token[place + 1 :]
 
 
 @pytest.mark.parametrize(
@@ -403,12 +315,11 @@ async def test_rejected_token_is_recorded_with_its_authentic_call(
         case RejectionReason.EXPIRED:
             clock.advance(601)
         case RejectionReason.UNKNOWN_KEY:
-            hopper = LegByLeg([shop(path, "b", **options)])
             other = Server[Any]("shop", keys=[b"o" * 32], trace=Recorder(path, instance="b"))
             other.add_tool(echo, name="order")
             hopper = LegByLeg([other])
         case RejectionReason.TAMPERED:
-            token = _flip(token)
+            token = token[:-22] + "A" * 22
         case RejectionReason.OTHER_TARGET:
             tool = "crash"
         case RejectionReason.OTHER_ARGUMENTS:
@@ -446,38 +357,19 @@ async def test_unknown_name_of_a_rejected_token_is_not_recorded(tmp_path: Path) 
 # Servers and their recorders.
 
 
-async def test_the_environment_has_an_unchanged_server_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "calls.jsonl"
-    monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
-    monkeypatch.setenv("ROUNDTRIP_TRACE_REVEAL", "results, arguments")
-    await User(shop(None), era=Era.RETRY).call("inner")
-    (traced,) = calls_of(path)
-    assert traced.ended is not None
-    assert isinstance(traced.ended.result, Revealed)
-
-
 async def test_environment_reveals_for_a_path_and_not_for_a_recorder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, own = tmp_path / "calls.jsonl", tmp_path / "own.jsonl"
+    path, own, named = tmp_path / "calls.jsonl", tmp_path / "own.jsonl", tmp_path / "named.jsonl"
+    monkeypatch.setenv("ROUNDTRIP_TRACE", str(named))
     monkeypatch.setenv("ROUNDTRIP_TRACE_REVEAL", "all")
-    for trace in (path, Recorder(own)):
+    for trace in (path, Recorder(own), False):
         server = Server[Any]("revealing", trace=trace)
         server.add_tool(lambda: "x", name="x")
         await User(server, era=Era.RETRY).call("x")
     ends = [call.ended for file in (path, own) for call in calls_of(file)]
     assert [end is not None and isinstance(end.result, Revealed) for end in ends] == [True, False]
-
-
-async def test_false_switches_the_environment_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "calls.jsonl"
-    monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
-    server = Server[Any]("quiet", trace=False)
-    server.add_tool(lambda: "x", name="x")
-    await User(server, era=Era.RETRY).call("x")
-    assert not path.exists()
+    assert not named.exists(), "False switches the environment off"
 
 
 async def test_raising_tracer_harms_no_other_tracer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -532,92 +424,6 @@ async def test_any_client_text_is_recorded_readably(tmp_path: Path, text: str) -
 
 
 # What is not told.
-
-
-MARKERS = {
-    "argument": "MARK-argument",
-    "answer": "MARK-answer",
-    "step": "MARK-step",
-    "result": "MARK-result",
-    "message": "MARK-message",
-    "state": "MARK-state",
-    "error": "MARK-error",
-    "url": "MARK-url",
-    "once": "MARK-once",
-    "principal": "MARK-principal",
-}
-
-
-def marked_server(path: Path) -> Server[Any]:
-    server = Server[Any](
-        "shop",
-        keys=["MARK-key" + "k" * 32],
-        trace=Recorder(path, instance="a"),
-        principal=lambda ctx: MARKERS["principal"],
-    )
-
-    async def ask(title: str) -> Elicit[Note]:
-        return Elicit(f"{MARKERS['message']} {title}?", Note)
-
-    async def secret() -> str:
-        return MARKERS["once"]
-
-    @server.tool()
-    async def order(
-        title: str,
-        ctx: Context,
-        note: Annotated[Note, Resolve(ask)],
-        kept: Annotated[str, Resolve(secret, once=True)],
-    ) -> str:
-        await ctx.step("step", lambda: MARKERS["step"])
-        await ctx.ask("second", f"{MARKERS['message']}: {note.note}?", Note)
-        return MARKERS["result"]
-
-    @server.tool()
-    async def fail(title: str, note: Annotated[Note, Resolve(ask)]) -> str:
-        raise RuntimeError(f"{MARKERS['error']} {note.note}")
-
-    @server.tool()
-    async def visit(ctx: Context) -> str:
-        await ctx.ask("page", ElicitUrl(MARKERS["message"], f"https://x.example/{MARKERS['url']}"))
-        return "visited"
-
-    @server.resource("shelf://{title}")
-    async def shelf(title: str, note: Annotated[Note, Resolve(ask)]) -> str:
-        return MARKERS["result"]
-
-    return server
-
-
-async def test_transcript_and_log_contain_no_private_values(
-    tmp_path: Path, era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "calls.jsonl"
-    server = marked_server(path)
-    title, note = MARKERS["argument"], {"note": MARKERS["answer"]}
-    tokens: list[str] = []
-    with caplog.at_level(logging.DEBUG, logger="roundtrip"):
-        user = User(server, {"ask": note, "second": note}, era=era, allow_unused=True)
-        await user.call("order", title=title)
-        await user.call("fail", title=title)
-        await user.read_resource(f"shelf://{title}")
-        await User(server, {"ask": DECLINE}, era=era).call("order", {"title": title})
-        wrong = ElicitResult(action="accept", content={"note": 7, "more": MARKERS["answer"]})
-        await User(server, {"ask": [wrong] * 3}, era=era).call("order", title=title)
-        if era is Era.RETRY:
-            hopper = LegByLeg([server])
-            await hopper.leg("order", {"title": title})
-            tokens.append(hopper.token)
-            for changed in (hopper.token[:-9], hopper.token):
-                with pytest.raises(MCPError):
-                    await hopper.leg("order", {"title": title + "!"}, answers={"ask": note}, state=changed)
-    written = path.read_text()
-    assert "MARK" not in written
-    assert all(token not in written and token[20:60] not in written for token in tokens)
-    assert len(calls_of(path)) >= 5
-    # The SDK logs what a tool raised, with its traceback; that is not ours to cut.
-    ours = [record.getMessage() for record in caplog.records if record.name == "roundtrip"]
-    assert not [message for message in ours if "MARK" in message]
 
 
 REVEALED: dict[str, Callable[[list[dict[str, Any]]], bool]] = {

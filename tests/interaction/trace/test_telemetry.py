@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import pytest
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -14,10 +14,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, Recorder, Resolve, Server, Telemetry, ToolError
+from roundtrip import Context, Recorder, Telemetry, ToolError
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.testing import CANCEL, DECLINE, Clock, Era, Hop, LegByLeg, User
@@ -85,15 +83,6 @@ async def test_retried_leg_links_to_the_leg_of_its_token(collected: Collected) -
     first, second, again = collected.spans
     assert linked_to(second) == linked_to(again) == [name_of(first)]
     assert name_of(second) != name_of(again)
-
-
-async def test_token_names_the_span_of_its_writing_leg(collected: Collected) -> None:
-    hopper = LegByLeg([bookshop(trace=collected.telemetry)])
-    await hopper.leg("order", ARGUMENTS)
-    carrier: dict[str, str] = {}
-    leg = trace.NonRecordingSpan(context_of(collected.spans[0]))
-    TraceContextTextMapPropagator().inject(carrier, context=trace.set_span_in_context(leg))
-    assert journal_of(hopper.token).traceparent == carrier["traceparent"]
 
 
 @pytest.mark.parametrize("provider", [None, TracerProvider(ALWAYS_OFF)], ids=["no provider", "nothing sampled"])
@@ -227,6 +216,8 @@ async def test_a_failure_is_an_error_without_its_text(collected: Collected) -> N
     assert attributes_of(span)["error.type"] == "LookupError"
     assert attributes_of(span)["roundtrip.state"] == "failed"
     assert list(span.events) == []
+    (point,) = collected.points["roundtrip.calls"]
+    assert told(point) == {"roundtrip.tool": "fail", "roundtrip.state": "failed", "error.type": "LookupError"}
 
 
 async def test_decline_by_the_user_is_not_an_error(collected: Collected) -> None:
@@ -321,49 +312,27 @@ async def test_calls_are_counted_by_the_state_they_end_in(era: Era, collected: C
     assert rounds == {("order", "completed"): 3, ("order", "declined"): 1, ("fail", "failed"): 0}
 
 
-async def test_a_call_that_waits_has_not_ended(collected: Collected) -> None:
-    hopper = LegByLeg([bookshop(trace=collected.telemetry)])
-    await hopper.leg("order", ARGUMENTS)
-    assert "roundtrip.calls" not in collected.points
-
-
-async def test_waiting_time_spans_instances(collected: Collected, clock: Clock) -> None:
+@pytest.mark.parametrize(("passed", "waited"), [(42, 42), (-20, 0)], ids=["in time", "with a slow clock"])
+async def test_waiting_time_spans_instances(collected: Collected, clock: Clock, passed: float, waited: float) -> None:
     hopper = LegByLeg([bookshop(), bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
-    clock.advance(42)
+    clock.advance(passed)
     await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
     (point,) = collected.points["roundtrip.wait.duration"]
     assert histogram(point).count == 1
-    assert histogram(point).sum == pytest.approx(42, abs=0.01)
-    assert dict(events_of(collected.spans[0]))["roundtrip.answered"]["roundtrip.waited"] == pytest.approx(42, abs=0.01)
+    assert histogram(point).sum == pytest.approx(waited, abs=0.01)
+    told = dict(events_of(collected.spans[0]))["roundtrip.answered"]
+    assert told["roundtrip.waited"] == pytest.approx(waited, abs=0.01)
 
 
-async def test_slow_clock_reports_zero_waiting_time(collected: Collected, clock: Clock) -> None:
-    hopper = LegByLeg([bookshop(), bookshop(trace=collected.telemetry)])
-    await hopper.leg("order", ARGUMENTS)
-    clock.advance(-20)
-    await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
-    (point,) = collected.points["roundtrip.wait.duration"]
-    assert histogram(point).sum == 0
-
-
-async def test_every_round_of_a_call_is_waited_for_once(era: Era, collected: Collected) -> None:
-    await User(bookshop(trace=collected.telemetry), ROUNDS, era=era).call("order", ARGUMENTS)
-    (point,) = collected.points["roundtrip.wait.duration"]
-    assert histogram(point).count == 2
-    assert told(point) == {"roundtrip.tool": "order"}
-
-
-async def test_the_sizes_of_the_tokens_that_go_out_are_measured(collected: Collected) -> None:
-    call = await User(bookshop(trace=collected.telemetry), ROUNDS).call("order", ARGUMENTS)
-    (point,) = collected.points["roundtrip.token.size"]
-    sizes = [len(token or "") for token in call.tokens]
-    assert (histogram(point).count, histogram(point).sum) == (2, sum(sizes))
-
-
-async def test_metrics_are_labeled_by_names_alone(collected: Collected) -> None:
+async def test_metrics_count_rounds_and_tokens_and_are_labeled_by_names_alone(era: Era, collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
-    await User(server, ROUNDS, era=Era.RETRY).call("order", ARGUMENTS)
+    call = await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
+    (waits,) = collected.points["roundtrip.wait.duration"]
+    assert (histogram(waits).count, told(waits)) == (2, {"roundtrip.tool": "order"})
+    sizes = [histogram(point) for point in collected.points.get("roundtrip.token.size", [])]
+    sent = [len(token or "") for token in call.tokens]
+    assert [(size.count, size.sum) for size in sizes] == ([(2, sum(sent))] if era is Era.RETRY else [])
     with pytest.raises(MCPError):
         await LegByLeg([server]).leg("order", ARGUMENTS, answers={}, state="r3s.x.y")
     assert collected.points
@@ -371,62 +340,6 @@ async def test_metrics_are_labeled_by_names_alone(collected: Collected) -> None:
     assert names == {"roundtrip.tool", "roundtrip.state", "roundtrip.reason"}
     reasons = [told(point) for point in collected.points["roundtrip.questions"]]
     assert all(reason == {"roundtrip.tool": "order", "roundtrip.reason": "new"} for reason in reasons)
-
-
-async def test_failed_calls_are_counted_by_the_type_of_their_error(collected: Collected) -> None:
-    server = Server[Any]("shop", trace=collected.telemetry)
-
-    @server.tool()
-    async def fail() -> str:
-        raise LookupError("a text that is not counted")
-
-    await User(server, era=Era.RETRY, allow_error=True).call("fail")
-    (point,) = collected.points["roundtrip.calls"]
-    assert told(point) == {"roundtrip.tool": "fail", "roundtrip.state": "failed", "error.type": "LookupError"}
-
-
-async def test_user_texts_are_not_revealed(era: Era, collected: Collected, monkeypatch: pytest.MonkeyPatch) -> None:
-    collected.become_the_provider_of_the_process(monkeypatch)
-    key = b"marker-key, which is long enough...."
-    server = Server[Any]("shop", keys=[key], trace=collected.telemetry, build="1")
-
-    async def ask_by_argument(wish: str) -> Elicit[Wish]:
-        return Elicit(f"marker-message about {wish}", Wish)
-
-    @server.tool()
-    async def tell(wish: str, got: Annotated[Wish, Resolve(ask_by_argument)], ctx: Context[Any, Any]) -> str:
-        await ctx.step("quote", computed)
-        second = await ctx.elicit("marker-message, the second", Wish)
-        if wish == "marker-argument, which fails":
-            raise LookupError("marker-error")
-        return f"marker-result {got.text} {second}"
-
-    hopper = LegByLeg([server])
-    for wish in ("marker-argument", "marker-argument, which fails"):
-        await User(
-            server,
-            {
-                "ask_by_argument": {"text": "marker-answer"},
-                re.compile("the second"): {"text": "marker-answer"},
-            },
-            era=era,
-        ).call("tell", {"wish": wish})
-    await hopper.leg("tell", {"wish": "marker-argument"})
-    with pytest.raises(MCPError):
-        await hopper.leg("tell", {"wish": "marker-other"}, answers={}, state=hopper.token)
-    everything = " ".join(span.to_json() for span in collected.all_spans) + repr(collected.points)
-    assert "roundtrip.leg tell" in everything
-    assert "LookupError" in everything
-    assert "marker" not in everything
-    assert hopper.token not in everything
-
-
-class Wish(BaseModel):
-    text: str
-
-
-def computed() -> str:
-    return "marker-step"
 
 
 async def test_a_transcript_and_telemetry_may_be_had_together(era: Era, collected: Collected, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from mcp_types import ElicitResult
 from roundtrip import Context, Recorder, Server
 from roundtrip.cli import main
 from roundtrip.client.legs import ERAS
-from roundtrip.testing import Era, LegByLeg
-from tests.interaction.trace.orders import ARGUMENTS, order, shop
+from roundtrip.testing import Era
+from tests.interaction.trace.orders import order, shop
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.waiting import WAIT
 
@@ -64,24 +64,6 @@ async def test_the_same_call_on_both_eras_differs_in_nothing(
     assert (difference["round"], difference["key"], difference["what"]) == (3, "gift", "answer")
 
 
-async def test_replayed_and_waiting_legs_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "calls.jsonl"
-    hopper = LegByLeg([shop(path, instance=name) for name in ("one", "two", "three")])
-    await hopper.leg("order", ARGUMENTS)
-    token = hopper.token
-    for _ in range(2):
-        await hopper.leg("order", ARGUMENTS, answers={"confirm": {"ok": True}}, state=token)
-    (found,) = listed(path, capsys)
-    assert (found["legs"], found["rounds"], found["replays"], found["pending"]) == (2, 2, 1, ["name"])
-    assert found["instances"] == ["one", "two", "three"]
-    assert main(["trace", "show", found["call"], str(path)]) == 0
-    text = capsys.readouterr().out
-    assert "replay: Leg 2 was served again, by 'three', because its request came again " in text
-    assert "○ name  pending\n" in text
-    assert "waits for 'name' since " in text
-    assert main(["trace", "explain", found["call"], str(path)]) == 1
-
-
 async def test_abandoned_question_is_not_reported_as_answered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,22 +95,6 @@ async def test_abandoned_question_is_not_reported_as_answered(
     assert "answered after" not in shown
     assert main(["trace", "export", found.id, "--mermaid", str(path)]) == 0
     assert "stops waiting" in capsys.readouterr().out
-
-
-async def test_unrevealed_value_is_shown_and_compared_by_digest(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "calls.jsonl"
-    for gift in (True, True, False):
-        await order(shop(path, reveal=()), Era.RETRY, gift=gift)
-    first, second, third = (found["call"] for found in listed(path, capsys))
-    assert main(["trace", "diff", first, second, str(path)]) == 0
-    assert main(["trace", "diff", first, third, str(path)]) == 1
-    capsys.readouterr()
-    assert main(["trace", "show", first, str(path)]) == 0
-    text = capsys.readouterr().out
-    assert not [word for word in ("Dune", "Ada", "Sure", "whom") if word in text]
-    assert "digest" in text
 
 
 def test_tail_follows_files_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

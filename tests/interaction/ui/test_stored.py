@@ -31,6 +31,7 @@ async def test_counts_of_a_large_store_say_how_much_they_count(
 
 async def test_store_that_does_not_answer_is_told_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
+    monkeypatch.setattr("roundtrip.ui.stored._STORE_SECONDS", 0.1)
     server = workshops.shop()
     async with peers(server) as (peer,):
         call = (await peer.call("ask_twice"))["taskId"].partition(".")[0]
@@ -42,7 +43,7 @@ async def test_store_that_does_not_answer_is_told_soon(tmp_path: Path, monkeypat
         with anyio.fail_after(WAIT_SECONDS):
             tasks = await stored.tasks(())
             shown = await stored.call(call)
-        assert tasks["error"] == "the store did not answer within 2 seconds"
+        assert tasks["error"] == "the store did not answer within 0.1 seconds"
         assert shown is not None
-        assert shown["facts"] == [["Store", "the store did not answer within 2 seconds"]]
+        assert shown["facts"] == [["Store", "the store did not answer within 0.1 seconds"]]
         other.execute("ROLLBACK")

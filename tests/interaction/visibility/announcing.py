@@ -14,23 +14,19 @@ from mcp.server.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
-from pydantic import BaseModel
 
 from roundtrip import Context, Resolve, Server
 from roundtrip.testing import Era
 from roundtrip.testing.networks.fleet import Instance
 from tests.kit.hosts import WAIT
 from tests.kit.players import Person, connect
+from tests.kit.shops import Choice
 
 __all__ = ["DONE", "EVENTS", "LISTS", "Bus", "Ears", "flip", "furnish", "hearing", "listening", "shop"]
 
 LISTS: Final = ("tools", "prompts", "resources")
 EVENTS: Final = {"tools": ToolsListChanged(), "prompts": PromptsListChanged(), "resources": ResourcesListChanged()}
 DONE: Final = "test://done"
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class Bus(InMemorySubscriptionBus):

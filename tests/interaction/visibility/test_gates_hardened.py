@@ -16,6 +16,7 @@ from roundtrip import Context, Depends, Resolve, Server, get_context
 from roundtrip.testing import Era, LegByLeg, User, served
 from tests.interaction.visibility.gates import same
 from tests.kit.players import connect, text_of
+from tests.kit.shops import KEY
 from tests.kit.time_limits import LIMIT, hang
 from tests.kit.waiting import WAIT
 
@@ -51,7 +52,7 @@ async def test_fixed_call_value_is_not_taken_from_a_gate() -> None:
         drawn.append(len(drawn) + 1)
         return len(drawn)
 
-    server = Server("shop", keys=[b"k" * 32])
+    server = Server("shop", keys=[KEY])
 
     @server.tool(enabled=draw)
     async def lottery(number: Annotated[int, Resolve(draw, once=True)], ctx: Context) -> str:
@@ -199,26 +200,6 @@ async def test_truthy_non_boolean_opens_no_gate() -> None:
     for number, value in enumerate(ODDITIES):
         unrun: Any = value() if value in (shut, shut_later) else value
         server.add_tool(one, f"{type(value).__name__} {number}", enabled=functools.partial(same, unrun))
-    assert await names(server, Era.RETRY) == []
-
-
-async def test_context_manager_class_differs_between_resolve_and_depends() -> None:
-    class Session:
-        def __enter__(self) -> bool:
-            return False
-
-        def __exit__(self, *raised: object) -> None: ...
-
-    server = Server("shop")
-
-    @server.tool(enabled=Resolve(Session))
-    async def first() -> str:
-        return "first"
-
-    @server.tool(enabled=Depends(Session))
-    async def second() -> str:
-        return "second"
-
     assert await names(server, Era.RETRY) == []
 
 

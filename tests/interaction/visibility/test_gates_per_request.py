@@ -26,7 +26,7 @@ from roundtrip import (
     tool,
 )
 from roundtrip.testing import Era, LegByLeg, served
-from tests.interaction.protocol.test_principals import Badges, as_user
+from tests.interaction.pages.web import Badges, as_user
 from tests.interaction.visibility.gates import (
     Switch,
     both,

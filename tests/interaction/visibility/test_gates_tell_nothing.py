@@ -19,13 +19,14 @@ from roundtrip import (
 from roundtrip.testing import Era, served
 from tests.interaction.visibility.gates import Switch, by_title, listed, prompted, read, said, same, saying
 from tests.kit.players import connect, text_of
+from tests.kit.shops import KEY
 from tests.kit.wire import Json, wire
 
 pytestmark = pytest.mark.anyio
 
 
 def library(*, on: bool) -> Server[Any]:
-    server, gate = Server[Any]("library", keys=[b"k" * 32]), Switch(on=on)
+    server, gate = Server[Any]("library", keys=[KEY]), Switch(on=on)
 
     @server.tool(enabled=gate)
     def burn(title: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Title"})]) -> str:

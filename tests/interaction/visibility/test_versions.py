@@ -9,10 +9,9 @@ from mcp_types import CallToolResult, InputRequiredResult
 from roundtrip import Context, Server
 from roundtrip.testing import Era, LegByLeg, Steps
 from tests.kit.players import Person, connect, text_of
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
-
-KEY = b"k" * 32
 
 
 def shop(*versions: str | int | None, **options: Any) -> Server:
@@ -98,32 +97,16 @@ def test_name_is_versioned_or_unversioned() -> None:
             add_quote(server, second)
 
 
-def test_two_spellings_of_one_version_are_rejected() -> None:
+def test_one_version_twice_is_rejected_in_any_spelling() -> None:
     for duplicates in ("warn", "replace", "ignore", "error"):
         for first, second in (("1", "1.0"), ("1.0", "1"), ("1.0rc1", "1rc1")):
             with pytest.raises(ValueError, match=f"version '{second}' must differ from '{first}'"):
                 shop(first, second, on_duplicate_tools=duplicates)
-
-
-def test_repeated_version_is_a_duplicate() -> None:
     with pytest.raises(ValueError, match=r"Tool already exists: quote@1\.0"):
         shop("1.0", "1.0", on_duplicate_tools="error")
 
 
-async def test_a_server_calls_a_version_itself() -> None:
-    server = Server("shop")
-    for version in ("1", "2"):
-
-        @server.tool(name="tell", version=version)
-        async def tell(version: str = version) -> str:
-            return version
-
-    result = await server.call_tool("tell", {}, version="1")
-    assert isinstance(result, CallToolResult)
-    assert text_of(result) == "1"
-
-
-async def test_nested_call_uses_the_highest_version() -> None:
+async def test_nested_call_uses_the_highest_version_or_the_named_one() -> None:
     server = shop(1, 2)
     for version in ("1", "2"):
 
@@ -139,6 +122,9 @@ async def test_nested_call_uses_the_highest_version() -> None:
 
     async with connect(server, Era.RETRY) as client:
         assert text_of(await client.call_tool("outer", {}, meta={"roundtrip/version": "1"})) == "1: 2"
+    named = await server.call_tool("inner", {}, version="1")
+    assert isinstance(named, CallToolResult)
+    assert text_of(named) == "1"
 
 
 # Calls in flight, which only the retry era has between requests.

@@ -13,25 +13,17 @@ from mcp_types import (
     CompletionArgument,
     CompletionContext,
     PromptReference,
-    ReadResourceResult,
     ResourceTemplateReference,
-    TextResourceContents,
 )
-from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip import Context, Resolve, Server
 from roundtrip.testing import Era
+from tests.interaction.visibility import gates
+from tests.interaction.visibility.gates import read
 from tests.kit.players import connect, text_of
+from tests.kit.shops import Choice, sure
 
 pytestmark = pytest.mark.anyio
-
-
-class Choice(BaseModel):
-    ok: bool
-
-
-async def sure() -> Elicit[Choice]:
-    return Elicit("Sure?", Choice)
 
 
 def library() -> Server[Any]:
@@ -87,14 +79,7 @@ def library() -> Server[Any]:
 
 
 async def listed(client: Client) -> dict[str, list[str]]:
-    return {
-        "tools": [tool.name for tool in (await client.list_tools()).tools],
-        "prompts": [prompt.name for prompt in (await client.list_prompts()).prompts],
-        "resources": [str(resource.uri) for resource in (await client.list_resources()).resources],
-        "templates": [
-            template.uri_template for template in (await client.list_resource_templates()).resource_templates
-        ],
-    }
+    return {"tools": await gates.tools(client), **await gates.listed(client)}
 
 
 EVERYTHING = {
@@ -195,12 +180,6 @@ async def test_hidden_item_answers_like_a_missing_one(era: Era) -> None:
     assert different == []
 
 
-def text_in(result: ReadResourceResult) -> str:
-    (contents,) = result.contents
-    assert isinstance(contents, TextResourceContents)
-    return contents.text
-
-
 async def test_nothing_is_completed_for_what_is_hidden() -> None:
     server = library()
     title = {"name": "title", "value": ""}
@@ -226,7 +205,7 @@ async def test_constructor_tools_can_be_hidden_too() -> None:
         with pytest.raises(MCPError, match="Unknown resource: note://one"):
             await client.read_resource("note://one")
         server.enable(names="one")
-        assert text_in(await client.read_resource("note://one")) == "1"
+        assert await read(client, "note://one") == "1"
 
 
 async def test_a_mistaken_call_says_what_to_pass_and_changes_nothing() -> None:

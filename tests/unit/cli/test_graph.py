@@ -151,14 +151,6 @@ def test_module_failing_to_import_is_reported_with_its_reason(
     assert "failed: ZeroDivisionError: division by zero" in failure(capsys, target)
 
 
-def test_an_unknown_format_and_a_missing_command_end_with_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["graph", "--format", "png"], [], ["paint"]):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 2
-        assert "usage: roundtrip" in capsys.readouterr().err
-
-
 def test_a_drawing_is_written_to_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def check(format: str, start: str) -> None:
         assert main(["graph", "graph_shop:server", "--format", format, "--output", "drawing"]) == 0
@@ -206,11 +198,6 @@ def test_the_way_of_a_recorded_call_is_marked(transcript: Path, capsys: pytest.C
         ],
         check,
     )
-
-
-def test_a_call_that_no_transcript_has_is_rejected(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["graph", "--call", "stranger", "--trace", str(transcript)]) == 2
-    assert "there is no call 'stranger'; the last ones: 'call-1'" in capsys.readouterr().err
 
 
 def test_call_is_marked_on_machines_and_not_on_servers(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:

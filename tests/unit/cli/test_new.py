@@ -75,13 +75,6 @@ def test_existing_file_is_not_overwritten(
     assert not (folder / "elsewhere").exists()
 
 
-def test_second_project_of_a_name_lists_what_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["new", "cinema"]) == 0
-    before = files_in(folder)
-    assert "cinema/cinema.py, cinema/test_cinema.py" in refused(capsys, "cinema")
-    assert files_in(folder) == before
-
-
 def test_unusable_name_is_rejected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def check(name: str, message: str) -> None:
         assert message in refused(capsys, name)

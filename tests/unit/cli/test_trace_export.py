@@ -1,25 +1,40 @@
 """`roundtrip trace export` writes a call in the chosen format to the chosen place."""
 
+import json
 import stat
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from roundtrip.cli import main
+from tests.kit.tables import check_each
 from tests.unit.trace.tales import Tale, question
+
+EVIL: Final = "\x1b]0;evil\x07\x7f\x9b31m"
 
 
 @pytest.fixture
 def transcript(tmp_path: Path) -> str:
     path = tmp_path / "calls.jsonl"
-    path.write_text(Tale("abcdefghijkl").began(1).asked(question("a")).write(), encoding="utf-8")
+    tale = Tale("abcdefghijkl", tool=EVIL).began(1, arguments={"value": {"title": "Neuromancer"}})
+    path.write_text(tale.asked(question("a")).write(), encoding="utf-8")
     return str(path)
 
 
-def test_mermaid_goes_to_standard_output(transcript: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "export", "abc", transcript, "--mermaid"]) == 0
-    assert capsys.readouterr().out.startswith("sequenceDiagram\n")
+def test_mermaid_and_spans_go_to_standard_output_as_text(transcript: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(format: str, start: str) -> None:
+        assert main(["trace", "export", "abc", transcript, format]) == 0
+        printed = capsys.readouterr().out
+        assert printed.startswith(start)
+        assert all(character == "\n" or character.isprintable() for character in printed)
+        assert "Neuromancer" not in printed
+
+    check_each([("--mermaid", "sequenceDiagram\n"), ("--otlp", "{")], check)
+    assert main(["trace", "export", "abc", transcript, "--otlp"]) == 0
+    ((resource,),) = json.loads(capsys.readouterr().out).values()
+    assert [span["name"] for span in resource["scopeSpans"][0]["spans"]] == [f"roundtrip.leg {EVIL}"]
 
 
 def test_a_page_goes_to_the_file_that_is_named(
@@ -39,14 +54,6 @@ def test_new_export_file_is_private_and_existing_modes_stay(transcript: str, tmp
     for target in (new, old):
         assert main(["trace", "export", "abc", "--html", "--output", str(target), transcript]) == 0
     assert [stat.S_IMODE(target.stat().st_mode) for target in (new, old)] == [0o600, 0o644]
-
-
-def test_the_transcript_may_be_named_by_the_environment(
-    transcript: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ROUNDTRIP_TRACE", transcript)
-    assert main(["trace", "export", "abcdefghijkl", "--html"]) == 0
-    assert capsys.readouterr().out.startswith("<!doctype html>")
 
 
 def test_a_format_has_to_be_chosen_and_only_one(transcript: str, capsys: pytest.CaptureFixture[str]) -> None:

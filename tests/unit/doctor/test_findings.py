@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from roundtrip.doctor.facts import Facts, Live, Look, Observed, Place, ProbedCall, ProbedInstance, Reached, Said
 from roundtrip.doctor.findings import Finding, Level, findings_of
 from roundtrip.doctor.telling import as_lines
+from tests.kit.tables import check_each
 
 
 def facts(number: int, **given: Any) -> Facts:
@@ -121,7 +122,7 @@ KINDS = [
 
 
 def test_the_advice_on_ledgers_fits_their_kinds() -> None:
-    for kinds, advice in KINDS:
+    def check(kinds: tuple[tuple[str, str], ...], advice: str) -> None:
         both = [
             facts(number, ledger=kind, reach=reach, exactly_once=True)
             for number, (kind, reach) in enumerate(kinds, start=1)
@@ -132,6 +133,8 @@ def test_the_advice_on_ledgers_fits_their_kinds() -> None:
         finding = only("ledger", observed)
         assert finding.level is Level.PROBLEM
         assert advice in finding.advice
+
+    check_each(KINDS, check)
 
 
 def test_unseen_ledger_is_not_reported_as_shared() -> None:

@@ -10,11 +10,8 @@ from roundtrip import Elicit, Sample
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
+from tests.kit.shops import Choice
 from tests.unit.engine.rounds import DECLINE, Rounds, alone, plan_of, yes
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class Size(BaseModel):

@@ -12,11 +12,8 @@ from roundtrip.errors import ValueNotStorable
 from roundtrip.machine.journal import Action
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
+from tests.kit.shops import Choice
 from tests.unit.engine.rounds import DECLINE, Rounds, alone, answers_of, plan_of, yes
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class Quote(BaseModel):

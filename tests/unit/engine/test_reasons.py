@@ -11,11 +11,8 @@ from roundtrip.engine.answers import Answers
 from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Reason
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.resolvers.plan import Plan
+from tests.kit.shops import Choice
 from tests.unit.engine.rounds import Rounds, alone, answers_of, plan_of, yes
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class Wider(BaseModel):
@@ -59,14 +56,6 @@ def measure() -> Elicit[Lenient]:
 
 def put(rounds: Rounds, key: str) -> PendingQuestion:
     return rounds.answers.open[key]
-
-
-def test_invalid_is_what_was_answered_otherwise_than_its_form_allows() -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    rounds.round({"confirm": SURE}, {"confirm": yes(ok="perhaps")})
-    assert put(rounds, "confirm").reason is Reason.INVALID
-    assert put(rounds, "confirm").complaint is not None
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from roundtrip import Elicit, ElicitUrl, Resolve
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
+from tests.kit.shops import Choice
 from tests.unit.engine.rounds import DECLINE, Rounds, alone, answers_of, plan_of, yes
-
-
-class Choice(BaseModel):
-    ok: bool
-
 
 YES, NO = Outcome(Choice(ok=True)), Outcome(Choice(ok=False))
 
@@ -35,20 +30,16 @@ def confirm() -> Elicit[Choice]:
     return Elicit("Sure?", Choice)
 
 
-def test_an_answer_in_flight_follows_a_rename() -> None:
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_an_answer_follows_a_rename(is_recorded: bool) -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": confirm()})
+    answer: dict[str, Any] = {"confirm": yes(ok=True)}
+    if is_recorded:
+        rounds.round({"confirm": confirm()}, answer)
+        answer = {}
     rounds.redeploy(alone(confirm, key="sure", was=("older", "confirm")))
-    assert rounds.round({"sure": confirm()}, {"confirm": yes(ok=True)}) == {"sure": YES}
-    assert list(rounds.entries) == ["sure"]
-
-
-def test_a_recorded_answer_follows_a_rename() -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": confirm()})
-    rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True)})
-    rounds.redeploy(alone(confirm, key="sure", was=("confirm",)))
-    assert rounds.round({"sure": confirm()}) == {"sure": YES}
+    assert rounds.round({"sure": confirm()}, answer) == {"sure": YES}
     assert list(rounds.entries) == ["sure"]
 
 

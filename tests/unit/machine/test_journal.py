@@ -3,9 +3,8 @@
 from dataclasses import replace
 from typing import Final
 
-import pytest
-
 from roundtrip.machine.journal import Action, Computed, Entry, Journal, from_text, to_json, to_text
+from tests.kit.raised import raised
 
 P1: Final = bytes(10)
 BARE: Final = Journal("call-1", born=1_700_000_000.0, deadline=1_700_000_600.0, end=1_700_003_600.0, leg=1, round=1)
@@ -47,14 +46,12 @@ def test_json_is_compact_and_takes_half_characters() -> None:
     assert to_json({"größe": [1, "\ud800"]}) == '{"größe":[1,"'.encode() + b'\xed\xa0\x80"]}'
 
 
-@pytest.mark.parametrize("raw", [b"", b"\x00", b"\xff\xfe", bytes(range(256))])
-def test_base64url_text_is_unpadded_and_comes_back(raw: bytes) -> None:
-    assert "=" not in to_text(raw)
-    assert from_text(to_text(raw)) == raw
+def test_base64url_text_is_unpadded_and_comes_back() -> None:
+    raw = [b"", b"\x00", b"\xff\xfe", bytes(range(256))]
+    assert [one for one in raw if "=" in to_text(one) or from_text(to_text(one)) != one] == []
 
 
-@pytest.mark.parametrize("text", ["AB", "AA==", "AA=", "A", "A+", "A/", "AA\n", "AA AA", "ÄÄ"])
-def test_any_other_spelling_of_base64url_is_rejected(text: str) -> None:
+def test_any_other_spelling_of_base64url_is_rejected() -> None:
     """Shows S4."""
-    with pytest.raises(ValueError, match=r".+"):
-        from_text(text)
+    spellings = ["AB", "AA==", "AA=", "A", "A+", "A/", "AA\n", "AA AA", "ÄÄ"]
+    assert [text for text in spellings if not isinstance(raised(from_text, text), ValueError)] == []

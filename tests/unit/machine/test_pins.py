@@ -5,8 +5,6 @@ import hmac
 from itertools import count
 from typing import Final
 
-import pytest
-
 from roundtrip.machine.pins import (
     LIST_ROOTS,
     MAC_BYTES,
@@ -21,6 +19,7 @@ from roundtrip.machine.pins import (
     label_of,
     may_use_tools,
 )
+from tests.kit.tables import check_each
 
 OLD: Final = b"old key, thirty-two bytes long.."
 NEW: Final = b"new key, thirty-two bytes long.."
@@ -28,32 +27,32 @@ CALL: Final = "AAECAwQFBgcI"
 PAY: Final = digest("Pay 20?")
 FORM: Final = digest("form")
 
-PINNERS: Final = {"keyed": Pinner([NEW]), "rotating": Pinner([NEW, OLD]), "salted": Pinner()}
-
-every_pinner = pytest.mark.parametrize("pinner", PINNERS.values(), ids=PINNERS)
-
-
-@every_pinner
-def test_a_pin_fits_its_own_question_alone(pinner: Pinner) -> None:
-    pin = pinner.pin(CALL, PAY, FORM)
-    assert pinner.changes(pin, CALL, PAY, FORM) == ()
-    assert pinner.changes(pin, CALL, digest("Pay 98,000?"), FORM) == ("message",)
-    assert pinner.changes(pin, CALL, PAY, digest("another form")) == ("schema",)
-    assert pinner.changes(pin, CALL, digest("Pay 98,000?"), digest("another form")) == ("message", "schema")
-    assert pinner.changes(pin, "BAECAwQFBgcI", PAY, FORM) == ("key",)
+PINNERS: Final = (Pinner([NEW]), Pinner([NEW, OLD]), Pinner())
+"""A keyed one, one with two keys, and a salted one."""
 
 
-@every_pinner
-def test_a_change_that_its_plain_byte_hides_still_counts(pinner: Pinner) -> None:
-    pin = pinner.pin(CALL, PAY, FORM)
+def test_a_pin_fits_its_own_question_alone() -> None:
+    def check(pinner: Pinner) -> None:
+        pin = pinner.pin(CALL, PAY, FORM)
+        assert pinner.changes(pin, CALL, PAY, FORM) == ()
+        assert pinner.changes(pin, CALL, digest("Pay 98,000?"), FORM) == ("message",)
+        assert pinner.changes(pin, CALL, PAY, digest("another form")) == ("schema",)
+        assert pinner.changes(pin, CALL, digest("Pay 98,000?"), digest("another form")) == ("message", "schema")
+        assert pinner.changes(pin, "BAECAwQFBgcI", PAY, FORM) == ("key",)
+
+    check_each(PINNERS, check)
+
+
+def test_a_change_that_its_plain_byte_hides_still_counts() -> None:
     alike = next(other for n in count() if (other := digest(f"Pay {n}, all of it?"))[0] == PAY[0])
-    assert pinner.changes(pin, CALL, alike, FORM) == ("key",)
+    changes = [pinner.changes(pinner.pin(CALL, PAY, FORM), CALL, alike, FORM) for pinner in PINNERS]
+    assert changes == [("key",)] * 3
 
 
 def test_digests_that_begin_alike_have_pins_that_do_not() -> None:
     """A search finds two texts whose digests begin with the same six bytes within seconds."""
     one, other = digest("one"), digest("one")[:6] + digest("other")[6:]
-    for pinner in PINNERS.values():
+    for pinner in PINNERS:
         assert pinner.changes(pinner.pin(CALL, one, FORM), CALL, other, FORM)
         assert pinner.changes(pinner.pin(CALL, FORM, one), CALL, FORM, other)
 
@@ -85,21 +84,23 @@ def test_a_pin_has_eight_keyed_or_sixteen_salted_bytes() -> None:
     assert Pinner().pin(CALL, PAY, FORM) == hashlib.sha256(told).digest()[:16] + PAY[:1] + FORM[:1]
 
 
-@every_pinner
-def test_pin_reveals_the_kind_of_its_question(pinner: Pinner) -> None:
-    kinds = {
-        schema: (is_page(pin), is_by_software(pin), has_form(pin), may_use_tools(pin))
-        for schema in (PAGE, LIST_ROOTS, SAMPLE, SAMPLE_WITH_TOOLS, FORM, bytes(32))
-        if (pin := pinner.pin(CALL, PAY, schema))
-    }
-    assert kinds == {
-        PAGE: (True, False, False, False),
-        LIST_ROOTS: (False, True, False, False),
-        SAMPLE: (False, True, False, False),
-        SAMPLE_WITH_TOOLS: (False, True, False, True),
-        FORM: (False, False, True, False),
-        bytes(32): (False, False, True, False),
-    }
+def test_pin_reveals_the_kind_of_its_question() -> None:
+    def check(pinner: Pinner) -> None:
+        kinds = {
+            schema: (is_page(pin), is_by_software(pin), has_form(pin), may_use_tools(pin))
+            for schema in (PAGE, LIST_ROOTS, SAMPLE, SAMPLE_WITH_TOOLS, FORM, bytes(32))
+            if (pin := pinner.pin(CALL, PAY, schema))
+        }
+        assert kinds == {
+            PAGE: (True, False, False, False),
+            LIST_ROOTS: (False, True, False, False),
+            SAMPLE: (False, True, False, False),
+            SAMPLE_WITH_TOOLS: (False, True, False, True),
+            FORM: (False, False, True, False),
+            bytes(32): (False, False, True, False),
+        }
+
+    check_each(PINNERS, check)
 
 
 def test_a_label_is_the_first_six_bytes_as_text() -> None:
@@ -110,8 +111,10 @@ def test_half_characters_have_digests_of_their_own() -> None:
     assert digest("\ud800") != digest("\ud801")
 
 
-@pytest.mark.parametrize("size", [1, 32, 64, 65, 200])
-def test_keyed_part_is_the_hmac_of_its_parts(size: int) -> None:
-    key, message, schema = bytes(range(size)), digest("Pay?"), digest("{}")
-    pin = Pinner([key]).pin("call", message, schema)
-    assert pin[:MAC_BYTES] == hmac.digest(key, message + schema + b"call", "sha256")[:MAC_BYTES]
+def test_keyed_part_is_the_hmac_of_its_parts() -> None:
+    def check(size: int) -> None:
+        key, message, schema = bytes(range(size)), digest("Pay?"), digest("{}")
+        pin = Pinner([key]).pin("call", message, schema)
+        assert pin[:MAC_BYTES] == hmac.digest(key, message + schema + b"call", "sha256")[:MAC_BYTES]
+
+    check_each([1, 32, 64, 65, 200], check)

@@ -79,18 +79,6 @@ async def test_mistakes_are_shown_with_their_fields() -> None:
     assert (await browser.post(page.fill("q0-f0", "Ada").body())).status_code == 303
 
 
-async def test_form_in_an_old_tab_answers_nothing() -> None:
-    second = {"name": form("Your other name?", {"name": {"type": "string"}})}
-    asked = call(ASKED, second)
-    browser = Browser(MemoryCalls({TICKET: asked}))
-    old = (await browser.open()).fill("q0-f0", "Ada")
-    assert (await browser.post(old.body("decline"))).status_code == 303
-    late = await browser.post(old.body())
-    assert late.status_code == 409
-    assert "Your other name?" in read_page(late.text).text
-    assert asked.answers == [{"name": {"action": "decline"}}]
-
-
 async def test_repeated_or_reworded_question_needs_its_own_form() -> None:
     repeated, reworded = call(ASKED, ASKED), call(ASKED)
     browser = Browser(MemoryCalls({TICKET: repeated, OTHER_TICKET: reworded}))
@@ -217,14 +205,6 @@ async def test_forms_of_others_answer_nothing() -> None:
     theirs.subject = "ada"
     assert (await ada.post(page.body(), ticket=OTHER_TICKET)).status_code == 409
     assert (mine.answers, theirs.answers) == ([], [])
-
-
-async def test_form_of_one_page_does_not_answer_another() -> None:
-    first, second = call(), call()
-    browser = Browser(MemoryCalls({TICKET: first, OTHER_TICKET: second}))
-    page = (await browser.open()).fill("q0-f0", "Ada")
-    assert (await browser.post(page.body(), ticket=OTHER_TICKET)).status_code == 409
-    assert second.answers == []
 
 
 async def test_forged_token_answers_nothing() -> None:

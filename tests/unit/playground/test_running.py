@@ -1,6 +1,9 @@
-"""The page of a playground: its log, its address, and the lists of tools."""
+"""The page of a playground: its log, its address, its scripts, and the lists of tools."""
 
 import logging
+import re
+from collections import Counter
+from importlib.resources import files
 from typing import Any
 
 import anyio
@@ -10,6 +13,8 @@ from roundtrip.client.targets import Target
 from roundtrip.client.terminal import Terminal
 from roundtrip.playground.hosting import NoticeHandler
 from roundtrip.playground.playground import Playground, ServedFacts
+from roundtrip.playground.serving import PLAYGROUND_PAGE
+from roundtrip.trace.page.document import STEP_SCRIPTS, UI_PAGES
 from roundtrip.trace.page.loopback import Loopback
 from tests.kit.waiting import WAIT
 
@@ -52,3 +57,20 @@ async def test_many_changes_of_the_tools_are_listed_once(monkeypatch: pytest.Mon
                 playground.reloaded()
             gate.set()
     assert len(listed) == 2
+
+
+NAMES = re.compile(r"^(?:async )?(?:function|let|const) (\w+)", re.MULTILINE)
+
+
+PAGES = [page.scripts for page in (PLAYGROUND_PAGE, *UI_PAGES.values())]
+
+
+def test_names_are_used_once_in_a_page() -> None:
+    """The scripts of a page share one scope."""
+    folder = files("roundtrip.trace.page").joinpath("web")
+    for scripts in [*PAGES, (*STEP_SCRIPTS, "call.js")]:
+        names = Counter(
+            name for script in scripts for name in NAMES.findall(folder.joinpath(script).read_text("utf-8"))
+        )
+        assert len(names) > 5
+        assert (scripts[-1], [name for name, times in names.items() if times > 1]) == (scripts[-1], [])

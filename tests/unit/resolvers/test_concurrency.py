@@ -8,41 +8,17 @@ from typing import Annotated, Any
 import anyio
 import anyio.lowlevel
 import pytest
-from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
+from tests.kit.shops import Choice
 from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, start, tool_of, walk
 
 pytestmark = pytest.mark.anyio
 
 VAR: ContextVar[str] = ContextVar("VAR", default="unset")
-
-
-class Choice(BaseModel):
-    ok: bool
-
-
-class Meeting:
-    """Meeting point of two resolvers: neither ends unless both have started."""
-
-    def __init__(self) -> None:
-        self._here = (anyio.Event(), anyio.Event())
-
-    def side(self, number: int) -> Callable[[], Any]:
-        async def meet() -> int:
-            self._here[number].set()
-            await self._here[1 - number].wait()
-            return number
-
-        return meet
-
-
-async def test_independent_coroutines_overlap() -> None:
-    meeting = Meeting()
-    assert await walk(plan_of(tool_of(meeting.side(0), meeting.side(1)))) == {"p0": 0, "p1": 1}
 
 
 async def test_resolver_runs_once_its_requirements_are_ready() -> None:

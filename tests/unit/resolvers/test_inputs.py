@@ -176,7 +176,11 @@ def beside_the_unknown(title: object, count: int) -> object:
     return (title, count)
 
 
-beside_the_unknown.__annotations__ |= {"title": "OnlyForTypeCheckers", "count": "Annotated[int, Resolve(seven)]"}
+beside_the_unknown.__annotations__ |= {
+    "title": "OnlyForTypeCheckers",
+    "count": "Annotated[int, Resolve(seven)]",
+    "return": "AlsoForThem",
+}
 
 
 @functools.wraps(coroutine)
@@ -212,26 +216,9 @@ async def test_every_kind_of_callable_serves() -> None:
     assert type(await value_of(object)) is object
 
 
-async def test_a_class_is_filled_like_a_function() -> None:
-    shop = await value_of(Shop, {"title": "Dune"})
-    assert isinstance(shop, Shop)
-    assert shop.title == "Dune"
-
-
 async def test_bound_partial_argument_is_not_overridden() -> None:
     bound = functools.partial(tagged, tag="the author's")
     assert await value_of(bound, {"tag": "the client's", "title": "Dune"}) == "the author's Dune"
-
-
-async def test_broken_annotation_harms_only_its_consumers() -> None:
-    def number() -> int:
-        return 7
-
-    def lookup(title: str, count: Annotated[int, Resolve(number)]) -> object:
-        return (title, count)
-
-    lookup.__annotations__ |= {"title": "OnlyForTypeCheckers", "return": "AlsoForThem"}
-    assert await value_of(lookup, {"title": "Dune"}) == ("Dune", 7)
 
 
 async def test_valid_annotations_are_read_beside_a_broken_one() -> None:

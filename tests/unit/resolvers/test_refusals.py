@@ -12,11 +12,8 @@ from pydantic import BaseModel
 
 from roundtrip import Depends, Elicit, InvalidSignature, ListRoots, Resolve, Sample
 from roundtrip.resolvers.annotations import find_resolved
+from tests.kit.shops import Choice
 from tests.unit.resolvers.walking import Request, plan_of
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 class Nested(BaseModel):

@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from pydantic import BaseModel
 
 from roundtrip import AcceptedElicitation, Elicit, ElicitationResult, ListRoots, Resolve, Sample
 from roundtrip.machine.journal import Action
@@ -13,6 +12,7 @@ from roundtrip.questions.outcomes import DeclinedElicitation, Outcome
 from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
 from roundtrip.resolvers.scheduler import Scheduler
+from tests.kit.shops import Choice
 from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, start, walk
 
@@ -20,10 +20,6 @@ pytestmark = pytest.mark.anyio
 
 DECLINED = Outcome(action=Action.DECLINE)
 CANCELLED = Outcome(action=Action.CANCEL)
-
-
-class Choice(BaseModel):
-    ok: bool
 
 
 async def confirm() -> Elicit[Choice]:

@@ -8,7 +8,7 @@ import pytest
 
 from roundtrip import Server
 from roundtrip.server.connections import MAX_JSON_VALUES, has_too_many_values
-from tests.unit.serving.test_responses import MODERN
+from tests.kit.waiting import WAIT
 
 MANY = MAX_JSON_VALUES + 2
 
@@ -24,32 +24,30 @@ CROWDS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", CROWDS)
-def test_many_values_are_too_many(value: Any) -> None:
-    assert has_too_many_values(json.dumps(value).encode())
-    assert has_too_many_values(json.dumps(value, separators=(",", ":")).encode())
+def test_many_values_are_too_many() -> None:
+    spelled = [json.dumps(crowd, separators=separators) for crowd in CROWDS for separators in (None, (",", ":"))]
+    assert [text[:40] for text in spelled if not has_too_many_values(text.encode())] == []
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "a" * 2**22,
-        json.dumps([[1, {}]] * MANY),
-        "[,{" * MANY,
-        '\\"[,{' * MANY,
-        "\\" * MANY + "[[[" * MANY,
-        ["[" * 1000] * 1000,
-        [1] * (MAX_JSON_VALUES - 10),
-        {"a": [{"b": 1.5}] * 10_000},
-    ],
-)
-def test_long_texts_are_not(value: Any) -> None:
-    assert not has_too_many_values(json.dumps(value).encode())
-    assert not has_too_many_values(json.dumps(value, indent=1).encode())
+LONG_TEXTS: list[Any] = [
+    "a" * 2**22,
+    json.dumps([[1, {}]] * MANY),
+    "[,{" * MANY,
+    '\\"[,{' * MANY,
+    "\\" * MANY + "[[[" * MANY,
+    ["[" * 1000] * 1000,
+    [1] * (MAX_JSON_VALUES - 10),
+    {"a": [{"b": 1.5}] * 10_000},
+]
+
+
+def test_long_texts_are_not() -> None:
+    spelled = [json.dumps(value, indent=indent) for value in LONG_TEXTS for indent in (None, 1)]
+    assert [text[:40] for text in spelled if has_too_many_values(text.encode())] == []
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
 async def test_application_rejects_requests_with_too_many_values(version: str) -> None:
     server = Server("shop", keys=["7f" * 32])
     app = server.streamable_http_app()
@@ -75,6 +73,6 @@ async def test_application_rejects_requests_with_too_many_values(version: str) -
         "headers": [*headers, (b"mcp-protocol-version", version.encode())],
     }
     async with server.session_manager.run():
-        with anyio.fail_after(20):
+        with anyio.fail_after(WAIT):
             await app(scope, receive, send)
     assert sent[0]["status"] == 413

@@ -24,8 +24,9 @@ from roundtrip.errors import NotSendable
 from roundtrip.server.content import ToolResult
 from roundtrip.server.media import Audio, File, Image
 from roundtrip.testing import Era
-from tests.kit.names import case
 from tests.kit.players import connect
+from tests.kit.raised import raised
+from tests.kit.tables import check_each
 
 NOT_TEXT = b"\x89PNG\xff\x00"
 
@@ -39,122 +40,116 @@ def blob_of(block: EmbeddedResource) -> BlobResourceContents:
     return block.resource
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("a.png", "image/png"),
-        ("a.jpg", "image/jpeg"),
-        ("a.JPEG", "image/jpeg"),
-        ("a.gif", "image/gif"),
-        ("a.webp", "image/webp"),
-        ("a.svg", "image/svg+xml"),
-        ("a.avif", "image/avif"),
-        ("a.txt", "application/octet-stream"),
-        ("a", "application/octet-stream"),
-    ],
-)
-def test_image_type_follows_its_extension(tmp_path: Path, name: str, expected: str) -> None:
-    file = tmp_path / name
-    file.write_bytes(NOT_TEXT)
-    block = Image(path=str(file)).to_image_content()
-    assert block.mime_type == expected
-    assert base64.b64decode(block.data) == NOT_TEXT
+def mime_type(helper: Image | Audio | File) -> str | None:
+    if isinstance(helper, Image):
+        return helper.to_image_content().mime_type
+    if isinstance(helper, Audio):
+        return helper.to_audio_content().mime_type
+    return blob_of(helper.to_resource_content()).mime_type
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("a.wav", "audio/wav"),
-        ("a.mp3", "audio/mpeg"),
-        ("a.m4a", "audio/mp4"),
-        ("a.flac", "audio/flac"),
-        ("a.ogg", "audio/ogg"),
-        ("a.opus", "audio/ogg"),
-        ("a.aac", "audio/aac"),
-        ("a.webm", "audio/webm"),
-        ("a.mp4", "audio/mp4"),
-        ("a.png", "application/octet-stream"),
-    ],
-)
-def test_audio_type_follows_its_extension(tmp_path: Path, name: str, expected: str) -> None:
-    file = tmp_path / name
-    file.write_bytes(NOT_TEXT)
-    assert Audio(path=file).to_audio_content().mime_type == expected
+BY_EXTENSION: list[tuple[Any, str, str]] = [
+    (Image, "a.png", "image/png"),
+    (Image, "a.jpg", "image/jpeg"),
+    (Image, "a.JPEG", "image/jpeg"),
+    (Image, "a.gif", "image/gif"),
+    (Image, "a.webp", "image/webp"),
+    (Image, "a.svg", "image/svg+xml"),
+    (Image, "a.avif", "image/avif"),
+    (Image, "a.txt", "application/octet-stream"),
+    (Image, "a", "application/octet-stream"),
+    (Audio, "a.wav", "audio/wav"),
+    (Audio, "a.mp3", "audio/mpeg"),
+    (Audio, "a.m4a", "audio/mp4"),
+    (Audio, "a.flac", "audio/flac"),
+    (Audio, "a.ogg", "audio/ogg"),
+    (Audio, "a.opus", "audio/ogg"),
+    (Audio, "a.aac", "audio/aac"),
+    (Audio, "a.webm", "audio/webm"),
+    (Audio, "a.mp4", "audio/mp4"),
+    (Audio, "a.png", "application/octet-stream"),
+    (File, "a.pdf", "application/pdf"),
+    (File, "a.csv", "text/csv"),
+    (File, "a.json", "application/json"),
+    (File, "a.md", "text/markdown"),
+    (File, "a.yaml", "application/yaml"),
+    (File, "a.tar.gz", "application/gzip"),
+    (File, "a.svgz", "application/gzip"),
+    (File, "a.ogg", "audio/ogg"),
+    (File, "a.webm", "video/webm"),
+    (File, "a.nonsense", "application/octet-stream"),
+    (File, ".hidden", "application/octet-stream"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("a.pdf", "application/pdf"),
-        ("a.csv", "text/csv"),
-        ("a.json", "application/json"),
-        ("a.md", "text/markdown"),
-        ("a.yaml", "application/yaml"),
-        ("a.tar.gz", "application/gzip"),
-        ("a.svgz", "application/gzip"),
-        ("a.ogg", "audio/ogg"),
-        ("a.webm", "video/webm"),
-        ("a.nonsense", "application/octet-stream"),
-        (".hidden", "application/octet-stream"),
-    ],
-)
-def test_file_type_follows_its_extension(tmp_path: Path, name: str, expected: str) -> None:
-    file = tmp_path / name
-    file.write_bytes(NOT_TEXT)
-    contents = blob_of(File(path=file).to_resource_content())
-    assert contents.mime_type == expected
-    assert base64.b64decode(contents.blob) == NOT_TEXT
+def test_type_of_a_file_follows_its_extension(tmp_path: Path) -> None:
+    def check(helper: Any, name: str, expected: str) -> None:
+        (tmp_path / name).write_bytes(NOT_TEXT)
+        for path in (tmp_path / name, str(tmp_path / name)):
+            assert mime_type(helper(path=path)) == expected
+
+    check_each(BY_EXTENSION, check)
+    for data in (
+        Image(path=tmp_path / "a.png").to_image_content().data,
+        Audio(path=tmp_path / "a.wav").to_audio_content().data,
+        blob_of(File(path=tmp_path / "a.pdf").to_resource_content()).blob,
+    ):
+        assert base64.b64decode(data) == NOT_TEXT
 
 
-@pytest.mark.parametrize("name", ["a.webp", "a.m4a", "a.flac", "a.ogg", "a.md", "a.png", "a.pdf"])
-def test_types_do_not_depend_on_the_machine_s_own_list(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    here = File(data=b"", name=name).to_resource_content()
-
+def test_types_do_not_depend_on_the_machine_s_own_list(monkeypatch: pytest.MonkeyPatch) -> None:
     def knows_nothing(url: str, strict: bool = True) -> tuple[None, None]:
         return None, None
 
+    def types() -> dict[str, str | None]:
+        names = ("a.webp", "a.m4a", "a.flac", "a.ogg", "a.md", "a.png", "a.pdf")
+        return {name: mime_type(File(data=b"", name=name)) for name in names}
+
+    here = types()
     monkeypatch.setattr(mimetypes, "guess_type", knows_nothing)
-    assert File(data=b"", name=name).to_resource_content() == here
-    assert blob_of(here).mime_type != "application/octet-stream"
+    assert types() == here
+    assert "application/octet-stream" not in here.values()
 
 
-@pytest.mark.parametrize(
-    ("format", "expected"),
-    [
-        (None, "image/png"),
-        ("png", "image/png"),
-        ("JPG", "image/jpeg"),
-        ("svg", "image/svg+xml"),
-        (".webp", "image/webp"),
-        ("jxl", "image/jxl"),
-        ("image/x-custom", "image/x-custom"),
-    ],
-)
-def test_the_format_of_image_data_is_named(format: str | None, expected: str) -> None:
-    assert Image(data=NOT_TEXT, format=format).to_image_content().mime_type == expected
+def test_the_format_of_data_is_named() -> None:
+    images = {
+        None: "image/png",
+        "png": "image/png",
+        "JPG": "image/jpeg",
+        "svg": "image/svg+xml",
+        ".webp": "image/webp",
+        "jxl": "image/jxl",
+        "image/x-custom": "image/x-custom",
+    }
+    assert {format: mime_type(Image(data=NOT_TEXT, format=format)) for format in images} == images
+    sounds = {None: "audio/wav", "mp3": "audio/mpeg", "ogg": "audio/ogg"}
+    assert {format: mime_type(Audio(data=NOT_TEXT, format=format)) for format in sounds} == sounds
 
 
-@pytest.mark.parametrize(("format", "expected"), [(None, "audio/wav"), ("mp3", "audio/mpeg"), ("ogg", "audio/ogg")])
-def test_the_format_of_audio_data_is_named(format: str | None, expected: str) -> None:
-    assert Audio(data=NOT_TEXT, format=format).to_audio_content().mime_type == expected
+FILES: list[tuple[dict[str, Any], str, str]] = [
+    ({"format": "pdf"}, "application/pdf", "file:///resource.pdf"),
+    ({"format": "csv"}, "text/csv", "file:///resource.csv"),
+    ({"format": "json"}, "application/json", "file:///resource.json"),
+    ({"format": "text"}, "text/plain", "file:///resource.txt"),
+    ({"format": "text/csv"}, "text/csv", "file:///resource.csv"),
+    ({"format": "text/csv; charset=utf-8"}, "text/csv; charset=utf-8", "file:///resource.csv"),
+    ({"format": "vnd.acme"}, "application/vnd.acme", "file:///resource.vnd.acme"),
+    ({}, "application/octet-stream", "file:///resource.bin"),
+    ({"name": "report.pdf"}, "application/pdf", "file:///report.pdf"),
+    ({"name": "report", "format": "pdf"}, "application/pdf", "file:///report.pdf"),
+    ({"name": "report"}, "application/octet-stream", "file:///report"),
+    ({"name": "report.v2", "format": "pdf"}, "application/pdf", "file:///report.v2"),
+    ({"name": "/srv/out/report.pdf"}, "application/pdf", "file:///srv/out/report.pdf"),
+    ({"name": "a?b#c.csv"}, "text/csv", "file:///a%3Fb%23c.csv"),
+]
 
 
-@pytest.mark.parametrize(
-    ("format", "expected", "uri"),
-    [
-        ("pdf", "application/pdf", "file:///resource.pdf"),
-        ("csv", "text/csv", "file:///resource.csv"),
-        ("json", "application/json", "file:///resource.json"),
-        ("text", "text/plain", "file:///resource.txt"),
-        ("text/csv", "text/csv", "file:///resource.csv"),
-        ("text/csv; charset=utf-8", "text/csv; charset=utf-8", "file:///resource.csv"),
-        ("vnd.acme", "application/vnd.acme", "file:///resource.vnd.acme"),
-        (None, "application/octet-stream", "file:///resource.bin"),
-    ],
-)
-def test_the_format_of_file_data_is_named(format: str | None, expected: str, uri: str) -> None:
-    contents = blob_of(File(data=b"x", format=format).to_resource_content())
-    assert (contents.mime_type, contents.uri) == (expected, uri)
+def test_name_and_format_of_file_data_are_in_its_resource() -> None:
+    def check(given: dict[str, Any], expected: str, uri: str) -> None:
+        contents = blob_of(File(data=b"x", **given).to_resource_content())
+        assert (contents.mime_type, contents.uri) == (expected, uri)
+
+    check_each(FILES, check)
 
 
 def test_a_format_outweighs_the_extension(tmp_path: Path) -> None:
@@ -171,22 +166,6 @@ def test_file_uri_shows_its_name_and_not_its_folder(tmp_path: Path) -> None:
     assert blob_of(File(path=file, name="sales.pdf").to_resource_content()).uri == "file:///sales.pdf"
 
 
-@pytest.mark.parametrize(
-    ("name", "format", "uri", "mime_type"),
-    [
-        ("report.pdf", None, "file:///report.pdf", "application/pdf"),
-        ("report", "pdf", "file:///report.pdf", "application/pdf"),
-        ("report", None, "file:///report", "application/octet-stream"),
-        ("report.v2", "pdf", "file:///report.v2", "application/pdf"),
-        ("/srv/out/report.pdf", None, "file:///srv/out/report.pdf", "application/pdf"),
-        ("a?b#c.csv", None, "file:///a%3Fb%23c.csv", "text/csv"),
-    ],
-)
-def test_data_may_have_a_name(name: str, format: str | None, uri: str, mime_type: str) -> None:
-    contents = blob_of(File(data=b"x", name=name, format=format).to_resource_content())
-    assert (contents.uri, contents.mime_type) == (uri, mime_type)
-
-
 def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.png").write_bytes(NOT_TEXT)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -194,16 +173,17 @@ def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.Monke
     assert base64.b64decode(blob_of(File(path="~/a.png").to_resource_content()).blob) == NOT_TEXT
 
 
-@pytest.mark.parametrize("helper", [Image, Audio, File])
-def test_path_and_data_exclude_each_other_and_one_is_needed(helper: Any) -> None:
-    with pytest.raises(ValueError, match=r"takes path= or data=, not both"):
-        helper(path="a.png", data=b"x")
-    with pytest.raises(ValueError, match=r"needs path= .* or data="):
-        helper()
-    with pytest.raises(ValueError, match="not an empty text"):
-        helper(path="")
-    with pytest.raises(TypeError, match=r"takes bytes as data=, not str; encode text with \.encode\(\)"):
-        helper(data="text")
+def test_path_and_data_exclude_each_other_and_one_is_needed() -> None:
+    helpers: list[Any] = [Image, Audio, File]
+    for helper in helpers:
+        with pytest.raises(ValueError, match=r"takes path= or data=, not both"):
+            helper(path="a.png", data=b"x")
+        with pytest.raises(ValueError, match=r"needs path= .* or data="):
+            helper()
+        with pytest.raises(ValueError, match="not an empty text"):
+            helper(path="")
+        with pytest.raises(TypeError, match=r"takes bytes as data=, not str; encode text with \.encode\(\)"):
+            helper(data="text")
 
 
 def test_empty_data_is_data() -> None:
@@ -260,28 +240,30 @@ def text(value: str) -> TextContent:
 LINK = EmbeddedResource(type="resource", resource=TextResourceContents(uri="a:b", text="x"))
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("Found 3", [text("Found 3")]),
-        ("", [text("")]),
-        ([], []),
-        ([text("a"), LINK], [text("a"), LINK]),
-        (LINK, [LINK]),
-        (["a", 1, {"b": 2}], [text("a"), text("1"), text('{\n  "b": 2\n}')]),
-        (Report(title="Q3"), [text('{\n  "title": "Q3"\n}')]),
-        (0, [text("0")]),
-        (Image(data=b"i"), [Image(data=b"i").to_image_content()]),
-        (SdkImage(data=b"i"), [SdkImage(data=b"i").to_image_content()]),
-        ([File(data=b"f"), "x"], [File(data=b"f").to_resource_content(), text("x")]),
-    ],
-)
-def test_a_whole_result_takes_any_content(content: Any, expected: list[Any]) -> None:
-    result = ToolResult(content=content)
-    assert result.content == expected
-    sent = result.to_call_tool_result()
-    assert sent.content == expected
-    assert "structured_content" not in sent.model_fields_set
+ANY_CONTENT: list[tuple[Any, list[Any]]] = [
+    ("Found 3", [text("Found 3")]),
+    ("", [text("")]),
+    ([], []),
+    ([text("a"), LINK], [text("a"), LINK]),
+    (LINK, [LINK]),
+    (["a", 1, {"b": 2}], [text("a"), text("1"), text('{\n  "b": 2\n}')]),
+    (Report(title="Q3"), [text('{\n  "title": "Q3"\n}')]),
+    (0, [text("0")]),
+    (Image(data=b"i"), [Image(data=b"i").to_image_content()]),
+    (SdkImage(data=b"i"), [SdkImage(data=b"i").to_image_content()]),
+    ([File(data=b"f"), "x"], [File(data=b"f").to_resource_content(), text("x")]),
+]
+
+
+def test_a_whole_result_takes_any_content() -> None:
+    def check(content: Any, expected: list[Any]) -> None:
+        result = ToolResult(content=content)
+        assert result.content == expected
+        sent = result.to_call_tool_result()
+        assert sent.content == expected
+        assert "structured_content" not in sent.model_fields_set
+
+    check_each(ANY_CONTENT, check)
 
 
 def test_structured_content_alone_is_the_content_too() -> None:
@@ -302,10 +284,11 @@ def test_a_whole_result_needs_content_or_structured_content() -> None:
         ToolResult(meta={"ms": 3})
 
 
-@pytest.mark.parametrize("wrong", [[1], "text", 3, Report(title="Q3")])
-def test_structured_content_has_to_be_a_dict(wrong: Any) -> None:
-    with pytest.raises(TypeError, match=r"structured_content must be a dict, got \w+; .*model_dump"):
-        ToolResult(content="x", structured_content=wrong)
+def test_structured_content_has_to_be_a_dict() -> None:
+    wrong: list[Any] = [[1], "text", 3, Report(title="Q3")]
+    for one in wrong:
+        with pytest.raises(TypeError, match=r"structured_content must be a dict, got \w+; .*model_dump"):
+            ToolResult(content="x", structured_content=one)
 
 
 def test_structured_content_becomes_json_data() -> None:
@@ -333,23 +316,25 @@ def test_result_without_json_form_is_rejected_when_made() -> None:
 LONE = "\ud800"
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        LONE,
-        ["fine", LONE],
-        {"a": LONE},
-        {LONE: 1},
-        TextContent(type="text", text=LONE),
-        TextContent(type="text", text="", _meta={"a": [LONE]}),
-        EmbeddedResource(type="resource", resource=TextResourceContents(uri="file:///a", text=LONE)),
-        File(data=b"", format=f"text/{LONE}"),
-    ],
-    ids=case,
-)
-def test_text_that_is_not_valid_unicode_is_rejected(content: Any) -> None:
-    with pytest.raises(NotSendable, match="not valid Unicode"):
-        ToolResult(content=content)
+LONE_CONTENT: list[Any] = [
+    LONE,
+    ["fine", LONE],
+    {"a": LONE},
+    {LONE: 1},
+    TextContent(type="text", text=LONE),
+    TextContent(type="text", text="", _meta={"a": [LONE]}),
+    EmbeddedResource(type="resource", resource=TextResourceContents(uri="file:///a", text=LONE)),
+    File(data=b"", format=f"text/{LONE}"),
+]
+
+
+def test_text_that_is_not_valid_unicode_is_rejected() -> None:
+    def check(content: Any) -> None:
+        error = raised(ToolResult, content=content)
+        assert isinstance(error, NotSendable)
+        assert "not valid Unicode" in str(error)
+
+    check_each(LONE_CONTENT, check)
 
 
 def test_text_beyond_ascii_is_content_like_any_other() -> None:

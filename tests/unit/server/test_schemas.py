@@ -12,6 +12,8 @@ from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from roundtrip.server.tools.input_schemas import input_checker
 from roundtrip.server.tools.schemas import SchemaMismatch, checker, inlined, with_descriptions
+from tests.kit.raised import raised
+from tests.kit.tables import check_each
 from tests.kit.tiers import examples
 
 
@@ -247,23 +249,21 @@ def test_a_constraint_beside_a_reference_holds_together_with_it() -> None:
         assert allows(schema, value) == allows(inlined(schema), value)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
+def test_schema_with_foreign_references_stays_as_it_is() -> None:
+    def check(part: dict[str, Any]) -> None:
+        schema: dict[str, Any] = {
+            "properties": {"a": part, "b": {"$ref": "#/$defs/A"}},
+            "$defs": {"A": {"properties": {"x": {"type": "integer"}}}},
+        }
+        assert inlined(schema) == schema
+
+    parts = [
         {"$ref": "#/$defs/A/properties/x"},
         {"$ref": "#/$defs/Missing"},
         {"$ref": "#/$defs/A", "$anchor": "here"},
         {"$id": "https://example.org/part", "$ref": "#/$defs/A"},
-    ],
-    ids=str,
-)
-def test_schema_with_foreign_references_stays_as_it_is(part: dict[str, Any]) -> None:
-    schema: dict[str, Any] = {
-        "properties": {"a": part, "b": {"$ref": "#/$defs/A"}},
-        "$defs": {"A": {"properties": {"x": {"type": "integer"}}}},
-    }
-
-    assert inlined(schema) == schema
+    ]
+    check_each(parts, check)
 
 
 def test_references_into_other_places_of_the_root_stay() -> None:
@@ -305,28 +305,28 @@ ARGUMENTS = of(
 )
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({"a": "10"}, "a: '10' is not of type 'integer'"),
-        ({"b": "3.14"}, "b: '3.14' is not of type 'number'"),
-        ({"on": "true"}, "on: 'true' is not of type 'boolean'"),
-        ({"ids": ["1", "2"]}, "ids[0]: '1' is not of type 'integer'"),
-        ({"at": {"x": "1"}}, "at.x: '1' is not of type 'integer'"),
-        ({"at": {}}, "at: 'x' is a required property"),
-        ({"n": "10"}, "n: '10' is not of type 'integer', 'null'"),
-        ([], "[] is not of type 'object'"),
-        ({"a": "x" * 1000}, "a: '" + "x" * 79 + "... is not of type 'integer'"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_a_mismatch_says_where_and_what(value: object, message: str) -> None:
-    with pytest.raises(SchemaMismatch) as caught:
-        checker(ARGUMENTS)(value)
+MISMATCHES: list[tuple[object, str]] = [
+    ({"a": "10"}, "a: '10' is not of type 'integer'"),
+    ({"b": "3.14"}, "b: '3.14' is not of type 'number'"),
+    ({"on": "true"}, "on: 'true' is not of type 'boolean'"),
+    ({"ids": ["1", "2"]}, "ids[0]: '1' is not of type 'integer'"),
+    ({"at": {"x": "1"}}, "at.x: '1' is not of type 'integer'"),
+    ({"at": {}}, "at: 'x' is a required property"),
+    ({"n": "10"}, "n: '10' is not of type 'integer', 'null'"),
+    ([], "[] is not of type 'object'"),
+    ({"a": "x" * 1000}, "a: '" + "x" * 79 + "... is not of type 'integer'"),
+]
 
-    assert str(caught.value) == message
-    assert isinstance(caught.value, ValueError)
-    assert message.startswith(caught.value.place)
+
+def test_a_mismatch_says_where_and_what() -> None:
+    def check(value: object, message: str) -> None:
+        error = raised(checker(ARGUMENTS), value)
+        assert isinstance(error, SchemaMismatch)
+        assert isinstance(error, ValueError)
+        assert str(error) == message
+        assert message.startswith(error.place)
+
+    check_each(MISMATCHES, check)
 
 
 def test_message_is_short_for_any_value() -> None:
@@ -349,20 +349,20 @@ def test_a_check_does_not_follow_later_changes_of_its_schema() -> None:
     check({"a": 1})
 
 
-@pytest.mark.parametrize(
-    ("schema", "message"),
-    [
+def test_invalid_schema_is_rejected_at_once() -> None:
+    def check(schema: dict[str, Any], words: str) -> None:
+        error = raised(checker, schema)
+        assert isinstance(error, ValueError)
+        assert words in str(error)
+
+    schemas: list[tuple[dict[str, Any], str]] = [
         ({"type": "objekt"}, "not a valid JSON schema: type: 'objekt' is not"),
-        ({"properties": {"a": {"minLength": "3"}}}, r"properties\.a\.minLength"),
-        ({"properties": {"a": {"$ref": "#/$defs/Missing"}}}, "refers to '#/.defs/Missing', which is not in it"),
+        ({"properties": {"a": {"minLength": "3"}}}, "properties.a.minLength"),
+        ({"properties": {"a": {"$ref": "#/$defs/Missing"}}}, "refers to '#/$defs/Missing', which is not in it"),
         ({"$ref": "https://example.invalid/schema.json"}, "refers to 'https://example.invalid/schema.json'"),
         ({"$ref": "file:///etc/hostname"}, "refers to 'file:///etc/hostname'"),
-    ],
-    ids=str,
-)
-def test_invalid_schema_is_rejected_at_once(schema: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        checker(schema)
+    ]
+    check_each(schemas, check)
 
 
 def test_reference_inside_an_addressed_part_is_not_followed() -> None:
@@ -425,32 +425,34 @@ class Counting(list[Any]):
         return super().__getitem__(place)
 
 
-@pytest.mark.parametrize("items", [list[int], list[int] | None, dict[str, int] | list[int]], ids=str)
-def test_a_check_stops_at_the_first_few_of_many_mistakes(items: Any) -> None:
-    value = Counting(["a"] * 1000)
-    with pytest.raises(SchemaMismatch, match="'a' is not of type 'integer'"):
-        input_checker(TypeAdapter[Any](items).json_schema())(value)
-    assert 0 < value.read < 100
+def test_a_check_stops_at_the_first_few_of_many_mistakes() -> None:
+    kinds: list[Any] = [list[int], list[int] | None, dict[str, int] | list[int]]
+    for items in kinds:
+        value = Counting(["a"] * 1000)
+        with pytest.raises(SchemaMismatch, match="'a' is not of type 'integer'"):
+            input_checker(TypeAdapter[Any](items).json_schema())(value)
+        assert 0 < value.read < 100
 
 
-@pytest.mark.parametrize(
-    ("format", "allowed", "refused"),
-    [
-        ("date", ["2026-07-28"], ["1700000000", "2026-07-28T00:00:00"]),
-        ("date-time", ["2026-07-28T01:02:03Z", "2026-07-28T01:02:03.5+02:00", "2026-07-28T01:02"], ["1700000000", ""]),
-        ("time", ["01:02:03", "01:02Z"], ["3600", "01h02"]),
-        ("duration", ["P3D", "-PT1.5S"], ["5", "3 days", "P"]),
-        ("uuid", ["00000000-0000-0000-0000-000000000001"], ["0" * 32, "urn:uuid:x"]),
-        ("regex", ["("], []),
-    ],
-)
-def test_client_values_must_match_their_format(format: str, allowed: list[str], refused: list[str]) -> None:
-    check = input_checker({"properties": {"at": {"anyOf": [{"type": "string", "format": format}, {"type": "null"}]}}})
-    for text in (*allowed, None):
-        check({"at": text})
-    for text in refused:
-        with pytest.raises(SchemaMismatch, match=f"is not a '{format}'"):
-            check({"at": text})
+FORMATS: list[tuple[str, list[str], list[str]]] = [
+    ("date", ["2026-07-28"], ["1700000000", "2026-07-28T00:00:00"]),
+    ("date-time", ["2026-07-28T01:02:03Z", "2026-07-28T01:02:03.5+02:00", "2026-07-28T01:02"], ["1700000000", ""]),
+    ("time", ["01:02:03", "01:02Z"], ["3600", "01h02"]),
+    ("duration", ["P3D", "-PT1.5S"], ["5", "3 days", "P"]),
+    ("uuid", ["00000000-0000-0000-0000-000000000001"], ["0" * 32, "urn:uuid:x"]),
+    ("regex", ["("], []),
+]
+
+
+def test_client_values_must_match_their_format() -> None:
+    def check(format: str, allowed: list[str], refused: list[str]) -> None:
+        kinds = [{"type": "string", "format": format}, {"type": "null"}]
+        fits = input_checker({"properties": {"at": {"anyOf": kinds}}})
+        errors = {text: raised(fits, {"at": text}) for text in (*allowed, None, *refused)}
+        assert [text for text, error in errors.items() if error is not None] == refused
+        assert [text for text in refused if f"is not a '{format}'" not in str(errors[text])] == []
+
+    check_each(FORMATS, check)
 
 
 SCALARS: list[Any] = [int, str, bool, None, Literal["a", "b"], Annotated[int, Field(ge=0)]]

@@ -1,16 +1,23 @@
 """Versions of tools: their order, and the version that a request names."""
 
+from typing import Any
+
 import pytest
 
 from roundtrip import InvalidSignature
 from roundtrip.server.tool_calls import named_version
 from roundtrip.server.tools.options import version_text
 from roundtrip.server.tools.registry import VersionKey
+from tests.kit.tables import check_each
 
 
-@pytest.mark.parametrize(
-    ("lower", "higher"),
-    [
+def test_versions_are_ordered() -> None:
+    def check(lower: str, higher: str) -> None:
+        assert VersionKey(lower) < VersionKey(higher)
+        assert not VersionKey(higher) < VersionKey(lower)
+        assert VersionKey(lower) != VersionKey(higher)
+
+    pairs = [
         ("1", "2"),
         ("2", "10"),
         ("1.9", "1.10"),
@@ -21,18 +28,14 @@ from roundtrip.server.tools.registry import VersionKey
         ("9.9", "2025-01-15"),
         ("2025-01-15", "2025-02-01"),
         ("alpha", "beta"),
-    ],
-)
-def test_versions_are_ordered(lower: str, higher: str) -> None:
-    assert VersionKey(lower) < VersionKey(higher)
-    assert not VersionKey(higher) < VersionKey(lower)
-    assert VersionKey(lower) != VersionKey(higher)
+    ]
+    check_each(pairs, check)
 
 
-@pytest.mark.parametrize(("one", "other"), [("1", "1.0"), ("1.0", "v1.0"), ("1.0-rc.1", "1.0rc1")])
-def test_two_spellings_of_one_version_are_one(one: str, other: str) -> None:
-    assert VersionKey(one) == VersionKey(other)
-    assert hash(VersionKey(one)) == hash(VersionKey(other))
+def test_two_spellings_of_one_version_are_one() -> None:
+    for one, other in (("1", "1.0"), ("1.0", "v1.0"), ("1.0-rc.1", "1.0rc1")):
+        assert VersionKey(one) == VersionKey(other)
+        assert hash(VersionKey(one)) == hash(VersionKey(other))
 
 
 def test_a_version_with_more_digits_than_python_reads_is_text() -> None:
@@ -43,20 +46,19 @@ def test_oversized_version_is_text_and_not_parsed() -> None:
     assert VersionKey("1.0" + " " * 200) == VersionKey("1.0") < VersionKey("1.0" + " " * 300)
 
 
-@pytest.mark.parametrize(("version", "text"), [(None, None), ("1.0", "1.0"), (2, "2")])
-def test_a_version_is_text_or_a_number(version: object, text: str | None) -> None:
-    assert version_text(version, tool="quote") == text
+def test_a_version_is_text_or_a_number() -> None:
+    assert [version_text(version, tool="quote") for version in (None, "1.0", 2)] == [None, "1.0", "2"]
+    invalid: list[Any] = ["", "1@2", True, 1.1, ["1"]]
+    for version in invalid:
+        with pytest.raises(InvalidSignature, match="tool 'quote': version="):
+            version_text(version, tool="quote")
 
 
-@pytest.mark.parametrize("version", ["", "1@2", True, 1.1, ["1"]])
-def test_invalid_version_is_rejected(version: object) -> None:
-    with pytest.raises(InvalidSignature, match="tool 'quote': version="):
-        version_text(version, tool="quote")
+def test_a_request_names_a_version_in_its_metadata() -> None:
+    def check(meta: object, version: str | None) -> None:
+        assert named_version({"name": "quote", "_meta": meta}) == version
 
-
-@pytest.mark.parametrize(
-    ("meta", "version"),
-    [
+    requests: list[tuple[object, str | None]] = [
         (None, None),
         ({}, None),
         ({"roundtrip/version": "1.0"}, "1.0"),
@@ -66,7 +68,5 @@ def test_invalid_version_is_rejected(version: object) -> None:
         ({"fastmcp": "1.0"}, None),
         ({"fastmcp": {"version": None}}, None),
         ("1.0", None),
-    ],
-)
-def test_a_request_names_a_version_in_its_metadata(meta: object, version: str | None) -> None:
-    assert named_version({"name": "quote", "_meta": meta}) == version
+    ]
+    check_each(requests, check)

@@ -5,6 +5,7 @@ from typing import Any
 from roundtrip.ledger import Reach
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import cautions, objection, objection_to_newcomer
+from tests.kit.tables import check_each
 
 ONE = Identity(
     name="shop",
@@ -37,13 +38,14 @@ WARNINGS: list[tuple[dict[str, Any], str]] = [
 
 
 def test_warning_for_one_worker_is_an_error_for_several() -> None:
-    for changes, told in WARNINGS:
+    def check(changes: dict[str, Any], told: str) -> None:
         changed = ONE._replace(**changes)
         assert objection([changed]) is None
         assert told in (objection([changed, changed]) or "")
         assert told in (objection_to_newcomer(changed, []) or "")
-        (caution,) = cautions(changed)
-        assert told in caution
+        assert [told in caution for caution in cautions(changed)] == [True]
+
+    check_each(WARNINGS, check)
     assert cautions(ONE) == []
 
 

@@ -55,8 +55,9 @@ class _Server(uvicorn.Server):
 class Place:
     """Address of the served application."""
 
-    def __init__(self, port: int, app: App) -> None:
+    def __init__(self, port: int, app: App, bounds: Intake) -> None:
         self.port = port
+        self.bounds = bounds
         self.app = app
         self._opened = AsyncExitStack()
 
@@ -97,7 +98,7 @@ async def serving(*, seconds: float = WAIT, limit: int = LIMIT) -> AsyncGenerato
     config = uvicorn.Config(app, http=bounds.protocol, log_config=None, lifespan="off", ws="none")  # type: ignore[arg-type]
     server = _Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        place = Place(listening.getsockname()[1], app)
+        place = Place(listening.getsockname()[1], app, bounds)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [listening])
             try:
@@ -131,18 +132,24 @@ async def test_bytes_that_drip_in_buy_no_time() -> None:
 
 
 async def test_connection_that_was_served_may_idle() -> None:
-    async with serving(seconds=0.2) as place:
-        idle = await place.connect(HEALTH)
+    async with serving() as place:
+        idle = await place.connect(CALL + b"body")
+        await place.begun(1)
+        # What began to count now would end the connection before the other one.
+        place.bounds.seconds = 0.05
+        place.app.finish.set()
         assert await status(idle) == 200
         await closed(await place.connect(b"GET "))
+        place.bounds.seconds = WAIT
         await idle.send(HEALTH)
         assert await status(idle) == 200
 
 
 async def test_request_after_the_first_is_bounded_as_well() -> None:
-    async with serving(seconds=0.2) as place:
+    async with serving() as place:
         stream = await place.connect(HEALTH)
         assert await status(stream) == 200
+        place.bounds.seconds = 0.05
         await stream.send(b"GET ")
         await closed(stream)
 

@@ -25,10 +25,10 @@ def test_change_is_reported_once(project: Path) -> None:
 
 
 def test_change_of_equal_size_is_found_by_its_time(project: Path) -> None:
-    os.utime(project / "shop.py", ns=(1, 1))
+    os.utime(project / "shop.py", (1000, 1000))
     files = SourceFiles([project])
     (project / "shop.py").write_text("new")
-    os.utime(project / "shop.py", ns=(2, 2))
+    os.utime(project / "shop.py", (2000, 2000))
     assert files.changes() == [project / "shop.py"]
 
 

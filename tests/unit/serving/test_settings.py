@@ -1,5 +1,6 @@
 """Settings of `roundtrip serve`: arguments over the environment over a file."""
 
+import re
 import socket
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from roundtrip.serving.process import listen
 from roundtrip.serving.settings import BadSettings, ServeSettings, read_settings
+from tests.kit.tables import check_each
 
 
 @pytest.fixture
@@ -15,6 +17,15 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ServeSettings.model_fields:
         monkeypatch.delenv(f"ROUNDTRIP_{name.upper()}", raising=False)
     return tmp_path / "roundtrip.toml"
+
+
+def reason_of(given: dict[str, object]) -> str:
+    """Return why settings are rejected; nothing if they are not."""
+    try:
+        read_settings(ServeSettings, given, file=None)
+    except BadSettings as error:
+        return str(error)
+    return ""
 
 
 def test_arguments_win_over_the_environment_and_that_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,10 +50,11 @@ WRONG_FILES = [
 
 
 def test_a_file_that_says_something_else_is_rejected_by_name(file: Path) -> None:
-    for content, told in WRONG_FILES:
+    def check(content: str, told: str) -> None:
         file.write_text(content)
-        with pytest.raises(BadSettings, match=told):
-            read_settings(ServeSettings, {}, file=None)
+        assert re.search(told, reason_of({}))
+
+    check_each(WRONG_FILES, check)
     # A file that is named has to exist.
     with pytest.raises(BadSettings, match="cannot be read"):
         read_settings(ServeSettings, {}, file=file.parent / "other.toml")
@@ -58,9 +70,9 @@ def test_a_path_begins_with_a_slash(file: Path) -> None:
     del file
     with pytest.raises(BadSettings, match="--path: a path must begin with '/', not 'mcp'"):
         read_settings(ServeSettings, {"path": "mcp"}, file=None)
-    for path in ("/health/live", "/health/ready", "/mcp?x=1", "/mcp#x"):
-        with pytest.raises(BadSettings, match=r"--path: a path must have no '\?' or '#', and be no health check"):
-            read_settings(ServeSettings, {"path": path}, file=None)
+    told = "--path: a path must have no '?' or '#', and be no health check"
+    paths = ("/health/live", "/health/ready", "/mcp?x=1", "/mcp#x")
+    assert [path for path in paths if told not in reason_of({"path": path})] == []
 
 
 def test_mistake_is_reported_at_its_place(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,9 +95,11 @@ NAMES: list[tuple[dict[str, object], str]] = [
 
 def test_a_name_that_no_request_can_match_is_rejected(file: Path) -> None:
     del file
-    for given, told in NAMES:
-        with pytest.raises(BadSettings, match=told):
-            read_settings(ServeSettings, given, file=None)
+
+    def check(given: dict[str, object], told: str) -> None:
+        assert re.search(told, reason_of(given))
+
+    check_each(NAMES, check)
 
 
 def test_variable_for_one_name_is_no_variable(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

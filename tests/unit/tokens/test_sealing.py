@@ -12,6 +12,7 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.machine.pins import Pinner
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec
+from tests.kit.raised import raised
 from tests.kit.secrets import NEW, OLD, OTHER, CountedEntropy, codec, decoded, journal, journals, payload, sealer
 
 SECRET = "the quoted price is 9.50"
@@ -30,13 +31,10 @@ def readable(token: str) -> bytes:
     return b"|".join([token.encode(), *parts, *inflated])
 
 
-def test_user_answers_are_readable_in_a_signed_token() -> None:
-    assert b"question_0" in readable(codec().seal(payload(journal())))
-
-
-@pytest.mark.parametrize("answers", [1, 16], ids=["short", "deflated"])
 @pytest.mark.parametrize(
-    "secret", [journal(computed=SECRET), journal(authored=SECRET)], ids=["computed", "written by an author"]
+    ("secret", "answers"),
+    [(journal(computed=SECRET), 1), (journal(authored=SECRET), 16)],
+    ids=["computed", "written by an author, deflated"],
 )
 def test_a_sealed_value_cannot_be_read_from_a_token(secret: Journal, answers: int) -> None:
     """Shows S4."""
@@ -78,10 +76,9 @@ def test_encrypted_length_is_known_in_steps_of_64_bytes() -> None:
     assert {after - before for before, after in pairwise(steps)} == {64}
 
 
-@pytest.mark.parametrize("size", [0, 1, 59, 60, 61, 63, 64, 65, 1000])
-def test_padding_is_taken_off_again(size: int) -> None:
-    plain = b"\x00" * size
-    assert sealer().open(sealer().seal(plain, b"here"), b"here") == plain
+def test_padding_is_taken_off_again() -> None:
+    sizes = (0, 1, 59, 60, 61, 63, 64, 65, 1000)
+    assert [n for n in sizes if sealer().open(sealer().seal(bytes(n), b"here"), b"here") != bytes(n)] == []
 
 
 def test_a_sealed_part_opens_only_where_it_was_sealed_for() -> None:
@@ -117,9 +114,7 @@ def test_damaged_sealed_part_is_rejected() -> None:
         for place in range(len(sealed))
         for bit in range(8)
     ]
-    for variant in spoiled:
-        with pytest.raises(TokenRejected):
-            sealer().open(variant, b"here")
+    assert [one for one in spoiled if not isinstance(raised(sealer().open, one, b"here"), TokenRejected)] == []
 
 
 def test_each_sealing_draws_one_fresh_nonce_of_twelve_bytes() -> None:
@@ -139,15 +134,9 @@ def test_encrypted_tokens_draw_their_nonces_from_entropy_too() -> None:
     assert [decoded(token.split(".")[1])[:12] for token in tokens] == [bytes(12), (1).to_bytes(12, "big")]
 
 
-def test_entropy_alone_makes_two_sealings_differ() -> None:
-    one, other = (sealer().seal(b"secret", b"here") for _ in range(2))
-    assert one == other
-
-
-@pytest.mark.parametrize("packed", [b"", b"[]", b"not a journal", b"\x20", journals().write(journal()) + b"\0"])
-def test_verified_bytes_that_are_no_journal_are_rejected(packed: bytes) -> None:
-    with pytest.raises(TokenRejected):
-        journals().read(packed)
+def test_verified_bytes_that_are_no_journal_are_rejected() -> None:
+    strange = [b"", b"[]", b"not a journal", b"\x20", journals().write(journal()) + b"\0"]
+    assert [packed for packed in strange if not isinstance(raised(journals().read, packed), TokenRejected)] == []
 
 
 def test_keyless_codec_reads_open_parts_and_rejects_sealed_ones() -> None:

@@ -1,6 +1,7 @@
 """Tickets: one spelling, one call, one purpose, one person, one end."""
 
 import json
+from collections.abc import Iterable
 
 import pytest
 
@@ -9,6 +10,7 @@ from roundtrip.machine.journal import to_text
 from roundtrip.questions.wire import TICKET
 from roundtrip.tokens.tickets import Ticket, TicketOffice
 from roundtrip.tokens.token import KeyRing
+from tests.kit.raised import raised
 from tests.kit.secrets import BORN, NEW, OLD, OTHER, decoded
 
 END = BORN + 3600
@@ -26,10 +28,16 @@ def verified(ticket: str, principal: str | None = "ada", *, now: float = BORN, k
     return office(*keys).verify(ticket, principal=principal, now=now)
 
 
-def reason(ticket: str, principal: str | None = "ada", *, now: float = BORN, keys: tuple[bytes, ...] = ()) -> str:
-    with pytest.raises(TicketRejected) as caught:
-        verified(ticket, principal, now=now, keys=keys)
-    return caught.value.reason
+def reason(
+    ticket: str, principal: str | None = "ada", *, now: float = BORN, keys: tuple[bytes, ...] = ()
+) -> TicketReason | None:
+    error = raised(verified, ticket, principal, now=now, keys=keys)
+    return error.reason if isinstance(error, TicketRejected) else None
+
+
+def accepted(tickets: Iterable[str]) -> list[str]:
+    forged = (TicketReason.SIGNATURE, TicketReason.MALFORMED)
+    return [ticket for ticket in tickets if reason(ticket) not in forged]
 
 
 def test_ticket_names_its_call_and_purpose() -> None:
@@ -42,24 +50,13 @@ def test_ticket_is_stable_within_call_and_purpose() -> None:
     assert len(tickets) == 5
 
 
-@pytest.mark.parametrize(
-    ("principal", "ticket"),
-    [
-        (
-            "ada",
-            "rt1.WyJjYWxsLTEiLCJsb2dpbiIsMTcwMDAwMzYwMCwiQ2NvMU94dVhlTnlrYk82X1ItcG9OZyJd"
-            ".xAEH4zrXOEnEeD5gHzwPMM221Z_HByG620lfflZf1Fk",
-        ),
-        (
-            None,
-            "rt1.WyJjYWxsLTEiLCJsb2dpbiIsMTcwMDAwMzYwMCxudWxsXQ.mAB-pwL5ZFbiMdDP3edKXdndTi5i6cINRXYWbEljUGo",
-        ),
-    ],
-    ids=["bound", "anonymous"],
-)
-def test_every_build_makes_the_same_ticket(principal: str | None, ticket: str) -> None:
-    assert issued(principal) == ticket
-    assert verified(ticket, principal) == Ticket("call-1", "login")
+def test_every_build_makes_the_same_ticket() -> None:
+    bound = (
+        "rt1.WyJjYWxsLTEiLCJsb2dpbiIsMTcwMDAwMzYwMCwiQ2NvMU94dVhlTnlrYk82X1ItcG9OZyJd"
+        ".xAEH4zrXOEnEeD5gHzwPMM221Z_HByG620lfflZf1Fk"
+    )
+    anonymous = "rt1.WyJjYWxsLTEiLCJsb2dpbiIsMTcwMDAwMzYwMCxudWxsXQ.mAB-pwL5ZFbiMdDP3edKXdndTi5i6cINRXYWbEljUGo"
+    assert (issued("ada"), issued(None)) == (bound, anonymous)
 
 
 def test_a_ticket_fits_into_a_url_as_it_is() -> None:
@@ -74,9 +71,9 @@ def test_lone_surrogate_principal_has_its_own_tickets() -> None:
     assert reason(ticket, "\udc00") == TicketReason.PRINCIPAL
 
 
-@pytest.mark.parametrize("principal", ["bob", "", "Ada", "ada\0", None])
-def test_a_ticket_in_another_s_hands_is_worth_nothing(principal: str | None) -> None:
-    assert reason(issued(), principal) == TicketReason.PRINCIPAL
+def test_a_ticket_in_another_s_hands_is_worth_nothing() -> None:
+    others = ("bob", "", "Ada", "ada\0", None)
+    assert {other: reason(issued(), other) for other in others} == dict.fromkeys(others, TicketReason.PRINCIPAL)
 
 
 def test_anonymous_ticket_verifies_only_anonymously() -> None:
@@ -106,29 +103,25 @@ def test_keys_are_replaced_while_tickets_are_out() -> None:
     assert reason(issued(), keys=(OTHER,)) == TicketReason.SIGNATURE
 
 
-@pytest.mark.parametrize("place", range(len(issued())))
-def test_a_ticket_with_any_character_changed_is_rejected(place: int) -> None:
+def test_a_ticket_with_any_character_changed_is_rejected() -> None:
     ticket = issued()
-    for other in "A_z09-.é\n":
-        if other != ticket[place]:
-            assert reason(ticket[:place] + other + ticket[place + 1 :]) in (
-                TicketReason.SIGNATURE,
-                TicketReason.MALFORMED,
-            )
+    variants = [
+        ticket[:place] + other + ticket[place + 1 :]
+        for place, char in enumerate(ticket)
+        for other in "A_z09-.é\n"
+        if other != char
+    ]
+    assert accepted(variants) == []
 
 
-@pytest.mark.parametrize("before", ["", " ", "\n", "rt1.", "x"])
-@pytest.mark.parametrize("after", ["", " ", "\n", "=", "==", "!!!!", ".", "\0"])
-def test_a_ticket_has_one_spelling(before: str, after: str) -> None:
-    if before + after:
-        assert reason(before + issued() + after) in (TicketReason.SIGNATURE, TicketReason.MALFORMED)
+def test_a_ticket_has_one_spelling() -> None:
+    befores, afters = ("", " ", "\n", "rt1.", "x"), ("", " ", "\n", "=", "==", "!!!!", ".", "\0")
+    spellings = {before + issued() + after for before in befores for after in afters}
+    assert accepted(spellings) == [issued()]
 
 
-@pytest.mark.parametrize(
-    "text", ["", ".", "rt1", "rt1..", "rt1.e30." + "A" * 43, "a.b.c", "rt2" + issued()[3:]], ids=repr
-)
-def test_invalid_ticket_is_rejected(text: str) -> None:
-    assert reason(text) in (TicketReason.SIGNATURE, TicketReason.MALFORMED)
+def test_invalid_ticket_is_rejected() -> None:
+    assert accepted(["", ".", "rt1", "rt1..", "rt1.e30." + "A" * 43, "a.b.c", "rt2" + issued()[3:]]) == []
 
 
 def test_a_ticket_whose_claims_were_rewritten_is_rejected() -> None:

@@ -2,14 +2,15 @@
 
 import hashlib
 import string
+from collections.abc import Iterable
 from typing import Final
 
-import pytest
 from itsdangerous import BadSignature, Signer
 
 from roundtrip.errors import TokenRejected
 from roundtrip.tokens.signing import ShortHmac
 from roundtrip.tokens.token import KeyRing
+from tests.kit.raised import raised
 from tests.kit.secrets import NEW, OLD, codec, journal, payload
 
 TOKENS: Final = {
@@ -23,7 +24,9 @@ TOKEN: Final = TOKENS["plain"]
 ALPHABET: Final = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 """The characters of base64url in the order of their values."""
 
-every_token = pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
+TAILS: Final = ("=", "==", "!!!!", "=!", "\n", " ", "ä")
+TAKEN_TAILS: Final = TAILS[:3]
+"""Those that itsdangerous alone would accept."""
 
 
 def itsdangerous_takes(token: str) -> bool:
@@ -37,12 +40,12 @@ def itsdangerous_takes(token: str) -> bool:
     return True
 
 
-def refused(token: str) -> bool:
-    try:
-        codec().unseal(token)
-    except TokenRejected:
-        return True
-    return False
+def refused(token: str, *keys: bytes) -> bool:
+    return isinstance(raised(codec(*keys).unseal, token), TokenRejected)
+
+
+def accepted(tokens: Iterable[str]) -> list[str]:
+    return [token for token in tokens if not refused(token)]
 
 
 def last_character_variants(token: str) -> list[str]:
@@ -51,35 +54,29 @@ def last_character_variants(token: str) -> list[str]:
     return [token[:-1] + ALPHABET[place ^ spare] for spare in range(1, 16)]
 
 
-@every_token
-def test_the_token_itself_is_taken(token: str) -> None:
-    assert itsdangerous_takes(token)
-    assert not refused(token)
+def test_the_token_itself_is_taken() -> None:
+    assert [token for token in TOKENS.values() if refused(token) or not itsdangerous_takes(token)] == []
 
 
-@every_token
-def test_alternative_last_character_is_rejected_though_itsdangerous_accepts_it(token: str) -> None:
+def test_alternative_last_character_is_rejected_though_itsdangerous_accepts_it() -> None:
     """Shows S4."""
-    for variant in last_character_variants(token):
-        assert itsdangerous_takes(variant)
-        assert refused(variant)
+    variants = [variant for token in TOKENS.values() for variant in last_character_variants(token)]
+    assert [variant for variant in variants if not itsdangerous_takes(variant)] == []
+    assert accepted(variants) == []
 
 
-@every_token
-@pytest.mark.parametrize("tail", ["=", "==", "!!!!", "=!", "\n", " ", "ä"])
-def test_undecoded_tail_is_rejected_though_itsdangerous_accepts_it(token: str, tail: str) -> None:
+def test_undecoded_tail_is_rejected_though_itsdangerous_accepts_it() -> None:
     """Shows S4."""
-    if tail in ("=", "==", "!!!!"):
-        assert itsdangerous_takes(token + tail)
-    assert refused(token + tail)
+    taken = [token + tail for token in TOKENS.values() for tail in TAKEN_TAILS]
+    assert [variant for variant in taken if not itsdangerous_takes(variant)] == []
+    assert accepted(token + tail for token in TOKENS.values() for tail in TAILS) == []
 
 
-@every_token
-def test_foreign_signature_characters_are_rejected_though_itsdangerous_accepts_them(token: str) -> None:
+def test_foreign_signature_characters_are_rejected_though_itsdangerous_accepts_them() -> None:
     """Shows S4."""
-    variant = token[:-10] + "!!!!" + token[-10:]
-    assert itsdangerous_takes(variant)
-    assert refused(variant)
+    variants = [f"{token[:-10]}!!!!{token[-10:]}" for token in TOKENS.values()]
+    assert [variant for variant in variants if not itsdangerous_takes(variant)] == []
+    assert accepted(variants) == []
 
 
 def test_the_standard_alphabet_is_rejected() -> None:
@@ -91,36 +88,33 @@ def test_the_standard_alphabet_is_rejected() -> None:
     assert refused(variant)
 
 
-@every_token
-def test_every_changed_character_is_rejected(token: str) -> None:
+def test_every_changed_character_is_rejected() -> None:
     """Shows S4."""
-    for place, char in enumerate(token):
-        for other in ("A" if char != "A" else "B", "."):
-            if other != char:
-                assert refused(token[:place] + other + token[place + 1 :]), place
+    variants = [
+        token[:place] + other + token[place + 1 :]
+        for token in TOKENS.values()
+        for place, char in enumerate(token)
+        for other in {"A", "B", ".", *(chr(ord(char) ^ (1 << bit)) for bit in range(8))} - {char}
+    ]
+    assert accepted(variants) == []
 
 
-@every_token
-def test_every_flipped_bit_is_rejected(token: str) -> None:
+def test_every_truncation_is_rejected() -> None:
     """Shows S4."""
-    for place, char in enumerate(token):
-        for bit in range(8):
-            assert refused(token[:place] + chr(ord(char) ^ (1 << bit)) + token[place + 1 :]), (place, bit)
+    for token in TOKENS.values():
+        assert accepted(token[:length] for length in range(len(token))) == []
+        assert accepted(token[start:] for start in range(1, len(token))) == []
 
 
-@every_token
-def test_every_truncation_is_rejected(token: str) -> None:
+def test_nothing_may_be_inserted_anywhere() -> None:
     """Shows S4."""
-    assert all(refused(token[:length]) for length in range(len(token)))
-    assert all(refused(token[start:]) for start in range(1, len(token)))
-
-
-@every_token
-def test_nothing_may_be_inserted_anywhere(token: str) -> None:
-    """Shows S4."""
-    assert all(
-        refused(token[:place] + extra + token[place:]) for place in range(len(token) + 1) for extra in ("A", "=", ".")
-    )
+    variants = [
+        token[:place] + extra + token[place:]
+        for token in TOKENS.values()
+        for place in range(len(token) + 1)
+        for extra in ("A", "=", ".", "\n")
+    ]
+    assert accepted(variants) == []
 
 
 def test_parts_of_two_authentic_tokens_do_not_make_a_third() -> None:
@@ -132,10 +126,10 @@ def test_parts_of_two_authentic_tokens_do_not_make_a_third() -> None:
     assert refused(".".join([one[0], one[1] + two[1], one[2]]))
 
 
-@pytest.mark.parametrize("kind", ["r3s", "r3e", "r3p", "r1p", "r2s", "r2e", "r4s"])
-def test_the_kind_of_a_token_is_under_its_signature(kind: str) -> None:
+def test_the_kind_of_a_token_is_under_its_signature() -> None:
     """Shows S4."""
-    assert all(refused(kind + token[3:]) for token in TOKENS.values() if token[:3] != kind)
+    kinds = ("r3s", "r3e", "r3p", "r1p", "r2s", "r2e", "r4s")
+    assert accepted(kind + token[3:] for kind in kinds for token in TOKENS.values() if token[:3] != kind) == []
 
 
 def test_token_of_the_former_format_is_rejected() -> None:
@@ -155,45 +149,27 @@ def test_signature_of_another_length_is_rejected() -> None:
     assert all(refused(whole[: len(signed) + 1 + length]) for length in range(43))
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        *("", ".", "r3s", "r3s.", "r3s..", "r3sAAAA", "v1.AAAA", "\x00", "\ud800", "." * 1000),
-        *(
-            f"{head}.{'A' * length}"
-            for length in (22, 43)
-            for head in (
-                "r3s.AAAA",
-                "r3sAAA.AAAA",
-                "r3sAAAAA.AAAA",
-                "r3sAAAA.AAAA",
-                "r3sAAAA.",
-                "r2xAAAA.AAAA",
-                "r1pAAAA.AAAA",
-                "R2SAAAA.AAAA",
-                "r3sAAAA.ÄÄÄÄ",
-                "r3sAAAA.\u0661\u0661",
-            )
-        ),
-    ],
-)
-def test_an_invented_token_is_rejected(token: str) -> None:
+def test_an_invented_token_is_rejected() -> None:
     """Shows S4."""
-    assert refused(token)
+    words = ("", ".", "r3s", "r3s.", "r3s..", "r3sAAAA", "v1.AAAA", "\x00", "\ud800", "." * 1000, f"{TOKEN}\n{TOKEN}")
+    heads = (
+        "r3s.AAAA",
+        "r3sAAA.AAAA",
+        "r3sAAAAA.AAAA",
+        "r3sAAAA.AAAA",
+        "r3sAAAA.",
+        "r2xAAAA.AAAA",
+        "r1pAAAA.AAAA",
+        "R2SAAAA.AAAA",
+        "r3sAAAA.ÄÄÄÄ",
+        "r3sAAAA.\u0661\u0661",
+    )
+    assert accepted((*words, *(f"{head}.{'A' * length}" for head in heads for length in (22, 43)))) == []
 
 
-@every_token
-def test_a_token_is_taken_with_its_own_hint_alone(token: str) -> None:
+def test_a_token_is_taken_with_its_own_hint_alone() -> None:
     """Shows S4."""
-    both = codec(NEW, OLD)
-    assert both.unseal(token)
-    for hint in ("", KeyRing([OLD]).hints()[0], token[3:7].swapcase()):
-        with pytest.raises(TokenRejected):
-            both.unseal(token[:3] + hint + token[7:])
-
-
-def test_token_must_match_completely() -> None:
-    """Shows S4."""
-    assert refused(TOKEN + "\n")
-    assert refused("\n" + TOKEN)
-    assert refused(TOKEN + "\n" + TOKEN)
+    for token in TOKENS.values():
+        hints = ("", KeyRing([OLD]).hints()[0], token[3:7].swapcase(), token[3:7])
+        taken = [hint for hint in hints if not refused(token[:3] + hint + token[7:], NEW, OLD)]
+        assert taken == [token[3:7]]

@@ -1,10 +1,7 @@
 """Actions of operators are joined into their calls, and every view shows them."""
 
-import io
 from pathlib import Path
 
-from roundtrip.cli.trace.showing import show
-from roundtrip.cli.trace.terminal import Screen
 from roundtrip.machine.table import State
 from roundtrip.trace.explaining.comparing import compare
 from roundtrip.trace.explaining.explanations import explain
@@ -13,25 +10,17 @@ from roundtrip.trace.explaining.stories import story
 from roundtrip.trace.explaining.wording import action_text
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.page.document import html
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.following import LiveCalls
 from roundtrip.trace.reading.otlp import otlp
-from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.lines import Line
 from tests.kit.tables import check_each
-from tests.kit.transcripts import AT, acted, asked, began, call_of, ended, handed, rejected, write
+from tests.kit.transcripts import AT, acted, asked, began, call_of, ended, handed, rejected, shown, write
 from tests.unit.trace.tales import HOSTILE
 
 
 def waiting() -> list[Line]:
     return [began(), asked(1)]
-
-
-def shown(call: TracedCall) -> str:
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    show(call, Screen(out), now=AT + 100)
-    out.seek(0)
-    return out.read()
 
 
 def test_actions_are_joined_in_order_of_time() -> None:
@@ -45,11 +34,12 @@ def test_actions_are_joined_in_order_of_time() -> None:
 
 def test_call_that_an_operator_ended_waits_for_nothing() -> None:
     def check(action: str) -> None:
-        call = call_of(*waiting(), acted(5, action))
+        lines = [*waiting(), acted(5, action)]
+        call = call_of(*lines)
         assert call.state is State.FAILED
         assert call.pending == ()
         assert call.ended_by is not None
-        assert "waits for" not in shown(call)
+        assert "waits for" not in shown(*lines)
 
     check_each(["cancel", "expire"], check)
 
@@ -96,7 +86,7 @@ def test_actions_are_written_in_words() -> None:
     assert action_text(acted()) == "cancelled by ana"
     assert action_text(acted(action="answer", why="seat")) == "answered 'seat' by ana"
     assert action_text(acted(outcome="rejected", why="it has ended")) == "cancel by ana rejected: it has ended"
-    text = shown(call_of(*waiting(), acted(5), acted(6, "remind", outcome="rejected", why="nothing is pending")))
+    text = shown(*waiting(), acted(5), acted(6, "remind", outcome="rejected", why="nothing is pending"))
     assert " cancelled by ana\n" in text
     assert " remind by ana rejected: nothing is pending\n" in text
 
@@ -114,10 +104,9 @@ def test_page_has_actions_beside_its_steps() -> None:
 
 
 def test_hostile_names_do_not_leave_their_place() -> None:
-    call = call_of(
-        *waiting(), acted(5, by=HOSTILE, tool=HOSTILE, why=HOSTILE, outcome="rejected"), acted(6, by=HOSTILE)
-    )
-    text = shown(call)
+    actions = [acted(5, by=HOSTILE, tool=HOSTILE, why=HOSTILE, outcome="rejected"), acted(6, by=HOSTILE)]
+    call = call_of(*waiting(), *actions)
+    text = shown(*waiting(), *actions)
     assert not any(char in text for char in "\x1b\x00\u202e\u2028")
     assert "<script>alert" not in html(call)
     assert not any(char in mermaid(call) for char in "\x1b\x00\u202e<")
@@ -141,9 +130,3 @@ def test_action_on_an_unknown_call_is_no_live_call(tmp_path: Path) -> None:
     live.refresh()
     assert [call.id for call in live.newest_first()] == ["call-1"]
     live.close()
-
-
-def test_line_survives_writing_and_reading(tmp_path: Path) -> None:
-    line = acted(by=HOSTILE.replace("\x00", ""), tool=None)
-    (read,) = read_files([write(tmp_path / "audit.jsonl", [line])]).lines
-    assert read == line

@@ -62,30 +62,10 @@ def test_unrecorded_text_is_not_shown() -> None:
     assert "ValueError was raised (record with reveal=['errors']" in text
 
 
-def test_failed_resolver_and_step_are_named() -> None:
-    node = {"key": "price", "how": "failed", "start": 0.5, "ms": 1.0}
-    assert "in the resolver or dependency 'price'" in told(*failed(nodes=[node]))
-    assert "in its step 'charge'" in told(*failed(steps=[{"key": "charge", "how": "failed", "ms": 1.0, "start": 1.0}]))
-
-
-def test_failure_of_roundtrips_own_says_the_cure() -> None:
-    text = told(*failed("ToolTimedOut", text="timed out after 2s"))
-    assert "its own work took longer than its timeout= (ToolTimedOut: 'timed out after 2s')" in text
-    assert "raise timeout=" in text
-
-
 def test_client_that_left_a_live_question_is_named_as_the_cause() -> None:
     moves: list[Any] = [["resolve", "resolving", 0.1], ["ask", "awaiting_input", 0.2], ["fail", "failed", 2]]
     text = told(*failed("MCPError", text="Connection closed", moves=moves))
     assert "the client closed the connection, or answered a question with a protocol error" in text
-
-
-def test_declined_question_says_how_to_go_on_without_it() -> None:
-    lines = failed()[:-1]
-    rejection = "Question 'pay' was not answered: elicitation was decline"
-    text = told(*lines, ended(leg=2, round=1, state="declined", decline=rejection))
-    assert text.startswith("Leg 2 on 'a' was declined after round 1, because the user declined or cancelled")
-    assert rejection in text.replace('"', "'")
 
 
 def test_repeated_failure_is_explained_once() -> None:

@@ -1,10 +1,14 @@
-"""Following transcripts: no line is lost or reported twice, through rotation and in any order of new files."""
+"""Reading and following transcripts: no line is lost or told twice, and unreadable lines are counted."""
 
+import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from roundtrip.trace.reading.following import Follower
+from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_files
 from roundtrip.trace.writing.files import LineFile
 from tests.kit.transcripts import began, write
 
@@ -24,15 +28,6 @@ def calls_of(follower: Follower) -> list[str | None]:
 
 def text_of(call: str) -> str:
     return began(call=call).model_dump_json(exclude_unset=True)
-
-
-def test_each_line_is_reported_once(tmp_path: Path) -> None:
-    path = write(tmp_path / "calls.jsonl", [text_of("1")])
-    with following(path) as follower:
-        assert calls_of(follower) == ["1"]
-        assert calls_of(follower) == []
-        write(path, [text_of("2"), text_of("3")])
-        assert calls_of(follower) == ["2", "3"]
 
 
 def test_line_is_reported_once_complete(tmp_path: Path) -> None:
@@ -117,3 +112,57 @@ def test_lines_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
         assert calls_of(follower) == ["1"]
         assert (follower.reading.unreadable, follower.reading.newer) == (1, 1)
         assert follower.reading.lines == []
+
+
+def test_invalid_lines_are_counted_and_skipped(tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    lines = ["", "{", "[]", "3", deep, '{"v":1}', '{"v":1,"event":"began","at":NaN}', '{"v":2,"event":"x"}', began()]
+    reading = read_files([write(tmp_path / "calls.jsonl", lines)])
+    assert (len(reading.lines), reading.unreadable, reading.newer) == (1, 6, 1)
+
+
+def test_a_line_with_a_lone_surrogate_is_read(tmp_path: Path) -> None:
+    text = began(arguments={"value": "HERE"}).model_dump_json(exclude_unset=True).replace("HERE", "\\ud800")
+    reading = read_files([write(tmp_path / "calls.jsonl", [text])])
+    assert (len(reading.lines), reading.unreadable) == (1, 0)
+
+
+def test_times_that_are_no_numbers_are_rejected_with_their_line(tmp_path: Path) -> None:
+    text = began().model_dump_json(exclude_unset=True)
+    lines = [text.replace('"at":1795000000.0', f'"at":{at}') for at in ("NaN", "Infinity", "1e999")]
+    assert text not in lines
+    assert read_files([write(tmp_path / "calls.jsonl", lines)]).unreadable == 3
+
+
+def test_bytes_that_are_no_text_spoil_their_line_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "calls.jsonl", [began()])
+    with path.open("ab") as file:
+        file.write(b"\xff\xfe\x00\n")
+    write(path, [began(1, call="call-2")])
+    reading = read_files([path])
+    assert (len(reading.lines), reading.unreadable) == (2, 1)
+
+
+def test_rotated_files_are_read_oldest_first(tmp_path: Path) -> None:
+    for name in ("calls.jsonl", "calls.jsonl.1", "calls.jsonl.2", "calls.jsonl.10", "calls.jsonl.bak", "other.jsonl"):
+        write(tmp_path / name, [began()])
+    names = [path.name for path in files_of([tmp_path / "calls.jsonl"])]
+    assert names == ["calls.jsonl.10", "calls.jsonl.2", "calls.jsonl.1", "calls.jsonl"]
+    assert [path.name for path in files_of([tmp_path])] == [*names, "other.jsonl"]
+
+
+def test_names_without_transcripts_are_rejected_with_what_would_help(tmp_path: Path) -> None:
+    with pytest.raises(NoTranscript, match=r"holds no transcript \(\*\.jsonl\)"):
+        files_of([tmp_path])
+    with pytest.raises(NoTranscript, match="record with Server"):
+        files_of([tmp_path / "calls.jsonl"])
+
+
+def test_the_collector_is_left_as_it_was_found(tmp_path: Path) -> None:
+    path = write(tmp_path / "calls.jsonl", [began()])
+    assert gc.isenabled()
+    read_files([path])
+    assert gc.isenabled()
+    with pytest.raises(NoTranscript, match="cannot read"):
+        read_files([tmp_path])
+    assert gc.isenabled()

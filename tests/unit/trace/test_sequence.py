@@ -39,25 +39,11 @@ def test_questions_of_the_live_era_are_requests_to_the_client() -> None:
     ]
 
 
-def test_rejected_token_is_drawn_where_it_happened() -> None:
-    tale = Tale().began(1).asked(question("a")).rejected("expired", "cedar").began(2).ended()
-    messages = exchange_of(tale.call()).messages
-    assert told(tale)[2:4] == [
-        ("Client", "cedar", "retry (leg 2)", 1),
-        ("cedar", "Client", "token rejected: expired", 1),
-    ]
-    assert [message.kind for message in messages].index(MessageKind.REJECTION) == 3
-
-
 def test_call_known_by_rejection_alone_is_drawn() -> None:
     assert told(Tale().rejected("tampered", "ash")) == [
         ("Client", "ash", "retry (leg 1)", 0),
         ("ash", "Client", "token rejected: tampered", 0),
     ]
-
-
-def test_a_request_without_an_end_says_so() -> None:
-    assert told(Tale().began(1))[-1] == ("ash", "ash", "no end of this request was recorded", 0)
 
 
 def test_live_request_that_ends_with_a_link_has_an_end() -> None:
@@ -85,12 +71,6 @@ def test_leg_that_a_page_starts_is_no_request_of_the_client() -> None:
 def test_a_leg_that_is_served_twice_is_two_requests() -> None:
     tale = Tale().began(1, "ash").asked(question("a")).began(1, "birch").asked(question("a"))
     assert [text for _, _, text, _ in told(tale)] == ["tools/call order", "asks a", "leg 1 again", "asks a"]
-
-
-def test_restarted_process_is_a_different_participant() -> None:
-    tale = Tale().began(1, "pod", serving=1).asked(question("a"), serving=1)
-    tale.began(2, "pod", serving=1).ended(serving=1)
-    assert [serving.leg for serving in tale.call().servings] == [1, 2]
 
 
 def test_the_diagram_is_a_sequence_diagram() -> None:

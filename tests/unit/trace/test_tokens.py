@@ -1,22 +1,15 @@
 """The view of a token shows its content as far as the keys allow, and trusts none of it."""
 
-import asyncio
 import json
 from dataclasses import replace
-from typing import Annotated
 
 import pytest
-from mcp.server.request_state import AESGCMRequestStateCodec
-from mcp_types import ElicitResult
-from pydantic import BaseModel
 
-from roundtrip import Elicit, Resolve, Server
-from roundtrip.errors import RejectionReason, TokenRejected
+from roundtrip.errors import RejectionReason
 from roundtrip.machine.journal import Action, Computed, to_text
-from roundtrip.testing import LegByLeg
 from roundtrip.tokens.binding import audience_digest, principal_digest
 from roundtrip.tokens.token import KeyRing
-from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, foreign_kind, token_data, view_token
+from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, token_data, view_token
 from specs.tokens import Vector, read_vectors
 from tests.kit.secrets import BORN, NEW, OLD, OTHER, claims, codec, journal, journals, payload
 from tests.kit.tables import check_each
@@ -53,28 +46,6 @@ def test_signed_part_is_readable_and_marked_unchecked() -> None:
     assert view.hint == KeyRing([NEW]).hints()[0]
 
 
-def test_sealed_part_stays_sealed_without_a_key() -> None:
-    view = view_token(token_of(NEW))
-    assert view.sealed is Sealed.CLOSED
-    assert SECRET not in json.dumps(token_data(view))
-    assert token_data(view)["sealed"] == {"state": "sealed", "computed": None, "author_state": None}
-
-
-def test_nothing_of_an_encrypted_token_is_read_without_a_key() -> None:
-    view = view_token(token_of(NEW, encrypt=True))
-    assert (view.kind, view.claims, view.journal, view.sealed) == ("encrypted", None, None, Sealed.CLOSED)
-    assert view.reason is None
-
-
-def test_forged_token_is_readable_and_never_called_valid() -> None:
-    forged = token_of(NEW)[:-22] + "A" * 22
-    assert view_token(forged).signature is SignatureCheck.UNCHECKED
-    rejected = view_token(forged, [NEW])
-    assert (rejected.signature, rejected.reason) == (SignatureCheck.INVALID, RejectionReason.TAMPERED)
-    assert rejected.sealed is Sealed.CLOSED
-    assert rejected.journal is not None
-
-
 # With keys.
 
 
@@ -91,20 +62,6 @@ def test_authored_state_is_reported_but_not_shown() -> None:
     told_of_it = token_data(view_token(token, [NEW]))
     assert told_of_it["sealed"] == {"state": "opened", "computed": {}, "author_state": True}
     assert SECRET not in json.dumps(told_of_it)
-
-
-def test_signing_key_is_named_by_its_place() -> None:
-    for place in range(3):
-        keys = [OLD, OTHER]
-        keys.insert(place, NEW)
-        assert view_token(token_of(NEW), keys).key == place + 1
-
-
-def test_foreign_keys_show_the_open_part_and_the_mismatch() -> None:
-    view = view_token(token_of(NEW), [OLD, OTHER])
-    assert (view.signature, view.reason, view.key) == (SignatureCheck.INVALID, RejectionReason.UNKNOWN_KEY, None)
-    assert view.journal is not None
-    assert view.sealed is Sealed.CLOSED
 
 
 def test_part_sealed_with_another_key_cannot_be_opened() -> None:
@@ -126,24 +83,6 @@ def test_every_frozen_token_can_be_viewed() -> None:
 
 
 # Invalid and hostile tokens.
-
-
-def test_unreadable_input_is_rejected_with_its_reason() -> None:
-    def check(token: str, reason: RejectionReason) -> None:
-        with pytest.raises(TokenRejected) as caught:
-            view_token(token)
-        assert caught.value.reason is reason
-
-    check_each(
-        [
-            ("let me in", RejectionReason.MALFORMED),
-            ("", RejectionReason.MALFORMED),
-            ("r3sAAAA." + "A" * 70_000 + "." + "A" * 22, RejectionReason.OVERSIZED),
-            ("r1pAAAA.AAAA." + "A" * 43, RejectionReason.MALFORMED),
-            ("r3sAAAA.A." + "A" * 22, RejectionReason.FORMAT),
-        ],
-        check,
-    )
 
 
 def test_a_token_that_inflates_hugely_is_not_inflated() -> None:
@@ -171,63 +110,3 @@ def test_hostile_content_is_shown_partially_without_other_errors() -> None:
         ],
         check,
     )
-
-
-def test_tokens_of_others_are_known_for_what_they_are() -> None:
-    assert "SDK" in (foreign_kind(AESGCMRequestStateCodec([NEW]).seal(b"state")) or "")
-    assert "ticket" in (foreign_kind("rt1.AAAA." + "A" * 43) or "")
-    assert foreign_kind(token_of(NEW)) is None
-
-
-class Size(BaseModel):
-    cm: int
-
-
-class Consent(BaseModel):
-    agree: bool
-
-
-def quote() -> int:
-    return 4711
-
-
-async def size() -> Elicit[Size]:
-    return Elicit("Which size?", Size)
-
-
-async def consent(size: Annotated[Size, Resolve(size)]) -> Elicit[Consent]:
-    return Elicit(f"Cut to {size.cm} cm?", Consent)
-
-
-def test_token_of_a_real_call_is_shown_fully() -> None:
-    server = Server("shop", keys=[NEW], build="7")
-
-    @server.tool()
-    async def cut(
-        price: Annotated[int, Resolve(quote, once=True)],
-        size: Annotated[Size, Resolve(size)],
-        consent: Annotated[Consent, Resolve(consent)],
-    ) -> str:
-        return f"{size.cm} cm for {price}: {consent.agree}"
-
-    del cut
-
-    hopper = LegByLeg([server])
-
-    async def two_legs() -> None:
-        await hopper.leg("cut", {})
-        await hopper.leg(
-            "cut", {}, answers={"size": ElicitResult(action="accept", content={"cm": 80})}, state=hopper.token
-        )
-
-    asyncio.run(two_legs())
-    found = token_data(view_token(hopper.token, [NEW]))
-    assert found["signature"] == "valid"
-    assert bytes.fromhex(found["claims"]["audience"]) == audience_digest("shop")
-    assert round(found["journal"]["deadline"] - found["journal"]["written"], 2) == 600
-    assert (found["journal"]["leg"], found["journal"]["round"], found["journal"]["build"]) == (2, 2, "7")
-    assert [(each["key"], each["action"], each["data"]) for each in found["journal"]["answers"]] == [
-        ("size", "accept", {"cm": 80})
-    ]
-    assert [each["key"] for each in found["journal"]["asked"]] == ["consent"]
-    assert found["sealed"]["computed"] == {"quote": 4711}

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,10 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("Windows has no pseudo-terminals", allow_module_level=True)
 
-from tests.interaction.calls.servers import counting, ours, sdk
+from tests.interaction.calls.servers import counting, ours
 from tests.interaction.calls.sessions import AtTerminal, command, person, served
 
 ERAS = ("retry", "live")
-
-
-@pytest.fixture(scope="module")
-def railway() -> Generator[str]:
-    with served(ours) as url:
-        yield url
 
 
 each_era = pytest.mark.parametrize("era", ERAS)
@@ -56,32 +49,6 @@ def test_form_is_filled_by_field_and_stdout_has_the_result(railway: str, era: st
     assert (ended.code, ended.out) == (0, "X1 for 2: a soup+cake 1 ada@example.com None\n")
 
 
-def test_unfit_input_is_explained_and_asked_again(railway: str) -> None:
-    with person(railway, "book", "train=X1", "people=2") as at:
-        at.reply("type its number:", "7")
-        assert "Not valid: '7' is not a choice; type a number from 1 to 2." in at.wait_for("type its number:")
-        at.type("By the window")
-        at.reply("commas between", "")
-        assert "Not valid: it must be at least 1 of them." in at.wait_for("commas between, at least 1 of them:")
-        at.type("fish")
-        at.reply("Enter for 1:", "9")
-        assert "Not valid: it must be 0 to 3." in at.wait_for("Enter for 1:")
-        at.type("two")
-        assert "Not valid: it must be a whole number." in at.wait_for("Enter for 1:")
-        at.type("3")
-        at.reply("such as ada@example.com:", "")
-        assert "Not valid: it is required" in at.wait_for("such as ada@example.com:")
-        at.type("ada")
-        assert "Not valid: it must be an e-mail address" in at.wait_for("such as ada@example.com:")
-        at.type("a@b")
-        at.reply("Enter to leave it out:", "::decline")
-        at.reply("y or n:", "perhaps")
-        assert "Not valid: it must be yes or no" in at.wait_for("y or n:")
-        at.type("yes")
-        ended = at.end()
-    assert (ended.code, ended.out) == (0, "X1 for 2: w fish 3 a@b :decline\n")
-
-
 @pytest.mark.parametrize(
     ("era", "way_out"), [("retry", ":decline"), ("live", ":decline"), ("retry", ":cancel"), ("live", "\x04")]
 )
@@ -92,17 +59,6 @@ def test_declining_or_breaking_off_sets_the_exit_code(railway: str, era: str, wa
         ended = at.end()
     assert ended.code == 3
     assert ("decline" if way_out == ":decline" else "cancel") in ended.out
-
-
-@each_era
-def test_declined_page_is_shown_in_full_but_not_opened(railway: str, era: str, tmp_path: Path) -> None:
-    with person(railway, "enter", "--era", era, env=browser_noting(tmp_path)) as at:
-        shown = at.wait_for("Open it in the browser?")
-        assert "Address: https://login.example/start?for=you\nHost:    login.example\n" in shown
-        at.reply(":cancel cancels):", "no")
-        ended = at.end()
-    assert ended.code == 3
-    assert not (tmp_path / "opened").exists()
 
 
 @pytest.mark.parametrize(("era", "typed", "opened"), [("retry", "y", True), ("live", "y", True), ("live", "m", False)])
@@ -147,12 +103,6 @@ def test_the_person_may_stand_in_for_a_model(railway: str, era: str) -> None:
     assert (ended.code, ended.out) == (0, "Rails,\nrails.\n")
 
 
-def test_a_declined_model_request_ends_the_call(railway: str) -> None:
-    with person(railway, "recite") as at:
-        at.reply(":cancel cancels)", ":decline")
-        assert at.end().code == 3
-
-
 @each_era
 def test_transitions_report_the_state_of_the_call(railway: str, era: str) -> None:
     with person(railway, "book", "train=X1", "people=2", "--step", "--era", era) as at:
@@ -191,14 +141,6 @@ def test_an_interrupted_call_ends_with_130_and_without_a_traceback(era: str) -> 
         ended = at.end()
     assert ended.code == 130
     assert "Traceback" not in ended.told
-
-
-@each_era
-def test_a_server_of_the_sdk_is_answered_just_so(era: str) -> None:
-    with person(command(sdk), "paint", "what=the shed", "--era", era) as at:
-        at.reply("Enter for green:", "1")
-        ended = at.end()
-    assert (ended.code, ended.out) == (0, "the shed is red\n")
 
 
 def test_single_value_is_asked_for_without_its_name() -> None:

@@ -94,12 +94,6 @@ def test_module_is_found_from_this_folder() -> None:
     assert ended.out.startswith("paint\n")
 
 
-def test_failed_tool_ends_with_its_own_exit_code(cinema: str) -> None:
-    ended = script(cinema, "crash")
-    assert ended.code == 1
-    assert "no screen" in ended.out
-
-
 def test_call_that_becomes_a_task_ends_in_the_same_process(cinema: str) -> None:
     ended = script(cinema, "later", "--answers", "-", stdin='{"seat": {"value": "7F"}}')
     assert (ended.code, ended.out) == (0, "7F\n")

@@ -13,15 +13,15 @@ import pytest
 from roundtrip.cli import main
 from tests.interaction.doctor import shops
 from tests.kit.hosts import WAIT, HttpProcess
+from tests.kit.programs import is_found, needs
 from tests.kit.redis_server import redis_server
 
 
 class Town:
     """Two processes, which serve the same shops."""
 
-    def __init__(self, processes: list[HttpProcess], *, redis: bool) -> None:
+    def __init__(self, processes: list[HttpProcess]) -> None:
         self._processes = processes
-        self.has_redis = redis
 
     def at(self, process: int, shop: str) -> str:
         return self._processes[process].url.replace("/mcp", f"/{shop}/mcp")
@@ -32,17 +32,14 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Generator[Town]:
     folder = tmp_path_factory.mktemp("town")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         patch.setenv(shops.FOLDER, str(folder))
-        redis = True
-        try:
+        if is_found("redis"):
             patch.setenv(shops.REDIS, stack.enter_context(redis_server()).url)
-        except pytest.skip.Exception:
-            redis = False
         processes = [stack.enter_context(HttpProcess()) for _ in range(2)]
         for process in processes:
             process.start(shops.street)
         for process in processes:
             _wait_for(process.url.replace("/mcp", "/website/mcp"))
-        yield Town(processes, redis=redis)
+        yield Town(processes)
 
 
 def _wait_for(url: str) -> None:
@@ -97,20 +94,6 @@ def test_unshared_keys_are_named_with_their_consequence(town: Town, doctor: Any)
     assert "the key is not known there: from #1 to #2, from #2 to #1" in report.said("calls")
 
 
-def test_key_generated_by_a_process_is_recognized(town: Town, doctor: Any) -> None:
-    report = doctor(town.at(0, "plain"), town.at(1, "own-key"))
-    assert report.code == 1
-    assert "#2: the key was made by the process itself" in report.said("keys")
-    assert "ROUNDTRIP_KEYS" in report.said("keys")
-
-
-def test_a_rotation_that_loses_no_call_is_understood(town: Town, doctor: Any) -> None:
-    report = doctor(town.at(0, "old-and-new"), town.at(1, "new-and-old"))
-    assert report.code == 0
-    assert report.levels("keys") == ["note"]
-    assert "a rotation is under way" in report.said("keys")
-
-
 def test_hasty_rotation_loses_calls_in_one_direction(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "plain"), town.at(1, "new-and-old"))
     assert report.code == 1
@@ -145,18 +128,10 @@ def test_another_build_is_only_a_note_that_names_the_tools(town: Town, doctor: A
     assert "launder" not in json.dumps(report.data)
 
 
-def test_45_seconds_are_tolerated_and_noted(town: Town, doctor: Any) -> None:
-    report = doctor(town.at(0, "plain"), town.at(1, "fast"))
-    assert report.code == 0
-    assert report.levels("clock") == ["note"]
-    assert "45 s" in report.said("clock")
-
-
-@pytest.mark.parametrize(("shop", "told"), [("far-ahead", "10.0 min ahead"), ("far-behind", "10.0 min behind")])
-def test_ten_minutes_of_skew_names_the_wrong_clock(town: Town, doctor: Any, shop: str, told: str) -> None:
-    report = doctor(town.at(0, "plain"), town.at(1, "plain"), town.at(1, shop))
+def test_ten_minutes_of_skew_names_the_wrong_clock(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "plain"), town.at(1, "plain"), town.at(1, "far-behind"))
     assert report.problems == {"clock", "calls"}
-    assert f"the clock of #3 is {told}" in report.said("clock")
+    assert "the clock of #3 is 10.0 min behind" in report.said("clock")
     assert "NTP" in report.said("clock")
     # Around the ring of three, both ways.
     assert len({(journey["start"], journey["end"]) for journey in report.data["journeys"]}) == 6
@@ -169,10 +144,11 @@ def test_a_readiness_route_that_says_no_is_passed_on(town: Town, doctor: Any) ->
     assert "not ready" in report.said("reach")
 
 
-@pytest.mark.parametrize(("shop", "ledger"), [("paying", "SqliteLedger"), ("paying-in-redis", "RedisLedger")])
+@pytest.mark.parametrize(
+    ("shop", "ledger"),
+    [("paying", "SqliteLedger"), pytest.param("paying-in-redis", "RedisLedger", marks=needs("redis"))],
+)
 def test_ledger_shared_by_two_processes_counts_as_one(town: Town, doctor: Any, shop: str, ledger: str) -> None:
-    if ledger == "RedisLedger" and not town.has_redis:
-        pytest.skip("neither redis-server nor valkey-server is installed")
     report = doctor(town.at(0, shop), town.at(1, shop))
     assert report.code == 0
     assert f"#1 and #2 share one ledger ({ledger})" in report.said("ledger")
@@ -195,25 +171,11 @@ def test_unavailable_ledger_is_a_problem_of_its_instance(town: Town, doctor: Any
     assert "missing" not in json.dumps(report.data)
 
 
-def test_every_instance_behind_a_balancer_is_met(town: Town, doctor: Any) -> None:
-    report = doctor(town.at(0, "balanced"))
-    assert report.code == 0
-    assert len(report.data["instances"]) == 3
-    begun = {journey["began"] for journey in report.data["journeys"] if journey["began"] != journey["ended"]}
-    assert len(begun) == 3
-
-
 def test_fewer_instances_than_expected_are_a_problem(town: Town, doctor: Any) -> None:
     assert doctor(town.at(0, "balanced"), "--expect", "3").code == 0
     report = doctor(town.at(0, "balanced"), "--expect", "4")
     assert report.code == 1
     assert "3 of 4 instances were met" in report.said("instances")
-
-
-def test_mismatched_instance_behind_a_balancer_is_found(town: Town, doctor: Any) -> None:
-    report = doctor(town.at(0, "badly-balanced"))
-    assert report.code == 1
-    assert {"keys", "calls"} == report.problems
 
 
 def test_unprobed_items_are_listed_and_the_rest_continues(town: Town, doctor: Any) -> None:

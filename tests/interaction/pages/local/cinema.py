@@ -10,7 +10,6 @@ from roundtrip import Context, Elicit, Pages, Resolve, Server
 from roundtrip.ledger import SqliteLedger
 
 STEPS: list[str] = []
-PAID: list[int] = []
 
 
 class Seat(BaseModel):
@@ -49,18 +48,6 @@ def cinema(**options: Any) -> Server[Any]:
         """Reserve seats, with a structured result."""
         return Ticket(film=film, seats=await ctx.ask("seats", f"How many seats for {film}?", int))
 
-    @server.tool(exactly_once=True, confirm="Pay {euros}?")
-    async def pay(euros: int, ctx: Context) -> str:
-        """Pay once."""
-        card = await ctx.ask("card", "Which card?", str)
-        PAID.append(euros)
-        return f"{euros} by {card}, {len(PAID)} in all"
-
-    @server.tool(task=True, confirm="Print {copies}?")
-    async def print_tickets(copies: int, ctx: Context) -> str:
-        """Print tickets, as a task for clients that take tasks."""
-        return f"{copies} on {await ctx.ask('paper', 'Which paper?', str)}"
-
     @server.tool()
     async def guess(ctx: Context) -> str:
         """Ask a question that has a substitute."""
@@ -73,9 +60,5 @@ if __name__ == "__main__":
     given: dict[str, Any] = {}
     if "CINEMA_LEDGER" in os.environ:
         given = {"ledger": SqliteLedger(os.environ["CINEMA_LEDGER"]), "keys": ["7f" * 32]}
-    if "CINEMA_TRACE" in os.environ:
-        given["trace"] = os.environ["CINEMA_TRACE"]
     settings: dict[str, Any] = {"wait": float(os.environ.get("CINEMA_WAIT", "20"))}
-    if "CINEMA_BASE" in os.environ:
-        settings["base_url"] = os.environ["CINEMA_BASE"]
     sys.exit(cinema(settings=settings, **given).run("stdio"))

@@ -42,7 +42,7 @@ class Tab:
     """Tab of a browser: a page with its cookies."""
 
     def __init__(self) -> None:
-        self.http = httpx.AsyncClient()
+        self.http = httpx.AsyncClient(timeout=WAIT)
         self.url = ""
         self.html = ""
         self.status = 0

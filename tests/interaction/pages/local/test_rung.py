@@ -9,8 +9,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CreateMessageResult,
     ElicitationCapability,
-    ElicitRequestParams,
-    ElicitResult,
     TextContent,
     UrlElicitationCapability,
 )
@@ -20,6 +18,7 @@ from tests.interaction.pages.local.desktop import Desktop, answering, tab
 from tests.interaction.pages.ways import modes
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.page_users import BASE, client_of, declare_only, handle_in, reader, text_of
+from tests.kit.visitors import Visitor
 
 pytestmark = pytest.mark.anyio
 
@@ -85,29 +84,14 @@ async def test_model_is_asked_if_no_browser_can_open(monkeypatch: pytest.MonkeyP
     assert desktop.addresses == []
 
 
-async def test_answers_of_a_model_do_not_answer_a_local_page() -> None:
-    desktop = Desktop()
-    async with Client(shop(desktop, ["local", "model"], wait=0), mode="2026-07-28") as client, tab() as one:
-        asked = await client.call_tool("anyone", {})
-        await one.open(await desktop.address())
-        refused = await client.call_tool("continue_call", {"handle": handle_in(asked), "answers": {"size": 4}})
-        assert refused.is_error
-        assert "No answer was taken" in text_of(refused)
-        assert (await one.send("5")).heading == "Done"
-        assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "5"
-
-
 async def test_client_that_shows_links_gets_none_on_stdio(monkeypatch: pytest.MonkeyPatch) -> None:
     declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
-    desktop = Desktop()
-
-    async def elicited(context: Any, params: ElicitRequestParams) -> ElicitResult:
-        raise AssertionError("no client gets the address")
-
+    desktop, visitor = Desktop(), Visitor()
     server = shop(desktop, base_url=BASE, authenticate=reader)
-    async with Client(server, mode="2026-07-28", elicitation_callback=elicited) as client, answering(desktop, "3"):
+    async with Client(server, mode="2026-07-28", elicitation_callback=visitor) as client, answering(desktop, "3"):
         with anyio.fail_after(WAIT):
             assert text_of(await client.call_tool("human", {}, meta={"user": "ann"})) == "3"
+    assert visitor.pages == []
 
 
 async def test_ladder_without_the_rung_opens_no_page() -> None:
@@ -149,23 +133,6 @@ async def test_equal_calls_of_two_users_have_a_page_each() -> None:
         assert (await client.call_tool("continue_call", for_ann, meta={"user": "ben"})).is_error
         assert handle_in(await client.call_tool("continue_call", for_ann, meta={"user": "ann"})) == handle_in(ann)
         await desktop.address(1)
-
-
-async def test_user_of_both_transports_has_a_call_on_each() -> None:
-    desktop = Desktop()
-    server = shop(desktop, wait=0, base_url=BASE, authenticate=reader)
-    async with (
-        hosted(server.streamable_http_app()) as url,
-        client_of(url, "ann", mode="2026-07-28") as remote,
-        Client(server, mode="2026-07-28") as desk,
-    ):
-        linked = await remote.call_tool("human", {})
-        local = await desk.call_tool("human", {}, meta={"user": "ann"})
-        again = await remote.call_tool("human", {})
-        assert handle_in(linked) == handle_in(again) != handle_in(local)
-        assert "http" not in text_of(local)
-        # The page of the machine is for its own clients, whoever their user is.
-        assert (await remote.call_tool("continue_call", {"handle": handle_in(local)})).is_error
 
 
 @modes

@@ -12,19 +12,19 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitationCapability,
-    ElicitRequestParams,
-    ElicitResult,
 )
 
 from roundtrip import Pages, Recorder, Server
-from roundtrip.ledger import MemoryLedger, SqliteLedger
-from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger import SqliteLedger
+from roundtrip.trace.explaining.explanations import explain
 from tests.interaction.pages.local.cinema import cinema
 from tests.interaction.pages.local.desktop import ONE, Desktop, answering, on_desk, tab
 from tests.interaction.pages.ways import modes
+from tests.interaction.trace.transcribed import calls_of
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.html_forms import read_page
 from tests.kit.page_users import BASE, client_of, declare_only, handle_in, link_in, reader, text_of, user_of
+from tests.kit.visitors import Visitor
 
 pytestmark = pytest.mark.anyio
 
@@ -50,26 +50,6 @@ async def test_second_use_of_the_address_closes_the_page(caplog: pytest.LogCaptu
         assert (await second.send("4")).heading == "Done"
         end = await client.call_tool("continue_call", {"handle": handle_in(asked)})
     assert text_of(end) == "4"
-
-
-async def test_store_that_hangs_takes_no_answer_and_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hang(*_: Any, **__: Any) -> Any:
-        await anyio.sleep(1.5)
-        raise LedgerDown("no answer within 1.5 s")
-
-    desktop, ledger = Desktop(), MemoryLedger()
-    async with on_desk(desktop, ledger=ledger) as client, tab() as one:
-        asked = await client.call_tool("many", ONE)
-        await one.open(await desktop.address())
-        with monkeypatch.context() as patch:
-            patch.setattr(type(ledger.tasks), "load", hang)
-            await one.send("4")
-            assert (one.status, one.heading) == (503, "This cannot be shown just now")
-            assert 'value="4"' in one.html
-            assert (await one.open(one.url)).status == 503
-        assert (await one.open(one.url)).heading == "Number 0?"
-        assert (await one.send("4")).heading == "Done"
-        assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "4"
 
 
 async def test_address_that_is_only_looked_at_stays_good() -> None:
@@ -221,7 +201,7 @@ async def test_each_site_opens_its_own_calls_alone() -> None:
         assert one.heading == "Number 0?"
         local_path, link_path = httpx.URL(one.url).path, httpx.URL(link).path
         # The page of the desk is no page of the HTTP site, whoever asks,
-        async with httpx.AsyncClient(cookies={"user": "ann"}) as http:
+        async with httpx.AsyncClient(cookies={"user": "ann"}, timeout=WAIT) as http:
             assert (await http.get(f"{url}{link_path}")).status_code == 200
             assert (await http.get(f"{url}{local_path}")).status_code == 404
         # and the other way around.
@@ -257,20 +237,15 @@ async def test_pages_need_one_of_both_sites() -> None:
 @pytest.mark.parametrize("number", [9, 11])
 async def test_client_with_forms_alone_goes_on_in_the_browser(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     declare_only(monkeypatch, ElicitationCapability())
-    desktop, asked = Desktop(), list[str]()
-
-    async def elicited(context: Any, params: ElicitRequestParams) -> ElicitResult:
-        asked.append(params.message)
-        return ElicitResult(action="accept", content={"value": 2})
-
+    desktop, visitor = Desktop(), Visitor(form={"value": 2})
     server: Any = cinema(settings={"local": desktop.open, "wait": WAIT})
     async with (
-        Client(server, mode="2026-07-28", elicitation_callback=elicited) as client,
+        Client(server, mode="2026-07-28", elicitation_callback=visitor) as client,
         answering(desktop, "3"),
     ):
         with anyio.fail_after(WAIT):
             result = await client.call_tool("many", {"number": number})
-    assert len(asked) == 9
+    assert len(visitor.forms) == 9
     assert text_of(result) == str(9 * 2 + (number - 9) * 3)
     assert len(desktop.addresses) == (1 if number > 9 else 0)
 
@@ -296,26 +271,6 @@ async def test_cancelled_request_closes_its_page(mode: str) -> None:
             group.start_soon(client.call_tool, "many", {"number": 2})
             assert (await one.open(await desktop.address(1))).heading == "Number 0?"
             group.cancel_scope.cancel()
-
-
-@modes
-async def test_open_request_returns_when_the_user_has_answered(mode: str) -> None:
-    desktop, results = Desktop(), list[str]()
-
-    async def call(client: Client) -> None:
-        results.append(text_of(await client.call_tool("many", {"number": 2})))
-
-    async with on_desk(desktop, mode, settings={"wait": WAIT}) as client, tab() as one:
-        with anyio.fail_after(WAIT):
-            async with anyio.create_task_group() as group:
-                group.start_soon(call, client)
-                await one.open(await desktop.address())
-                assert (await one.send("x")).status == 422
-                assert results == []
-                assert (await one.send("3")).heading == "Number 1?"
-                assert (await one.send("4")).heading == "Done"
-    assert results == ["7"]
-    assert len(desktop.addresses) == 1
 
 
 async def test_page_is_gone_with_the_server() -> None:
@@ -397,6 +352,10 @@ async def test_no_log_trace_or_result_has_an_address(tmp_path: Path, caplog: pyt
         end = await client.call_tool("continue_call", {"handle": handle_in(asked)})
         results += [asked, again, end, await client.list_tools()]
     recorder.flush()
+    (call,) = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
+    assert [round_.asked.rung for round_ in call.rounds] == ["local", "page"]
+    first, *_ = [explanation.text for explanation in explain(call)]
+    assert first.startswith("Question 'q0' was asked on a page in the browser of the server's machine in round 1, ")
     logs = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
     said = "\n".join([*(record.getMessage() for record in logs), *map(str, results)])
     said += await anyio.Path(tmp_path / "calls.jsonl").read_text()

@@ -54,10 +54,6 @@ async def test_repeated_request_runs_the_body_once(fleet: Service) -> None:
     assert (fleet.folder / "booked").read_text().split("\n").count("twice") == 1
 
 
-async def test_older_client_calls_tools_that_do_not_ask(fleet: Service) -> None:
-    assert (await User(fleet.url, era=Era.LIVE).call("ping")).value == "pong"
-
-
 def test_settings_hold_for_every_class(fleet: Service) -> None:
     assert fleet.get("/health/ready") == (200, {"status": "ready"})
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

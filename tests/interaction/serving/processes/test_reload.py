@@ -1,6 +1,5 @@
 """`roundtrip serve --reload` replaces its process when files change, and calls go on."""
 
-import itertools
 import os
 import signal
 from collections.abc import Generator
@@ -14,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, InputResponse
 
 from roundtrip.testing import Era
-from tests.interaction.serving.services import WAIT, Service, eventually, not_begun
+from tests.interaction.serving.services import KEY, WAIT, Service, eventually, not_begun
 from tests.kit.players import call, text_of
 
 pytestmark = [
@@ -51,14 +50,23 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-_TIMES: Final = itertools.count(1_700_000_000 * 10**9)
-"""Nanoseconds of one second, in which all changes are made: the times in compiled files are whole seconds."""
+_TIME: Final = 1_700_000_000
+"""The second in which all changes are made: a compiled file of the same size and time must not be taken."""
 
 
 def say(project: Path, word: str) -> None:
-    file = project / "shelf.py"
+    """Replace the module, as editors do, with another file of the same time."""
+    file = project / "shelf.new"
     file.write_text(f"WORD = {word!r}\n")
-    os.utime(file, ns=(now := next(_TIMES), now))
+    os.utime(file, (_TIME, _TIME))
+    file.replace(project / "shelf.py")
+
+
+def keys_of(worker: int) -> bytes:
+    """Return the keys in the environment of a process."""
+    variables = Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
+    (keys,) = (one.partition(b"=")[2] for one in variables if one.startswith(b"ROUNDTRIP_KEYS="))
+    return keys
 
 
 @pytest.fixture
@@ -108,10 +116,22 @@ async def test_call_in_flight_goes_on_with_the_new_code(service: Service, projec
     assert await answered(service.url, question) == "newest 3 of Dune"
 
 
+async def test_older_clients_are_asked_before_and_after_with_given_keys(project: Path) -> None:
+    with Service("reload_shop.py", "--reload", folder=project, ROUNDTRIP_KEYS=KEY) as service:
+        before = service.workers()
+        bought = await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})
+        assert text_of(bought) == "old 1 of Dune"
+        say(project, "new")
+        await heard(service, r"roundtrip: reloaded$")
+        bought = await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})
+        assert text_of(bought) == "new 1 of Dune"
+        (worker,) = service.workers() - before
+        assert keys_of(worker) == KEY.encode()
+
+
 def test_key_of_a_run_is_not_written_to_disk(service: Service, project: Path) -> None:
     (worker,) = service.workers()
-    variables = Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
-    (key,) = (one.partition(b"=")[2] for one in variables if one.startswith(b"ROUNDTRIP_KEYS="))
+    key = keys_of(worker)
     assert len(key) == 64
     files = [file for file in project.rglob("*") if file.is_file()]
     assert files

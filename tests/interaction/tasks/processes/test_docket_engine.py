@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -63,16 +63,9 @@ class Worker(DocketWorker):
         return subprocess.Popen(command, cwd=ROOT, env=env, stdout=stderr, stderr=stderr)
 
 
-@pytest.fixture(scope="module")
-def started() -> Generator[RedisServer]:
-    with redis_server() as server:
-        yield server
-
-
 @pytest.fixture
-def store(started: RedisServer) -> RedisServer:
-    started.command("FLUSHALL")
-    return started
+def store(redis: RedisServer) -> RedisServer:
+    return redis
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.interaction.serving.services import Service
+from tests.interaction.tasks.effects import effects
 from tests.interaction.tasks.processes import shops
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.postgres_server import postgres_server
@@ -35,7 +36,7 @@ async def two_services(folder: Path, place: str) -> AsyncGenerator[list[Service]
         yield [one, two]
     logged = "".join([*one.log, *two.log])
     assert "Traceback" not in logged
-    for secret in (ARGUMENT, ANSWER, "4711", "0815", "Which word"):
+    for secret in (ARGUMENT, ANSWER, "Which word"):
         assert secret not in logged
 
 
@@ -189,8 +190,3 @@ async def test_store_that_is_down_loses_and_leaks_nothing(outage: Outage, tmp_pa
         assert text_of(await elsewhere.until(asking)) == DONE
     assert "cannot" in "".join([*one.log, *two.log])
     require_unlogged(asking, one, two)
-
-
-def effects(folder: Path) -> list[str]:
-    path = folder / "effects"
-    return path.read_text().splitlines() if path.exists() else []

@@ -113,7 +113,7 @@ async def test_nothing_of_a_task_is_readable_at_rest(
         assert "argument-4711" in text_of(await Peer(http, two.url).get(task))
     stored = at_rest(kind, started, tmp_path)
     assert task.split(".")[0].encode() in stored
-    for secret in (b"4711", b"0815", b"price of", b"Which word", task.split(".")[1].encode()):
+    for secret in (b"argument-4711", b"answer-0815", b"price of", b"Which word", task.split(".")[1].encode()):
         assert secret not in stored
 
 

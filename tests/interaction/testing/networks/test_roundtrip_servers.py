@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 
 from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.testing import CANCEL, Breach, Delay, Deploy, Eavesdrop, Inapplicable, Invent, Swap, User
+from roundtrip.testing import Breach, Deploy, Eavesdrop, Inapplicable, Swap, User
 from tests.interaction.testing.networks.everything import CALLS, ORDER, encrypted, make, order, play, secured
 
 pytestmark = pytest.mark.anyio
@@ -26,14 +26,6 @@ async def test_every_kind_of_question_is_asked_again_elsewhere(
     tool: str, arguments: dict[str, Any], answers: dict[Any, Any], value: str
 ) -> None:
     assert await play(tool, arguments, answers, network=("hop", "strip")) == value
-
-
-@pytest.mark.roundtrip(eras="retry", hostile=["drop", "garble"])
-async def test_abandoning_is_heard_under_every_network() -> None:
-    call = await User(make, {"stars": 4, "sure": CANCEL}).call("survey")
-    assert call.is_error
-    assert call.states is not None
-    assert call.states[-1].value == "declined"
 
 
 @pytest.mark.roundtrip(eras="retry", hostile=["hop", "rotate", "delay", "drop", "tamper", "swap", "strip", "garble"])
@@ -86,13 +78,6 @@ async def test_authenticated_user_is_known_in_memory_only() -> None:
     user = User(make, {"confirmation": True}, principal="ada", network=Swap(), over="http")
     with pytest.raises(Inapplicable, match="principal"):
         await user.call("pay", film="Solaris")
-
-
-@pytest.mark.parametrize("network", [Delay(), Invent()], ids=lambda network: network.name)
-async def test_a_server_object_serves_where_one_instance_is_enough(network: Any) -> None:
-    server = make([b"k" * 32])
-    call = await User(server, {"confirmation": True}, network=network).call("pay", film="Solaris")
-    assert call.value == f"{ORDER} True"
 
 
 async def test_interleave_finds_state_shared_between_calls() -> None:

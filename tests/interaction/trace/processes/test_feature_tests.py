@@ -1,6 +1,8 @@
-"""Tests that are made of recorded calls pass, whatever features or repeated requests a call has."""
+"""Tests that are made of recorded calls pass, whatever features, approvals or repeated requests a call has."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -11,6 +13,8 @@ from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era
 from roundtrip.trace.reading.calls import TracedCall
 from tests.interaction.trace import features
+from tests.interaction.trace.deploys import Recording
+from tests.interaction.trace.desks import DESK, record
 from tests.interaction.trace.features import FEATURES
 from tests.interaction.trace.projects import Project
 from tests.interaction.trace.sites import Site
@@ -67,3 +71,49 @@ def test_tests_of_repeated_requests_pass(tmp_path: Path) -> None:
         (project.folder / f"test_{name}.py").write_text(source, encoding="utf-8")
     ended, out = project.run()
     assert ended == {name: {"passed"} for name in STORIES}, out
+
+
+def filled_in(generated: str) -> str:
+    """Fill in the logins of a generated test, by its comments."""
+    for name in ("fay", "sam"):
+        generated = re.sub(
+            rf'(# Fill in the login of "{name}" .*\n\w+: .*= ){{}}',
+            lambda found, name=name: f'{found[1]}{{"authorization": "Bearer {name}"}}',
+            generated,
+        )
+    return generated.replace('CALLER = "caller"', 'CALLER = "ada"')
+
+
+def test_generated_tests_pass_with_the_logins_filled_in(recording: Recording, project: Project) -> None:
+    project.serve(DESK, "desk")
+    decisions: dict[str, tuple[str, Era, Any]] = {
+        "approved": ("refund", Era.RETRY, "approve"),
+        "live": ("refund", Era.LIVE, "approve"),
+        "reason": ("refund", Era.RETRY, ("approve", 'fine "by" me\n')),
+        "rejected": ("refund", Era.RETRY, ("reject", "no receipt")),
+        "two": ("ship", Era.RETRY, "approve"),
+        "task": ("close", Era.TASK, "approve"),
+    }
+    for name, (tool, era, decision) in decisions.items():
+        recording.file.unlink(missing_ok=True)
+        record(recording, tool, era=era, decision=decision)
+        generated = project.generate(recording, name=name, server="desk")
+        assert "    {},\n" not in generated
+        assert "principal=CALLER" in generated
+        (project.folder / f"test_{name}.py").write_text(filled_in(generated))
+    ended, out = project.run()
+    assert ended == {name: {"passed"} for name in decisions}, out
+    # Each has this approval. Now the person who decides reads other words.
+    project.serve(DESK.replace("Refund {amount} for", "Give {amount} away for"), "desk")
+    ended, out = project.run()
+    assert ended == {name: {"failed"} for name in decisions}, out
+    assert "away for" in out
+
+
+def test_generated_test_without_logins_says_so(recording: Recording, project: Project) -> None:
+    project.serve(DESK, "desk")
+    record(recording)
+    project.generate(recording, name="call", server="desk")
+    ended, out = project.run()
+    assert ended == {"call": {"failed"}}
+    assert "give Approver headers=" in out

@@ -21,7 +21,7 @@ import roundtrip.errors
 from roundtrip import Context, Server, Telemetry
 from roundtrip.testing import DECLINE, Era, LegByLeg, User
 from tests.interaction.serving.services import KEY, Service
-from tests.kit.hosts import ROOT, free_port
+from tests.kit.hosts import ROOT, WAIT, free_port
 from tests.kit.programs import needs
 
 FOLDER: Final = ROOT / "examples" / "metrics"
@@ -33,7 +33,7 @@ RULES: Final = FOLDER / "roundtrip.rules.yml"
 def test_prometheus_loads_the_rules_and_they_fire_when_they_should(words: tuple[str, str]) -> None:
     command, file = words
     ran = subprocess.run(
-        ["promtool", command, "rules", file], cwd=FOLDER, capture_output=True, text=True, timeout=60, check=False
+        ["promtool", command, "rules", file], cwd=FOLDER, capture_output=True, text=True, timeout=WAIT, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "SUCCESS" in ran.stdout
@@ -124,7 +124,7 @@ def test_server_of_the_example_is_scraped(tmp_path: Path) -> None:
     with Service(f"{FOLDER / 'serve.py'}:make_server", "--drain", "0", folder=tmp_path, **variables) as service:
         call = anyio.run(lambda: User(service.url, {"seats": 2}).call("book", film="Dune"))
         assert call.value == "Dune: 2 seats."
-        told = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=20).text
+        told = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=WAIT).text
     labels = 'otel_scope_name="roundtrip"'
     (counted,) = [line for line in told.splitlines() if line.startswith("roundtrip_calls_total{")]
     assert labels in counted

@@ -23,6 +23,7 @@ from tests.interaction.trace.orders import ARGUMENTS, order, shop
 from tests.kit.forks import Piped, piped, start
 from tests.kit.hosts import ROOT, WAIT
 from tests.kit.transcripts import acted, asked, began, write
+from tests.unit.cli.trace.tokens import TOKEN, hostile_token
 
 pytestmark = pytest.mark.anyio
 
@@ -133,7 +134,7 @@ async def test_tail_waits_for_a_file_that_is_not_there_yet(tmp_path: Path) -> No
         assert len(tail.until(lambda line: "completed" in line)) == 8
 
 
-def on_a_terminal(*arguments: str, columns: int, **environment: str) -> str:
+def on_a_terminal(*arguments: str, columns: int = 80, **environment: str) -> str:
     """Return the output on a real terminal of some width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -170,3 +171,16 @@ async def test_terminal_output_adapts_colors_and_width(tmp_path: Path) -> None:
     assert "instances" not in shown
     assert "instances" in on_a_terminal("ls", str(path), columns=160)
     assert "\x1b[32m" not in on_a_terminal("ls", str(path), columns=60, NO_COLOR="1")
+
+
+def test_token_on_a_terminal_has_our_colors_and_none_of_its_text(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(hostile_token(), encoding="utf-8")
+    shown = on_a_terminal("token", str(tmp_path / "token"))
+    assert "\x1b[" in shown
+    assert r"\x1b[31m\x07\u202e" in shown
+    assert "\x07" not in shown
+    assert "\x1b[31m" not in shown
+    (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
+    plain = on_a_terminal("token", str(tmp_path / "token"), NO_COLOR="1")
+    assert "target" in plain
+    assert "\x1b[3" not in plain

@@ -12,6 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from roundtrip.cli import main
+from tests.interaction.tasks import workshops
 from tests.kit.hosts import WAIT
 from tests.kit.operated import Operated, basic, operating
 from tests.unit.trace.tales import Tale
@@ -279,3 +280,14 @@ def test_index_that_breaks_is_a_sentence_and_a_log_line(tmp_path: Path) -> None:
             assert time.monotonic() < until
         assert (answer.status, b"the output of the command says why" in answer.body) == (503, True)
         assert served.end() == 130
+
+
+def test_store_in_the_memory_of_the_server_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
+    with operating(f"--server={workshops.__name__}:forgetful", str(tmp_path)) as served:
+        assert served.end() == 130
+        assert (
+            "roundtrip ui: tasks and approvals cannot be shown: The server's calls are in the memory" in served.errors()
+        )

@@ -1,4 +1,4 @@
-"""`roundtrip trace explain`: one sentence for each unusual event, and an exit code for scripts."""
+"""`roundtrip trace explain` and `diff`: what was unusual in a call, and what differs between two."""
 
 import json
 from pathlib import Path
@@ -8,20 +8,13 @@ from syrupy.assertion import SnapshotAssertion
 
 from roundtrip.cli import main
 from tests.kit.transcripts import asked, began, ended, write
-from tests.unit.cli.trace.shelf import LIVE, RETRY, shelf
+from tests.unit.cli.trace.shelf import LIVE, RETRY, retry_call, shelf
 
 
 def test_everything_that_was_not_plain(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
 ) -> None:
     assert main(["trace", "explain", RETRY, str(shelf(tmp_path))]) == 1
-    assert capsys.readouterr().out == snapshot
-
-
-def test_all_has_the_plain_ones_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
-) -> None:
-    assert main(["trace", "explain", RETRY, "--all", str(shelf(tmp_path))]) == 1
     assert capsys.readouterr().out == snapshot
 
 
@@ -33,19 +26,6 @@ def test_a_plain_call_has_nothing_to_explain(tmp_path: Path, capsys: pytest.Capt
     )
     assert main(["trace", "explain", "call-1", path, "--all"]) == 0
     assert "Question 'format' was asked in round 1" in capsys.readouterr().out
-
-
-def test_failed_call_is_explained_with_its_exception(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "explain", LIVE, str(shelf(tmp_path))]) == 1
-    title, text = capsys.readouterr().out.splitlines()
-    assert title.endswith("  ValueError")
-    assert "failed after round 1" in text
-
-
-def test_call_that_waits_too_long_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "calls.jsonl", [began(0), asked(1, until=1_000_000_000.0)])
-    assert main(["trace", "explain", "call-1", str(path)]) == 1
-    assert "Round 1 was never answered, and the call cannot go on" in capsys.readouterr().out
 
 
 def test_json_is_a_list_of_what_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,3 +40,27 @@ def test_json_is_a_list_of_what_is_explained(tmp_path: Path, capsys: pytest.Capt
     assert main(["trace", "explain", LIVE, "--json", path]) == 1
     (failure,) = json.loads(capsys.readouterr().out)
     assert (failure["subject"], failure["error"], failure["round"], failure["leg"]) == ("failure", "ValueError", 1, 1)
+
+
+def test_two_calls_that_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
+    assert main(["trace", "diff", RETRY, LIVE, str(shelf(tmp_path))]) == 1
+    assert capsys.readouterr().out == snapshot
+
+
+def test_equal_calls_of_two_files_differ_only_in_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = shelf(tmp_path)
+    later = [line.model_copy(update={"at": line.at + 5000}) for line in retry_call()]
+    other = write(tmp_path / "other.jsonl", later)
+    assert main(["trace", "diff", f"{one}:{RETRY}", f"{other}:retry"]) == 0
+    assert capsys.readouterr().out.endswith("\nNo difference except in times.\n")
+    assert main(["trace", "diff", RETRY, f"{other}:{RETRY}", str(one)]) == 0
+
+
+def test_missing_call_or_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(shelf(tmp_path))
+    assert main(["trace", "diff", RETRY, "none", path]) == 2
+    assert "there is no call 'none'" in capsys.readouterr().err
+    assert main(["trace", "diff", RETRY, f"{path}.gone:{RETRY}", path]) == 2
+    assert "there is no call" in capsys.readouterr().err
+    assert main(["trace", "diff", RETRY, LIVE]) == 2
+    assert "name a transcript" in capsys.readouterr().err

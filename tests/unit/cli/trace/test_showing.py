@@ -1,6 +1,5 @@
 """`roundtrip trace show`: everything recorded of one call, round by round."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,20 +8,10 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from roundtrip.cli import main
-from roundtrip.cli.trace.showing import show
-from roundtrip.cli.trace.terminal import Screen
 from roundtrip.machine.facts import Reason
-from roundtrip.trace.writing.lines import Line
 from tests.kit.tables import check_each
-from tests.kit.transcripts import AT, answer, asked, began, call_of, ended, question, stopped, write
-from tests.unit.cli.trace.shelf import LIVE, PENDING, RETRY, live_call, pending_call, retry_call, shelf
-
-
-def shown(*lines: Line, now: float = AT + 310) -> str:
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    show(call_of(*lines), Screen(out), now=now)
-    out.seek(0)
-    return out.read()
+from tests.kit.transcripts import AT, answer, asked, began, ended, question, shown, stopped, write
+from tests.unit.cli.trace.shelf import RETRY, live_call, pending_call, retry_call, shelf
 
 
 def test_a_call_over_three_instances(snapshot: SnapshotAssertion) -> None:
@@ -189,15 +178,3 @@ def test_hostile_text_is_spelled_out(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert capsys.readouterr().out.replace("\n", "").isprintable()
     assert main(["trace", "diff", evil, evil, str(path)]) == 0
     assert capsys.readouterr().out.replace("\n", "").isprintable()
-
-
-def test_listed_calls_are_all_found_by_prefix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = shelf(tmp_path)
-    for call in (RETRY, LIVE, PENDING):
-        assert main(["trace", "show", call[:2], str(path)]) == 0
-        assert capsys.readouterr().out.startswith(call)
-
-
-def test_last_names_the_newest_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "show", "last", str(shelf(tmp_path))]) == 0
-    assert capsys.readouterr().out.startswith(PENDING)

@@ -50,9 +50,7 @@ def test_only_terminals_get_colors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in shown(Output(terminal=False))
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b" not in shown(Output(terminal=False))
-
-
-def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR")
     monkeypatch.setenv("NO_COLOR", "1")
     assert not COLOUR.search(shown(Output(terminal=True)))
 

@@ -203,6 +203,7 @@ def test_invalid_token_is_an_error_with_its_reason(monkeypatch: pytest.MonkeyPat
             (b"r3sAAAA." + b"A" * 66_000 + b"." + b"A" * 22, "(oversized)", 1),
             (b"A" * 100_000, "at most 65.0 KiB", 2),
             (b"r3sAAAA.A." + b"A" * 22, "(unknown format)", 1),
+            (b"r1pAAAA.AAAA." + b"A" * 43, "(malformed)", 1),
             (
                 AESGCMRequestStateCodec([NEW]).seal(b"state").encode(),
                 "this is not a roundtrip token, but a token of the SDK",

@@ -62,13 +62,6 @@ def test_the_same_states_have_one_name() -> None:
     )
 
 
-def test_questions_beyond_the_depth_are_counted() -> None:
-    table = explored(
-        path(("a", PathAction.DECLINE), ("b", PathAction.ACCEPT), ("c", PathAction.ACCEPT)), depth=1
-    ).table()
-    assert table.splitlines()[1] == "1  a decline   and 2 more  completed"
-
-
 def test_table_fits_a_terminal_and_distinguishes_paths() -> None:
     long = "a_question_of_a_very_long_name_" * 2
     many = [path(*((long, action),) * 3, text="word " * 40) for action in PathAction]
@@ -84,16 +77,6 @@ def test_failure_omits_the_prefix_common_to_all_failures() -> None:
     assert failed.text.startswith("Error executing tool book")
 
 
-def test_omissions_are_described_in_words() -> None:
-    text = str(explored(path(("a", PathAction.ACCEPT), ("b", PathAction.ACCEPT)), depth=1, left_out=2, strayed=1))
-    assert text.splitlines()[:4] == [
-        "1 path of 'book', retry era, branching at the first 1 question: 1 completed",
-        "left out: 2 paths or more, as limit=500 was reached",
-        "left out: other answers beyond depth=1, where 1 path only accepted",
-        "1 path met other questions than before after the same answers",
-    ]
-
-
 def test_outcomes_are_counted_in_their_order() -> None:
     failed = path(outcome=PathOutcome.FAILED)
     text = str(explored(failed, path(), failed))
@@ -101,31 +84,11 @@ def test_outcomes_are_counted_in_their_order() -> None:
     assert text.splitlines()[0].endswith(": 1 completed, 2 failed")
 
 
-def test_unvisited_edges_are_listed_by_event() -> None:
-    coverage = Coverage.of(arrow for arrow in CALL_MACHINE.arrows if arrow.event.value not in ("revise", "decline"))
-    assert str(coverage) == (
-        f"edges of the machine: {len(CALL_MACHINE.arrows) - 3} of {len(CALL_MACHINE.arrows)} gone along\n"
-        "not gone along:\n"
-        "  revise   executing > resolving\n"
-        "  decline  resolving > declined, executing > declined"
-    )
-    assert {*coverage.gone, *coverage.not_gone} == {*CALL_MACHINE.arrows}
-
-
 def test_all_edges_leave_nothing_to_tell() -> None:
     assert (
         str(Coverage.of(CALL_MACHINE.arrows))
         == f"edges of the machine: {len(CALL_MACHINE.arrows)} of {len(CALL_MACHINE.arrows)} gone along"
     )
-
-
-def test_no_crash_passes_the_assertion() -> None:
-    explored(path(), path(outcome=PathOutcome.FAILED)).assert_no_crash()
-
-
-def test_endless_path_is_as_bad_as_a_crash() -> None:
-    with pytest.raises(AssertionError, match="came to no end"):
-        explored(path(), path(outcome=PathOutcome.UNFINISHED)).assert_no_crash()
 
 
 def test_paths_that_got_nowhere_are_no_success() -> None:

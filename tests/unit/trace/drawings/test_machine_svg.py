@@ -130,12 +130,6 @@ def test_path_is_marked_by_class_dot_and_words() -> None:
     assert "The call is awaiting_input." in description
 
 
-def test_a_call_that_went_nowhere_leaves_no_marks() -> None:
-    drawing = machine_svg()
-    assert "rt-visited" not in drawing
-    assert "rt-current" not in drawing
-
-
 def test_marks_are_thicker_lines_as_well_as_another_colour() -> None:
     for name in (".rt-visited .rt-line", ".rt-current .rt-box"):
         (rule,) = re.findall(rf"{re.escape(name)} \{{(.*?)\}}", STYLE)

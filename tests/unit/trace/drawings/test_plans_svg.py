@@ -141,17 +141,6 @@ def level_parts(path: str) -> list[tuple[float, float, float]]:
     return [(float(start), float(y), float(end)) for start, y, end in found]
 
 
-def test_a_line_past_three_columns_has_a_passage_in_each() -> None:
-    tree = parse(plans_svg(ladder(5)))
-    (longest,) = [
-        path
-        for each in elements(tree, "g", "rt-arrow")
-        if (each.get("data-source"), each.get("data-target")) == ("n0", "n4")
-        for path in elements(each, "path", "rt-line")
-    ]
-    assert len(level_parts(longest.get("d", ""))) == 3
-
-
 def test_boxes_stand_right_of_what_they_need() -> None:
     left = {area.name.split()[0]: area.left for area in areas(parse(plans_svg(shop()[:1])), "rt-node", "rt-box")}
     assert left["title"] < left["price"] < left["consent"] < left["order"]

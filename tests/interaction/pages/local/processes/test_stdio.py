@@ -12,13 +12,10 @@ from typing import Any
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
-from roundtrip.trace.explaining.explanations import explain
 from tests.conformance.suite import NODE_MODULES
 from tests.interaction.pages.local.processes.machine import Machine
 from tests.interaction.pages.ways import modes
-from tests.interaction.trace.transcribed import calls_of
 from tests.kit.hosts import WAIT
 from tests.kit.page_users import handle_in, text_of
 from tests.kit.programs import needs
@@ -40,64 +37,6 @@ async def test_user_answers_in_the_browser_and_the_call_returns(tmp_path: Path, 
     assert len(machine.lines("open")) == 1
     assert {"continue_call", "book"} <= listed.keys()
     assert listed["reserve"].output_schema is None
-
-
-async def test_eleven_and_twenty_questions_complete(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    async with machine.client() as client:
-        for number in (11, 20):
-            assert text_of(await client.call_tool("many", {"number": number})) == str(2 * number)
-    assert len(machine.lines("open")) == 2
-
-
-async def test_tools_that_run_once_or_as_tasks_complete(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    async with machine.client() as client:
-        assert text_of(await client.call_tool("pay", {"euros": 5})) == "5 by gold, 1 in all"
-        assert text_of(await client.call_tool("pay", {"euros": 5})) == "5 by gold, 2 in all"
-        assert text_of(await client.call_tool("print_tickets", {"copies": 2})) == "2 on thick"
-    assert len(machine.lines("open")) == 3
-
-
-async def test_client_with_forms_and_links_is_asked_in_the_browser_later(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    forms: list[str] = []
-
-    async def elicited(context: Any, params: ElicitRequestParams) -> ElicitResult:
-        assert not isinstance(params, ElicitRequestURLParams), "the address of a page is not for clients"
-        forms.append(params.message)
-        return ElicitResult(action="accept", content={"value": 2})
-
-    async with machine.client(elicitation_callback=elicited) as client:
-        assert text_of(await client.call_tool("many", {"number": 20})) == "40"
-    # This client declares links, too, and so the page takes over at round 6.
-    assert len(forms) == 6
-    assert len(machine.headings) == 14 + 1
-
-
-async def test_two_calls_at_once_have_a_page_each(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    results: dict[int, str] = {}
-    async with machine.client() as client:
-
-        async def call(number: int) -> None:
-            results[number] = text_of(await client.call_tool("many", {"number": number}))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(call, 2)
-            group.start_soon(call, 3)
-    assert results == {2: "4", 3: "6"}
-    assert len(set(machine.lines("open"))) == 2
-
-
-@modes
-async def test_declining_in_the_browser_ends_the_call(tmp_path: Path, mode: str) -> None:
-    machine = Machine(tmp_path, decision="decline")
-    async with machine.client(mode) as client:
-        result = await client.call_tool("book", {"film": "Solaris"})
-    assert result.is_error
-    assert "decline" in text_of(result)
-    assert len(machine.lines("open")) == 1
 
 
 @modes
@@ -173,7 +112,8 @@ def test_stdout_has_protocol_alone_although_the_browser_writes(tmp_path: Path) -
     assert "browser session" not in said
     # Neither the address of the page, nor the one that opens it.
     assert not re.search(r"/ask|/open", said)
-    assert machine.headings == ["Number 0?", "Number 1?", "Done"]
+    # The server may end before the browser has loaded its last page.
+    assert machine.headings[:2] == ["Number 0?", "Number 1?"]
 
 
 @pytest.mark.parametrize("wait", ["0", "20"])
@@ -190,39 +130,6 @@ def test_process_ends_although_a_page_is_open(tmp_path: Path, wait: str) -> None
         states = database.execute("SELECT state FROM tasks").fetchall()
     # A call whose handle its client never got would wait for nobody.
     assert (("result" in reply), states) == (wait == "0", [("asking" if wait == "0" else "cancelled",)])
-
-
-async def test_trace_shows_the_rung_and_no_address(tmp_path: Path) -> None:
-    transcript = tmp_path / "calls.jsonl"
-    machine = Machine(tmp_path, variables={"CINEMA_TRACE": str(transcript), "ROUNDTRIP_TRACE_REVEAL": "all"})
-    async with machine.client() as client:
-        await client.call_tool("many", {"number": 2})
-    (call,) = await anyio.to_thread.run_sync(calls_of, transcript)
-    assert [round_.asked.rung for round_ in call.rounds] == ["local", "page"]
-    first, second = [explanation.text for explanation in explain(call)]
-    assert first.startswith("Question 'q0' was asked on a page in the browser of the server's machine in round 1, ")
-    assert second.startswith("Question 'q1' was asked on its page in round 2, ")
-    written = transcript.read_text()
-    secrets = {re.split(r"[./]", line.split()[0])[-1] for line in [*machine.lines("open"), *machine.lines("page")]}
-    assert len(secrets) == 2
-    assert not any(secret in written for secret in secrets)
-    assert "127.0.0.1" not in written
-
-
-async def test_restarted_server_opens_a_page_when_its_call_is_continued(tmp_path: Path) -> None:
-    stored = {"CINEMA_LEDGER": str(tmp_path / "calls.db"), "CINEMA_WAIT": "0"}
-    machine = Machine(tmp_path, None, variables=stored)
-    async with machine.client() as client:
-        asked = await client.call_tool("many", {"number": 1})
-    assert len(machine.headings) <= 1
-    machine.answers, machine.variables["CINEMA_WAIT"] = {"Number": "7"}, "20"
-    machine.log.unlink(missing_ok=True)
-    async with machine.client() as client:
-        await client.list_tools()
-        assert machine.lines("open") == []
-        result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
-        await machine.shows("Number 0?", "Done")
-    assert text_of(result) == "7"
 
 
 @needs("node")

@@ -1,0 +1,85 @@
+"""The modules of the package as parsed sources, and those that a server of plain tools does without."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import roundtrip
+
+__all__ = ["PACKAGE", "UNUSED", "imported", "name_of", "sources"]
+
+PACKAGE: Final = Path(roundtrip.__file__).parent
+
+UNUSED: Final = frozenset(
+    (
+        "roundtrip.cli",
+        "roundtrip.engine.answers",
+        "roundtrip.engine.body",
+        "roundtrip.engine.leg_run",
+        "roundtrip.known_clients",
+        "roundtrip.ledger",
+        "roundtrip.pages",
+        "roundtrip.trace.writing.writer",
+        "roundtrip.trace.writing.recorder",
+        "roundtrip.trace.writing.telemetry",
+        "roundtrip.questions.forms",
+        "roundtrip.questions.wire",
+        "roundtrip.redis_connections",
+        "roundtrip.resolvers.planner",
+        "roundtrip.resolvers.scheduler",
+        "roundtrip.serving",
+        "roundtrip.subscriptions",
+        "roundtrip.testing",
+        "roundtrip.tokens.signing",
+        "roundtrip.trace.drawings",
+        "roundtrip.trace.explaining",
+        "roundtrip.trace.page",
+        "roundtrip.trace.reading",
+        "roundtrip.tracing",
+    )
+)
+"""Modules that a server of plain tools does without."""
+
+_BLOCKS: Final = (ast.stmt, ast.ExceptHandler, ast.match_case)
+
+
+@cache
+def sources() -> Mapping[Path, ast.Module]:
+    """Return all modules by their paths in the package."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {path.relative_to(PACKAGE): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def name_of(path: Path) -> str:
+    """Return the name under which a module is imported."""
+    parts = ("roundtrip", *path.with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(tree: ast.Module, known: Mapping[str, ast.Module], *, in_functions: bool = True) -> set[str]:
+    """Return the modules among the known ones that a module imports, except for type checkers only."""
+    names: set[str] = set()
+    for statement in _imports(tree, in_functions=in_functions):
+        if isinstance(statement, ast.Import):
+            names |= {alias.name for alias in statement.names}
+            continue
+        assert statement.module is not None
+        assert not statement.level, "imports are absolute"
+        for alias in statement.names:
+            inner = f"{statement.module}.{alias.name}"
+            names.add(inner if inner in known else statement.module)
+    return names & known.keys()
+
+
+def _imports(node: ast.AST, *, in_functions: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        return
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not in_functions:
+        return
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _BLOCKS):
+            yield from _imports(child, in_functions=in_functions)
