@@ -282,8 +282,6 @@ async def test_result_survives_an_outage_that_is_longer_than_the_lease(monkeypat
         nonlocal failures
         if shop.go_on.is_set() and failures < 4:
             failures += 1
-            # For the worker, its lease has ended since; for the store, it goes on.
-            monkeypatch.setattr(claim, "LEASE_SECONDS", 0.0)
             raise LedgerDown("away")
         return await save(tasks, entry, version=version)
 
@@ -293,6 +291,8 @@ async def test_result_survives_an_outage_that_is_longer_than_the_lease(monkeypat
         first = await peer.call("pay")
         handle = await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"])
         await until(lambda: shop.bodies)
+        # For the worker, its lease ends with the body; for the store, it goes on.
+        monkeypatch.setattr(claim, "LEASE_SECONDS", 0.0)
         shop.go_on.set()
         assert text_of(await peer.until(handle["taskId"])) == "paid"
     assert (failures, shop.bodies["pay"]) == (4, 1)
