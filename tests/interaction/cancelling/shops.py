@@ -72,19 +72,6 @@ def shop(make: Callable[[], Shop]) -> Callable[[], Shop]:
 
 
 @shop
-def plain() -> Shop:
-    def add(server: Server) -> None:
-        @server.tool()
-        async def order() -> str:
-            with logged("body"):
-                await pause()
-                await pause()
-            return "done"
-
-    return Shop(add, "done")
-
-
-@shop
 def timed() -> Shop:
     def add(server: Server) -> None:
         @server.tool(timeout=WAIT)

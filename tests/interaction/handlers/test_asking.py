@@ -8,10 +8,8 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResul
 from pydantic import BaseModel
 
 from roundtrip import (
-    AcceptedElicitation,
     Context,
     Elicit,
-    ElicitationResult,
     Event,
     ListRoots,
     Resolve,
@@ -156,15 +154,6 @@ async def test_declining_ends_it_with_an_error_that_says_so(kind: str, way: Any,
     assert f"elicitation was {action}" in error.message
     assert ("'ask_tone'" if way is by_body else "'tone'") in error.message
     assert trace.events[-1] is Event.DECLINE
-
-
-@kinds
-async def test_outcome_consumer_sees_the_outcome(kind: str, era: Era) -> None:
-    async def praise(title: str, tone: Annotated[ElicitationResult[Tone], Resolve(ask_tone)]) -> str:
-        return tone.data.tone if isinstance(tone, AcceptedElicitation) else f"{title}: {tone.action}"
-
-    async with connect(add(Server("shop"), kind, praise), era, Person("decline")) as client:
-        assert said(await fetch(client, kind, "Dune")) == "Dune: decline"
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -95,8 +95,7 @@ async def test_arguments_are_validated_before_anything_is_asked(era: Era) -> Non
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("fn_is_plain", [False, True])
-async def test_defaults_and_query_variables_hold(era: Era, fn_is_plain: bool) -> None:
+async def test_defaults_and_query_variables_hold(era: Era) -> None:
     server = Server[Any]("shop")
 
     async def praise(
@@ -104,14 +103,8 @@ async def test_defaults_and_query_variables_hold(era: Era, fn_is_plain: bool) ->
     ) -> str:
         return f"{title} {words} {style} {tone.tone}"
 
-    def praise_plainly(
-        title: str, tone: Annotated[Tone, Resolve(ask_tone)], words: int = 10, style: str = "prose"
-    ) -> str:
-        return f"{title} {words} {style} {tone.tone}"
-
-    fn = praise_plainly if fn_is_plain else praise
-    server.prompt("praise")(fn)
-    server.resource("praise://{title}{?words,style}")(fn)
+    server.prompt("praise")(praise)
+    server.resource("praise://{title}{?words,style}")(praise)
     person = Person(answer=lambda params: {"tone": "dry"})
     async with connect(server, era, person) as client:
         assert said(await client.get_prompt("praise", {"title": "Dune"})) == "Dune 10 prose dry"
@@ -148,17 +141,6 @@ def test_a_resource_without_variables_is_rejected_a_resolver() -> None:
             return tone.tone
 
 
-async def test_a_resource_without_variables_is_read_as_ever(era: Era) -> None:
-    server = Server[Any]("shop")
-
-    @server.resource("praise://all")
-    async def praise() -> str:
-        return "all of them"
-
-    async with connect(server, era) as client:
-        assert said(await client.read_resource("praise://all")) == "all of them"
-
-
 def test_resolver_needing_an_absent_uri_variable_is_rejected_at_registration() -> None:
     server = Server[Any]("shop")
     with pytest.raises(InvalidSignature, match=r"resource 'praise://\{author\}'.*'title'"):
@@ -172,15 +154,6 @@ def test_resolver_needing_an_absent_uri_variable_is_rejected_at_registration() -
         @server.prompt()
         async def praise_author(author: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
             return author
-
-
-def test_variables_that_no_parameter_takes_are_rejected_as_ever() -> None:
-    server = Server[Any]("shop")
-    with pytest.raises(ValueError, match="title"):
-
-        @server.resource("praise://{title}")
-        async def praise(tone: Annotated[Tone, Resolve(ask_any_tone)]) -> str:
-            return tone.tone
 
 
 def test_the_decorated_function_stays_itself() -> None:

@@ -1,5 +1,14 @@
-"""Fixtures of ledgers and of the servers that they need."""
+"""Fixtures of ledgers, of the servers that they need, and of bodies that end soon after their clients left."""
 
+import pytest
+
+from roundtrip.engine import interruptions
 from tests.kit.stores import cluster, postgres, redis, started
 
 __all__ = ["cluster", "postgres", "redis", "started"]
+
+
+@pytest.fixture
+def brief_shield(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let bodies outlive their clients for a moment only."""
+    monkeypatch.setattr(interruptions, "SHIELD_SECONDS", 0.01)

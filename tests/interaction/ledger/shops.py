@@ -1,15 +1,17 @@
-"""A shop whose tools must run once."""
+"""A shop whose tools must run once, and legs whose clients leave."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import anyio
+
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.ledger import Ledger
 from roundtrip.testing import LegByLeg
+from tests.kit.shops import KEY
+from tests.kit.waiting import WAIT
 
-__all__ = ["KEY", "Shop", "asked_to_buy", "paid", "text_of"]
-
-KEY = b"k" * 32
+__all__ = ["Shop", "asked_to_buy", "cut_short", "paid", "text_of"]
 
 
 async def paid(what: str) -> Elicit[bool]:
@@ -46,6 +48,15 @@ async def asked_to_buy(shop: Shop, **options: Any) -> LegByLeg:
     legs = LegByLeg(shop, **options)
     await legs.leg("buy", {"what": "tea"})
     return legs
+
+
+async def cut_short(legs: LegByLeg, tool: str, begun: anyio.Event, **more: Any) -> None:
+    """Send a leg whose client leaves when its body has begun; the fixture `brief_shield` ends the body then."""
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: legs.leg(tool, state=legs.token, **more))
+            await begun.wait()
+            group.cancel_scope.cancel()
 
 
 def text_of(result: Any) -> str:

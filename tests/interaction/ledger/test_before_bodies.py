@@ -1,6 +1,5 @@
 """Legs that are lost, or lose their claim, between the claim and the begin of the body."""
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import anyio
@@ -10,7 +9,8 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Resolve
 from roundtrip.ledger import LedgerDown, MemoryLedger
 from roundtrip.server import exactly_once
-from roundtrip.testing import DECLINE, LegByLeg
+from roundtrip.system import System
+from roundtrip.testing import DECLINE, Clock, LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
 from tests.kit.waiting import WAIT
 
@@ -19,12 +19,18 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.5)
     monkeypatch.setattr(exactly_once, "PATIENCE_SECONDS", 0.1)
 
 
 class Silent(MemoryLedger):
     """Ledger that hears nothing more of a holder, as if its process were dead or stuck."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        super().__init__(system=System(monotonic=self.clock))
+
+    def end_leases(self) -> None:
+        self.clock.advance(exactly_once.LEASE_SECONDS + 1)
 
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
         raise LedgerDown("nothing is heard of it")
@@ -37,7 +43,8 @@ class Looking:
     """Tool that looks something up before its body begins; the test ends the first lookup."""
 
     def __init__(self) -> None:
-        self.shop = Shop(Silent())
+        self.ledger = Silent()
+        self.shop = Shop(self.ledger)
         self.began = anyio.Event()
         self.go_on = anyio.Event()
 
@@ -60,19 +67,10 @@ class Looking:
         await self.legs.leg("look")
         self.began = anyio.Event()
 
-    async def until_it_is_free(self) -> Any:
-        return await until_free(lambda: self.legs.leg("look", state=self.legs.token))
-
-
-async def until_free(leg: Callable[[], Awaitable[Any]]) -> Any:
-    """Return the reply to a leg after the lease of the silent holder has ended."""
-    while True:
-        try:
-            return await leg()
-        except MCPError as error:
-            data: dict[str, Any] = error.error.data or {}
-            if data.get("reason") != "still_running":
-                raise
+    async def next_leg(self) -> str:
+        """Return the reply to a leg after the lease of the silent holder has ended."""
+        self.ledger.end_leases()
+        return text_of(await self.legs.leg("look", state=self.legs.token))
 
 
 async def test_process_dying_before_the_body_leaves_it_to_the_next() -> None:
@@ -83,12 +81,13 @@ async def test_process_dying_before_the_body_leaves_it_to_the_next() -> None:
             group.start_soon(lambda: looking.legs.leg("look", state=looking.legs.token))
             await looking.began.wait()
             group.cancel_scope.cancel()
-        assert text_of(await looking.until_it_is_free()) == "12, no. 1"
+        assert await looking.next_leg() == "12, no. 1"
     assert looking.shop.ran == ["look"]
 
 
 async def test_process_dying_after_a_declined_confirmation_frees_the_call() -> None:
-    shop = Shop(Silent())
+    ledger = Silent()
+    shop = Shop(ledger)
 
     async def drop() -> str:
         shop.ran.append("drop")
@@ -100,8 +99,8 @@ async def test_process_dying_after_a_declined_confirmation_frees_the_call() -> N
     token = legs.token
     await legs.leg("drop", answers={"confirm:drop": DECLINE}, state=token)
     with anyio.fail_after(WAIT):
-        accept: dict[str, Any] = {"confirm:drop": {}}
-        dropped = await until_free(lambda: legs.leg("drop", answers=accept, state=token))
+        ledger.end_leases()
+        dropped = await legs.leg("drop", answers={"confirm:drop": {}}, state=token)
     assert (text_of(dropped), shop.ran) == ("dropped", ["drop"])
 
 
@@ -119,7 +118,7 @@ async def test_leg_that_lost_its_claim_does_not_begin_its_body() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(slow)
             await looking.began.wait()
-            assert text_of(await looking.until_it_is_free()) == "12, no. 1"
+            assert await looking.next_leg() == "12, no. 1"
             looking.go_on.set()
         assert text_of(await looking.legs.leg("look", state=looking.legs.token)) == "12, no. 1"
     assert [data["reason"] for data in told] == ["still_running"]

@@ -15,7 +15,8 @@ from roundtrip.testing import LegByLeg
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.lines import AskedLine, EndedLine
 from roundtrip.trace.writing.recorder import Recorder
-from tests.interaction.ledger.shops import KEY, text_of
+from tests.interaction.ledger.shops import text_of
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
 
@@ -62,12 +63,6 @@ async def paid(bank: Bank, **options: Any) -> str:
             return text_of(await client.session.call_tool("pay", {}))
         except RuntimeError as error:
             return str(error)
-
-
-async def test_a_session_that_takes_no_round_cannot_call_by_default() -> None:
-    bank = Bank()
-    assert "InputRequiredResult" in await paid(bank)
-    assert bank.ran == []
 
 
 async def test_when_possible_sends_no_round_without_questions(caplog: pytest.LogCaptureFixture) -> None:

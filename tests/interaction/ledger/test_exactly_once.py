@@ -7,7 +7,6 @@ from typing import Annotated, Any, cast
 import anyio
 import pytest
 from mcp.client import Client
-from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolError
@@ -28,21 +27,12 @@ from roundtrip.testing import (
     Steps,
     User,
 )
-from tests.interaction.ledger.shops import Shop, asked_to_buy, paid, text_of
+from tests.interaction.ledger.shops import Shop, asked_to_buy, cut_short, paid, text_of
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
 
 HOSTILE: Sequence[Network] = [Hop(), Drop(), Duplicate(at_once=True)]
-NETWORKS: dict[str, Sequence[Network]] = {
-    "honest": (),
-    "duplicate": [Duplicate()],
-    "at-once": [Duplicate(at_once=True)],
-    "drop": [Drop()],
-    "hop": [Hop()],
-    "restart": [Restart()],
-    "reorder": [Reorder()],
-    "all": HOSTILE,
-}
 YES: Any = {"paid": True}
 
 
@@ -51,9 +41,9 @@ def shop() -> Shop:
     return Shop(MemoryLedger())
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-async def test_a_body_runs_once_on_any_network(shop: Shop, name: str) -> None:
-    call = await User(shop, YES, network=NETWORKS[name]).call("buy", what="tea")
+@pytest.mark.parametrize("network", [[Duplicate()], [Restart()], [Reorder()], HOSTILE])
+async def test_a_body_runs_once_on_any_network(shop: Shop, network: Sequence[Network]) -> None:
+    call = await User(shop, YES, network=network).call("buy", what="tea")
     assert (call.value, shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
@@ -121,11 +111,6 @@ async def test_decline_ends_no_ledger_entry(shop: Shop) -> None:
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
-async def test_an_invalid_answer_is_asked_again(shop: Shop) -> None:
-    call = await User(shop, {"paid": [{"value": "perhaps"}, True]}, network=HOSTILE).call("buy", what="tea")
-    assert (call.value, shop.ran, call.keys) == ("tea no. 1, paid", ["tea"], ["paid", "paid"])
-
-
 async def pays() -> Elicit[bool]:
     return Elicit("Pay?", bool)
 
@@ -151,18 +136,6 @@ async def test_a_crash_before_the_body_ends_nothing(shop: Shop) -> None:
     assert shop.ran == []
     down.clear()
     assert text_of(await legs.leg("order", answers={"pays": True}, state=legs.token)) == "3"
-
-
-async def test_crash_of_the_body_is_recorded(shop: Shop) -> None:
-    async def give() -> str:
-        shop.ran.append("give")
-        raise ValueError(f"dropped no. {len(shop.ran)}")
-
-    shop.add(give)
-    legs = LegByLeg(shop)
-    await legs.leg("give")
-    told = [text_of(await legs.leg("give", state=legs.token)) for _ in range(3)]
-    assert told == ["Error executing tool give: dropped no. 1"] * 3
 
 
 async def test_masked_errors_stay_masked_when_recalled() -> None:
@@ -220,18 +193,6 @@ async def test_a_result_is_recalled_to_the_letter(shop: Shop) -> None:
 # Bodies that ask.
 
 
-async def test_a_body_that_asks_takes_its_claim_back(shop: Shop) -> None:
-    async def order(ctx: Context[Any, Any]) -> str:
-        size = await ctx.ask("size", "How many?", int)
-        agreed = await ctx.ask("agreed", f"{size}?", bool)
-        shop.ran.append("order")
-        return f"{size} {agreed} no. {len(shop.ran)}"
-
-    shop.add(order)
-    call = await User(shop, {"size": 3, "agreed": True}, network=HOSTILE).call("order")
-    assert (call.value, shop.ran, call.keys) == ("3 True no. 1", ["order"], ["size", "agreed"])
-
-
 async def test_repeated_leg_reuses_steps_and_fixed_values(shop: Shop) -> None:
     numbers = itertools.count(1)
 
@@ -263,9 +224,10 @@ async def test_repeated_leg_reuses_steps_and_fixed_values(shop: Shop) -> None:
     assert text_of(ended) == "1 2 True"
 
 
-async def test_step_survives_a_body_that_then_failed(shop: Shop) -> None:
-    """A body that was cut short may run again, and finds the results of its steps."""
-    numbers = itertools.count(1)
+@pytest.mark.usefixtures("brief_shield")
+async def test_step_survives_a_body_that_was_cut_short(shop: Shop) -> None:
+    """It may run again, and finds the results of its steps."""
+    numbers, stepped = itertools.count(1), anyio.Event()
     hold = [True]
 
     async def draw() -> int:
@@ -274,14 +236,14 @@ async def test_step_survives_a_body_that_then_failed(shop: Shop) -> None:
     async def order(ctx: Context[Any, Any]) -> str:
         drawn = await ctx.step("draw", draw)
         if hold:
+            stepped.set()
             await anyio.sleep_forever()
         return f"drew {drawn}"
 
-    shop.add(order, on_unknown="rerun", timeout=0.5)
+    shop.add(order, on_unknown="rerun")
     legs = LegByLeg(shop)
     await legs.leg("order")
-    with pytest.raises(MCPError, match="timed out"):
-        await legs.leg("order", state=legs.token)
+    await cut_short(legs, "order", stepped)
     hold.clear()
     assert text_of(await legs.leg("order", state=legs.token)) == "drew 1"
 
@@ -393,7 +355,7 @@ async def test_call_from_middleware_does_not_take_the_request_token(with_context
 
     shop.add(give)
 
-    def instance(keys: Any = (b"k" * 32,)) -> Server[Any]:
+    def instance(keys: Any = (KEY,)) -> Server[Any]:
         server = shop(keys)
         server.add_tool(lambda: "audited", name="audit")
         servers.append(server)
@@ -430,14 +392,6 @@ async def named() -> Elicit[str]:
     return Elicit("Who are you?", str)
 
 
-async def test_prompts_and_resources_have_no_such_option() -> None:
-    server: Any = Server("shop")
-    with pytest.raises(TypeError, match="exactly_once"):
-        server.prompt(exactly_once=True)
-    with pytest.raises(TypeError, match="exactly_once"):
-        server.resource("page://{name}", exactly_once=True)
-
-
 @pytest.mark.parametrize("options", [{"on_unknown": "rerun"}, {"exactly_once": True, "on_unknown": "again"}])
 async def test_options_that_mean_nothing_are_rejected(options: Any) -> None:
     async def give() -> str:
@@ -448,37 +402,6 @@ async def test_options_that_mean_nothing_are_rejected(options: Any) -> None:
 
 
 # With everything else that surrounds a body.
-
-
-async def test_a_gate_is_passed_before_it(shop: Shop) -> None:
-    async def delete(path: str) -> str:
-        shop.ran.append(path)
-        return f"{path} gone {len(shop.ran)}"
-
-    shop.add(delete, confirm="Delete {path}?")
-    call = await User(shop, {"confirm:delete": {}}, network=HOSTILE).call("delete", path="/x")
-    assert (call.value, shop.ran, call.legs) == ("/x gone 1", ["/x"], 2)
-
-
-async def test_with_encrypted_tokens() -> None:
-    shop = Shop(MemoryLedger(), encrypt=True)
-    call = await User(shop, YES, network=HOSTILE).call("buy", what="tea")
-    assert (call.value, shop.ran) == ("tea no. 1, paid", ["tea"])
-
-
-async def test_versions_of_a_tool_each_run_once(shop: Shop) -> None:
-    async def older(pays: Annotated[bool, Resolve(pays)]) -> str:
-        shop.ran.append("older")
-        return "older"
-
-    async def newer(pays: Annotated[bool, Resolve(pays)]) -> str:
-        shop.ran.append("newer")
-        return f"newer {len(shop.ran)}"
-
-    shop.add(older, name="order", version="1")
-    shop.add(newer, name="order", version="2")
-    call = await User(shop, {"pays": True}, network=HOSTILE).call("order")
-    assert (call.value, shop.ran) == ("newer 1", ["newer"])
 
 
 async def test_entered_dependencies_are_exited_when_the_result_is_recalled(shop: Shop) -> None:

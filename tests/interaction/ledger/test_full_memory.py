@@ -7,7 +7,7 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip.ledger import Ledger, LedgerDown, MemoryLedger
 from roundtrip.system import System
-from roundtrip.testing import LegByLeg, User
+from roundtrip.testing import Clock, LegByLeg, User
 from tests.interaction.ledger.holders import EpochKeeper
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 
@@ -16,14 +16,6 @@ pytestmark = pytest.mark.anyio
 ROOM = 64 * 1024
 TEA: Any = {"what": "tea"}
 YES: Any = {"paid": True}
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def print_out(what: str) -> str:
@@ -96,7 +88,7 @@ async def test_full_ledger_starts_nothing_and_still_reports_results() -> None:
     assert refused.value.error.data == {"reason": "ledger_unavailable", "tool": "buy"}
     assert shop.ran == ["tea"]
 
-    clock.now += 2 * 3600
+    clock.advance(2 * 3600)
     assert text_of(await other.leg("buy", TEA, answers=YES, state=other.token)) == "tea no. 2, paid"
 
 
@@ -114,5 +106,5 @@ async def test_notes_and_releases_count_while_they_exist() -> None:
     await ledger.note("call", "other step", "x" * ROOM, holder="one")
     with pytest.raises(LedgerDown, match="more room"):
         await ledger.claim("a third", "a", holder="one", **times)
-    clock.now += 100
+    clock.advance(100)
     await ledger.claim("a third", "a", holder="one", **times)

@@ -12,8 +12,9 @@ from pydantic import AfterValidator, BaseModel, create_model
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import Ledger, LedgerDown, MemoryLedger, SqliteLedger
-from roundtrip.testing import DECLINE, Duplicate, Era, Hop, LegByLeg, User
-from tests.interaction.ledger.shops import KEY, text_of
+from roundtrip.testing import DECLINE, Era, LegByLeg, User
+from tests.interaction.ledger.shops import text_of
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
 
@@ -178,14 +179,6 @@ async def test_guesses_are_counted_on_both_eras(era: Era) -> None:
     assert "takes no other answer" in (wrong.failure or "")
     right = User(safe, {"code": [{"code": "0"}, {"code": safe.code}]}, era=era)
     assert (await right.call("by_resolver")).value == "open"
-
-
-async def test_a_hostile_network_costs_no_guesses() -> None:
-    safe = Safe(MemoryLedger(), guesses=2)
-    network = [Hop(), Duplicate(at_once=True)]
-    safe.minted()
-    user = User(safe, {"code": [{"code": "wrong"}, {"code": safe.code}]}, network=network)
-    assert (await user.call("by_resolver")).value == "open"
 
 
 async def test_another_question_s_answers_do_not_smuggle_a_guess_in() -> None:

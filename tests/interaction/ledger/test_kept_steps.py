@@ -13,7 +13,7 @@ from roundtrip import Context, Elicit, Resolve
 from roundtrip.ledger import MemoryLedger
 from roundtrip.server import exactly_once
 from roundtrip.testing import LegByLeg
-from tests.interaction.ledger.shops import Shop, text_of
+from tests.interaction.ledger.shops import Shop, cut_short, text_of
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -28,9 +28,9 @@ class Trips:
 
     def __init__(self) -> None:
         self.fares: list[str] = []
-        self.dies = True
+        self.dies, self.reviewed = True, anyio.Event()
         self.shop = Shop(MemoryLedger())
-        self.shop.add(self.book, on_unknown="rerun", timeout=1.0)
+        self.shop.add(self.book, on_unknown="rerun")
 
     async def fare_to(self, city: str) -> str:
         self.fares.append(city)
@@ -42,10 +42,12 @@ class Trips:
         fare = await ctx.step("fare", self.fare_to, chosen.city)
         await ctx.review("review", "All right?", ["city"])
         if self.dies:
+            self.reviewed.set()
             await anyio.sleep_forever()
         return fare
 
 
+@pytest.mark.usefixtures("brief_shield")
 async def test_step_after_a_changed_answer_is_not_repeated() -> None:
     trips = Trips()
     legs = LegByLeg(trips.shop)
@@ -53,12 +55,10 @@ async def test_step_after_a_changed_answer_is_not_repeated() -> None:
     await legs.leg("book", state=legs.token)
     await legs.leg("book", answers={"city": {"city": "Rome"}}, state=legs.token)
     changed: Any = {"review": {"city.city": "Oslo"}}
-    token = legs.token
-    with pytest.raises(MCPError, match="timed out"):
-        await legs.leg("book", answers=changed, state=token)
+    await cut_short(legs, "book", trips.reviewed, answers=changed)
     assert trips.fares == ["Rome", "Oslo"]
     trips.dies = False
-    booked = await legs.leg("book", answers=changed, state=token)
+    booked = await legs.leg("book", answers=changed, state=legs.token)
     assert (text_of(booked), trips.fares) == ("fare no. 2 to Oslo", ["Rome", "Oslo"])
 
 

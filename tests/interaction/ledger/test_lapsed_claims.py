@@ -15,22 +15,11 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.table import State
 from roundtrip.server.exactly_once import LEASE_SECONDS, LedgerClaim
 from roundtrip.system import System
-from roundtrip.testing import LegByLeg
+from roundtrip.testing import Clock, LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-
-
-class Clock:
-    """Time that passes only when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.system = System(monotonic=lambda: self.now)
-
-    def end_leases(self) -> None:
-        self.now += LEASE_SECONDS + 1
 
 
 class SlowRenewals(MemoryLedger):
@@ -49,16 +38,16 @@ class SlowRenewals(MemoryLedger):
 
 async def test_renewal_with_the_epoch_of_an_earlier_claim_does_not_end_the_leg() -> None:
     clock = Clock()
-    ledger = SlowRenewals(clock.system)
+    ledger = SlowRenewals(System(monotonic=clock))
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
     await claim.begin("the answers", at_once=False)
-    clock.end_leases()
+    clock.advance(LEASE_SECONDS + 1)
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(claim.renew)
             await ledger.sent.wait()
             await claim.start_body()
-            clock.end_leases()
+            clock.advance(LEASE_SECONDS + 1)
             ledger.arrives.set()
     await claim.require_held()
     await claim.release()
@@ -66,14 +55,14 @@ async def test_renewal_with_the_epoch_of_an_earlier_claim_does_not_end_the_leg()
 
 async def test_body_that_was_stopped_in_the_middle_does_not_begin_again() -> None:
     clock = Clock()
-    ledger = MemoryLedger(system=clock.system)
+    ledger = MemoryLedger(system=System(monotonic=clock))
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
     await claim.begin("the answers", at_once=False)
 
     async def work() -> CallToolResult:
         await claim.start_body()
         call.state = State.EXECUTING
-        clock.end_leases()
+        clock.advance(LEASE_SECONDS + 1)
         raise CallTakenOver("tool 'pay'")
 
     call = Call("call", state=State.RESOLVING)
@@ -113,10 +102,10 @@ async def test_renewal_that_arrives_behind_the_release_does_not_claim_the_call()
 
 async def test_step_beside_a_question_does_not_hold_the_call_of_its_user() -> None:
     shop = Shop(MemoryLedger())
-    ended = anyio.Event()
+    leg_ended, ended = anyio.Event(), anyio.Event()
 
     async def weigh() -> int:
-        await anyio.sleep(0.05)
+        await leg_ended.wait()
         ended.set()
         return 3
 
@@ -128,6 +117,7 @@ async def test_step_beside_a_question_does_not_hold_the_call_of_its_user() -> No
     legs = LegByLeg(shop)
     await legs.leg("send")
     await legs.leg("send", state=legs.token)
+    leg_ended.set()
     with anyio.fail_after(WAIT):
         await ended.wait()
     await anyio.wait_all_tasks_blocked()

@@ -62,15 +62,6 @@ def rollout(clock: Clock) -> Rollout:
     return Rollout(clock)
 
 
-async def test_a_late_duplicate_on_the_old_build_is_answered(rollout: Rollout, clock: Clock) -> None:
-    token = await rollout.pay("long", await rollout.begin("long"))
-    assert await rollout.agree("short", token) == "tea no. 1"
-    for _ in range(2):
-        clock.advance(250)
-        assert await rollout.agree("long", token) == "tea no. 1"
-    assert rollout.ran == ["tea"]
-
-
 async def test_a_token_that_the_old_build_minted_again_is_answered(rollout: Rollout, clock: Clock) -> None:
     begun = await rollout.begin("long")
     token = await rollout.pay("short", begun)

@@ -13,10 +13,10 @@ from roundtrip.testing import LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
-WAIT: Final = 10.0
 TEA: Final[dict[str, Any]] = {"what": "tea"}
 
 

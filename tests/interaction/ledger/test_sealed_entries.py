@@ -12,11 +12,12 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Context, Server, ToolError
 from roundtrip.ledger import SqliteLedger
 from roundtrip.testing import LegByLeg
-from tests.interaction.ledger.shops import KEY, Shop, text_of
+from tests.interaction.ledger.shops import Shop, text_of
+from tests.kit.secrets import NEW
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
 
-NEW = b"n" * 32
 SECRET = "4711-marker"
 
 

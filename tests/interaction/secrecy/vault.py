@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, model_serializer
 from roundtrip import Context, Depends, Elicit, ElicitUrl, Resolve, Sample, Server, ToolError, ToolResult
 from roundtrip.testing import ACCEPT, CANCEL, DECLINE, Conversation, Era, LegByLeg, User, served
 from tests.interaction.secrecy.markers import Markers
+from tests.kit.waiting import WAIT
 from tests.kit.wire import wire
 
 __all__ = ["CALLS", "KEY", "Playing", "answers_do_not_fit", "everything_is_answered", "make_vault", "tools_fail"]
@@ -62,7 +63,7 @@ def make_vault(plant: Markers, **options: Any) -> Server[Any]:
     def finished() -> str:
         return secret_of_page
 
-    @server.tool(confirm="Open {box} for {reason}?", timeout=5)
+    @server.tool(confirm="Open {box} for {reason}?", timeout=WAIT)
     async def open_box(
         box: Annotated[str, Field(max_length=30)],
         reason: str,

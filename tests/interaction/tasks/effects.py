@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FOLDER", "effects", "folder", "noted"]
+from tests.kit.waiting import until
+
+__all__ = ["FOLDER", "effects", "folder", "holding", "noted"]
 
 FOLDER: Final = "TASKS_FOLDER"
 
@@ -24,3 +26,13 @@ def effects(folder: Path) -> list[str]:
     """Return the lines that were written."""
     path = folder / "effects"
     return path.read_text().splitlines() if path.exists() else []
+
+
+async def holding(folder: Path, times: int = 1) -> list[int]:
+    """Return the processes that hold a body, once it has been held so often."""
+
+    def holders() -> list[int]:
+        return [int(line.split()[-1]) for line in effects(folder) if line.startswith("held")]
+
+    await until(lambda: len(holders()) >= times)
+    return holders()

@@ -8,8 +8,16 @@ from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.audit import AuditLog
 from roundtrip.trace.writing.lines import ActedLine
+from tests.kit.peer import Peer
 
-__all__ = ["logged", "operator_of"]
+__all__ = ["asking", "logged", "operator_of"]
+
+
+async def asking(peer: Peer, tool: str = "order", key: str = "size", **arguments: Any) -> tuple[str, str]:
+    """Return a task that asks, and its call."""
+    task = (await peer.call(tool, **arguments))["taskId"]
+    await peer.asked(task, key)
+    return task, task.split(".")[0]
 
 
 def operator_of(server: Any, path: Path | None = None, *, by: str = "ana") -> AuditedOperations:

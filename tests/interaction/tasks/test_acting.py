@@ -9,10 +9,12 @@ import pytest
 from mcp_types import INTERNAL_ERROR
 
 from roundtrip import Context, ElicitUrl, Sample, Server
+from roundtrip.ledger import MemoryLedger
 from roundtrip.server.tasks.operations import AnswerUnfit, TaskNotChanged
 from roundtrip.trace.writing.audit import AuditUnwritable
-from tests.interaction.tasks.operators import logged, operator_of
-from tests.kit.peer import Peer, peers, text_of
+from tests.interaction.tasks.operators import asking, logged, operator_of
+from tests.kit.peer import peers, text_of
+from tests.kit.shops import KEY
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +26,7 @@ def audit(tmp_path: Path) -> Path:
 
 
 def shop(ledger: Any, name: str = "shop", **options: Any) -> Server[Any]:
-    server = Server[Any](name, keys=[b"k" * 32], ledger=ledger, **options)
+    server = Server[Any](name, keys=[KEY], ledger=ledger, **options)
 
     @server.tool(task=True)
     async def order(ctx: Context) -> str:
@@ -58,13 +60,6 @@ def shop(ledger: Any, name: str = "shop", **options: Any) -> Server[Any]:
     return server
 
 
-async def asking(peer: Peer, tool: str = "order", key: str = "size") -> tuple[str, str]:
-    """Return a task that asks, and its call."""
-    task = (await peer.call(tool))["taskId"]
-    await peer.asked(task, key)
-    return task, task.split(".")[0]
-
-
 async def test_cancelled_task_is_cancelled_for_its_client(ledger: Any, audit: Path) -> None:
     server = shop(ledger)
     async with peers(server) as (peer,):
@@ -80,8 +75,8 @@ async def test_cancelled_task_is_cancelled_for_its_client(ledger: Any, audit: Pa
     assert {line.call for line in logged(audit)} == {call}
 
 
-async def test_expired_task_is_unknown_to_its_client(ledger: Any, audit: Path) -> None:
-    server = shop(ledger)
+async def test_expired_task_is_unknown_to_its_client(audit: Path) -> None:
+    server = shop(None)
     async with peers(server) as (peer,):
         task, call = await asking(peer)
         await operator_of(server, audit).act(call, "expire")
@@ -94,8 +89,8 @@ async def test_expired_task_is_unknown_to_its_client(ledger: Any, audit: Path) -
 
 
 @pytest.mark.parametrize("action", ["cancel", "expire"])
-async def test_running_body_is_stopped(ledger: Any, audit: Path, action: Any) -> None:
-    server = shop(ledger)
+async def test_running_body_is_stopped(audit: Path, action: Any) -> None:
+    server = shop(None)
     service = server.task_service
     assert service is not None
 
@@ -111,8 +106,8 @@ async def test_running_body_is_stopped(ledger: Any, audit: Path, action: Any) ->
     assert [line.outcome for line in logged(audit)] == ["done"]
 
 
-async def test_expired_task_that_runs_once_is_found_by_a_repeated_request(ledger: Any, audit: Path) -> None:
-    server = shop(ledger)
+async def test_expired_task_that_runs_once_is_found_by_a_repeated_request(audit: Path) -> None:
+    server = shop(None)
     async with peers(server) as (peer,):
         first = await peer.call("pay")
         sent: dict[str, Any] = {"name": "pay", "arguments": {}, "requestState": first["requestState"]}
@@ -129,8 +124,8 @@ async def test_expired_task_that_runs_once_is_found_by_a_repeated_request(ledger
         assert (again["taskId"], again["status"]) == (task, "failed")
 
 
-async def test_answer_of_a_test_user_continues_the_task(ledger: Any, audit: Path) -> None:
-    server = shop(ledger)
+async def test_answer_of_a_test_user_continues_the_task(audit: Path) -> None:
+    server = shop(None)
     async with peers(server) as (peer,):
         task, call = await asking(peer)
         operator = operator_of(server, audit)
@@ -217,7 +212,8 @@ async def test_action_and_completion_race_with_one_winner(ledger: Any, audit: Pa
     assert {call: "done" if status == "cancelled" else "rejected" for call, status in ends.items()} == outcomes
 
 
-async def test_calls_of_another_service_are_not_touched(ledger: Any, audit: Path) -> None:
+async def test_calls_of_another_service_are_not_touched(audit: Path) -> None:
+    ledger = MemoryLedger()
     server, other = shop(ledger), shop(ledger, "wiki", run_tasks=False)
     async with peers(server, other) as (peer, _):
         task, call = await asking(peer)
@@ -245,8 +241,8 @@ async def test_nothing_is_done_without_a_writable_log(tmp_path: Path) -> None:
         assert (await peer.get(task))["status"] == "input_required"
 
 
-async def test_hostile_ids_are_unknown_calls(ledger: Any, audit: Path) -> None:
-    server = shop(ledger)
+async def test_hostile_ids_are_unknown_calls(audit: Path) -> None:
+    server = shop(None)
     actions: tuple[Any, ...] = ("cancel", "retry", "expire")
     calls = ["unknown", "", "\udcff", "a/../b", "x" * 5000, "a.b", "\x00"]
     told: dict[tuple[str, str], str] = {}

@@ -4,7 +4,6 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -12,8 +11,8 @@ import pytest
 from roundtrip.cli import main
 from roundtrip.trace.writing.audit import user_of_system
 from tests.interaction.tasks import workshops
-from tests.interaction.tasks.operators import logged
-from tests.kit.peer import Peer, peers, text_of
+from tests.interaction.tasks.operators import asking, logged
+from tests.kit.peer import peers, text_of
 from tests.kit.transcripts import acted, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("workshop_folder")]
@@ -38,17 +37,10 @@ async def run(*words: str) -> int:
     return await anyio.to_thread.run_sync(main, [*words])
 
 
-async def asking(peer: Peer, tool: str = "build", key: str = "size", **arguments: Any) -> tuple[str, str]:
-    """Return a task that asks, and its call."""
-    task = (await peer.call(tool, **arguments))["taskId"]
-    await peer.asked(task, key)
-    return task, task.split(".")[0]
-
-
 async def test_actions_print_their_outcome_and_are_logged(audit: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with peers(workshops.shop()) as (peer,):
-        task, call = await asking(peer, secret="this")
-        other, _ = await asking(peer, secret="that")
+        task, call = await asking(peer, "build", secret="this")
+        other, _ = await asking(peer, "build", secret="that")
         options = ("--server", SHOP, "--audit", str(audit))
         assert await run("calls", "cancel", task, "unknown", call, *options) == 1
         assert await run("calls", "expire", other, *options) == 0
@@ -83,7 +75,7 @@ async def test_tasks_command_writes_the_same_log(
 ) -> None:
     monkeypatch.setenv("ROUNDTRIP_AUDIT", str(audit))
     async with peers(workshops.shop()) as (peer,):
-        _, call = await asking(peer, secret="this")
+        _, call = await asking(peer, "build", secret="this")
         assert await run("tasks", "cancel", SHOP, call) == 0
         assert await run("tasks", "retry", SHOP, call) == 1
     assert capsys.readouterr().err == ""
@@ -97,7 +89,7 @@ async def test_action_without_a_place_for_the_log_is_done_with_a_note(
     monkeypatch.delenv("ROUNDTRIP_AUDIT", raising=False)
     monkeypatch.delenv("ROUNDTRIP_TRACE", raising=False)
     async with peers(workshops.shop()) as (peer,):
-        task, call = await asking(peer, secret="this")
+        task, call = await asking(peer, "build", secret="this")
         words = ("tasks", "cancel", SHOP, call) if command == "tasks" else ("calls", "cancel", call, "--server", SHOP)
         assert await run(*words) == 0
         assert (await peer.get(task))["status"] == "cancelled"
@@ -107,7 +99,7 @@ async def test_action_without_a_place_for_the_log_is_done_with_a_note(
 
 async def test_nothing_is_done_if_the_log_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with peers(workshops.shop()) as (peer,):
-        task, call = await asking(peer, secret="this")
+        task, call = await asking(peer, "build", secret="this")
         assert await run("calls", "cancel", call, "--server", SHOP, "--audit", str(tmp_path)) == 2
         assert await run("tasks", "cancel", SHOP, call, "--audit", str(tmp_path)) == 2
         assert (await peer.get(task))["status"] == "input_required"
@@ -119,7 +111,7 @@ async def test_nothing_is_done_if_the_log_cannot_be_written(tmp_path: Path, caps
 async def test_log_is_beside_the_named_transcripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "traces").mkdir()
     async with peers(workshops.shop()) as (peer,):
-        _, call = await asking(peer, secret="this")
+        _, call = await asking(peer, "build", secret="this")
         assert await run("calls", "cancel", call, str(tmp_path / "traces"), "--server", SHOP) == 0
     assert capsys.readouterr().out == f"{call}: cancelled\n"
     assert [line.call for line in logged(tmp_path / "traces" / "audit.jsonl")] == [call]
@@ -129,7 +121,7 @@ async def test_views_have_the_actions_and_what_is_stored(
     trace: Path, audit: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with peers(workshops.shop()) as (peer,):
-        _, call = await asking(peer, secret="argument-4711")
+        _, call = await asking(peer, "build", secret="argument-4711")
         assert await run("calls", "show", call, "--server", SHOP) == 0
         shown = capsys.readouterr().out
         assert f"{call}  build  awaiting_input" in shown
@@ -160,7 +152,7 @@ async def test_stored_call_is_shown_without_its_transcript(
     monkeypatch.delenv("ROUNDTRIP_TRACE", raising=False)
     other = write(tmp_path / "other.jsonl", [])
     async with peers(workshops.shop()) as (peer,):
-        _, call = await asking(peer, secret="this")
+        _, call = await asking(peer, "build", secret="this")
         for files in ((), (str(other),)):
             assert await run("calls", "show", call[:8], *files, "--server", SHOP) == 0
             assert capsys.readouterr().out.startswith(f"call               {call}\n")
@@ -176,7 +168,7 @@ async def test_test_user_answers(
     value: str, result: str | None, audit: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with peers(workshops.shop()) as (peer,):
-        task, call = await asking(peer, secret="this")
+        task, call = await asking(peer, "build", secret="this")
         options = ("--server", SHOP, "--test-user", "--audit", str(audit))
         for wrong in ("large", "3.5", "[]", '{"size": 3}'):
             assert await run("calls", "answer", call, "size", wrong, *options) == 1
@@ -196,7 +188,7 @@ async def test_test_user_answers(
 
 async def test_answer_needs_the_flag_for_test_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with peers(workshops.shop()) as (peer,):
-        task, call = await asking(peer, secret="this")
+        task, call = await asking(peer, "build", secret="this")
         assert await run("calls", "answer", call, "size", "3", "--server", SHOP, "--audit", str(tmp_path / "log")) == 2
         assert (await peer.get(task))["status"] == "input_required"
     assert "is for development servers only" in capsys.readouterr().err

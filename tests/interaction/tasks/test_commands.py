@@ -13,7 +13,7 @@ from roundtrip.machine.tasks import TaskEvent
 from tests.interaction.tasks import workshops
 from tests.interaction.tasks.effects import effects
 from tests.kit.peer import peers, text_of
-from tests.kit.waiting import WAIT
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("workshop_folder")]
 SHOPS = "tests.interaction.tasks.workshops"
@@ -97,9 +97,8 @@ async def lost(server: Any, tool: str, peer: Any, **sent: Any) -> str:
         entry.has_begun = entry.runs_once
         return entry.apply(TaskEvent.LOSE, now)
 
-    with anyio.fail_after(WAIT):
-        while not await change_task(store, call_id, lose):  # noqa: ASYNC110 - the task may still be made
-            await anyio.sleep(0.01)
+    # The task may still be made.
+    await until(lambda: change_task(store, call_id, lose))
     return handle["taskId"]
 
 

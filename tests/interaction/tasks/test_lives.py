@@ -13,10 +13,11 @@ from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.server.tasks import engine, legs
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
+from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 
 
 def how_many() -> Elicit[int]:
@@ -83,16 +84,8 @@ async def test_body_of_a_task_sees_the_method_of_its_request() -> None:
         assert text_of(await peer.until((await peer.call("look"))["taskId"])) == "tools/call"
 
 
-def waiting(ledger: Any = None, system: System | None = None) -> Server[Any]:
-    options: dict[str, Any] = {} if system is None else {"system": system}
-    server = Server[Any]("shop", keys=[KEY], ledger=ledger, **options)
-
-    @server.tool(task=True)
-    async def nap(ctx: Context) -> str:
-        await ctx.task.status("asleep")
-        await ctx.sleep(0.05)
-        await ctx.sleep(timedelta(milliseconds=50))
-        return f"awake in leg {ctx.call.leg}"
+def waiting(ledger: Any = None) -> Server[Any]:
+    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
 
     @server.tool(task=True)
     async def buy(seconds: float, ctx: Context) -> str:
@@ -113,13 +106,6 @@ def waiting(ledger: Any = None, system: System | None = None) -> Server[Any]:
 
 async def task_of(peer: Peer, tool: str, **arguments: Any) -> str:
     return (await peer.call(tool, **arguments))["taskId"]
-
-
-async def test_sleeping_task_goes_on_in_later_legs(ledger: Any) -> None:
-    async with peers(waiting(ledger)) as (peer,):
-        task = await peer.until(await task_of(peer, "nap"))
-        assert text_of(task) == "awake in leg 3"
-        assert task["statusMessage"] == "asleep"
 
 
 async def test_signal_wakes_and_repeats_change_nothing(ledger: Any) -> None:
@@ -150,8 +136,8 @@ async def test_signal_that_comes_while_its_leg_runs_wakes_the_task() -> None:
         assert text_of(await peer.until(await task_of(peer, "buy"))) == "paid 3"
 
 
-async def test_signal_that_comes_too_late_changes_nothing(ledger: Any) -> None:
-    server = waiting(ledger)
+async def test_signal_that_comes_too_late_changes_nothing() -> None:
+    server = waiting()
     async with peers(server) as (peer,):
         task = await task_of(peer, "buy", seconds=0.05)
         await peer.asked(task, "again")
@@ -229,6 +215,7 @@ def test_persistent_store_without_keys_is_refused(tmp_path: Path) -> None:
 
 async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_SKIP_SECONDS", 0.05)
+    looks = Looks(monkeypatch)
 
     def shop(*, has_tool: bool) -> Server[Any]:
         server = Server[Any]("shop", keys=[KEY], ledger=SqliteLedger(tmp_path / "tasks.db"))
@@ -244,14 +231,26 @@ async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypa
         await peer.asked(task, "sure")
     async with peers(shop(has_tool=False)) as (peer,):
         await peer.answer(task, sure=True)
-        await anyio.sleep(0.3)
+        await looks.more(6)
         assert (await peer.get(task))["status"] == "working"
     async with peers(shop(has_tool=True)) as (peer,):
         assert text_of(await peer.until(task)) == "True"
 
 
-@pytest.mark.parametrize("kind", ["plain", "timeout", "dependency", "otherwise", "review", "page"])
-async def test_features_of_tools_work_inside_a_task(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_timeout_ends_a_task() -> None:
+    server = Server[Any]("shop", keys=[KEY])
+
+    @server.tool(task=True, timeout=0.05)
+    async def work() -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    async with peers(server) as (peer,):
+        ended = await peer.until(await task_of(peer, "work"))
+    assert ended["error"]["data"]["reason"] == "tool_timeout"
+
+
+async def test_features_of_tools_work_inside_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legs, "_PAGE_SECONDS", 0.05)
     server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger())
     closed: list[str] = []
@@ -269,12 +268,6 @@ async def test_features_of_tools_work_inside_a_task(kind: str, monkeypatch: pyte
     def plain(ctx: Context) -> str:
         price = ctx.blocking.step("price", lambda: 7)
         return f"{price} {ctx.blocking.ask('sure', 'Sure?', bool)}"
-
-    @server.tool(name="timeout", task=True, timeout=0.2)
-    async def timeout(ctx: Context) -> str:
-        await ctx.ask("sure", "Sure?", bool)
-        await anyio.sleep_forever()
-        return ""
 
     @server.tool(name="dependency", task=True)
     async def dependency(used: Annotated[str, Depends(connection)], ctx: Context) -> str:
@@ -303,7 +296,8 @@ async def test_features_of_tools_work_inside_a_task(kind: str, monkeypatch: pyte
         "review": "reviewed True",
         "page": "logged in",
     }
-    async with peers(server) as (peer,):
+
+    async def told_by(peer: Peer, kind: str) -> str:
         task = await task_of(peer, kind)
         await peer.asked(task, "sure")
         if kind == "page":
@@ -315,14 +309,11 @@ async def test_features_of_tools_work_inside_a_task(kind: str, monkeypatch: pyte
             await peer.ask(
                 "tasks/update", taskId=task, inputResponses={"check": {"action": "accept", "content": {"sure": True}}}
             )
-        ended = await peer.until(task)
-        if kind == "timeout":
-            assert ended["error"]["data"]["reason"] == "tool_timeout"
-            return
-        assert text_of(ended) == expected[kind]
-        if kind == "dependency":
-            # Two legs have left it: the one that asked, and the one that ended; and the one before the task.
-            assert closed
+        return text_of(await peer.until(task))
+
+    async with peers(server) as (peer,):
+        assert {kind: await told_by(peer, kind) for kind in expected} == expected
+    assert closed
 
 
 async def test_answer_that_comes_while_a_leg_runs_counts() -> None:
@@ -362,7 +353,7 @@ async def test_sleeps_have_places_of_their_own() -> None:
 
     @server.tool(name="named", task=True)
     async def named(ctx: Context) -> str:
-        await ctx.sleep(0.01)
+        await ctx.sleep(timedelta(milliseconds=10))
         await ctx.sleep(0.01, name="nap")
         try:
             await ctx.wait_for("sleep-1", timeout=0.01)
@@ -406,11 +397,6 @@ async def test_repeated_request_of_a_body_that_runs_once_finds_its_task() -> Non
         clock.advance(300)
         assert (await peer.ask("tools/call", **again))["taskId"] == task
         assert runs == 1
-
-
-def test_body_that_runs_once_is_a_task_always_or_never() -> None:
-    with pytest.raises(InvalidSignature, match="needs task='required'"):
-        Server[Any]("shop").add_tool(lambda: "", name="pay", task=True, exactly_once=True)
 
 
 async def test_tool_that_asks_by_hand_gets_its_answers() -> None:

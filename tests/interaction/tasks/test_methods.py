@@ -6,8 +6,9 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolError
+from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolError, after
 from tests.kit.peer import EXTENSION, Peer, peers, text_of
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +18,7 @@ def how_many() -> Elicit[int]:
 
 
 def shop() -> Server[Any]:
-    server = Server[Any]("shop", keys=[b"k" * 32])
+    server = Server[Any]("shop", keys=[KEY])
 
     @server.tool(task=True)
     async def order(title: str, copies: Annotated[int, Resolve(how_many)], ctx: Context) -> str:
@@ -128,7 +129,7 @@ async def test_keys_of_questions_are_never_reused() -> None:
         assert text_of(await peer.until(task)) == "1 2"
 
 
-@pytest.mark.parametrize("answer", [None, {}, {"action": "sell"}, {"action": "accept", "content": 3}])
+@pytest.mark.parametrize("answer", [None, {"action": "accept", "content": 3}])
 async def test_malformed_answer_is_asked_again(answer: Any) -> None:
     async with peers(shop()) as (peer,):
         task = await task_of(peer, "both")
@@ -248,9 +249,11 @@ def test_invalid_options_of_tasks_are_rejected() -> None:
     task = "task must be True, False, 'required' or after(seconds)"
     seconds = "task_ttl must be a number of seconds"
     together = "task_ttl= must be given together with task="
+    required = "exactly_once= needs task='required'"
     mistakes: list[tuple[dict[str, Any], str]] = [
         *(({"task": given}, task) for given in (2, "always", "optional")),
         *(({"task": True, "task_ttl": given}, seconds) for given in (0, -1, True, float("inf"), "1")),
         *(({"task": given, "task_ttl": 60}, together) for given in (None, False)),
+        *(({"task": given, "exactly_once": True}, required) for given in (True, after(2))),
     ]
     assert [(options, text) for options, why in mistakes if why not in (text := _mistake_of(**options))] == []

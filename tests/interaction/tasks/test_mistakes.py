@@ -12,8 +12,7 @@ from roundtrip.errors import AskedTooLate
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.serving.agreement import cautions, objection
 from roundtrip.testing import Era, User
-
-KEY = b"k" * 32
+from tests.kit.shops import KEY
 
 
 @pytest.mark.anyio

@@ -11,6 +11,7 @@ from roundtrip import Context, Server
 from roundtrip.cli import main
 from roundtrip.ledger import SqliteLedger
 from roundtrip.server.switches import RUN_TASKS_VARIABLE
+from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.waiting import WAIT
 
@@ -51,7 +52,10 @@ async def test_many_tasks_of_others_do_not_delay_own_ones(tmp_path: Path) -> Non
     assert ours == ["own 0", "own 1", "own 2"]
 
 
-async def test_tasks_of_others_are_left_alone_until_a_client_asks_for_them(tmp_path: Path) -> None:
+async def test_tasks_of_others_are_left_alone_until_a_client_asks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = Looks(monkeypatch)
     theirs, ours = list[str](), list[str]()
     async with peers(shop(tmp_path, False, theirs), shop(tmp_path, "own", ours)) as (fleet, command):
         waiting = await begun(fleet, "ship", "theirs")
@@ -61,8 +65,7 @@ async def test_tasks_of_others_are_left_alone_until_a_client_asks_for_them(tmp_p
         # Another process takes the answer, and does not run the task.
         await fleet.answer(asking, paper="red")
         assert text_of(await command.until(asking)) == "a book in red"
-        # Longer than a look at the store takes.
-        await anyio.sleep(2.5)
+        await looks.more(3)
         assert theirs == []
         assert ours == ["ours", "a book", "a book"]
         with anyio.fail_after(WAIT_SECONDS):
@@ -83,7 +86,8 @@ async def test_worker_runs_all_tasks(tmp_path: Path) -> None:
     assert ran == ["theirs"]
 
 
-async def test_call_is_named_by_those_alone_who_may_ask_for_it(tmp_path: Path) -> None:
+async def test_call_is_named_by_those_alone_who_may_ask_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Looks(monkeypatch)
     ours = list[str]()
     async with peers(shop(tmp_path, False, []), shop(tmp_path, "own", ours)) as (fleet, command):
         waiting = await begun(fleet, "ship", "theirs")
@@ -91,7 +95,7 @@ async def test_call_is_named_by_those_alone_who_may_ask_for_it(tmp_path: Path) -
         for other in (f"{call_id}.{'x' * 22}", call_id):
             with pytest.raises(AssertionError):
                 await command.get(other)
-        await anyio.sleep(2.5)
+        await looks.more(3)
         assert ours == []
 
 

@@ -18,10 +18,10 @@ from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.peer import WAIT_SECONDS, peers, text_of
+from tests.kit.shops import KEY
 from tests.kit.stores import KINDS, Servers, turned_ledger
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 
 
 @pytest.fixture
@@ -36,6 +36,10 @@ async def store(
     async with turned_ledger(request.param, started, tmp_path, clock) as ledger:
         assert isinstance(ledger, HasTasks)
         yield ledger.tasks
+
+
+in_memory = pytest.mark.parametrize("store", ["memory"], indirect=True)
+"""What an entry decides is the same in each store."""
 
 
 def entry_of(clock: Clock, call_id: str = "a", **fields: Any) -> TaskEntry:
@@ -127,6 +131,7 @@ async def test_only_one_worker_gets_the_lease(store: TaskStore, clock: Clock) ->
     assert len([entry for entry in results if entry is not None]) == 1
 
 
+@in_memory
 async def test_worker_whose_lease_has_ended_cannot_write(store: TaskStore, clock: Clock) -> None:
     await store.add(entry_of(clock))
     first = await claimed(store, "one")
@@ -143,6 +148,7 @@ async def test_worker_whose_lease_has_ended_cannot_write(store: TaskStore, clock
     assert current.is_held("two", second.epoch)
 
 
+@in_memory
 async def test_body_that_runs_once_is_lost_with_its_worker(store: TaskStore, clock: Clock) -> None:
     expected = {"again": TaskState.DUE, "once": TaskState.DUE, "once, begun": TaskState.LOST}
 
@@ -159,6 +165,7 @@ async def test_body_that_runs_once_is_lost_with_its_worker(store: TaskStore, clo
     assert {call_id: (await loaded(store, call_id)).state for call_id in expected} == expected
 
 
+@in_memory
 async def test_retried_task_is_lost_again_only_if_its_body_has_begun_again(store: TaskStore, clock: Clock) -> None:
     await store.add(entry_of(clock, runs_once=True))
 
@@ -175,6 +182,7 @@ async def test_retried_task_is_lost_again_only_if_its_body_has_begun_again(store
     assert await claimed(store, "three") is not None
 
 
+@in_memory
 async def test_task_that_ends_its_workers_is_given_up(store: TaskStore, clock: Clock) -> None:
     await store.add(entry_of(clock))
     for number in range(MAX_TRIES):
@@ -184,6 +192,7 @@ async def test_task_that_ends_its_workers_is_given_up(store: TaskStore, clock: C
     assert (await loaded(store)).state is TaskState.LOST
 
 
+@in_memory
 async def test_stored_steps_and_orderly_stops_count_as_no_death(store: TaskStore, clock: Clock) -> None:
     await store.add(entry_of(clock))
     for number in range(2 * MAX_TRIES):
@@ -236,17 +245,6 @@ async def test_task_past_its_life_is_deleted(store: TaskStore, clock: Clock) -> 
     assert await change_task(store, "a", lambda entry, now: "changed") is None
     assert (await store.load("a"))[0] is None
     assert await change_task(store, "a", lambda entry, now: "changed") is None
-
-
-async def test_cancelled_task_cannot_be_finished(store: TaskStore, clock: Clock) -> None:
-    await store.add(entry_of(clock))
-    worker = await claimed(store, "one")
-    await change_task(store, "a", lambda entry, now: entry.apply(TaskEvent.CANCEL, now))
-    assert worker is not None
-    current = await loaded(store)
-    assert not current.is_held("one", worker.epoch)
-    assert not current.apply(TaskEvent.FINISH, clock())
-    assert current.has_ended
 
 
 async def test_listeners_hear_of_each_change(store: TaskStore, clock: Clock) -> None:

@@ -7,14 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import anyio
 import pytest
 
 from roundtrip import Context, Server
 from roundtrip.machine.tasks import TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock
-from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
+from tests.kit.peer import Peer, peers, text_of
 from tests.kit.stores import KINDS, AnyLedger, Servers, turned_ledger
 from tests.kit.waiting import until
 
@@ -71,9 +70,11 @@ async def begin(peer: Peer, ledger: AnyLedger) -> list[tuple[str, str]]:
     """Make tasks, and return their ids with what they wait for, when all of them wait."""
     tasks = [((await peer.call("wait", how=HOW[number % 3]))["taskId"], HOW[number % 3]) for number in range(TASKS)]
     states = (TaskState.WAITING, TaskState.ASKING)
-    with anyio.fail_after(WAIT_SECONDS):
-        while len(await ledger.tasks.list(limit=2 * TASKS, states=states)) < TASKS:  # noqa: ASYNC110 - workers do it
-            await anyio.sleep(0.02)
+
+    async def all_wait() -> bool:
+        return len(await ledger.tasks.list(limit=2 * TASKS, states=states)) == TASKS
+
+    await until(all_wait)
     return tasks
 
 
@@ -104,5 +105,5 @@ async def test_waiting_for_days_holds_nothing(kind: str, started: Servers, tmp_p
         await end(peer, await begin(peer, ledger), clock)
         before = held()
         waiting = await begin(peer, ledger)
-        await until(lambda: not (any(now > then + POOLS for now, then in zip(held(), before, strict=True))))
+        await until(lambda: all(now <= then + POOLS for now, then in zip(held(), before, strict=True)))
         await end(peer, waiting, clock)

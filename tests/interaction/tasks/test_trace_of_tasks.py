@@ -21,9 +21,10 @@ from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.kit.collected import Collected
 from tests.kit.peer import WAIT_SECONDS, Peer, peers
+from tests.kit.shops import KEY
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 
 
 def shop(transcript: Path) -> Server[Any]:
@@ -180,11 +181,7 @@ async def test_expired_task_has_ended(tmp_path: Path) -> None:
         await peer.asked(task, "sure")
         clock.advance(101)
         await peer.send("tasks/cancel", taskId=task)
-        call = call_in(tmp_path / "calls.jsonl")
-        with anyio.fail_after(WAIT_SECONDS):
-            while call.stopped is None:
-                await anyio.sleep(0.05)
-                call = call_in(tmp_path / "calls.jsonl")
+        await until(lambda: call_in(tmp_path / "calls.jsonl").stopped)
     state, failure, left, texts = ended_as(tmp_path / "calls.jsonl")
     assert (state, failure, left) == ("failed", "expired", [["sure", "expired"]])
     assert "because its time was over while it waited for an answer to 'sure'; raise task_ttl=" in texts[-1]

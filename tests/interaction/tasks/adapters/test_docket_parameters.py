@@ -7,10 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 from docket import ExponentialRetry, Progress, Retry, TaskKey, TaskLogger, Timeout
-from docket.dependencies import ForcedRetry
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
@@ -20,10 +18,11 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
-from tests.kit.peer import WAIT_SECONDS, peers, text_of
+from tests.kit.peer import peers, text_of
+from tests.kit.shops import KEY
+from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 
 SEED = '''
 from datetime import timedelta
@@ -103,9 +102,8 @@ async def test_timeout_ends_a_usual_call(era: Era) -> None:
     assert caught.value.error.data["reason"] == "tool_timeout"
 
 
-@pytest.mark.parametrize("era", [Era.LIVE, Era.RETRY])
-async def test_user_has_all_the_time_that_a_timeout_does_not_give(era: Era) -> None:
-    assert (await User(shop(), {"sure": True}, era=era).call("hurry")).text == "True True"
+async def test_user_has_all_the_time_that_a_timeout_does_not_give() -> None:
+    assert (await User(shop(), {"sure": True}, era=Era.LIVE).call("hurry")).text == "True True"
 
 
 class Trials:
@@ -138,9 +136,11 @@ class Trials:
 
     async def parked(self, task_id: str, attempts: int) -> float:
         """Return the seconds for which the task waits after so many attempts."""
-        with anyio.fail_after(WAIT_SECONDS):
-            while len(self.attempts) < attempts or (await self.entry(task_id)).state is not TaskState.WAITING:
-                await anyio.lowlevel.checkpoint()
+
+        async def is_parked() -> bool:
+            return len(self.attempts) >= attempts and (await self.entry(task_id)).state is TaskState.WAITING
+
+        await until(is_parked)
         return (await self.entry(task_id)).due - self.clock()
 
 
@@ -200,7 +200,7 @@ async def test_every_failure_of_an_attempt_is_tried_again(kind: str) -> None:
     async def work(
         ctx: Context,
         retry: Retry = Retry(attempts=2, delay=timedelta(days=1) if kind in ("after", "at") else timedelta(0)),
-        limit: Timeout = Timeout(timedelta(seconds=0.5)),
+        limit: Timeout = Timeout(timedelta(seconds=1 if kind == "timeout" else WAIT)),
     ) -> str:
         begun.append(retry.attempt)
         sure = await ctx.ask("sure", "Sure?", bool) if kind == "asks" else None
@@ -236,21 +236,6 @@ async def test_call_whose_first_attempt_fails_becomes_a_task() -> None:
     async with peers(server) as (peer,):
         handle = await peer.call("work")
         assert text_of(await peer.until(handle["taskId"])) == "attempt 2"
-
-
-async def test_request_for_another_attempt_fails_a_usual_call() -> None:
-    server = Server[Any]("shop", keys=[KEY])
-
-    @server.tool(task=True)
-    async def work(retry: Retry = Retry(attempts=2)) -> str:
-        try:
-            retry.after(timedelta(0))
-        except ForcedRetry as error:
-            raise ToolError("come back") from error
-
-    call = await User(server, {}).call("work")
-    assert call.is_error
-    assert "come back" in call.text
 
 
 async def test_declined_question_is_not_tried_again() -> None:

@@ -21,13 +21,13 @@ import redis
 from roundtrip import Context, DocketEngine, InvalidSignature, Server
 from roundtrip.ledger import MemoryLedger, RedisLedger
 from tests.interaction.serving.services import WAIT, Service, environment, eventually
-from tests.interaction.tasks.effects import effects
+from tests.interaction.tasks.effects import effects, holding
 from tests.interaction.tasks.processes.docket_shop import DOCKET, FOLDER, KEY, NAME, REDIS
 from tests.kit.hosts import ROOT, free_port
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer, redis_server
-from tests.kit.waiting import until
+from tests.kit.tables import check_each
 
 pytestmark = [pytest.mark.anyio, needs("redis")]
 MODULE = "tests.interaction.tasks.processes.docket_shop"
@@ -80,16 +80,6 @@ async def serving(folder: Path, store: RedisServer, *, works: bool = False, **va
 def worker(folder: Path, store: RedisServer, *flags: str, kind: type[DocketWorker] = DocketWorker) -> DocketWorker:
     flags = flags if kind is Worker else ("--redelivery-timeout", "2s", *flags)
     return kind(store.url, *flags, folder=folder, **{FOLDER: str(folder), REDIS: store.url})
-
-
-async def holding(folder: Path, times: int = 1) -> list[int]:
-    """Return the processes that hold a body, once it has been held so often."""
-
-    def holders() -> list[int]:
-        return [int(line.split()[-1]) for line in effects(folder) if line.startswith("held in")]
-
-    await until(lambda: len(holders()) >= times)
-    return holders()
 
 
 def go_on(folder: Path) -> None:
@@ -302,11 +292,21 @@ async def test_worker_of_another_docket_does_not_start(tmp_path: Path, store: Re
     assert "must read the docket 'shop', got 'other'" in done.stderr + done.stdout
 
 
-def test_docket_in_memory_is_refused() -> None:
-    with pytest.raises(ValueError, match="no other process or event loop could reach it"):
-        DocketEngine("memory://shop")
-    with pytest.raises(ValueError, match="redelivery must be a number of seconds greater than 0, got 0"):
-        DocketEngine("redis://localhost", redelivery=0)
+def test_invalid_settings_of_an_engine_are_refused() -> None:
+    memory = "no other process or event loop could reach it"
+    invalid: list[tuple[str, dict[str, Any], str]] = [
+        ("memory://shop", {}, memory),
+        ("localhost:6379", {}, "url must"),
+        ("http://redis.internal", {}, "url must"),
+        ("redis://localhost", {"redelivery": 0}, "redelivery must be a number of seconds greater than 0, got 0"),
+    ]
+    check_each(invalid, _require_refusal)
+
+
+def _require_refusal(url: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=r"\w") as refused:
+        DocketEngine(url, **options)
+    assert said in str(refused.value)
 
 
 def test_ledger_in_memory_is_refused() -> None:
@@ -323,12 +323,3 @@ def test_engine_belongs_to_one_server() -> None:
     servers[0].add_tool(lambda: "", name="work", task=True)
     with pytest.raises(InvalidSignature, match="belongs to one server"):
         servers[1].add_tool(lambda: "", name="work", task=True)
-
-
-def test_docket_needs_the_address_of_a_redis() -> None:
-    told: list[str] = []
-    for url in ("localhost:6379", "http://redis.internal", "memory://"):
-        with pytest.raises(ValueError, match="url must") as refused:
-            DocketEngine(url)
-        told.append(str(refused.value))
-    assert len(told) == 3

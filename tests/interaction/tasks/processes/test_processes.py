@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 
@@ -19,6 +18,7 @@ from tests.interaction.tasks.processes import shops
 from tests.kit.hosts import HttpProcess
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.stores import SHARED, Servers, place_of
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -37,9 +37,7 @@ def instances(kind: str, started: Servers, tmp_path: Path, monkeypatch: pytest.M
 
 
 async def stopped(folder: Path) -> None:
-    with anyio.fail_after(WAIT_SECONDS):
-        while "stopped" not in effects(folder):
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: "stopped" in effects(folder))
 
 
 def at_rest(kind: str, started: Servers, folder: Path) -> bytes:

@@ -14,12 +14,11 @@ import httpx
 import pytest
 
 from tests.interaction.serving.services import Service, eventually, not_begun
-from tests.interaction.tasks.effects import effects
+from tests.interaction.tasks.effects import effects, holding
 from tests.interaction.tasks.workshops import FOLDER, REDIS
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 SHOPS = "tests.interaction.tasks.workshops"
@@ -45,16 +44,6 @@ async def serving(folder: Path, target: str = "shop", **variables: str) -> Async
     with Service(f"{SHOPS}:{target}", folder=folder, **given) as service:
         async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
             yield Peer(http, service.url)
-
-
-async def holding(folder: Path, times: int = 1) -> list[int]:
-    """Return the processes that hold the body, once it has been held so often."""
-
-    def holders() -> list[int]:
-        return [int(line.split()[-1]) for line in effects(folder) if line.startswith("held")]
-
-    await until(lambda: len(holders()) >= times)
-    return holders()
 
 
 async def test_tasks_run_in_workers_and_not_in_servers(tmp_path: Path) -> None:
