@@ -1,4 +1,4 @@
-"""Measure how many changed lines fail a test: `python -m tests.mutation.__main__ --share 0.15 --seed 1`.
+"""Measure how many changed lines fail a test: `python -m tests.mutation --share 0.15 --seed 1`.
 
 mutmut makes the mutants and runs the tests that `[tool.mutmut]` in pyproject.toml names. This program takes a random
 part of the mutants, the same for a seed, and counts the results by package. Survivors whose change cannot have an
