@@ -3,7 +3,6 @@
 The SDK's servers check much by themselves, so most of these faults could not be made with them.
 """
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -503,15 +502,6 @@ class TakesMissingAsAccepted(WrongServer):
         super().take(call, {**accepted, **answers})
 
 
-class RejectsMissing(WrongServer):
-    fails = ("S7.missing",)
-
-    def take(self, call: Json, answers: Json) -> None:
-        if any(key not in answers for key in call["asked"]):
-            raise Rejection(-32602, "an answer is missing")
-        super().take(call, answers)
-
-
 class LosesItsState(WrongServer):
     """Asks again without the state that its own check then wants."""
 
@@ -530,17 +520,6 @@ class CrashesOnOversized(WrongServer):
     async def respond(self, body: bytes, user: str) -> tuple[int, str, str]:
         if len(body) > _MAX_BODY_BYTES:
             return 500, "text/plain", "Internal Server Error"
-        return await super().respond(body, user)
-
-
-class HangsOnOversized(WrongServer):
-    fails = ("A3",)
-    options: Mapping[str, Any] = {"patience": 0.5}
-
-    async def respond(self, body: bytes, user: str) -> tuple[int, str, str]:
-        if len(body) > _MAX_BODY_BYTES:
-            # Until the client has left, and longer.
-            await asyncio.sleep(1)
         return await super().respond(body, user)
 
 
@@ -575,13 +554,6 @@ class IsNoJsonRpc(WrongServer):
 
     def written(self, answer: Json) -> str:
         return json.dumps({**answer, "jsonrpc": "1.0"})
-
-
-class RepliesToOthers(WrongServer):
-    fails = ("R2",)
-
-    def written(self, answer: Json) -> str:
-        return super().written({**answer, "id": 4711})
 
 
 class RepeatsKeys(WrongServer):

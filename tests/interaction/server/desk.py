@@ -51,10 +51,6 @@ def desk(**options: Any) -> Server[Any]:
         return {"client": ctx.client_id, "session": ctx.session_id}
 
     @server.tool()
-    def whose_in_a_thread(ctx: Context) -> dict[str, str | None]:
-        return {"client": ctx.client_id, "session": ctx.session_id}
-
-    @server.tool()
     async def talk_and_ask(ctx: Context) -> str:
         await ctx.info("before")
         answer = await ctx.ask("sure", "Sure?", Choice)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import httpx2
 
+from roundtrip.tracing import Beginning, TokenRejection
 from tests.kit.wire import EVERYTHING, headers_of, meta_of
 
 Handler = Callable[[Mapping[str, Any], Any], dict[str, Any]]
@@ -76,6 +77,25 @@ def call_event(tool: str, arguments: Json | None = None, **more: Any) -> Json:
 
 def json_of(response: Json) -> Json:
     return json.loads(response["body"])
+
+
+class BatchingTracer:
+    """Tracer that keeps what it is told until it is flushed."""
+
+    def __init__(self, saved: list[str]) -> None:
+        self._kept: list[str] = []
+        self._saved = saved
+
+    def begin(self, beginning: Beginning) -> Any:
+        self._kept.append(beginning.tool)
+        return print
+
+    def reject(self, rejection: TokenRejection) -> None:
+        self._kept.append(str(rejection.reason))
+
+    def flush(self) -> None:
+        self._saved += self._kept
+        self._kept.clear()
 
 
 class LambdaTransport(httpx2.AsyncBaseTransport):
