@@ -2,6 +2,8 @@
 
 import itertools
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,11 +30,13 @@ from roundtrip import Context, Depends, InvalidSignature, Resolve, ToolError
 from roundtrip.fastmcp import install
 from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import MemoryLedger
+from roundtrip.server.adapters import fastmcp_names
 from roundtrip.testing import DECLINE, Era, User
 from roundtrip.testing.networks.fleet import KEYS
 from tests.interaction.adapters.seats import Seats, ask_seats
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -489,3 +493,26 @@ async def test_media_and_results_of_roundtrip_are_sent_as_by_its_own_server(kind
     assert hosted is not None
     assert hosted.model_dump(exclude={"meta"}) == own.model_dump(exclude={"meta"})
     assert meta is None or (hosted.meta or {}).get("a") == 1
+
+
+# Names of FastMCP that roundtrip uses.
+
+
+def test_moved_name_fails_at_import_with_its_name() -> None:
+    moved = "fastmcp.server.dependencies._is_client_tool_call"
+    place, _, name = moved.rpartition(".")
+    code = f"import {place} as place\ndel place.{name}\nimport roundtrip.fastmcp\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT, check=False)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: roundtrip.fastmcp needs FastMCP 4.1")
+    assert name in last
+
+
+@pytest.mark.parametrize("name", ["_mcp_server", "_request_state_security"])
+def test_moved_attribute_of_server_is_named(name: str) -> None:
+    mcp = FastMCP[Any]("shop")
+    delattr(mcp, name)
+    read = {"_mcp_server": fastmcp_names.low_level_of, "_request_state_security": fastmcp_names.policy_of}[name]
+    with pytest.raises(ImportError, match=rf"FastMCP \S+ has moved FastMCP\.{name}"):
+        read(mcp)

@@ -16,7 +16,7 @@ from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
 
 import roundtrip
-from roundtrip import Approval, Approvals, Approve, Context, Elicit, InvalidSignature, Pages, Resolve
+from roundtrip import Approvals, Approve, Context, Elicit, InvalidSignature, Pages, Resolve
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install
 from roundtrip.ledger import MemoryLedger
@@ -153,10 +153,6 @@ async def continued(client: Any, asked: Any) -> str:
     return text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)}))
 
 
-def large(order: str) -> Approve:
-    return Approve(f"Refund all of {order}?", by="finance")
-
-
 async def decide(url: str, user: str, decision: str = "approve", reason: str = "") -> str:
     """Decide the only call that waits for a user, and return its question."""
     async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {user}"}, timeout=10) as http:
@@ -172,36 +168,19 @@ async def person(request: Any) -> str | None:
     return token if scheme == "Bearer" else request.cookies.get("user")
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode", "by"),
-    [
-        ("fastmcp", MODES[0], "confirm"),
-        ("fastmcp", MODES[1], "resolver"),
-        ("mcpserver", MODES[0], "resolver"),
-        ("mcpserver", MODES[1], "confirm"),
-    ],
-)
-async def test_call_waits_for_the_approval_of_another_person(kind: str, mode: str, by: str) -> None:
+@each_class_and_mode
+async def test_call_waits_for_the_approval_of_another_person(kind: str, mode: str) -> None:
     refunded: list[str] = []
     groups = {"fred": ["finance"], "ann": ["finance"]}
     pages = Pages(base_url=BASE, authenticate=person, wait=0.2)
     server, tool = made(kind, pages=pages, approvals=Approvals(groups=groups))
-    if by == "confirm":
 
-        @tool
-        @roundtrip.tool(confirm=Approve("Refund all of {order}?", by="finance"), exactly_once=True)
-        async def refund(order: str) -> str:
-            """Refund an order."""
-            refunded.append(order)
-            return f"refunded {order}"
-    else:
-
-        @tool
-        @roundtrip.tool(exactly_once=True)
-        async def refund(order: str, approval: Annotated[Approval, Resolve(large)]) -> str:
-            """Refund an order."""
-            refunded.append(order)
-            return f"refunded {order}"
+    @tool
+    @roundtrip.tool(confirm=Approve("Refund all of {order}?", by="finance"), exactly_once=True)
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        refunded.append(order)
+        return f"refunded {order}"
 
     async with hosted(app_of(server)) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("refund", {"order": "A7"})

@@ -42,7 +42,7 @@ async def ask_length(tone: Annotated[Tone, Resolve(ask_tone)]) -> Elicit[Length]
 def by_resolvers(
     kind: str, trace: Steps | None = None, *, plain: bool = False, server: Server[Any] | None = None
 ) -> Server[Any]:
-    async def praise(
+    def praise(
         title: str,
         shop: Annotated[str, Resolve(shop_name)],
         tone: Annotated[Tone, Resolve(ask_tone)],
@@ -50,15 +50,7 @@ def by_resolvers(
     ) -> str:
         return f"{shop} praises {title}: {tone.tone}, {length.words}"
 
-    def praise_plainly(
-        title: str,
-        shop: Annotated[str, Resolve(shop_name)],
-        tone: Annotated[Tone, Resolve(ask_tone)],
-        length: Annotated[Length, Resolve(ask_length)],
-    ) -> str:
-        return f"{shop} praises {title}: {tone.tone}, {length.words}"
-
-    return add(server or Server("shop", keys=[NEW], trace=trace), kind, praise_plainly if plain else praise)
+    return add(server or Server("shop", keys=[NEW], trace=trace), kind, praise)
 
 
 def by_body(

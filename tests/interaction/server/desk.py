@@ -42,11 +42,6 @@ def desk(**options: Any) -> Server[Any]:
         return f"{len(contents)} {first.content!r} {first.mime_type}"
 
     @server.tool()
-    def read_in_a_thread(uri: str, ctx: Context) -> str:
-        contents = ctx.blocking.read_resource(uri)
-        return f"{len(contents)} {contents[0].content!r} {contents[0].mime_type}"
-
-    @server.tool()
     async def whose(ctx: Context) -> dict[str, str | None]:
         return {"client": ctx.client_id, "session": ctx.session_id}
 

@@ -75,10 +75,9 @@ async def test_message_outside_of_a_request_reports_the_missing_client() -> None
         await Context().info("to whom?")
 
 
-@pytest.mark.parametrize("tool", ["read", "read_in_a_thread"])
-async def test_a_resource_is_read_as_a_list_of_contents(tool: str) -> None:
+async def test_a_resource_is_read_as_a_list_of_contents() -> None:
     async def read(uri: str) -> str:
-        return (await User(desk()).call(tool, {"uri": uri})).text
+        return (await User(desk()).call("read", {"uri": uri})).text
 
     assert await read("note://text") == "1 '# Note' text/markdown"
     assert await read("note://bytes/one") == "1 b'one' application/x-note"
