@@ -117,11 +117,6 @@ async def test_plain_tool_reads_its_returned_file_in_its_thread(tmp_path: Path) 
     with pytest.raises(MCPError, match=r"timed out after 0\.2s"):
         await User(server).call("picture")
     os.close(os.open(pipe, os.O_RDWR))  # lets the thread go
-    await until_threads_are_free()
-
-
-async def until_threads_are_free() -> None:
-    """Wait for threads that were left behind, while there is a loop for them to tell."""
     await until(lambda: not SHARED.slots().limiter.borrowed_tokens, what="no thread")
 
 

@@ -19,6 +19,7 @@ from roundtrip.serverless import asgi_app
 from roundtrip.serverless.lambda_events import body_of
 from roundtrip.testing import Era
 from tests.interaction.serverless.platform import BatchingTracer, LambdaContext, call_event, json_of, rpc_event
+from tests.kit.asgi_posts import Post
 from tests.kit.hosts import hosted, own_loop
 from tests.kit.players import Person, connect, text_of
 from tests.kit.wire import accept
@@ -75,25 +76,10 @@ def test_the_application_works_warm_under_mangum(lifespan: Literal["auto", "on",
 
 async def request(app: ASGIApp, event: Json | None = None) -> Json:
     """Send one request to an application, and return the response to it."""
-    sent: list[Message] = []
     event = event or rpc_event("tools/list")
-    headers = {**event["headers"], "host": "shop.example"}
-    scope: Scope = {
-        "type": "http",
-        "method": event["requestContext"]["http"]["method"],
-        "path": "/mcp",
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-    }
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body_of(event)}
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    return {"status": sent[0]["status"], **json.loads(sent[-1]["body"])}
+    post = Post(body_of(event), event["headers"], method=event["requestContext"]["http"]["method"])
+    await app(post.scope, post.receive, post.send)
+    return {"status": post.sent[0]["status"], **json.loads(post.answer)}
 
 
 def test_each_event_loop_has_a_run_of_its_own() -> None:

@@ -1,6 +1,5 @@
 """The application of a process: one JSON body or a stream for each request, and a limited number of sessions."""
 
-import json
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,15 +9,14 @@ import anyio
 import httpx
 import pytest
 from mcp.server import _streamable_http_modern as modern
-from starlette.types import Message
 
 from roundtrip import Server
 from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.responses import JsonResponse
 from roundtrip.serving.settings import ServeSettings
+from tests.kit.asgi_posts import calling
 from tests.kit.live_wire import HEADERS
 from tests.kit.waiting import WAIT
-from tests.kit.wire import headers_of, meta_of
 
 pytestmark = pytest.mark.anyio
 MODERN = "2026-07-28"
@@ -59,54 +57,6 @@ class Shop:
             yield Sessions(client)
 
 
-class Request:
-    """Call of the tool, as an ASGI server passes it on."""
-
-    def __init__(self, version: str = MODERN, **meta: Any) -> None:
-        envelope = meta_of("test", {}) if version == MODERN else {}
-        params: dict[str, Any] = {"name": "work", "arguments": {}, "_meta": {**envelope, **meta}}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        headers = {
-            "host": "127.0.0.1:8000",
-            "content-type": "application/json",
-            **headers_of("tools/call", params, version),
-        }
-        self.scope: dict[str, Any] = {
-            "type": "http",
-            "method": "POST",
-            "path": "/mcp",
-            "raw_path": b"/mcp",
-            "root_path": "",
-            "scheme": "http",
-            "query_string": b"",
-            "http_version": "1.1",
-            "server": ("127.0.0.1", 8000),
-            "client": ("127.0.0.1", 1),
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-            "state": {},
-        }
-        encoded = json.dumps(body).encode()
-        self._parts = [encoded[:40], encoded[40:]]
-        self.leave = anyio.Event()
-        self.sent: list[Message] = []
-        self.answering = anyio.Event()
-
-    async def receive(self) -> Message:
-        if self._parts:
-            body = self._parts.pop(0)
-            return {"type": "http.request", "body": body, "more_body": bool(self._parts)}
-        await self.leave.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Message) -> None:
-        self.sent.append(message)
-        self.answering.set()
-
-    @property
-    def content_type(self) -> str:
-        return dict(self.sent[0]["headers"])[b"content-type"].decode()
-
-
 @pytest.mark.parametrize(
     ("json_response", "version", "meta", "streamed"),
     [
@@ -125,7 +75,7 @@ async def test_plain_answer_is_sent_as_one_body(
 ) -> None:
     # The SDK's stream begins with its first sign of life, and is one body if the answer comes before.
     monkeypatch.setattr(modern, "_SSE_PING_INTERVAL", 0.02)
-    shop, request = Shop(), Request(version, **meta)
+    shop, request = Shop(), calling("work", revision=version, meta=meta)
     with anyio.fail_after(WAIT):
         async with shop.serving(json_response=json_response, sessions=False) as app, anyio.create_task_group() as tasks:
             tasks.start_soon(app, request.scope, request.receive, request.send)
@@ -136,12 +86,12 @@ async def test_plain_answer_is_sent_as_one_body(
                 assert not request.sent
             shop.finish.set()
     assert request.content_type.startswith("text/event-stream" if streamed else "application/json")
-    assert b"done" in b"".join(message.get("body", b"") for message in request.sent)
+    assert b"done" in request.answer
 
 
 @pytest.mark.parametrize("json_response", ["auto", "never"])
 async def test_the_call_of_a_client_that_leaves_is_cancelled(json_response: JsonResponse) -> None:
-    shop, request = Shop(), Request()
+    shop, request = Shop(), calling("work")
     with anyio.fail_after(WAIT):
         async with shop.serving(json_response=json_response, sessions=False) as app, anyio.create_task_group() as tasks:
             tasks.start_soon(app, request.scope, request.receive, request.send)

@@ -62,14 +62,11 @@ def test_settings_hold_for_every_class(fleet: Service) -> None:
     assert [fleet.post("/mcp", b"x" * 8_000_000)[0] for _ in range(5)] == [413] * 5
 
 
-async def test_pages_of_the_author_are_not_limited_as_mcp_is(tmp_path: Path) -> None:
+def test_pages_of_the_author_are_not_limited_as_mcp_is(fleet: Service) -> None:
     """Browsers send `Origin: null` from a page with a strict policy, such as a question page."""
     body = b"1," * 80_000
-    with Service(f"{SHOPS}:fastmcp_shop", "--drain", "0", folder=tmp_path, **variables(tmp_path)) as service:
-        answered = await anyio.to_thread.run_sync(lambda: service.post("/upload", body, Origin="null"))
-        assert answered == (200, str(len(body)))
-        refused_at_mcp = await anyio.to_thread.run_sync(lambda: service.post("/mcp", b"{}", Origin="null"))
-        assert refused_at_mcp[0] == 403
+    assert fleet.post("/upload", body, Origin="null") == (200, str(len(body)))
+    assert fleet.post("/mcp", b"{}", Origin="null")[0] == 403
 
 
 @pytest.mark.parametrize("kind", KINDS)
