@@ -293,6 +293,14 @@ class WrongServer(RightServer):
     options: Mapping[str, Any] = {}
     """Options of the audit that it takes to see the fault."""
     tools: tuple[str, ...] = ("book",)
+    more: Mapping[str, Any] | None = None
+    """The schema of a field that its forms have besides."""
+
+    def question(self, key: str) -> Json:
+        question = super().question(key)
+        if self.more is not None:
+            question["params"]["requestedSchema"]["properties"]["more"] = self.more
+        return question
 
 
 def _base64(raw: bytes) -> str:
@@ -642,20 +650,12 @@ class AsksForPasswords(WrongServer):
 
 class NestsItsForm(WrongServer):
     fails = ("F1", "F4")
-
-    def question(self, key: str) -> Json:
-        question = super().question(key)
-        question["params"]["requestedSchema"]["properties"]["more"] = {"type": "object", "properties": {}}
-        return question
+    more: Mapping[str, Any] | None = {"type": "object", "properties": {}}
 
 
 class ListsChoicesOddly(WrongServer):
     fails = ("F2",)
-
-    def question(self, key: str) -> Json:
-        question = super().question(key)
-        question["params"]["requestedSchema"]["properties"]["more"] = {"type": "integer", "enum": [1, 2]}
-        return question
+    more: Mapping[str, Any] | None = {"type": "integer", "enum": [1, 2]}
 
     def fits(self, key: str, content: Json) -> bool:
         return super().fits(key, content) and content.get("more", 1) in (1, 2)
@@ -663,11 +663,7 @@ class ListsChoicesOddly(WrongServer):
 
 class HasBadDefaults(WrongServer):
     fails = ("F3",)
-
-    def question(self, key: str) -> Json:
-        question = super().question(key)
-        question["params"]["requestedSchema"]["properties"]["more"] = {"type": "integer", "default": "two"}
-        return question
+    more: Mapping[str, Any] | None = {"type": "integer", "default": "two"}
 
     def fits(self, key: str, content: Json) -> bool:
         return super().fits(key, content) and type(content.get("more", 2)) is int

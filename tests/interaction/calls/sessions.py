@@ -118,11 +118,7 @@ class AtTerminal:
                 raise AssertionError("the call did not start")
             time.sleep(0.01)
 
-    def wait_for(self, text: str) -> str:
-        """Read until some text has come, and return the output since the last wait."""
-        return self.wait_for_any(text)
-
-    def wait_for_any(self, *texts: str) -> str:
+    def wait_for(self, *texts: str) -> str:
         """Read until any of some texts has come, and return the output since the last wait."""
         deadline = time.monotonic() + PATIENCE
         start = self._read

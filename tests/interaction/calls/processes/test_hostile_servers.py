@@ -65,7 +65,7 @@ def test_hostile_texts_are_shown_and_not_obeyed(trapper: str, era: str) -> None:
 
 def answer(at: AtTerminal) -> None:
     """Answer any of the three questions: on the live era they come in any order."""
-    shown = at.wait_for_any("type its number", ":cancel cancels):", "only a dot;")
+    shown = at.wait_for("type its number", ":cancel cancels):", "only a dot;")
     if "type its number" in shown:
         at.type("1")
     elif ":cancel cancels):" in shown:

@@ -43,6 +43,11 @@ async def _in_thread(what: Any, *arguments: Any) -> Any:
         return await anyio.to_thread.run_sync(what, *arguments)
 
 
+async def _said(service: Service, *texts: str) -> None:
+    """Wait until all texts are in the log of a service."""
+    await _in_thread(eventually, lambda: all(any(text in line for line in service.log) for text in texts))
+
+
 async def test_fleet_answers_and_reports_ready(fleet: Service) -> None:
     assert text_of(await call(fleet.url, Era.RETRY, "agree", {}, {"value": True})) == "agreed: True"
     assert text_of(await call(fleet.url, Era.LIVE, "slowly", {"seconds": 0})) == "done"
@@ -72,17 +77,15 @@ async def test_a_question_cannot_be_asked_live_without_sessions(fleet: Service) 
     async with connect(fleet.url, Era.LIVE, Person({"value": True})) as client:
         with pytest.raises(MCPError, match="one worker"), anyio.fail_after(WAIT):
             await client.call_tool("agree", {})
-    told = ("tool 'agree' could not ask 'python-httpx", "gives them a link with Pages(authenticate=...)")
-    await _in_thread(eventually, lambda: all(any(text in line for line in fleet.log) for text in told))
+    await _said(fleet, "tool 'agree' could not ask 'python-httpx", "gives them a link with Pages(authenticate=...)")
 
 
 async def test_single_worker_unable_to_ask_older_clients_says_so(tmp_path: Path) -> None:
     with Service("shop", "--no-sessions", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
-        await _in_thread(eventually, lambda: any("--no-sessions" in line for line in service.log))
         async with connect(service.url, Era.LIVE, Person({"value": True})) as client:
             with pytest.raises(MCPError, match="way back"), anyio.fail_after(WAIT):
                 await client.call_tool("agree", {})
-        await _in_thread(eventually, lambda: any("tool 'agree' could not ask" in line for line in service.log))
+        await _said(service, "--no-sessions", "tool 'agree' could not ask")
 
 
 def _ignores_being_hung_up_on(worker: int) -> bool:
