@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import pytest
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
+from mcp_types import Prompt
 from pydantic import Field
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
@@ -34,7 +35,7 @@ async def test_prompts_and_templates_list_only_their_own_parameters() -> None:
     async def praise_plainly(title: Annotated[str, Field(description="The book's.")], words: int = 10) -> str:
         return title
 
-    listed: list[Any] = []
+    listed: list[tuple[list[Prompt], Any, Any]] = []
     for shop, fn in ((server, praise), (plain, praise_plainly)):
         assert shop.prompt("praise", title="Praise", description="Praises a book.")(fn) is fn
         options: dict[str, Any] = {"mime_type": "text/markdown", "description": "Praise."}

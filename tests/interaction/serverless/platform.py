@@ -5,12 +5,14 @@ import base64
 import itertools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+from mcp.server import MCPServer
 
 from roundtrip.tracing import Beginning, TokenRejection
 from tests.kit.wire import EVERYTHING, headers_of, meta_of
@@ -96,6 +98,19 @@ class BatchingTracer:
     def flush(self) -> None:
         self._saved += self._kept
         self._kept.clear()
+
+
+def failing_once() -> Callable[[MCPServer[str]], AbstractAsyncContextManager[str]]:
+    """Return a lifespan that fails when it is entered for the first time."""
+    failures = iter([ConnectionError("no database yet")])
+
+    @asynccontextmanager
+    async def lifespan(server: MCPServer[str]) -> AsyncGenerator[str]:
+        for failure in failures:
+            raise failure
+        yield server.name
+
+    return lifespan
 
 
 class LambdaTransport(httpx2.AsyncBaseTransport):

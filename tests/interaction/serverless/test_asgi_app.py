@@ -18,7 +18,14 @@ from roundtrip import Context, Server
 from roundtrip.serverless import asgi_app
 from roundtrip.serverless.lambda_events import body_of
 from roundtrip.testing import Era
-from tests.interaction.serverless.platform import BatchingTracer, LambdaContext, call_event, json_of, rpc_event
+from tests.interaction.serverless.platform import (
+    BatchingTracer,
+    LambdaContext,
+    call_event,
+    failing_once,
+    json_of,
+    rpc_event,
+)
 from tests.kit.asgi_posts import Post
 from tests.kit.hosts import hosted, own_loop
 from tests.kit.players import Person, connect, text_of
@@ -111,15 +118,7 @@ def test_each_event_loop_has_a_run_of_its_own() -> None:
 
 @pytest.mark.anyio
 async def test_start_that_fails_is_tried_again_at_the_next_request() -> None:
-    failures = iter([ConnectionError("no database yet")])
-
-    @asynccontextmanager
-    async def lifespan(server: MCPServer[str]) -> AsyncGenerator[str]:
-        for failure in failures:
-            raise failure
-        yield server.name
-
-    app = asgi_app(Server("shop", keys=KEYS, lifespan=lifespan))
+    app = asgi_app(Server("shop", keys=KEYS, lifespan=failing_once()))
     with pytest.raises(ConnectionError, match="no database yet"):
         await request(app)
     assert (await request(app))["status"] == 200

@@ -28,6 +28,7 @@ from tests.interaction.serverless.platform import (
     LambdaContext,
     call_event,
     event_of,
+    failing_once,
     json_of,
     request_event,
     rpc_event,
@@ -303,15 +304,7 @@ def test_leg_that_exceeds_the_time_limit_gets_an_answer(tmp_path: Path, caplog: 
 
 
 def test_lifespan_that_fails_is_tried_again_at_the_next_event(caplog: pytest.LogCaptureFixture) -> None:
-    failures = iter([ConnectionError("no database yet")])
-
-    @asynccontextmanager
-    async def lifespan(server: MCPServer[str]) -> AsyncGenerator[str]:
-        for failure in failures:
-            raise failure
-        yield server.name
-
-    handler = lambda_handler(Server("shop", keys=KEYS, lifespan=lifespan))
+    handler = lambda_handler(Server("shop", keys=KEYS, lifespan=failing_once()))
     assert handler(rpc_event("tools/list"), LambdaContext())["statusCode"] == 500
     assert "no database yet" in caplog.text
     assert handler(rpc_event("tools/list"), LambdaContext())["statusCode"] == 200

@@ -4,15 +4,13 @@ import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import pytest
-from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, InputResponse
 
-from roundtrip.testing import Era
+from roundtrip.testing import Era, LegByLeg
 from tests.interaction.serving.services import KEY, WAIT, Service, eventually, not_begun
 from tests.kit.players import call, text_of
 
@@ -80,40 +78,27 @@ async def heard(service: Service, pattern: str) -> str:
         return (await anyio.to_thread.run_sync(service.heard, pattern))[0]
 
 
-async def asked(url: str) -> InputRequiredResult:
-    async with Client(url, mode="2026-07-28", elicitation_callback=_never) as client:
-        result = await client.session.call_tool("buy", {"title": "Dune"}, allow_input_required=True)
-    assert isinstance(result, InputRequiredResult)
-    return result
+async def begun(url: str) -> LegByLeg:
+    """Return a call that has asked its question."""
+    legs = LegByLeg(url)
+    await legs.leg("buy", {"title": "Dune"})
+    return legs
 
 
-async def answered(url: str, question: InputRequiredResult) -> str:
-    async with Client(url, mode="2026-07-28", elicitation_callback=_never) as client:
-        return text_of(await answer(client, question))
-
-
-async def answer(client: Client, question: InputRequiredResult) -> CallToolResult:
-    answers: dict[str, InputResponse] = {"copies": ElicitResult(action="accept", content={"value": 3})}
-    return await client.session.call_tool(
-        "buy", {"title": "Dune"}, input_responses=answers, request_state=question.request_state
-    )
-
-
-async def _never(context: Any, params: Any) -> ElicitResult:
-    del context, params
-    raise AssertionError("questions are answered by hand")
+async def finished(legs: LegByLeg) -> str:
+    return text_of(await legs.leg("buy", {"title": "Dune"}, answers={"copies": {"value": 3}}, state=legs.token))
 
 
 async def test_call_in_flight_goes_on_with_the_new_code(service: Service, project: Path) -> None:
-    question = await asked(service.url)
+    legs = await begun(service.url)
     say(project, "new")
     await heard(service, r"reloading, as shelf\.py changed")
     await heard(service, r"roundtrip: reloaded$")
-    assert await answered(service.url, question) == "new 3 of Dune"
+    assert await finished(legs) == "new 3 of Dune"
     # Twice: the key outlives every process but the first.
     say(project, "newest")
     await heard(service, r"roundtrip: reloaded$")
-    assert await answered(service.url, question) == "newest 3 of Dune"
+    assert await finished(legs) == "newest 3 of Dune"
 
 
 def test_key_of_a_run_is_not_written_to_disk_and_ends_with_its_processes(service: Service, project: Path) -> None:
@@ -167,13 +152,12 @@ async def test_server_that_makes_its_own_keys_warns_that_calls_are_lost(project:
     text = "import os\n" + SHOP.format(options=", keys=[os.urandom(32)]")
     (project / "reload_shop.py").write_text(text)
     with Service("reload_shop.py", "--reload", folder=project) as service:
-        question = await asked(service.url)
+        legs = await begun(service.url)
         say(project, "new")
         await heard(service, "calls in flight are lost: the server has other keys than before")
         await heard(service, r"roundtrip: reloaded$")
-        async with Client(service.url, mode="2026-07-28", elicitation_callback=_never) as client:
-            with pytest.raises(MCPError, match="Invalid or expired"):
-                await answer(client, question)
+        with pytest.raises(MCPError, match="Invalid or expired"):
+            await finished(legs)
 
 
 async def test_server_that_fails_to_start_waits_for_the_next_change(project: Path) -> None:
