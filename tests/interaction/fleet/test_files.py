@@ -13,10 +13,10 @@ from typing import Any
 import yaml
 
 from roundtrip.cli import serve
-from tests.interaction.fleet.instances import FLEET
-from tests.kit.hosts import WAIT
+from tests.kit.hosts import ROOT, WAIT
 from tests.kit.programs import needs
 
+FLEET = ROOT / "examples" / "fleet"
 UNIT = FLEET / "systemd" / "shop@.service"
 PORTS = [8001, 8002, 8003]
 
