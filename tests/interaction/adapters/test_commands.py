@@ -141,7 +141,7 @@ server.tool(book)
 """
 
 
-def test_call_of_a_mounted_tool_is_recorded_by_the_name_that_clients_call(
+def test_mounted_tool_is_recorded_by_the_name_that_clients_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tool = "below_book"

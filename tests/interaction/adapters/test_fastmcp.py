@@ -471,7 +471,7 @@ MEDIA: Any = {
 
 @pytest.mark.parametrize("exactly_once", [True, False])
 @pytest.mark.parametrize("kind", MEDIA)
-async def test_media_and_results_of_roundtrip_are_sent_as_by_its_own_server(kind: str, exactly_once: bool) -> None:
+async def test_media_and_results_are_sent_as_by_roundtrip_s_server(kind: str, exactly_once: bool) -> None:
     @roundtrip.tool(exactly_once=exactly_once)
     async def show(ctx: Context) -> Any:
         await ctx.ask("sure", "Sure?", bool)

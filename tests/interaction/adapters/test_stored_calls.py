@@ -249,7 +249,7 @@ async def test_mounted_and_renamed_tool_waits_behind_a_page(mode: str, options: 
     del book
 
 
-async def test_leg_through_a_search_waits_for_its_client_whatever_others_call() -> None:
+async def test_leg_through_a_search_waits_for_its_own_client() -> None:
     """All calls through a search have one name, and only some tools need the request of their client."""
     mcp, _ = made("fastmcp")
 
@@ -325,7 +325,7 @@ async def failure_of(client: Any, tool: str, arguments: dict[str, Any]) -> str:
     return text_of(result)
 
 
-async def test_each_version_of_a_tool_waits_for_its_client_or_does_not() -> None:
+async def test_only_versions_with_auth_wait_for_their_client() -> None:
     mcp, _ = made("fastmcp")
     admitted: list[str] = []
 

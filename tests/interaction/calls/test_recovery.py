@@ -122,7 +122,7 @@ async def test_a_call_that_expires_twice_keeps_what_is_newest(agency: Agency, cl
 
 
 @pytest.mark.parametrize(("recover", "late"), [(None, 0.001), (0.0, 0.001), (RECOVER, RECOVER)])
-async def test_nothing_is_recovered_unless_the_tool_says_so_and_in_time(
+async def test_nothing_is_recovered_without_recover_or_too_late(
     agency: Agency, clock: Clock, recover: float | None, late: float
 ) -> None:
     legs = await begun(agency.server(recover=recover))

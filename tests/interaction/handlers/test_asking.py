@@ -40,8 +40,10 @@ async def ask_length(tone: Annotated[Tone, Resolve(ask_tone)]) -> Elicit[Length]
 
 
 def by_resolvers(
-    kind: str, trace: Steps | None = None, *, plain: bool = False, server: Server[Any] | None = None
+    kind: str, trace: Steps | None = None, *, plain: bool = True, server: Server[Any] | None = None
 ) -> Server[Any]:
+    del plain
+
     def praise(
         title: str,
         shop: Annotated[str, Resolve(shop_name)],

@@ -60,7 +60,7 @@ async def test_a_function_finds_the_context_in_every_kind_of_body(era: Era) -> N
         assert (await User(server, era=era).call(name)).text == "True", name
 
 
-async def test_current_context_is_that_of_the_body_also_in_nested_calls(era: Era) -> None:
+async def test_current_context_is_that_of_the_body(era: Era) -> None:
     server = Server("shop")
     seen: list[str] = []
 

@@ -109,7 +109,7 @@ class Confirming(Extension):
         return [ToolBinding(confirmed, meta={"by": "extension"})]
 
 
-async def test_prepared_tools_and_those_of_extensions_are_taken_and_may_ask(era: Era) -> None:
+async def test_prepared_tools_and_tools_of_extensions_may_ask(era: Era) -> None:
     async def plain(title: str) -> str:
         return title.upper()
 

@@ -219,7 +219,7 @@ def test_event_of_an_http_api_reaches_the_application_whole() -> None:
     assert found == ["a", "a", "production"]
 
 
-def test_response_has_cookies_joined_headers_and_bytes_or_is_a_logged_crash(caplog: pytest.LogCaptureFixture) -> None:
+def test_response_has_cookies_joined_headers_bytes_or_a_logged_crash(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("shop", keys=KEYS)
 
     @server.custom_route("/picture", methods=["GET"])

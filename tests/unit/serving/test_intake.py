@@ -131,7 +131,7 @@ async def test_bytes_that_drip_in_buy_no_time() -> None:
             await drip()
 
 
-async def test_connection_may_be_served_for_long_and_idle_but_not_send_half_a_request() -> None:
+async def test_connection_may_be_busy_or_idle_but_not_half_sent() -> None:
     async with serving() as place:
         idle = await place.connect(CALL + b"body")
         await place.begun(1)

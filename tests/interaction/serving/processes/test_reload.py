@@ -101,7 +101,7 @@ async def test_call_in_flight_goes_on_with_the_new_code(service: Service, projec
     assert await finished(legs) == "newest 3 of Dune"
 
 
-def test_key_of_a_run_is_not_written_to_disk_and_ends_with_its_processes(service: Service, project: Path) -> None:
+def test_key_of_a_run_exists_in_its_processes_alone(service: Service, project: Path) -> None:
     (worker,) = service.workers()
     key = keys_of(worker)
     assert len(key) == 64
@@ -171,7 +171,7 @@ async def test_server_that_fails_to_start_waits_for_the_next_change(project: Pat
         assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
 
 
-async def test_server_with_its_ledger_in_memory_and_given_keys_is_replaced_too(project: Path) -> None:
+async def test_server_with_its_ledger_in_memory_is_replaced_too(project: Path) -> None:
     """Several workers would need a shared one. Older clients are asked before and after."""
     shop = SHOP.format(options="").replace(
         "@server.tool\nasync def hold", "@server.tool(exactly_once=True)\nasync def hold"

@@ -94,7 +94,7 @@ def _ignores_being_hung_up_on(worker: int) -> bool:
     return bool(int(ignored.split()[1], 16) & 1 << signal.SIGHUP - 1)
 
 
-async def test_killed_worker_is_replaced_by_one_that_signals_do_not_end(fleet: Service) -> None:
+async def test_replacement_of_a_killed_worker_survives_a_signal(fleet: Service) -> None:
     before = fleet.workers()
     os.kill(min(before), signal.SIGKILL)
     await _in_thread(eventually, lambda: bool(fleet.workers() - before))
@@ -253,9 +253,7 @@ async def test_legs_beyond_the_grace_period_are_cut_and_reported(
     ],
     ids=["no key", "different keys", "sessions", "failing import", "exit"],
 )
-def test_workers_that_cannot_serve_together_or_at_all_do_not_start(
-    target: str, flags: tuple[str, ...], told: str, tmp_path: Path
-) -> None:
+def test_workers_that_cannot_serve_do_not_start(target: str, flags: tuple[str, ...], told: str, tmp_path: Path) -> None:
     if " " in target:
         module = tmp_path / "module.py"
         module.write_text(target)
