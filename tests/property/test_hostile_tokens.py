@@ -113,21 +113,6 @@ def test_non_text_state_is_an_error_and_runs_nothing(state: Any) -> None:
     besiege(vault, play)
 
 
-@settings(max_examples=examples(25), deadline=None, database=None)
-@given(arguments=st.dictionaries(st.text(max_size=5), st.text(max_size=5), min_size=1, max_size=2))
-def test_valid_token_is_rejected_with_other_arguments(arguments: dict[str, str]) -> None:
-    """Shows S5."""
-    vault = Vault()
-
-    async def play(send: Send) -> None:
-        token = await vault.token()
-        reply = await send({"requestState": token, "inputResponses": VALID, "arguments": arguments})
-        assert is_the_frozen_refusal(reply)
-        assert vault.untouched
-
-    besiege(vault, play)
-
-
 def test_valid_token_opens_its_call() -> None:
     vault = Vault()
 

@@ -118,14 +118,6 @@ async def test_a_call_of_two_rounds_walks_these_states(era: Era) -> None:
     assert asked == [{"confirm_backorder": "new"}, {"how_many": "new"}]
 
 
-async def test_transition_of_a_decline_has_its_reason(era: Era) -> None:
-    trace = Steps()
-    replies: dict[str, list[Reply]] = {"Emma is out of stock. Order anyway?": ["decline"]}
-    result, *_ = await play(bookshop(trace=trace), trace, era, "order", {"title": "Emma"}, replies)
-    assert trace.states[-1] is State.DECLINED
-    assert text_of(result).endswith(trace.steps[-1].detail["reason"])
-
-
 async def test_raising_tracer_does_not_end_its_call(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     def broken(step: object) -> None:
         raise RuntimeError("the trace is full")

@@ -1,8 +1,6 @@
 """Servers on ports of this machine."""
 
 import signal
-import socket
-from typing import Any
 
 import anyio
 import pytest
@@ -30,20 +28,6 @@ async def test_the_signals_stay_the_test_runner_s() -> None:
         await User(url).call("book", film="Solaris")
         assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
-
-
-async def test_no_part_of_a_response_waits_for_word_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    listening: list[socket.socket] = []
-    create = socket.create_server
-
-    def create_server(*args: Any, **options: Any) -> socket.socket:
-        listening.append(create(*args, **options))
-        return listening[-1]
-
-    monkeypatch.setattr(socket, "create_server", create_server)
-    async with served(cinema()):
-        # Accepted sockets inherit it.
-        assert listening[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_failure_in_a_block_reaches_its_author_and_spoils_no_later_server() -> None:

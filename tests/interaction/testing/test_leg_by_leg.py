@@ -10,12 +10,11 @@ from mcp_types import (
     GetPromptResult,
     InputRequiredResult,
     ListRootsRequest,
-    ListRootsResult,
     TextContent,
 )
 
-from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample, Server, State
-from roundtrip.testing import DECLINE, LegByLeg, LegRequest, Steps
+from roundtrip import Context, Event, Resolve, Server, State
+from roundtrip.testing import LegByLeg, LegRequest, Steps
 from tests.kit.players import text_of
 from tests.kit.shops import KEY, Seat, which_seat
 
@@ -28,14 +27,6 @@ def cinema(name: str = "cinema", trace: Steps | None = None) -> Server[Any]:
     @server.tool()
     async def book(film: str, seat: Annotated[Seat, Resolve(which_seat, key="seat")]) -> str:
         return f"{film}, {seat.row}, at {name}"
-
-    @server.tool()
-    async def survey(
-        stars: Annotated[Any, Resolve(lambda: Elicit("How many stars?", int))],
-        praise: Annotated[Any, Resolve(lambda: Sample("Praise it", max_tokens=9))],
-        roots: Annotated[Any, Resolve(lambda: ListRoots())],
-    ) -> str:
-        return f"{stars} {praise.content.text} {len(roots.roots)}"
 
     @server.tool()
     async def whose(ctx: Context) -> str:
@@ -57,33 +48,6 @@ async def test_each_leg_reaches_the_next_instance_with_user_answers(answer: Any)
     result = await legs.leg("book", {"film": "Solaris"}, answers={"seat": answer}, state=legs.token)
     assert text_of(result) == "Solaris, back, at two"
     assert len(legs.rounds) == 1
-
-
-async def test_a_function_makes_an_instance_for_every_leg() -> None:
-    made: list[Server[Any]] = []
-
-    def make() -> Server[Any]:
-        made.append(cinema())
-        return made[-1]
-
-    legs = LegByLeg(make)
-    await legs.leg("book", {"film": "Solaris"})
-    result = await legs.leg("book", {"film": "Solaris"}, answers={"seat": DECLINE}, state=legs.token)
-    assert "elicitation was decline" in text_of(result)
-    assert len(made) == 2
-
-
-async def test_form_model_and_roots_are_answered() -> None:
-    legs = LegByLeg(cinema())
-    await legs.leg("survey")
-    kinds = {question.message: name for name, question in legs.questions.items()}
-    answers: dict[str, Any] = {
-        kinds["How many stars?"]: 5,
-        kinds["Praise it"]: "lovely",
-        kinds["roots"]: ListRootsResult(roots=[]),
-        "unasked": {"x": 1},
-    }
-    assert text_of(await legs.leg("survey", answers=answers, state=legs.token)) == "5 lovely 0"
 
 
 async def test_a_prompt_is_taken_apart_as_well() -> None:

@@ -42,9 +42,9 @@ def ann(ctx: object) -> str:
     return "ann"
 
 
-def make_cinema(*, wait: float = 5, **options: Any) -> Server[Any]:
+def make_cinema(**options: Any) -> Server[Any]:
     given: dict[str, Any] = {"keys": [KEY], "principal": ann, "ledger": MemoryLedger(), **options}
-    server = Server[Any]("cinema", pages=Pages(base_url=BASE, authenticate=reader, wait=wait), **given)
+    server = Server[Any]("cinema", pages=Pages(base_url=BASE, authenticate=reader, wait=5), **given)
 
     @server.tool(confirm="Book {film}?")
     async def book(film: str, seat: Annotated[Seat, Resolve(which_seat)], ctx: Context) -> dict[str, Any]:
@@ -104,12 +104,6 @@ async def test_declined_page_ends_the_call() -> None:
     assert call.states[-1] is State.DECLINED
 
 
-async def test_declined_link_ends_the_call() -> None:
-    call = await on_pages(make_cinema(), {"page": DECLINE}, "links").call("many", number=1)
-    assert call.is_error
-    assert call.keys == ["page"]
-
-
 async def test_user_may_leave_a_page() -> None:
     call = await on_pages(make_cinema(), {"q0": 1, "q1": LEAVE}).call("many", number=2)
     assert call.left
@@ -135,22 +129,6 @@ async def test_answer_after_a_mistake_is_the_next_one() -> None:
     call = await on_pages(make_cinema(), {"q0": ["seven", 7]}).call("many", number=1)
     assert not call.is_error
     assert call.keys[-2:] == ["q0", "q0"]
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.roundtrip(eras="both")
-async def test_client_samples_between_pages(client: Client) -> None:
-    # The leg behind the sample waits for the page, to which the scripted user comes only then.
-    server = make_cinema(wait=0.5)
-
-    @server.tool()
-    async def title(ctx: Context) -> str:
-        least = await ctx.ask("least", "How many?", int)
-        name = (await ctx.sample("A title?", key="words")).text
-        return f"{least}, {name}, {await ctx.ask('most', 'How many?', int)}"
-
-    call = await on_pages(server, {"least": 3, "words": "Solaris", "most": 4}, client).call("title")
-    assert call.text == "3, Solaris, 4"
 
 
 async def test_answers_that_a_page_cannot_give_are_named() -> None:

@@ -46,7 +46,6 @@ class Flaw(Enum):
     """Mistakes that authors make."""
 
     KEEPS_CALLS_TO_ITSELF = auto()
-    STARTS_OVER_ON_UNKNOWN_CALLS = auto()
     BOOKS_TWICE = auto()
     BOOKS_TWICE_AT_ONCE = auto()
     CRASHES_ON_WHAT_IS_DONE = auto()
@@ -195,12 +194,11 @@ class _Shop:
         now, request = time.time(), self._request(params)
         if params.request_state is not None:
             known = self._opened(params.request_state)
-            if known is not None and known["for"] != request:
+            if known["for"] != request:
                 raise self._refusal("the token is for another request")
-            if known is not None and known["until"] < now and Flaw.TAKES_EXPIRED_TOKENS not in self._flaws:
+            if known["until"] < now and Flaw.TAKES_EXPIRED_TOKENS not in self._flaws:
                 raise self._refusal("the token has expired")
-            if known is not None:
-                return known
+            return known
         number = uuid.uuid4().hex
         call: dict[str, Any] = {"id": number, "for": request, "until": now + _TTL, "answers": {}, "asked": []}
         call["voucher"] = self._fernet.encrypt(SECRET.encode()).decode()
@@ -222,7 +220,7 @@ class _Shop:
     # The token.
 
     def _token(self, call: Mapping[str, Any]) -> str:
-        if self._flaws & {Flaw.KEEPS_CALLS_TO_ITSELF, Flaw.STARTS_OVER_ON_UNKNOWN_CALLS}:
+        if Flaw.KEEPS_CALLS_TO_ITSELF in self._flaws:
             self._calls[call["id"]] = {**call, "answers": dict(call["answers"])}
             return call["id"]
         body = _base64(self._packed(call))
@@ -239,11 +237,11 @@ class _Shop:
     def _signature(self, body: str, key: bytes) -> str:
         return _base64(hmac.digest(key, body.encode(), "sha256"))
 
-    def _opened(self, token: str) -> dict[str, Any] | None:
-        if self._flaws & {Flaw.KEEPS_CALLS_TO_ITSELF, Flaw.STARTS_OVER_ON_UNKNOWN_CALLS}:
-            if token not in self._calls and Flaw.KEEPS_CALLS_TO_ITSELF in self._flaws:
+    def _opened(self, token: str) -> dict[str, Any]:
+        if Flaw.KEEPS_CALLS_TO_ITSELF in self._flaws:
+            if token not in self._calls:
                 raise self._refusal("there is no such call")
-            return self._calls.get(token)
+            return self._calls[token]
         if Flaw.DECODES_LAXLY in self._flaws:
             token = "".join(letter for letter in token if letter.isascii() and (letter.isalnum() or letter in "-_."))
         body, _, signature = token.partition(".")

@@ -92,10 +92,6 @@ def test_text_written_by_the_test_is_unchanged() -> None:
     assert told == {"seat": seat, "text": f"{seat} {now}"}
 
 
-def test_short_states_are_tokens_where_they_stand_alone() -> None:
-    assert Placeholders(["10"]).over(["10", "Pay 10 EUR?"]) == ["<token 1>", "Pay 10 EUR?"]
-
-
 def test_equal_values_share_a_number() -> None:
     one, other = str(uuid.uuid4()), str(uuid.uuid4())
     told = Placeholders().over({"a": one, other: [f"{other} after {one.upper()}", one], "n": 3})
