@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import ASGIApp, Message
 
 from roundtrip import Server
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.system import System
 from roundtrip.tracing import Beginning, StoppedCall, TokenRejection
+from tests.kit.asgi_scopes import scope_of
+from tests.kit.wire import headers_of, meta_of
 from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.shop import Diary, make_server
 from tests.simulation.store import EPOCH, SharedStore, SimulatedLedger
@@ -166,21 +168,6 @@ class Instance:
             return 503, b""
         raw = [(b"host", _HOST.encode()), (b"content-length", str(len(body)).encode())]
         raw += [(name.encode(), value.encode()) for name, value in headers.items()]
-        scope: Scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": "http",
-            "path": _PATH,
-            "raw_path": _PATH.encode(),
-            "root_path": "",
-            "query_string": b"",
-            "headers": raw,
-            "client": ("127.0.0.1", 50000),
-            "server": ("127.0.0.1", 8000),
-            "state": dict(self._state),
-        }
         arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         sent: list[Message] = []
 
@@ -190,7 +177,7 @@ class Instance:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await self._app(scope, receive, send)
+        await self._app(scope_of(raw, state=dict(self._state)), receive, send)
         return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
@@ -294,18 +281,8 @@ def request_of(user: str, method: str, params: Json, *, tasks: bool, number: int
     capabilities: Json = {"elicitation": {"form": {}}}
     if tasks:
         capabilities["extensions"] = {"io.modelcontextprotocol/tasks": {}}
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": capabilities,
-        "io.modelcontextprotocol/clientInfo": {"name": "a simulated client", "version": "1"},
-    }
-    headers = {
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": method,
-        "mcp-name": params.get("name") or params["taskId"],
-        "x-user": user,
-    }
+    name = params.get("name") or params["taskId"]
+    headers = {**headers_of(method, None), "content-type": "application/json", "mcp-name": name, "x-user": user}
+    meta = meta_of("a simulated client", capabilities)
     body = {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": meta}}
     return json.dumps(body).encode(), headers

@@ -83,7 +83,8 @@ def reason_of(error: MCPError, shop: Shop, caplog: pytest.LogCaptureFixture) -> 
     assert error.error == FROZEN
     assert (shop.ran, shop.trace.events) == ([], [])
     (rejection,) = shop.trace.rejections
-    (logged,) = [record.getMessage() for record in caplog.records if record.name == "roundtrip"]
+    (logged,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert not any("let me in" in record.getMessage() for record in caplog.records)
     assert logged.endswith(f": {rejection.reason}")
     return rejection.reason
 
@@ -97,12 +98,6 @@ def flip(token: str, position: int) -> str:
     return "".join(spoilt)
 
 
-def same_signature_otherwise_spelt(token: str) -> str:
-    """The last character carries four bits that decode to nothing: itsdangerous takes any of the sixteen spellings."""
-    alphabet = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
-    return token[:-1] + alphabet[alphabet.index(token[-1]) ^ 1]
-
-
 SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
     "cut by one character": (lambda token: token[:-1], "malformed"),
     "empty": (lambda token: "", "malformed"),
@@ -113,7 +108,8 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
     "with the hint of another key": (lambda token: flip(token, 3), "unknown key"),
     "of the format before": (lambda token: "r2" + token[2:], "malformed"),
     "followed by a line end": (lambda token: token + "\n", "malformed"),
-    "spelt with another last character": (same_signature_otherwise_spelt, "malformed"),
+    # It carries four bits that decode to nothing: itsdangerous takes any of the sixteen spellings.
+    "spelt with another last character": (lambda token: flip(token, -1), "malformed"),
     "oversized": (lambda token: token[:10] + "A" * 70_000 + token[10:], "oversized"),
     "invented": (lambda token: "let me in", "malformed"),
     "invented with a hint": (lambda token: "r3sAAAA." + "A" * 40 + "." + "A" * 22, "unknown key"),
@@ -123,6 +119,7 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
 
 async def test_spoiled_token_is_rejected_without_a_reason(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S4."""
+    caplog.set_level(logging.DEBUG, logger="roundtrip")
     shop = Shop()
     token = await token_of(shop)
     told = {name: await rejection(shop, caplog, spoil(token)) for name, (spoil, _) in SPOILED.items()}
@@ -205,11 +202,3 @@ async def test_every_http_rejection_is_byte_identical() -> None:
         errors.append(await post.error("order", {"title": "Emma"}, requestState=token, inputResponses=answers))
     assert [json.dumps(error) for error in errors] == [json.dumps(FROZEN.model_dump(mode="json"))] * len(errors)
     assert shop.ran == ["confirm"]
-
-
-async def test_the_log_does_not_repeat_what_the_client_sent(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, logger="roundtrip")
-    shop = Shop()
-    with pytest.raises(MCPError):
-        await shop.leg("let-me-in-please")
-    assert not any("let-me-in" in record.getMessage() for record in caplog.records if record.name == "roundtrip")

@@ -13,11 +13,9 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import (
     Approver,
     Era,
-    PathOutcome,
     User,
     assert_same_in_all_lives,
     assert_same_on_both_eras,
-    paths,
     served,
 )
 from roundtrip.testing.snapshots.texts import call_text
@@ -146,15 +144,6 @@ async def test_call_of_a_user_is_compared_in_all_lives() -> None:
         call = await compare(desk, "refund_all", {"order": "Emma"}, approver=fay, principal="ann")
         assert call.text == "refunded Emma, as fay says: None"
         assert [one["caller"] for one in fay.decided] == ["ann"] * times
-
-
-async def test_paths_of_a_user_go_on_behind_approvals() -> None:
-    fay = Approver({"finance": "approve"}, headers=FAY)
-    explored = await paths(desk, "refund_all", {"order": "Emma"}, approver=fay, principal="ann", depth=0)
-    assert [(path.outcome, path.text) for path in explored.paths] == [
-        (PathOutcome.COMPLETED, "refunded Emma, as fay says: None")
-    ]
-    assert [one["caller"] for one in fay.decided] == ["ann"]
 
 
 async def test_snapshot_has_the_approval_and_all_states() -> None:

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import InputRequiredResult
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Clock, Era, Hop, LegRequest, User
@@ -90,19 +89,3 @@ async def test_the_trace_has_the_calls_of_all_instances(trace: Traces) -> None:
     ]
     with pytest.raises(AssertionError, match="2 calls were recorded: book, book"):
         _ = trace.call
-
-
-async def test_delivery_includes_questions_and_results() -> None:
-    seen: list[LegDelivery] = []
-
-    class Looking:
-        name = "looking"
-
-        async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-            seen.append(await route.onward(leg))
-            return seen[-1]
-
-    await User(SERVER, {"pays": True}, network=Looking()).call("book", film="Solaris")
-    assert [one.told for one in seen] == ["a question ('pays')", "the result 'Solaris: True'"]
-    assert isinstance(seen[0].asks, InputRequiredResult)
-    assert [one.bodies for one in seen] == [0, 1]

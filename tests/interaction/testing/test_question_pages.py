@@ -88,14 +88,6 @@ async def test_same_script_answers_forms_and_pages(client: Client, era: Era) -> 
     assert len(by_page.link_results) == (0 if shown_links else 1)
 
 
-async def test_page_takes_over_in_the_middle_of_a_call() -> None:
-    script = {f"q{place}": 2 for place in range(20)}
-    call = await on_pages(make_cinema(), script, None).call("many", number=20)
-    assert call.value == 40
-    assert [question.page is None for question in call.questions] == [*[True] * 7, *[False] * 14]
-    assert call.keys == [*[f"q{place}" for place in range(6)], "page", *[f"q{place}" for place in range(6, 20)]]
-
-
 async def test_declined_page_ends_the_call() -> None:
     script = {"confirm:book": ACCEPT, "which_seat": DECLINE}
     call = await on_pages(make_cinema(), script).call("book", film="Solaris")
@@ -196,8 +188,3 @@ async def test_questions_for_anyone_are_answered_as_by_a_model(seat: Any) -> Non
     assert call.text == f"2 red labels, {'decline' if seat is DECLINE else 'accept'}"
     assert call.keys == ["color", "seat", "copies"]
     assert [question.page is not None for question in call.questions] == [False, False, True]
-
-
-async def test_question_for_a_model_can_be_left() -> None:
-    call = await User(printer(), {"color": LEAVE}, client="no-elicitation").call("label")
-    assert call.left

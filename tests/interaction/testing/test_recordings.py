@@ -15,7 +15,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
     ElicitRequestFormParams,
-    ElicitRequestParams,
     ElicitResult,
     ErrorData,
     InputRequiredResult,
@@ -292,18 +291,6 @@ async def test_an_sdk_server_elsewhere_is_recorded_too(era: Era, tmp_path: Path)
     assert call.value == then.value == "Solaris, back"
 
 
-async def test_a_recording_is_stable_but_for_its_tokens(era: Era, tmp_path: Path) -> None:
-    texts: set[str] = set()
-    for name in ("one.json", "other.json"):
-        async with record(cinema(), tmp_path / name, redact=["requestState"]) as tapped:
-            await booking(tapped, era)
-        texts.add((tmp_path / name).read_text(encoding="utf-8"))
-    (text,) = texts
-    assert ("[redacted]" in text) is (era is Era.RETRY)
-    assert '"id"' not in text
-    assert (await booking(replay(tmp_path / "one.json"), era)).is_error is False
-
-
 def in_order(*answers: dict[str, Any]) -> Answerer:
     given = iter(answers)
     return lambda params: next(given)
@@ -331,35 +318,6 @@ async def test_a_name_of_the_protocol_is_redacted_by_its_path(era: Era, tmp_path
         await booking(tapped, era)
     assert '"name": "book"' in path.read_text(encoding="utf-8")
     assert '"name": "tea"' not in path.read_text(encoding="utf-8")
-
-
-@pytest.mark.roundtrip(eras="live")
-async def test_concurrent_calls_cannot_be_recorded_apart(era: Era, tmp_path: Path) -> None:
-    path = tmp_path / "bookings.json"
-    arrived, answering = anyio.Event(), Person(answer=right)
-    asked = 0
-
-    async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        nonlocal asked
-        asked += 1
-        if asked == 2:
-            arrived.set()
-        with anyio.fail_after(WAIT):
-            await arrived.wait()
-        return await answering(context, params)
-
-    async def two_bookings() -> None:
-        async with (
-            record(cinema(), path) as tapped,
-            Client(tapped, mode=era.value, elicitation_callback=elicit) as client,
-            anyio.create_task_group() as group,
-        ):
-            for film in ("Solaris", "Stalker"):
-                group.start_soon(client.call_tool, "book", {"film": film})
-
-    with pytest.raises(Unrecordable, match=r"while 2 calls were open, .* Record one call after the other"):
-        await two_bookings()
-    assert not path.exists()
 
 
 @pytest.mark.roundtrip(eras="retry")

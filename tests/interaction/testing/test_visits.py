@@ -19,7 +19,6 @@ from roundtrip.testing import (
     Unused,
     User,
     Visit,
-    paths,
     served,
 )
 from tests.kit.waiting import WAIT
@@ -205,11 +204,3 @@ async def test_two_users_who_hurry_leave_the_server_as_it_was() -> None:
         group.start_soon(one, 1.0)
         group.start_soon(one, 3.0)
     assert server._legs.page_wait == float("inf")  # pyright: ignore[reportPrivateUsage]
-
-
-async def test_paths_lead_through_pages() -> None:
-    till = Till()
-    with anyio.fail_after(WAIT):
-        explored = await paths(lambda: cinema(till), "buy", {"row": 3}, visits={"pay": press_pay}, depth=1)
-    explored.assert_no_crash()
-    assert [path.outcome.value for path in explored.paths if path.choices[0][1].value == "accept"] == ["completed"]

@@ -1,4 +1,4 @@
-"""An address is shown with its true host and opened only if it is plain; arguments follow the schema."""
+"""Addresses are shown with their true hosts and opened only if they are plain; targets and arguments are read."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from mcp_types import ElicitRequestURLParams, Tool
 
 from roundtrip.client.failures import CallFailed
 from roundtrip.client.person import can_be_opened, show_page
+from roundtrip.client.targets import target_of
 from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import arguments_of, kind_of, required_by
 
@@ -115,3 +116,17 @@ def test_invalid_list_of_required_parameters_requires_nothing() -> None:
     given: list[Any] = [5, None, "p", [{}], [7]]
     tools = [Tool(name="t", input_schema={"properties": {"p": {}}, "required": required}) for required in given]
     assert [(required_by(tool), arguments_of(tool, [])) for tool in tools] == [([], {})] * len(given)
+
+
+def test_an_address_or_a_command_is_a_target() -> None:
+    assert target_of("https://cinema.example/mcp").url == "https://cinema.example/mcp"
+    assert target_of("python -m 'my shop'").command == ("python", "-m", "my shop")
+
+
+def test_other_addresses_are_reported_and_not_run_as_commands() -> None:
+    for text in ("ftp://cinema.example", "ws://cinema.example/mcp", "HTTP+unix://cinema"):
+        with pytest.raises(CallFailed, match=r"is not an http\(s\) address"):
+            target_of(text)
+    for text in ("http://[::1:8000/mcp", "http://shop:99999/mcp", "http://shop:x/mcp", "https:///mcp"):
+        with pytest.raises(CallFailed, match="the address"):
+            target_of(text)

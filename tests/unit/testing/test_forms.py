@@ -1,43 +1,11 @@
 """Answers made from a form's schema, tried on real servers: each valid one is taken, each invalid one asked again."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Elicit as SdkElicit
-from mcp.server.mcpserver import Resolve as SdkResolve
-from pydantic import BaseModel, Field
 
-from roundtrip.testing import Unanswered, User
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
-
-
-@pytest.mark.anyio
-async def test_sdk_server_accepts_the_valid_samples() -> None:
-    """It renders patterns and exclusive bounds, which our own forms leave out."""
-
-    class Parcel(BaseModel):
-        code: str = Field(pattern="^[A-Z]{3}$")
-        pin: str = Field(pattern="^[0-9]{4}$")
-        share: float = Field(gt=2, lt=3)
-        dozens: int = Field(multiple_of=12, gt=12)
-
-    async def question() -> SdkElicit[Parcel]:
-        return SdkElicit("?", Parcel)
-
-    server = MCPServer[Any]("shop")
-
-    @server.tool()
-    async def order(answer: Annotated[Parcel, SdkResolve(question)]) -> str:
-        return repr(answer)
-
-    with pytest.raises(Unanswered) as asked:
-        await User(server).call("order")
-    content = valid_answer(asked.value.question.schema)
-    call = await User(server, {lambda question: True: content}).call("order")
-    assert call.text == "Parcel(code='AAA', pin='1111', share=2.5, dozens=24)"
-
 
 SAMPLES: list[tuple[dict[str, Any], Any, Any]] = [
     ({"type": "string"}, "text", "other"),

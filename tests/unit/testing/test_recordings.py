@@ -184,3 +184,12 @@ def test_a_call_that_was_cancelled_asks_nothing_any_more() -> None:
 def test_a_server_that_speaks_first_cannot_be_recorded() -> None:
     with pytest.raises(Unrecordable, match="the server spoke before the client did"):
         conversation(("s", {"method": "notifications/tools/list_changed"}))
+
+
+def test_question_while_two_calls_are_open_cannot_be_recorded() -> None:
+    with pytest.raises(Unrecordable, match=r"while 2 calls were open, .* Record one call after the other"):
+        conversation(
+            ("c", {"id": 1, "method": "tools/call", "params": {"name": "a"}}),
+            ("c", {"id": 2, "method": "tools/call", "params": {"name": "b"}}),
+            ("s", {"id": 9, "method": "roots/list"}),
+        )

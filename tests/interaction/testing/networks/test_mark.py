@@ -43,23 +43,6 @@ async def test_booking():
         result.stdout.fnmatch_lines([f"PASSED test_cinema.py::test_booking[[]{name}[]]"])
 
 
-def test_declared_secrets_must_not_appear_in_tokens(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-@pytest.mark.roundtrip(hostile=["eavesdrop"], eras="retry", secrets=["Which row", "seat"])
-async def test_booking():
-    await booked()
-
-@pytest.mark.roundtrip(hostile=["eavesdrop"], eras="retry", secrets="nowhere in it")
-async def test_another_booking():
-    await booked()
-""",
-    )
-    result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(["*Breach: the token is readable without a key, and contains 'seat'"])
-
-
 MISTAKES = {
     'hostile=["hopp"]': ": there is no network 'hopp'; the networks are hop, restart, *, abort and deploy",
     "hostil=True": ": it has no option hostil; its options are eras, hostile, without, deploy, secrets, over",
@@ -124,24 +107,3 @@ async def test_at_peace(): ...
     )
     ids = [line.partition("[")[2].rstrip("]") for line in result.outlines if "::" in line]
     assert ids == ["retry", "hop", "drop", "retry", "live", "drop", "retry"]
-
-
-def test_a_network_of_the_users_own_is_as_good(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-from dataclasses import replace
-
-class Forgetful:
-    name = "forgetful"
-
-    async def carry(self, leg, route):
-        return await route.onward(replace(leg, state=None))
-
-@pytest.mark.roundtrip(hostile=[Forgetful()], eras="retry")
-async def test_booking():
-    await booked(allow_unused=True)
-""",
-    )
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*the call still asks after 10 rounds*"])

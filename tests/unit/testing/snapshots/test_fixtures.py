@@ -51,17 +51,6 @@ def test_missing_snapshot_fails_or_is_written_on_request(
     changed.stdout.no_fnmatch_line("E*- *states*")
 
 
-def test_an_unused_snapshot_is_reported_and_removed_on_request(pytester: pytest.Pytester) -> None:
-    written(pytester, TEST + TEST.replace("test_booking", "test_other"))
-    run_pytest(pytester, "--snapshot-update").assert_outcomes(passed=2)
-    written(pytester, TEST)
-    unused = run_pytest(pytester)
-    assert unused.ret != 0
-    unused.stdout.fnmatch_lines(["*1 snapshot unused*"])
-    run_pytest(pytester, "--snapshot-update").assert_outcomes(passed=1)
-    assert list(snapshots(pytester)) == ["test_cinema/test_booking.txt"]
-
-
 def test_each_era_parameter_assertion_and_kind_has_a_file(pytester: pytest.Pytester) -> None:
     written(
         pytester,
