@@ -10,12 +10,12 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.request_state import InvalidRequestState, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData, InputRequiredResult
-from pydantic import BaseModel
 
-from roundtrip import Elicit, Resolve, Server
+from roundtrip import Resolve, Server
 from roundtrip.testing import Clock, Era, LegByLeg
 from tests.interaction.protocol.by_hand import by_hand
 from tests.interaction.protocol.frozen import FROZEN
+from tests.interaction.testing.seats import Snack, snack
 from tests.kit.players import text_of
 from tests.kit.shops import KEY, Choice, server_with, sure
 
@@ -258,29 +258,16 @@ async def test_middleware_result_in_place_of_a_tool_is_sealed(as_model: bool) ->
     assert seen == [None, "by hand"]
 
 
-class Essay(BaseModel):
-    text: str
-
-
-async def essay() -> Elicit[Essay]:
-    return Elicit("Text?", Essay)
-
-
-async def agreed(essay: Annotated[Essay, Resolve(essay)]) -> Elicit[Choice]:
-    return Elicit("Sure?", Choice)
-
-
-async def publish(choice: Annotated[Choice, Resolve(agreed)]) -> bool:
-    return choice.ok
-
-
 async def test_length_of_an_encrypted_token_hides_its_answers() -> None:
     """Shows S4."""
 
+    async def book(film: str, snack: Annotated[Snack, Resolve(snack)]) -> str:
+        return film
+
     async def length(text: str, *, encrypt: bool) -> int:
-        hopper = LegByLeg([server_with(publish, encrypt=encrypt)])
-        await hopper.leg("publish")
-        await hopper.leg("publish", answers={"essay": {"text": text}}, state=hopper.token)
+        hopper = LegByLeg([server_with(book, encrypt=encrypt)])
+        await hopper.leg("book", {"film": "Solaris"})
+        await hopper.leg("book", {"film": "Solaris"}, answers={"seat": {"row": text}}, state=hopper.token)
         return len(hopper.token)
 
     varied = "".join(chr(97 + number * 7 % 26) + chr(65 + number * 11 % 26) for number in range(500))

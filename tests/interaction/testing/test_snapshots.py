@@ -1,16 +1,15 @@
-"""Snapshots of real calls: the same text each time, and another one when the tool is another."""
+"""Snapshots of real calls."""
 
-import difflib
 from typing import Annotated, Any, Final
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Conversation, User
 from roundtrip.testing.snapshots import call_text, wire_text
 from roundtrip.testing.snapshots.extension import CallSnapshot
-from tests.interaction.testing.keepsakes import CALLS, booking, ordering
+from tests.interaction.testing.keepsakes import CALLS, ordering
 
 pytestmark = [pytest.mark.anyio]
 
@@ -22,41 +21,9 @@ async def test_a_call_has_its_text(call: str, call_snapshot: CallSnapshot) -> No
 
 
 @pytest.mark.roundtrip(eras="both")
-async def test_all_messages_of_a_call_can_be_recorded(wire_snapshot: CallSnapshot) -> None:
-    assert await booking() == wire_snapshot
-
-
-@pytest.mark.roundtrip(eras="both")
 async def test_calls_have_the_same_texts_over_http() -> None:
     told = {over: [call_text(await call(over=over)) for call in CALLS.values()] for over in ("memory", "http")}
     assert told["http"] == told["memory"]
-
-
-def differences(one: str, other: str) -> list[str]:
-    lines = difflib.unified_diff(one.splitlines(), other.splitlines(), n=0, lineterm="")
-    return [line for line in lines if line[:1] in "+-" and line[:3] not in ("---", "+++")]
-
-
-async def survey(*, most: int = 5) -> str:
-    server = Server[Any]("survey")
-
-    class Stars(BaseModel):
-        stars: int = Field(le=most)
-
-    @server.tool()
-    async def rate(ctx: Context) -> str:
-        await ctx.ask("stars", "Stars?", Stars)
-        await ctx.ask("why", "Why?", str)
-        return "Thank you."
-
-    return call_text(await User(server, {"stars": {"stars": 3}, "why": "It is long"}).call("rate"))
-
-
-async def test_another_bound_of_a_field_changes_one_line() -> None:
-    assert differences(await survey(), await survey(most=10)) == [
-        "-    stars: integer, at most 5",
-        "+    stars: integer, at most 10",
-    ]
 
 
 class Card(BaseModel):

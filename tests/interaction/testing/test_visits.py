@@ -192,15 +192,3 @@ async def test_script_for_each_round_may_agree_to_an_unfinished_page(answers: An
     call = await User(cinema(Till()), answers, patience=0.1).call("buy", row=3)
     assert call.is_error
     assert [len(round_) for round_ in call.rounds] == [1, 1]
-
-
-async def test_two_users_who_hurry_leave_the_server_as_it_was() -> None:
-    server = cinema(Till())
-
-    async def one(patience: float) -> None:
-        await User(server, visits={"pay": press_pay}, patience=patience).call("buy", row=3)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(one, 1.0)
-        group.start_soon(one, 3.0)
-    assert server._legs.page_wait == float("inf")  # pyright: ignore[reportPrivateUsage]

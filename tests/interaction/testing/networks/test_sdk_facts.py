@@ -64,7 +64,10 @@ async def breaches(make: Callable[..., MCPServer[Any]], names: Iterable[str]) ->
 
 
 async def test_repeated_last_leg_runs_the_sdk_body_twice() -> None:
-    found = await breaches(lambda keys: cinema(sdk(keys)), NETWORKS)
+    def make(keys: Sequence[bytes]) -> MCPServer[Any]:
+        return cinema(sdk(keys))
+
+    found = await breaches(make, NETWORKS)
     assert sorted(found) == ["drop", "duplicate", "duplicate-at-once"]
     twice = "the result 'Solaris, back, nuts: ticket 1' and with the result 'Solaris, back, nuts: ticket 2'"
     assert all(twice in said for said in found.values())
@@ -110,8 +113,14 @@ def bank(server: MCPServer[Any], wording: str, *, reordered: bool = False) -> MC
 
 async def transferred(make: Make, wording: str, answers: dict[Any, Any]) -> tuple[Any, int]:
     """Return the result of a call over a deploy that reorders parameters, and the number of questions."""
-    network = Deploy(lambda keys: bank(make(keys), wording, reordered=True))
-    call = await User(lambda keys: bank(make(keys), wording), answers, network=network).call("transfer")
+
+    def old(keys: Sequence[bytes]) -> MCPServer[Any]:
+        return bank(make(keys), wording)
+
+    def new(keys: Sequence[bytes]) -> MCPServer[Any]:
+        return bank(make(keys), wording, reordered=True)
+
+    call = await User(old, answers, network=Deploy(new)).call("transfer")
     return call.value, len(call.questions)
 
 
