@@ -34,7 +34,7 @@ async def test_every_leg_lands_on_another_instance() -> None:
 
 
 @pytest.mark.parametrize("encrypt", [False, True])
-async def test_encrypting_and_signing_instances_share_no_tokens(encrypt: bool) -> None:
+async def test_encrypting_and_signing_instances_share_calls(encrypt: bool) -> None:
     servers = [bookshop(encrypt=encrypt), bookshop(encrypt=not encrypt), bookshop(encrypt=encrypt)]
     assert await ordered(servers) == DONE
 
