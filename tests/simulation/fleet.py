@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message
 from roundtrip import Server
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.system import System
-from roundtrip.tracing import Beginning, StoppedCall, TokenRejection
+from roundtrip.tracing import Tracer
 from tests.kit.asgi_scopes import scope_of
 from tests.kit.wire import headers_of, meta_of
 from tests.simulation.loop import Process, SimulatedLoop
@@ -25,7 +25,6 @@ from tests.simulation.store import EPOCH, SharedStore, SimulatedLedger
 __all__ = ["Instance", "Network", "Unanswered"]
 
 Json = dict[str, Any]
-Watch = Callable[[Any], None]
 
 _SIGNAL_SECONDS: Final = 60.0
 _ENDING_SECONDS: Final = 30.0
@@ -46,7 +45,7 @@ class Instance:
         diary: Notes what the tools do.
         tools: The tools that it serves.
         chance: Decides how fast it works, and how wrong its clock is.
-        observe: Makes the watch of a leg that it serves.
+        tracer: Its tracer.
         life_with_new_key: The number of the process that is the first to use the new key.
     """
 
@@ -57,7 +56,7 @@ class Instance:
         diary: Diary,
         tools: Collection[str],
         chance: random.Random,
-        observe: Callable[[Beginning], Watch],
+        tracer: Tracer,
         life_with_new_key: float,
     ) -> None:
         self.name = name
@@ -66,7 +65,7 @@ class Instance:
         self._diary = diary
         self._tools = tools
         self._chance = chance
-        self._observe = observe
+        self._tracer = tracer
         self._skew = chance.choice([0.0, chance.uniform(-20, 20)])
         self._lives = itertools.count(1)
         self._life_with_new_key = life_with_new_key
@@ -98,7 +97,7 @@ class Instance:
                 self._tools,
                 ledger=SimulatedLedger(self._store, self.process),
                 system=system,
-                tracer=_Observer(self._observe),
+                tracer=self._tracer,
                 has_new_key=life >= self._life_with_new_key,
                 draw=lambda: self._chance.choice(
                     [0.05, 1.0, self._chance.uniform(0, 60), self._chance.uniform(60, 100)]
@@ -179,22 +178,6 @@ class Instance:
 
         await self._app(scope_of(raw, state=dict(self._state)), receive, send)
         return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
-
-
-class _Observer:
-    """Tracer of an instance."""
-
-    def __init__(self, observe: Callable[[Beginning], Watch]) -> None:
-        self._observe = observe
-
-    def begin(self, beginning: Beginning) -> Watch:
-        return self._observe(beginning)
-
-    def reject(self, rejection: TokenRejection) -> None:
-        pass
-
-    def stop(self, stopped: StoppedCall) -> None:
-        pass
 
 
 class Network:

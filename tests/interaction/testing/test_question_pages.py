@@ -132,11 +132,6 @@ async def test_script_is_checked_on_pages_too() -> None:
         await on_pages(make_cinema(), {"q0": 1, "q7": 1}).call("many", number=1)
 
 
-def test_unknown_client_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be 'no-elicitation' or 'links', got 'none'"):
-        User(make_cinema(), client="none")  # pyright: ignore[reportArgumentType]
-
-
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_snapshot_shows_links_and_pages(client: Client, call_snapshot: Any) -> None:
     call = await on_pages(make_cinema(), {"name": "Ann", "sure": DECLINE}, client).call("both")

@@ -258,5 +258,7 @@ def test_options_that_say_nothing_are_rejected() -> None:
         User(cinema(), over="https")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="a set of 'elicitation' and 'sampling'"):
         User(cinema(), lacks="elicitation")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="must be 'no-elicitation' or 'links', got 'none'"):
+        User(cinema(), client="none")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="there is no network 'hopp'"):
         User(cinema(), network="hopp")
