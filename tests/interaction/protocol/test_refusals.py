@@ -191,7 +191,8 @@ async def test_every_http_rejection_is_byte_identical() -> None:
     """Shows S4."""
     shop = Shop()
     async with served(shop.server, stateless_http=True) as url, wire(url) as post:
-        token = (await post.result("order", ARGUMENTS))["requestState"]
+        # An explicit null is no token.
+        token = (await post.result("order", ARGUMENTS, requestState=None))["requestState"]
         answers = {"confirm": accept(ok=True)}
         spoilt: list[Any] = [spoil(token) for spoil, _ in SPOILED.values()]
         errors = [
