@@ -8,6 +8,7 @@ import anyio
 from starlette.types import Message
 
 from roundtrip.testing import Era
+from tests.kit.asgi_scopes import scope_of
 from tests.kit.wire import EVERYTHING, Json, headers_of, meta_of
 
 __all__ = ["Post", "calling"]
@@ -18,20 +19,8 @@ class Post:
 
     def __init__(self, body: bytes, headers: Mapping[str, str], *, method: str = "POST") -> None:
         sent = {"host": "127.0.0.1:8000", "content-type": "application/json", **headers}
-        self.scope: dict[str, Any] = {
-            "type": "http",
-            "method": method,
-            "path": "/mcp",
-            "raw_path": b"/mcp",
-            "root_path": "",
-            "scheme": "http",
-            "query_string": b"",
-            "http_version": "1.1",
-            "server": ("127.0.0.1", 8000),
-            "client": ("127.0.0.1", 1),
-            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
-            "state": {},
-        }
+        pairs = [(name.lower().encode(), value.encode()) for name, value in sent.items()]
+        self.scope = scope_of(pairs, verb=method, state={})
         self.unread = [body[:40], body[40:]]
         self.leave = anyio.Event()
         self.sent: list[Message] = []
