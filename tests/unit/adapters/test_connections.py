@@ -1,13 +1,15 @@
-"""Connections to Redis: the pool that makes them, and their end with the process."""
+"""Connections to stores: the pool of Redis, their end with the process, and errors that mean that the store is down."""
 
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
 
+import asyncpg
 import pytest
 from redis.asyncio import ConnectionPool
 
+from roundtrip.postgres_connections import PostgresConnections, PostgresDown
 from roundtrip.redis_connections import RedisConnections
 from tests.kit.hosts import WAIT
 from tests.kit.redis_server import redis_server
@@ -47,3 +49,29 @@ def test_command_whose_server_leaves_connections_open_ends_without_a_word(tmp_pa
         command = [sys.executable, "-m", "roundtrip", "call", "shop.py:server", "pay"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=WAIT, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "paid\n", "")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (asyncpg.exceptions.TargetServerAttributeNotMatched("no host accepts writes"), "no host accepts writes"),
+        (asyncpg.exceptions.ProtocolError("unexpected data"), "unexpected data"),
+        (AttributeError("server_version"), "what answers there is no PostgreSQL"),
+        (KeyError("server_version"), "what answers there is no PostgreSQL"),
+        (ConnectionRefusedError("refused"), "refused"),
+    ],
+)
+async def test_error_at_connecting_says_that_it_is_down(
+    raised: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def connect(*_: Any, **__: Any) -> Any:
+        raise raised
+
+    monkeypatch.setattr(asyncpg, "connect", connect)
+    connections = PostgresConnections("postgresql://db.example/shop", schema="calls", timeout=2, options={})
+    with pytest.raises(PostgresDown, match=said):
+        await connections.fetch("SELECT 1")
+    with pytest.raises(PostgresDown, match=said):
+        async with connections.subscribed("news"):
+            raise AssertionError
