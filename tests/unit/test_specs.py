@@ -66,8 +66,3 @@ def test_the_audit_tries_every_clause_at_its_level() -> None:
     requirements = {requirement.id: requirement.level for requirement in REQUIREMENTS}
     assert requirements.keys() == {id_ for id_ in levels if id_[0] in "SF"}
     assert [id_ for id_, level in requirements.items() if level not in levels[id_]] == []
-
-
-def test_several_clauses_may_be_named_in_one_docstring(tmp_path: Path) -> None:
-    (tmp_path / "test_a.py").write_text('def test_x():\n    """It works. Shows S7, S8 and F1. Shows S2."""\n')
-    assert shown(tmp_path) == {id_: ["test_a.py::test_x"] for id_ in ("S7", "S8", "F1", "S2")}

@@ -33,11 +33,6 @@ def test_no_id_begins_with_a_dash() -> None:
     assert System(entropy=next_drawn).new_id() == "AQEBAQEBAQEB"
 
 
-@pytest.mark.anyio
-async def test_sleep_returns() -> None:
-    await SYSTEM.sleep(0)
-
-
 KNOWN = {
     "subscriptions/redis.py",
     "system.py",

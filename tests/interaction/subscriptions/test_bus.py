@@ -201,23 +201,6 @@ async def test_unsendable_uri_is_announced_locally_and_logged(
     assert "is not sent to other instances" in caplog.text
 
 
-async def test_a_listener_that_raises_harms_no_other(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_: ServerEvent) -> None:
-        raise ValueError("on purpose")
-
-    async with instance(redis) as (here, _):
-        there = RedisSubscriptionBus(redis.url)
-        heard: list[ServerEvent] = []
-        ends = [there.subscribe(fail), there.subscribe(heard.append)]
-        await until(lambda: LISTS.issubset(heard))
-        await here.publish(updated(1))
-        await until(lambda: updated(1) in heard)
-        for end in ends * 2:
-            end()
-        await there.aclose()
-    assert "on purpose" in caplog.text
-
-
 async def test_bus_listens_to_redis_only_with_local_listeners(redis: RedisServer) -> None:
     def listeners() -> str:
         return redis.command("pubsub", "numsub", "lazy").split()[-1]

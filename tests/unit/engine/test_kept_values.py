@@ -109,15 +109,6 @@ def test_answer_for_an_unasked_once_question_is_asked_again() -> None:
     assert rounds.round({"confirm": transfer(1000)}) == {"confirm": None}
 
 
-def test_answer_set_aside_by_another_build_is_not_final() -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": transfer(10)})
-    rounds.round({"confirm": transfer(1000)}, {"confirm": yes(ok=True)})
-    rounds.redeploy(alone(confirm, once=True))
-    refused = Outcome(Choice(ok=False))
-    assert rounds.round({"confirm": transfer(1000)}, {"confirm": yes(ok=False)}) == {"confirm": refused}
-
-
 def other() -> Elicit[Choice]:
     return Elicit("Other?", Choice)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roundtrip import Elicit, ElicitUrl, Resolve
+from roundtrip import Elicit, Resolve
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
 from tests.kit.shops import Choice
@@ -54,15 +54,6 @@ def test_new_answer_replaces_the_one_under_a_former_name() -> None:
     assert list(rounds.entries) == ["sure"]
 
 
-def test_undeclared_rename_asks_again_and_keeps_the_older_answer() -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": confirm()})
-    rounds.redeploy(alone(confirm, key="sure"))
-    assert rounds.round({"sure": confirm()}, {"confirm": yes(ok=True)}) == {"sure": None}
-    rounds.redeploy(alone(confirm))
-    assert rounds.round({"confirm": confirm()}) == {"confirm": YES}
-
-
 @pytest.mark.parametrize(
     ("closures", "expected"),
     [
@@ -85,14 +76,6 @@ def test_question_gaining_a_path_finds_its_bare_answer() -> None:
     rounds.round({"ask": RED()})
     rounds.redeploy(plan_of(a=RED, b=BLUE))
     assert rounds.round({"ask@a": RED(), "ask@b": BLUE()}, {"ask": yes(ok=True)}) == {"ask@a": YES, "ask@b": None}
-
-
-def test_question_losing_its_path_finds_its_answer() -> None:
-    rounds = Rounds(plan_of(a=RED, b=BLUE))
-    rounds.round({"ask@a": RED(), "ask@b": BLUE()})
-    rounds.round({"ask@a": RED(), "ask@b": BLUE()}, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)})
-    rounds.redeploy(plan_of(b=BLUE))
-    assert rounds.round({"ask": BLUE()}) == {"ask": NO}
 
 
 def test_an_answer_is_not_adopted_where_two_questions_fit_it() -> None:
@@ -123,24 +106,6 @@ def test_answer_is_not_adopted_while_another_candidate_is_unseen() -> None:
     assert answers.settle(rounds.node("ask@a"), RED()) == YES
 
 
-def test_an_answer_that_no_longer_fits_is_not_adopted() -> None:
-    rounds = Rounds(plan_of(a=RED))
-    rounds.round({"ask": RED()})
-    rounds.redeploy(plan_of(x=BLUE, y=asker("green")))
-    outcomes = rounds.round({"ask@x": BLUE(), "ask@y": asker("green")()}, {"ask": yes(ok=True)})
-    assert outcomes == {"ask@x": None, "ask@y": None}
-
-
-def test_answers_that_only_another_build_knows_are_carried_on() -> None:
-    rounds = Rounds(plan_of(a=confirm, b=RED))
-    rounds.round({"confirm": confirm(), "ask": RED()})
-    rounds.redeploy(alone(confirm))
-    rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True), "ask": yes(ok=False)})
-    rounds.round({"confirm": confirm()})
-    rounds.redeploy(plan_of(a=confirm, b=RED))
-    assert rounds.round({"confirm": confirm(), "ask": RED()}) == {"confirm": YES, "ask": NO}
-
-
 def test_unread_decline_of_another_build_stays_a_decline() -> None:
     rounds = Rounds(plan_of(a=confirm, b=RED))
     rounds.round({"confirm": confirm(), "ask": RED()})
@@ -148,16 +113,6 @@ def test_unread_decline_of_another_build_stays_a_decline() -> None:
     rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True), "ask": DECLINE})
     rounds.redeploy(plan_of(a=confirm, b=RED))
     assert rounds.round({"confirm": confirm(), "ask": RED()})["ask"] == Outcome(action=Action.DECLINE)
-
-
-def test_a_new_question_beside_it_does_not_move_an_answer() -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": confirm()})
-    rounds.redeploy(plan_of(first=RED, z=confirm))
-    assert rounds.round({"ask": RED(), "confirm": confirm()}, {"confirm": yes(ok=True)}) == {
-        "ask": None,
-        "confirm": YES,
-    }
 
 
 def test_adopted_answer_beside_a_pending_question_is_read_once() -> None:
@@ -175,23 +130,3 @@ def test_keyed_marker_is_not_distinguished_by_path() -> None:
     rounds.round({"color": RED(), "ask": BLUE()})
     rounds.redeploy(plan_of(b=BLUE, z=Resolve(RED, key="color")))
     assert rounds.round({"color": RED(), "ask": BLUE()}, {"color": yes(ok=True)}) == {"color": YES, "ask": None}
-
-
-def pager(about: str) -> Callable[[], Any]:
-    """Return a function that sends the user to a page. All of them share their name."""
-
-    def visit() -> ElicitUrl:
-        return ElicitUrl(f"Pay for {about}", "https://pay.example/1", done=lambda: None)
-
-    return visit
-
-
-def test_declined_page_that_gains_a_path_stays_declined() -> None:
-    red, blue = pager("red"), pager("blue")
-    rounds = Rounds(plan_of(a=red))
-    rounds.round({"visit": red()})
-    rounds.round({"visit": red()}, {"visit": DECLINE})
-    rounds.redeploy(plan_of(a=red, b=blue))
-    outcomes = rounds.round({"visit@a": red(), "visit@b": blue()})
-    assert outcomes == {"visit@a": Outcome(action=Action.DECLINE), "visit@b": None}
-    assert list(rounds.asked) == ["visit@b"]

@@ -24,24 +24,6 @@ def test_sizes_list_the_largest_entry_first_and_keys_once() -> None:
     assert sizes[1][1] == 320
 
 
-def test_size_of_a_key_includes_answer_value_and_leftovers() -> None:
-    entry = Entry(Action.ACCEPT, P1, "x" * 500)
-    parts: list[Journal] = [
-        replace(BARE, entries={"k": entry}),
-        replace(BARE, computed={"k": Computed("y" * 200)}),
-        replace(BARE, seeds={"k": entry}),
-    ]
-    sizes = [size for part in parts for _, size in part.sizes()]
-    assert sizes[0] == sizes[2] > 500 > sizes[1] > 200
-    whole = replace(BARE, entries={"k": entry}, computed=parts[1].computed, seeds={"k": entry})
-    assert whole.sizes() == [("k", sum(sizes))]
-
-
-def test_of_entries_of_one_size_the_alphabetically_first_comes_first() -> None:
-    entries = {key: Entry(Action.DECLINE, P1) for key in ("b", "a", "c")}
-    assert [key for key, _ in replace(BARE, entries=entries).sizes()] == ["a", "b", "c"]
-
-
 def test_json_is_compact_and_takes_half_characters() -> None:
     assert to_json({"größe": [1, "\ud800"]}) == '{"größe":[1,"'.encode() + b'\xed\xa0\x80"]}'
 

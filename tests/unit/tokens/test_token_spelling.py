@@ -2,7 +2,7 @@
 
 import hashlib
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from itsdangerous import BadSignature, Signer
@@ -24,10 +24,6 @@ TOKEN: Final = TOKENS["plain"]
 ALPHABET: Final = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 """The characters of base64url in the order of their values."""
 
-TAILS: Final = ("=", "==", "!!!!", "=!", "\n", " ", "ä")
-TAKEN_TAILS: Final = TAILS[:3]
-"""Those that itsdangerous alone would accept."""
-
 
 def itsdangerous_takes(token: str) -> bool:
     """Return True if the library alone would verify it, with the codec's own key and settings."""
@@ -48,35 +44,8 @@ def accepted(tokens: Iterable[str]) -> list[str]:
     return [token for token in tokens if not refused(token)]
 
 
-def last_character_variants(token: str) -> list[str]:
-    """Return the other last characters of the same signature, in which four bits are unused."""
-    place = ALPHABET.index(token[-1])
-    return [token[:-1] + ALPHABET[place ^ spare] for spare in range(1, 16)]
-
-
 def test_the_token_itself_is_taken() -> None:
     assert [token for token in TOKENS.values() if refused(token) or not itsdangerous_takes(token)] == []
-
-
-def test_alternative_last_character_is_rejected_though_itsdangerous_accepts_it() -> None:
-    """Shows S4."""
-    variants = [variant for token in TOKENS.values() for variant in last_character_variants(token)]
-    assert [variant for variant in variants if not itsdangerous_takes(variant)] == []
-    assert accepted(variants) == []
-
-
-def test_undecoded_tail_is_rejected_though_itsdangerous_accepts_it() -> None:
-    """Shows S4."""
-    taken = [token + tail for token in TOKENS.values() for tail in TAKEN_TAILS]
-    assert [variant for variant in taken if not itsdangerous_takes(variant)] == []
-    assert accepted(token + tail for token in TOKENS.values() for tail in TAILS) == []
-
-
-def test_foreign_signature_characters_are_rejected_though_itsdangerous_accepts_them() -> None:
-    """Shows S4."""
-    variants = [f"{token[:-10]}!!!!{token[-10:]}" for token in TOKENS.values()]
-    assert [variant for variant in variants if not itsdangerous_takes(variant)] == []
-    assert accepted(variants) == []
 
 
 def test_the_standard_alphabet_is_rejected() -> None:
@@ -86,35 +55,6 @@ def test_the_standard_alphabet_is_rejected() -> None:
     variant = token[:-22] + token[-22:].replace("-", "+").replace("_", "/")
     assert variant != token
     assert refused(variant)
-
-
-def test_every_changed_character_is_rejected() -> None:
-    """Shows S4."""
-    variants = [
-        token[:place] + other + token[place + 1 :]
-        for token in TOKENS.values()
-        for place, char in enumerate(token)
-        for other in {"A", "B", ".", *(chr(ord(char) ^ (1 << bit)) for bit in range(8))} - {char}
-    ]
-    assert accepted(variants) == []
-
-
-def test_every_truncation_is_rejected() -> None:
-    """Shows S4."""
-    for token in TOKENS.values():
-        assert accepted(token[:length] for length in range(len(token))) == []
-        assert accepted(token[start:] for start in range(1, len(token))) == []
-
-
-def test_nothing_may_be_inserted_anywhere() -> None:
-    """Shows S4."""
-    variants = [
-        token[:place] + extra + token[place:]
-        for token in TOKENS.values()
-        for place in range(len(token) + 1)
-        for extra in ("A", "=", ".", "\n")
-    ]
-    assert accepted(variants) == []
 
 
 def test_parts_of_two_authentic_tokens_do_not_make_a_third() -> None:
@@ -130,13 +70,6 @@ def test_the_kind_of_a_token_is_under_its_signature() -> None:
     """Shows S4."""
     kinds = ("r3s", "r3e", "r3p", "r1p", "r2s", "r2e", "r4s")
     assert accepted(kind + token[3:] for kind in kinds for token in TOKENS.values() if token[:3] != kind) == []
-
-
-def test_token_of_the_former_format_is_rejected() -> None:
-    """Shows S4."""
-    key = KeyRing([NEW]).derive(b"sign")[0]
-    signed = f"r1p{KeyRing([NEW]).hints()[0]}.AAAA"
-    assert refused(Signer(key, key_derivation="none", digest_method=hashlib.sha256, sep=".").sign(signed).decode())
 
 
 def test_signature_of_another_length_is_rejected() -> None:
@@ -173,3 +106,34 @@ def test_a_token_is_taken_with_its_own_hint_alone() -> None:
         hints = ("", KeyRing([OLD]).hints()[0], token[3:7].swapcase(), token[3:7])
         taken = [hint for hint in hints if not refused(token[:3] + hint + token[7:], NEW, OLD)]
         assert taken == [token[3:7]]
+
+
+def test_spellings_that_itsdangerous_accepts_are_rejected() -> None:
+    """Shows S4. The last character of a signature has four bits that are unused."""
+    variants = [
+        variant
+        for token in TOKENS.values()
+        for variant in (
+            *(token[:-1] + ALPHABET[ALPHABET.index(token[-1]) ^ spare] for spare in range(1, 16)),
+            *(token + tail for tail in ("=", "==", "!!!!")),
+            f"{token[:-10]}!!!!{token[-10:]}",
+        )
+    ]
+    assert [variant for variant in variants if not itsdangerous_takes(variant)] == []
+    assert accepted(variants) == []
+
+
+def edited(token: str) -> Iterator[str]:
+    """Yield a token with a tail, with any character changed, with any insertion, and every part of it."""
+    yield from (token + tail for tail in ("=!", "\n", " ", "ä"))
+    for place, char in enumerate(token):
+        others = {"A", "B", ".", *(chr(ord(char) ^ (1 << bit)) for bit in range(8))} - {char}
+        yield from (token[:place] + other + token[place + 1 :] for other in others)
+        yield from (token[:place] + extra + token[place:] for extra in ("A", "=", ".", "\n"))
+        yield token[:place]
+        yield token[place + 1 :]
+
+
+def test_every_edited_token_is_rejected() -> None:
+    """Shows S4."""
+    assert accepted(variant for token in TOKENS.values() for variant in edited(token)) == []
