@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -220,45 +221,30 @@ async def test_bus_listens_to_redis_only_with_local_listeners(redis: RedisServer
 def test_bus_serves_several_event_loops(redis: RedisServer) -> None:
     bus = RedisSubscriptionBus(redis.url, channel="loops")
     heard: dict[str, list[ServerEvent]] = {"one": [], "two": []}
-    ready, done = threading.Barrier(3, timeout=WAIT), threading.Barrier(3, timeout=WAIT)
-    failed: list[BaseException] = []
+    expected = {updated(1), updated(2)}
+    together = threading.Barrier(2, timeout=WAIT)
 
-    def serve(name: str) -> None:
-        async def main() -> None:
-            end = bus.subscribe(heard[name].append)
-            await until(lambda: LISTS.issubset(heard[name]))
-            await anyio.to_thread.run_sync(ready.wait)
-            if name == "one":
-                await bus.publish(updated(1))
-            await until(lambda: updated(2) in heard[name])
-            await bus.aclose()
-            end()
+    async def serve(name: str) -> None:
+        end = bus.subscribe(heard[name].append)
+        await until(lambda: LISTS.issubset(heard[name]))
+        await anyio.to_thread.run_sync(together.wait)
+        if name == "one":
+            await bus.publish(updated(1))
+        else:
+            elsewhere = RedisSubscriptionBus(redis.url, channel="loops")
+            await elsewhere.publish(updated(2))
+            await elsewhere.aclose()
+        await until(lambda: expected.issubset(heard[name]))
+        await anyio.to_thread.run_sync(together.wait)
+        await bus.aclose()
+        end()
 
-        try:
-            anyio.run(main)
-        except BaseException as error:
-            failed.append(error)
-            raise
-        finally:
-            done.wait()
-
-    threads = [threading.Thread(target=serve, args=(name,)) for name in heard]
-    for thread in threads:
-        thread.start()
-
-    async def elsewhere() -> None:
-        await anyio.to_thread.run_sync(ready.wait)
-        other = RedisSubscriptionBus(redis.url, channel="loops")
-        await other.publish(updated(2))
-        await other.aclose()
-
-    anyio.run(elsewhere)
-    done.wait()
-    for thread in threads:
-        thread.join(WAIT)
-    assert failed == []
-    assert [events.count(updated(1)) for events in heard.values()] == [1, 1]
-    assert [events.count(updated(2)) for events in heard.values()] == [1, 1]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda name: anyio.run(serve, name), heard))
+    assert {name: [events.count(event) for event in expected] for name, events in heard.items()} == {
+        "one": [1, 1],
+        "two": [1, 1],
+    }
 
 
 _PROCESS: Final = """

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -159,38 +160,22 @@ async def test_subscriptions_of_a_client_are_bounded() -> None:
 
 
 async def test_ended_connection_is_notified_of_nothing() -> None:
-    class Bus(InMemorySubscriptionBus):
-        listening = 0
-
-        def subscribe(self, listener: Any) -> Any:
-            end = super().subscribe(listener)
-            self.listening += 1
-
-            def counted() -> None:
-                self.listening -= 1
-                end()
-
-            return counted
-
-    bus = Bus()
-    server = shop(bus)
-    async with connect(server, Era.LIVE) as client:
+    bus = InMemorySubscriptionBus()
+    async with connect(shop(bus), Era.LIVE) as client:
         await client.list_tools()
-        assert bus.listening == 1
-    await until(lambda: bus.listening == 0)
+        assert len(bus._listeners) == 1  # pyright: ignore[reportPrivateUsage]
+    await until(lambda: not bus._listeners)  # pyright: ignore[reportPrivateUsage]
     await bus.publish(ToolsListChanged())
 
 
 def test_client_on_another_event_loop_is_notified_there() -> None:
     """The SDK's own bus calls listeners on the loop that publishes."""
-    server = shop(InMemorySubscriptionBus())
-    listening, done = threading.Event(), threading.Event()
-    listeners: list[Any] = []
+    server, listeners = shop(InMemorySubscriptionBus()), list[Ears]()
+    done = threading.Event()
 
     async def listen() -> None:
         async with hearing(server, Era.LIVE) as (_, ears):
             listeners.append(ears)
-            listening.set()
             # Nothing else wakes this loop.
             await anyio.to_thread.run_sync(done.wait, WAIT)
 
@@ -198,13 +183,13 @@ def test_client_on_another_event_loop_is_notified_there() -> None:
         async with connect(server, Era.RETRY) as client:
             await client.call_tool("grow", {})
 
-    thread = threading.Thread(target=lambda: anyio.run(listen))
-    thread.start()
-    try:
-        assert listening.wait(WAIT)
-        anyio.run(change)
-        until_plain(lambda: listeners[0].heard)
-        assert listeners[0].heard == ["tools"]
-    finally:
-        done.set()
-        thread.join(WAIT)
+    with ThreadPoolExecutor() as pool:
+        listening = pool.submit(anyio.run, listen)
+        try:
+            until_plain(lambda: listeners or listening.done())
+            anyio.run(change)
+            until_plain(lambda: listeners[0].heard)
+            assert listeners[0].heard == ["tools"]
+        finally:
+            done.set()
+        listening.result()

@@ -9,11 +9,10 @@ from pydantic import BaseModel, Field, FileUrl
 
 from roundtrip import Elicit, ListRoots, Resolve, Sample
 from roundtrip.errors import ValueNotStorable
-from roundtrip.machine.journal import Action
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from tests.kit.shops import Choice
-from tests.unit.engine.rounds import DECLINE, Rounds, alone, answers_of, plan_of, yes
+from tests.unit.engine.rounds import Rounds, alone, answers_of, plan_of, yes
 
 
 class Quote(BaseModel):
@@ -78,18 +77,6 @@ def test_outdated_fixed_value_is_computed_again() -> None:
     newer = Rounds(alone(quote, once=True))
     newer.answers.computed = rounds.answers.computed
     assert newer.answers.recall(newer.node("quote")) is None
-
-
-@pytest.mark.parametrize(
-    ("answer", "outcome"),
-    [(yes(ok=True), Outcome(Choice(ok=True))), (DECLINE, Outcome(action=Action.DECLINE))],
-    ids=["accepted", "declined"],
-)
-def test_once_answer_is_not_asked_again_for_any_change(answer: Any, outcome: Any) -> None:
-    rounds = Rounds(alone(confirm, once=True))
-    rounds.round({"confirm": transfer(10)})
-    rounds.round({"confirm": transfer(10)}, {"confirm": answer})
-    assert rounds.round({"confirm": transfer(99)}) == {"confirm": outcome}
 
 
 def test_discarded_answer_never_becomes_the_once_answer() -> None:

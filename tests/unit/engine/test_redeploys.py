@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roundtrip import Elicit, Resolve
+from roundtrip import Elicit
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
 from tests.kit.shops import Choice
@@ -123,10 +123,3 @@ def test_adopted_answer_beside_a_pending_question_is_read_once() -> None:
     older.redeploy(plan_of(x=RED, y=BLUE))
     outcomes = older.round({"ask@x": RED(), "ask@y": BLUE()}, {"ask": yes(ok=False), "confirm": yes(ok=True)})
     assert outcomes == {"ask@x": YES, "ask@y": None}
-
-
-def test_keyed_marker_is_not_distinguished_by_path() -> None:
-    rounds = Rounds(plan_of(a=Resolve(RED, key="color"), b=BLUE))
-    rounds.round({"color": RED(), "ask": BLUE()})
-    rounds.redeploy(plan_of(b=BLUE, z=Resolve(RED, key="color")))
-    assert rounds.round({"color": RED(), "ask": BLUE()}, {"color": yes(ok=True)}) == {"color": YES, "ask": None}
