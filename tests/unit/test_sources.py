@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
-from tests.kit.sources import UNUSED, imported, name_of, sources
+from tests.kit.sources import imported, name_of, sources
 
 
 def test_no_class_name_is_used_twice() -> None:
@@ -31,21 +31,6 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
-
-
-def test_server_module_imports_none_that_plain_tools_do_without() -> None:
-    modules = {name_of(path): tree for path, tree in sources().items()}
-    loaded: set[str] = set()
-    waiting = ["roundtrip.server.server"]
-    while waiting:
-        name = waiting.pop()
-        if name not in loaded:
-            loaded.add(name)
-            waiting += imported(modules[name], modules, in_functions=False)
-            if "." in name:
-                waiting.append(name.rpartition(".")[0])
-    assert loaded >= {"roundtrip", "roundtrip.server.tools.registry"}
-    assert loaded & UNUSED == set()
 
 
 _REVISED: Final = {Path("revisions.py"), Path("testing/forms.py")}

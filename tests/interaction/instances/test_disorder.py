@@ -3,7 +3,6 @@
 import itertools
 from typing import Any
 
-import anyio
 import pytest
 from mcp_types import CallToolResult, InputRequiredResult
 
@@ -48,22 +47,6 @@ async def test_legs_in_any_order_each_give_what_they_gave_before(order: tuple[in
             assert isinstance(result, CallToolResult)
             assert result.structured_content is not None
             assert result.structured_content["copies"] == 3
-
-
-async def test_duplicates_at_the_same_time_do_not_disturb_each_other() -> None:
-    server = shop()
-    tokens = await tokens_of(server)
-    results: list[CallToolResult | InputRequiredResult] = []
-
-    async def again(number: int) -> None:
-        results.append(await leg(server, number, tokens))
-
-    async with anyio.create_task_group() as group:
-        for number in [0, 1, 2] * 5:
-            group.start_soon(again, number)
-    finals = [result.structured_content for result in results if isinstance(result, CallToolResult)]
-    assert finals == [finals[0]] * 5
-    assert len(results) == 15
 
 
 async def test_old_state_with_later_answers_asks_its_own_question_again() -> None:

@@ -130,28 +130,6 @@ async def test_everything_counts_as_changed_after_redis_returns(
         await until(lambda: ToolsListChanged() in heard_there)
 
 
-async def test_expiring_subscriptions_announce_changes_ever_more_rarely(
-    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pauses: list[float] = []
-    following = redis_bus._Pauses.next  # pyright: ignore[reportPrivateUsage]
-
-    def noted(self: Any) -> float:
-        pauses.append(following(self))
-        return pauses[-1]
-
-    async def expired() -> bool:
-        await anyio.to_thread.run_sync(redis.command, "CLIENT", "KILL", "TYPE", "pubsub")
-        return len(pauses) >= 5
-
-    monkeypatch.setattr(redis_bus._Pauses, "next", noted)  # pyright: ignore[reportPrivateUsage]
-    async with instance(redis) as (_, heard):
-        await until(expired)
-        # One pause before each announcement.
-        assert 0 < heard.count(ToolsListChanged()) <= len(pauses)
-    assert pauses[4] > 4 * pauses[0]
-
-
 MALFORMED: Final = [
     "",
     "nonsense",

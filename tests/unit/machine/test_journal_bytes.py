@@ -158,22 +158,6 @@ def test_only_the_text_is_deflated() -> None:
     assert zlib.decompress(deflated[HEAD + 11 * 10 :], wbits=-15)[:8] == b'[{"key_0'
 
 
-def test_incompressible_text_is_stored_unchanged() -> None:
-    noise = replace(BARE, entries={"k": Entry(Action.ACCEPT, P1, "".join(map(chr, range(0x4E00, 0x4E00 + 200))))})
-    short = replace(BARE, entries={"k": Entry(Action.ACCEPT, P1, "a" * 20)})
-    assert pack(short, deflate=True) == pack(short)
-    assert len(pack(noise, deflate=True)) <= len(pack(noise))
-
-
-def test_many_schemas_stay_separate() -> None:
-    def check(many: int) -> None:
-        pins = [PINNER.pin(CALL, digest(f"m{n}"), digest(f"s{n % many}")) for n in range(many + 3)]
-        journal = replace(BARE, asked={f"q{n}": Asked(pin) for n, pin in enumerate(pins)})
-        assert unpack(pack(journal)) == journal
-
-    check_each([255, 256, 300], check)
-
-
 def test_a_sealed_part_opens_in_no_other_call() -> None:
     """Shows S4."""
     ours, theirs = pack(SECRET, seal), pack(replace(SECRET, call_id="BBECAwQFBgcI"), seal)
@@ -282,14 +266,6 @@ def test_a_sealed_part_of_another_shape_is_rejected() -> None:
         return pack(replace(SECRET, authored="x"), lambda _, bound_to: seal(secret, bound_to))
 
     assert readable(packed(shape) for shape in shapes) == []
-
-
-def test_deflated_bytes_must_be_complete_and_alone() -> None:
-    """Shows S4."""
-    packed = pack(LONG, deflate=True)
-    assert unpack(packed) == LONG
-    endings = (b"more", b"\0", zlib.compress(b"[]", wbits=-15))
-    assert readable([*(packed + ending for ending in endings), packed[:-3], packed[:-1]]) == []
 
 
 def test_a_journal_over_its_limit_is_neither_written_nor_read() -> None:
