@@ -134,12 +134,11 @@ async def test_prompts_and_templates_ask(era: Era) -> None:
     def all_seats() -> str:
         return "all"
 
-    got = await User(server, {"ask_seats": {"seats": 3}}, era=era).get_prompt("review", film="Dune")
-    assert got.result.messages[0].content.text == "Dune with 3"  # type: ignore[union-attr]
-    read = await User(server, {"row": "middle"}, era=era).read_resource("seats://dune")
-    assert read.result.contents[0].text == "middle"  # type: ignore[union-attr]
-    assert (await User(server, era=era).get_prompt("plain", film="Dune")).result.messages[0].content.text == "Dune"  # type: ignore[union-attr]
-    assert (await User(server, era=era).read_resource("seats://all")).result.contents[0].text == "all"  # type: ignore[union-attr]
+    user = User(server, {"ask_seats": {"seats": 3}, "row": "middle"}, era=era, allow_unused=True)
+    prompts: list[Any] = [(await user.get_prompt(name, film="Dune")).result for name in ("review", "plain")]
+    read: list[Any] = [(await user.read_resource(f"seats://{name}")).result for name in ("dune", "all")]
+    assert [prompt.messages[0].content.text for prompt in prompts] == ["Dune with 3", "Dune"]
+    assert [result.contents[0].text for result in read] == ["middle", "all"]
 
 
 @each_class

@@ -220,7 +220,9 @@ def test_answer_of_two_questions_or_for_two_is_not_adopted() -> None:
     rounds.round({"ask": RED()})
     rounds.redeploy(plan_of(a=RED, b=asker("red")))
     assert rounds.round({"ask@a": RED(), "ask@b": RED()}, {"ask": yes(ok=True)}) == {"ask@a": None, "ask@b": None}
-    rounds.redeploy(plan_of(c=RED), build="b3")
+    rounds = Rounds(plan_of(a=RED, b=asker("red")))
+    rounds.round({"ask@a": RED(), "ask@b": RED()})
+    rounds.redeploy(plan_of(c=RED))
     assert rounds.round({"ask": RED()}, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)}) == {"ask": None}
 
 

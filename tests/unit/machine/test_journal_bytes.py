@@ -1,4 +1,4 @@
-"""The journal of a call, in its binary form and back."""
+"""The journal of a call: its binary form and back, its text, and its large entries."""
 
 import zlib
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, to_json
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, from_text, to_json, to_text
 from roundtrip.machine.journal_bytes import call_of, pack, unpack, unpack_open
 from roundtrip.machine.pins import Pinner, digest
 from tests.kit.raised import raised
@@ -306,3 +306,32 @@ def test_cut_and_extended_journals_are_rejected() -> None:
         assert readable(packed[:length] for length in range(len(packed))) == []
         assert readable(packed[start:] for start in range(1, len(packed) + 1)) == []
         assert readable(packed + extra for extra in (b"\0", b" ", b"\n", b"]", bytes(64))) == []
+
+
+def test_sizes_list_the_largest_entry_first_and_keys_once() -> None:
+    journal = replace(
+        BARE,
+        entries={"small": Entry(Action.DECLINE, P1), "big": Entry(Action.ACCEPT, P1, "x" * 500)},
+        computed={"small": Computed("y" * 200)},
+        authored="z" * 300,
+        seeds={"seed": Entry(Action.ACCEPT, P1, "s" * 100)},
+    )
+    sizes = journal.sizes()
+    assert [key for key, _ in sizes] == ["big", "request_state", "small", "seed"]
+    assert sizes[0][1] > 500
+    assert sizes[1][1] == 320
+
+
+def test_json_is_compact_and_takes_half_characters() -> None:
+    assert to_json({"größe": [1, "\ud800"]}) == '{"größe":[1,"'.encode() + b'\xed\xa0\x80"]}'
+
+
+def test_base64url_text_is_unpadded_and_comes_back() -> None:
+    raw = [b"", b"\x00", b"\xff\xfe", bytes(range(256))]
+    assert [one for one in raw if "=" in to_text(one) or from_text(to_text(one)) != one] == []
+
+
+def test_any_other_spelling_of_base64url_is_rejected() -> None:
+    """Shows S4."""
+    spellings = ["AB", "AA==", "AA=", "A", "A+", "A/", "AA\n", "AA AA", "ÄÄ"]
+    assert [text for text in spellings if not isinstance(raised(from_text, text), ValueError)] == []
