@@ -19,7 +19,6 @@ from roundtrip.testing.networks.network import Breach, LegDelivery, Route
 from roundtrip.trace.reading.calls import TracedCall
 from tests.combinations.environment import Environment, Played, serving
 from tests.combinations.features import LUGGAGE, OTHER_LUGGAGE, PAGE
-from tests.interaction.secrecy.markers import text_of_files
 from tests.interaction.trace.transcribed import calls_of
 
 __all__ = ["INVARIANTS", "LATER", "Later"]
@@ -113,7 +112,7 @@ def transcripts_keep_what_is_not_revealed(played: Played) -> None:
     """Require that no value is in a transcript that reveals none, and no token or ticket in any."""
     if played.row.trace == "off":
         return
-    told = text_of_files(played.environment.folder) if played.row.ledger != "sqlite" else _transcript(played)
+    told = "\n".join(path.read_text() for path in played.environment.folder.glob("*.jsonl*"))
     revealed = frozenset({"argument", "answer", "sample", "once", "step", "done"})
     kept = revealed if played.row.trace == "all" else frozenset[str]()
     assert played.environment.agency.plant.lines_with(told, but=kept) == []
@@ -281,10 +280,6 @@ def _shown(call: Conversation) -> Any:
 
 def _states(call: Conversation) -> Any:
     return call.states
-
-
-def _transcript(played: Played) -> str:
-    return "\n".join(path.read_text() for path in played.environment.folder.glob("*.jsonl*"))
 
 
 def _genuine(played: Played) -> TracedCall | None:

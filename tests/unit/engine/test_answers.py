@@ -45,30 +45,6 @@ def test_question_is_new_then_answered_then_known() -> None:
         assert rounds.asked == {}
 
 
-def test_missing_answer_is_asked_again_alone() -> None:
-    """Shows S7."""
-    rounds = pair()
-    rounds.round({"confirm": SURE, "measure": BIG})
-    assert rounds.round({"confirm": SURE, "measure": BIG}, {"confirm": yes(ok=True)}) == {
-        "confirm": YES,
-        "measure": None,
-    }
-    assert rounds.reason("measure") == "missing"
-    assert list(rounds.asked) == ["measure"]
-    outcomes = rounds.round({"confirm": SURE, "measure": BIG}, {"measure": yes(size=3)})
-    assert outcomes == {"confirm": YES, "measure": Outcome(Size(size=3))}
-
-
-def test_unasked_answers_are_ignored() -> None:
-    """Shows S8."""
-    rounds = pair()
-    rounds.round({"confirm": SURE})
-    unasked = {"measure": yes(size=3), "else": yes(ok=True), "": DECLINE}
-    assert rounds.round({"confirm": SURE}, unasked) == {"confirm": None}
-    assert rounds.entries == {}
-    assert rounds.round({"confirm": SURE, "measure": BIG}, {"measure": yes(size=4)})["measure"] is None
-
-
 @pytest.mark.parametrize(("options", "attempts"), [({}, 3), ({"attempts": 1}, 1), ({"attempts": 5}, 5)])
 def test_last_invalid_answer_ends_the_call_naming_the_question(options: dict[str, int], attempts: int) -> None:
     """Shows S9."""

@@ -20,6 +20,9 @@ class Quote(BaseModel):
     until: datetime.date = Field(alias="validUntil")
 
 
+SAID = CreateMessageResult(role="assistant", content=TextContent(type="text", text="yes"), model="m")
+
+
 def confirm() -> Elicit[Choice]:
     return Elicit("Sure?", Choice)
 
@@ -89,13 +92,6 @@ def test_discarded_answer_never_becomes_the_once_answer() -> None:
     assert rounds.round({"confirm": transfer(1000)}) == {"confirm": refused}
 
 
-def test_answer_for_an_unasked_once_question_is_asked_again() -> None:
-    rounds = Rounds(alone(confirm, once=True))
-    rounds.round({"confirm": transfer(10)})
-    rounds.round({}, {"confirm": yes(ok=True)})
-    assert rounds.round({"confirm": transfer(1000)}) == {"confirm": None}
-
-
 def other() -> Elicit[Choice]:
     return Elicit("Other?", Choice)
 
@@ -118,11 +114,7 @@ def test_answer_carried_by_another_build_counts_for_its_wording_only() -> None:
     ("marker", "returns", "answer"),
     [
         (Elicit("Sure?", Choice), Elicit[Choice], yes(ok=True)),
-        (
-            Sample("hi", max_tokens=5),
-            Sample,
-            CreateMessageResult(role="assistant", content=TextContent(type="text", text="yes"), model="m"),
-        ),
+        (Sample("hi", max_tokens=5), Sample, SAID),
         (ListRoots(), ListRoots, ListRootsResult(roots=[Root(uri=FileUrl("file:///books"))])),
     ],
     ids=["form", "sample", "roots"],

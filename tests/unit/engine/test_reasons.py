@@ -1,8 +1,8 @@
 """The reasons for which questions are asked, as the trace shows them: one test per reason."""
 
+from functools import partial
 from typing import Annotated, Any
 
-import pytest
 from pydantic import BaseModel, field_validator
 
 from roundtrip import Elicit, Resolve
@@ -11,6 +11,7 @@ from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Re
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.resolvers.plan import Plan
 from tests.kit.shops import Choice
+from tests.kit.tables import check_each
 from tests.unit.engine.rounds import Rounds, alone, answers_of, plan_of, yes
 
 
@@ -57,35 +58,25 @@ def put(rounds: Rounds, key: str) -> PendingQuestion:
     return rounds.answers.open[key]
 
 
-@pytest.mark.parametrize(
-    ("asked", "reason", "changed", "when"),
-    [
-        (Elicit("Really?", Choice), Reason.REWORDED, ("message",), "its answer arrives"),
-        (Elicit("Really?", Choice), Reason.REWORDED, ("message",), "its answer was read before"),
-        (Elicit("Sure?", Wider), Reason.SCHEMA_CHANGED, ("schema",), "its answer was read before"),
-        (Elicit("Really?", Wider), Reason.SCHEMA_CHANGED, ("message", "schema"), "its answer arrives"),
-    ],
-    ids=["message", "message, later", "schema", "both"],
-)
-def test_a_changed_question_says_what_of_it_changed(
-    asked: Elicit[Any], reason: Reason, changed: tuple[str, ...], when: str
-) -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    answer: dict[str, Any] = {"confirm": yes(ok=True)}
-    if when == "its answer was read before":
-        rounds.round({"confirm": SURE}, answer)
-        answer = {}
-    rounds.redeploy(alone(confirm))
-    rounds.round({"confirm": asked}, answer)
-    assert (put(rounds, "confirm").reason, put(rounds, "confirm").changed) == (reason, changed)
+def test_a_changed_question_says_what_of_it_changed() -> None:
+    def check(asked: Elicit[Any], reason: Reason, changed: tuple[str, ...], *, was_read: bool) -> None:
+        rounds = Rounds(alone(confirm))
+        rounds.round({"confirm": SURE})
+        answer: dict[str, Any] = {"confirm": yes(ok=True)}
+        if was_read:
+            rounds.round({"confirm": SURE}, answer)
+            answer = {}
+        rounds.redeploy(alone(confirm))
+        rounds.round({"confirm": asked}, answer)
+        assert (put(rounds, "confirm").reason, put(rounds, "confirm").changed) == (reason, changed)
 
-
-def test_equal_wording_under_two_names_is_no_rename() -> None:
-    rounds = Rounds(plan_of(a=confirm, b=other))
-    rounds.round({"confirm": SURE})
-    rounds.round({"other": SURE}, {"confirm": yes(ok=True)})
-    assert put(rounds, "other").reason is Reason.NEW
+    rows = [
+        (Elicit("Really?", Choice), Reason.REWORDED, ("message",)),
+        (Elicit("Sure?", Wider), Reason.SCHEMA_CHANGED, ("schema",)),
+        (Elicit("Really?", Wider), Reason.SCHEMA_CHANGED, ("message", "schema")),
+    ]
+    for was_read in (False, True):
+        check_each(rows, partial(check, was_read=was_read))
 
 
 # Other facts.

@@ -77,9 +77,6 @@ def test_pin_reveals_the_kind_of_its_question() -> None:
     check_each(PINNERS, check)
 
 
-def test_a_label_is_the_first_six_bytes_as_text() -> None:
+def test_digests_of_texts_differ_and_have_a_label() -> None:
     assert label_of(digest("one")) == "dpLDrTVA"
-
-
-def test_half_characters_have_digests_of_their_own() -> None:
     assert digest("\ud800") != digest("\ud801")

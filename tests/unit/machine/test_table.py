@@ -63,12 +63,6 @@ def test_table_agrees_with_the_transitions_machine(
     assert all(name.meaning for name in [*table.states, *table.events])
 
 
-def test_five_states_live_and_four_are_final() -> None:
-    assert set(CALL_MACHINE.final) == {State.COMPLETED, State.FAILED, State.DECLINED, State.REJECTED}
-    assert all(CALL_MACHINE.allowed(state) == () for state in CALL_MACHINE.final)
-    assert all(CALL_MACHINE.allowed(state) for state in set(State) - CALL_MACHINE.final)
-
-
 def test_missing_arrow_is_an_error_with_evidence() -> None:
     def check(state: State, event: Event) -> None:
         error = raised(CALL_MACHINE.follow, state, event)

@@ -40,12 +40,6 @@ def accepted(tickets: Iterable[str]) -> list[str]:
     return [ticket for ticket in tickets if reason(ticket) not in forged]
 
 
-def test_ticket_is_stable_within_call_and_purpose() -> None:
-    tickets = {issued(), issued(call_id="call-2"), issued(purpose="pay"), issued("bob"), issued(None)}
-    assert issued() == issued()
-    assert len(tickets) == 5
-
-
 def test_every_build_makes_the_same_ticket() -> None:
     bound = (
         "rt1.WyJjYWxsLTEiLCJsb2dpbiIsMTcwMDAwMzYwMCwiQ2NvMU94dVhlTnlrYk82X1ItcG9OZyJd"
@@ -83,25 +77,14 @@ def test_keys_are_replaced_while_tickets_are_out() -> None:
     assert reason(issued(), keys=(OTHER,)) == TicketReason.SIGNATURE
 
 
-def test_a_ticket_with_any_character_changed_is_rejected() -> None:
-    ticket = issued()
-    variants = [
-        ticket[:place] + other + ticket[place + 1 :]
-        for place, char in enumerate(ticket)
-        for other in "A_z09-.é\n"
-        if other != char
-    ]
-    assert accepted(variants) == []
-
-
 def test_a_ticket_has_one_spelling() -> None:
+    ticket = issued()
     befores, afters = ("", " ", "\n", "rt1.", "x"), ("", " ", "\n", "=", "==", "!!!!", ".", "\0")
-    spellings = {before + issued() + after for before in befores for after in afters}
-    assert accepted(spellings) == [issued()]
-
-
-def test_invalid_ticket_is_rejected() -> None:
-    assert accepted(["", ".", "rt1", "rt1..", "rt1.e30." + "A" * 43, "a.b.c", "rt2" + issued()[3:]]) == []
+    spellings = {before + ticket + after for before in befores for after in afters}
+    for place in range(len(ticket)):
+        spellings |= {ticket[:place] + other + ticket[place + 1 :] for other in "A_z09-.é\n"}
+    spellings |= {"", ".", "rt1", "rt1..", "rt1.e30." + "A" * 43, "a.b.c", "rt2" + ticket[3:]}
+    assert accepted(spellings) == [ticket]
 
 
 def test_a_ticket_whose_claims_were_rewritten_is_rejected() -> None:
