@@ -34,8 +34,7 @@ async def test_repeated_last_leg_runs_the_body_twice() -> None:
     """Shows S5."""
     trace = Steps()
     server = shop(trace=trace)
-    tokens = await tokens_of(server)
-    assert isinstance(await leg(server, 2, tokens), CallToolResult)
+    assert copies_in(await leg(server, 2, await tokens_of(server))) == 3
     assert trace.events.count(Event.FINISH) == 2
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -217,7 +218,7 @@ def test_bus_serves_several_event_loops(redis: RedisServer) -> None:
         end()
 
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda name: anyio.run(serve, name), heard))
+        list(pool.map(partial(anyio.run, serve), heard))
     assert {name: [events.count(event) for event in expected] for name, events in heard.items()} == {
         "one": [1, 1],
         "two": [1, 1],

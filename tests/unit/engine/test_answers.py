@@ -46,7 +46,7 @@ def test_question_is_new_then_answered_then_known() -> None:
 
 
 @pytest.mark.parametrize(("options", "attempts"), [({}, 3), ({"attempts": 1}, 1), ({"attempts": 5}, 5)])
-def test_last_invalid_answer_ends_the_call_naming_the_question(options: dict[str, int], attempts: int) -> None:
+def test_last_invalid_answer_ends_the_call_naming_the_question(options: dict[str, Any], attempts: int) -> None:
     """Shows S9."""
     question = Elicit("How big?", Size, **options)
     responses = [None, yes(size="huge"), ElicitResult(action="accept"), None, None]

@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from roundtrip import Server

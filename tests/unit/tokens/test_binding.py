@@ -67,14 +67,10 @@ def test_differences_of_two_requests_are_named() -> None:
 def test_equal_requests_have_equal_claims() -> None:
     assert claims(arguments={"a": 1, "b": 2}) == claims(arguments={"b": 2, "a": 1})
     assert claims(arguments={}) == claims(arguments=None)
+    no_parameters = pack_binding("tools/call", None, audience=audience_digest(None), call=bytes(9), bound=False)
+    assert claims(tool="") == no_parameters
     # A resource has no arguments.
     assert claims(method="resources/read", arguments={"a": 1}) == claims(method="resources/read", arguments=None)
-
-
-def test_a_request_without_parameters_has_claims_as_well() -> None:
-    assert pack_binding("tools/call", None, audience=audience_digest(None), call=bytes(9), bound=False) == claims(
-        tool=""
-    )
 
 
 def test_caller_is_known_by_their_claim_alone() -> None:
