@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.kit.hosts import listening
 from tests.kit.waiting import WAIT
 
 __all__ = ["NGINX", "host_of", "listening", "nginx", "runnable", "serving"]
@@ -60,11 +61,6 @@ def runnable(text: str, folder: Path) -> str:
     )
     head, http, rest = text.partition("http {")
     return f"pid {folder}/nginx.pid; error_log {folder}/error.log; {head}{http} access_log off; {places}{rest}"
-
-
-def listening() -> socket.socket:
-    """Listen on a free port of this machine."""
-    return socket.create_server(("127.0.0.1", 0))
 
 
 @contextmanager
