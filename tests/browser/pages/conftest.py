@@ -1,24 +1,47 @@
 """Provide shops with question pages, and steps that tests of pages share."""
 
 from collections.abc import Generator
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.conftest import Tab
-from tests.browser.pages.shop import PageShop, page_shop
+from tests.browser.conftest import Tab, expect
+from tests.browser.pages.connected import ConnectedShop, connected_shop
 
-__all__ = ["HOSTILE", "press"]
+__all__ = ["ANSWERED", "HOSTILE", "LONG", "Scheme", "has_tall_button", "log_in", "markup_of", "press", "see"]
 
+ANSWERED: Final = "This was answered already, or has changed since. Nothing was sent just now."
 HOSTILE: Final = (
     "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e{{7*7}}"
 )
 """Text that tries to run as a part of the page."""
+LONG: Final = "Donaudampfschifffahrtsgesellschaft" * 4
+Scheme = Literal["light", "dark"]
 
 
 def press(page: Page, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
+
+
+def see(page: Page, heading: str) -> None:
+    # The page that waits loads itself again after three seconds.
+    expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible(timeout=60_000)
+
+
+def markup_of(page: Page) -> int:
+    """Return how many elements a page has that a text of others may not make."""
+    return page.locator("script, main img, svg, iframe").count()
+
+
+def has_tall_button(page: Page, name: str) -> bool:
+    """Return True if a button can be hit with a thumb."""
+    box = page.get_by_role("button", name=name, exact=True).bounding_box()
+    return box is not None and box["height"] >= 44
+
+
+def log_in(page: Page, shop: ConnectedShop, user: str = "ann") -> None:
+    page.context.add_cookies([{"name": "user", "value": user, "url": shop.base}])
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +52,6 @@ def _statuses_are_no_complaints(tab: Tab) -> Generator[None]:  # pyright: ignore
 
 
 @pytest.fixture(scope="module")
-def _running_shop() -> Generator[PageShop]:  # pyright: ignore[reportUnusedFunction]
-    with page_shop() as shop:
+def running() -> Generator[ConnectedShop]:
+    with connected_shop() as shop:
         yield shop
-
-
-@pytest.fixture
-def shop(_running_shop: PageShop) -> PageShop:
-    _running_shop.calls.calls.clear()
-    return _running_shop
