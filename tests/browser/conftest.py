@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect
 
-from tests.browser.chromium import ARGUMENTS, find_chromium
+from tests.browser.chromium import chromium
 from tests.kit.hosts import ROOT
 from tests.kit.programs import needs
 
@@ -33,7 +33,7 @@ class Tab:
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", self._dismiss)
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
 
     def _dismiss(self, dialog: Dialog) -> None:
         self.dialogs.append(dialog.message)
@@ -62,10 +62,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def browser() -> Generator[Browser]:
-    with sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture

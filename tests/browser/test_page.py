@@ -48,25 +48,12 @@ def visited(tab: Tab) -> set[tuple[str | None, str | None]]:
     }
 
 
-def test_page_opens_from_a_file_without_a_request(tab: Tab, open_page: Open, order: TracedCall, tmp_path: Path) -> None:
+def test_stepping_by_keyboard_moves_all_panes(tab: Tab, open_page: Open, order: TracedCall, tmp_path: Path) -> None:
     tab.page.context.set_offline(True)
     open_page(order)
-    tab.press("End", "Home", "j")
-    assert tab.text("#tool") == "order_book"
-    assert tab.requests == [(tmp_path / "call.html").as_uri()]
-
-
-def test_the_header_has_the_state_and_the_times(tab: Tab, open_page: Open, order: TracedCall) -> None:
-    open_page(order)
     assert "completed" in tab.text("#state")
-    facts = tab.text("#facts")
-    assert "Server time" in facts
-    assert "Waiting" in facts
-    assert "5 on 3 instances" in facts
-
-
-def test_stepping_by_keyboard_moves_all_panes(tab: Tab, open_page: Open, order: TracedCall) -> None:
-    open_page(order)
+    assert [part for part in ("Server time", "Waiting", "5 on 3 instances") if part not in tab.text("#facts")] == []
+    assert not tab.page.locator("#failure").is_visible()
     assert tab.text("#inspector-title") == "Round 1"
     before = visited(tab)
     tab.press("ArrowRight", "ArrowRight")
@@ -82,20 +69,22 @@ def test_stepping_by_keyboard_moves_all_panes(tab: Tab, open_page: Open, order: 
     assert tab.page.locator(".rt-state.rt-current").get_attribute("data-state") == "awaiting_input"
     assert tab.text("#announced").startswith("Round 3, 3 of 5. Asked: delivery (reworded).")
     inspected = tab.text("#inspected")
-    assert "How shall we send you the hardcover? Postage is 3.50." in inspected
-    assert "its message changed from" in inspected
-    assert "◉ post" in inspected
-    assert "Ring twice" in inspected
-    assert "answer:delivery" in inspected
-
-
-def test_the_last_step_shows_how_the_call_ended(tab: Tab, open_page: Open, order: TracedCall) -> None:
-    open_page(order)
+    asked = "How shall we send you the hardcover? Postage is 3.50."
+    parts = (asked, "its message changed from", "◉ post", "Ring twice", "answer:delivery")
+    assert [part for part in parts if part not in inspected] == []
     tab.press("End")
     assert tab.text("#inspector-title") == "End: completed"
     assert "'Dune', hardcover, by post: ordered." in tab.text("#inspected")
     assert ("executing", "finish") in visited(tab)
     assert tab.page.locator(".rt-state.rt-current").get_attribute("data-state") == "completed"
+    # A column, a message and a button lead to their steps, too.
+    tab.page.locator("#grid button", has_text="2").click()
+    assert tab.text("#inspector-title") == "Round 2"
+    tab.page.locator(".message", has_text="tools/call").click()
+    assert tab.text("#inspector-title") == "Round 1"
+    tab.page.locator("#next").click()
+    assert tab.text("#inspector-title") == "Round 2"
+    assert tab.requests == [(tmp_path / "call.html").as_uri()]
 
 
 def test_each_key_goes_where_it_says(tab: Tab, open_page: Open, order: TracedCall) -> None:
@@ -113,7 +102,7 @@ def test_each_key_goes_where_it_says(tab: Tab, open_page: Open, order: TracedCal
         tab.page.wait_for_url(f"**#step-{step}")
 
 
-def test_the_address_says_where_the_reader_is(tab: Tab, open_page: Open, order: TracedCall, tmp_path: Path) -> None:
+def test_the_address_says_where_the_reader_is(tab: Tab, open_page: Open, order: TracedCall) -> None:
     open_page(order)
     tab.press("j", "j")
     tab.page.reload()
@@ -122,16 +111,6 @@ def test_the_address_says_where_the_reader_is(tab: Tab, open_page: Open, order: 
     expect(tab.page.locator("#inspector-title")).to_have_text("Round 2")
     tab.page.evaluate("location.hash = '#step-99'")
     tab.page.wait_for_url("**#step-5")
-
-
-def test_a_column_and_a_message_can_be_chosen(tab: Tab, open_page: Open, order: TracedCall) -> None:
-    open_page(order)
-    tab.page.locator("#grid button", has_text="2").click()
-    assert tab.text("#inspector-title") == "Round 2"
-    tab.page.locator(".message", has_text="tools/call").click()
-    assert tab.text("#inspector-title") == "Round 1"
-    tab.page.locator("#next").click()
-    assert tab.text("#inspector-title") == "Round 2"
 
 
 def test_everything_can_be_reached_by_tabulator(tab: Tab, open_page: Open, order: TracedCall) -> None:
@@ -258,7 +237,7 @@ def contrast(tab: Tab, selector: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read_in_light_and_in_dark(
+def test_text_can_be_read_in_light_and_in_dark_at_any_width(
     tab: Tab, open_page: Open, order: TracedCall, scheme: Literal["light", "dark"]
 ) -> None:
     tab.page.emulate_media(color_scheme=scheme)
@@ -277,15 +256,11 @@ def test_text_can_be_read_in_light_and_in_dark(
         assert contrast(tab, selector) >= 4.5, selector
     paper = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
-
-
-@pytest.mark.parametrize("width", [1280, 800])
-def test_the_page_is_as_wide_as_the_window(tab: Tab, open_page: Open, order: TracedCall, width: int) -> None:
-    tab.page.set_viewport_size({"width": width, "height": 800})
-    open_page(order)
-    assert scroll_width(tab.page) <= width
-    open_page(hostile_call())
-    assert scroll_width(tab.page) <= width
+    for width in (800, 1280):
+        tab.page.set_viewport_size({"width": width, "height": 800})
+        for shown in (order, hostile_call()):
+            open_page(shown)
+            assert scroll_width(tab.page) <= width
 
 
 def elements_of(page: Page) -> int:
@@ -327,18 +302,10 @@ def test_failed_call_opens_at_its_failure(tab: Tab, open_page: Open) -> None:
     assert box is not None
     assert box["y"] + box["height"] < 300
     assert contrast(tab, "#failure") >= 4.5
-
-
-def test_address_still_says_where_a_failed_call_is_read(tab: Tab, open_page: Open, tmp_path: Path) -> None:
-    open_page(failed_call())
+    # The address says where it is read, all the same.
     tab.press("Home")
     tab.page.reload()
     assert tab.text("#inspector-title") == "Round 1"
-
-
-def test_call_that_did_not_fail_has_no_reason_on_top(tab: Tab, open_page: Open, order: TracedCall) -> None:
-    open_page(order)
-    assert not tab.page.locator("#failure").is_visible()
 
 
 def test_parts_that_scroll_say_so_and_can_be_reached(tab: Tab, open_page: Open) -> None:
@@ -353,9 +320,7 @@ def test_parts_that_scroll_say_so_and_can_be_reached(tab: Tab, open_page: Open) 
     tab.page.locator("#exchange-pane").focus()
     tab.press("PageDown")
     expect(tab.page.locator("#exchange-more")).to_contain_text("↑ above")
-
-
-def test_parts_that_do_not_scroll_say_nothing(tab: Tab, open_page: Open) -> None:
+    # Parts that do not scroll say nothing.
     tab.page.set_viewport_size({"width": 1280, "height": 1400})
     open_page(Tale().began(1).ended())
     assert tab.page.locator(".more").evaluate_all("hints => hints.every(hint => hint.hidden)")
