@@ -13,8 +13,11 @@ from playwright.sync_api import Browser, Dialog, Page, expect
 from tests.browser.chromium import chromium
 from tests.kit.hosts import ROOT
 from tests.kit.programs import needs
+from tests.kit.waiting import WAIT
 
 __all__ = ["Axe", "Tab", "expect", "scroll_width"]
+
+expect.set_options(timeout=WAIT * 1000)
 
 Axe = Callable[..., None]
 _FOLDER: Final = Path(__file__).parent
@@ -33,7 +36,7 @@ class Tab:
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", self._dismiss)
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(WAIT * 1000)
 
     def _dismiss(self, dialog: Dialog) -> None:
         self.dialogs.append(dialog.message)

@@ -25,8 +25,7 @@ def press(page: Page, name: str) -> None:
 
 
 def see(page: Page, heading: str) -> None:
-    # The page that waits loads itself again after three seconds.
-    expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()
 
 
 def markup_of(page: Page) -> int:

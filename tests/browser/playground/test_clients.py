@@ -1,6 +1,5 @@
 """Clients that show less, servers that report much, and the end of the command."""
 
-import json
 import os
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from tests.browser.playground.conftest import (
     press,
     project,
 )
-from tests.kit.hosts import free_port
+from tests.kit.hosts import WAIT, free_port
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,6 @@ def test_tools_that_a_call_adds_are_listed(tab: Tab, paged: Playing) -> None:
 def test_server_that_records_elsewhere_says_so(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     playing.write("till.py", lambda text: text.replace("ledger=MemoryLedger()", "ledger=MemoryLedger(), trace=False"))
-    playing.open(tab)
     behind(tab, "Log")
     expect(tab.page.locator("#log")).to_contain_text("reloaded")
     begin(tab, "refund")
@@ -102,28 +100,32 @@ def test_server_that_records_elsewhere_says_so(tab: Tab, start: Start) -> None:
     expect(tab.page.locator("#test")).to_contain_text("the server has trace=, and records elsewhere")
 
 
-def test_closed_terminal_ends_the_command(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=["closed terminal", "Ctrl-C"])
+def test_end_of_the_command_removes_the_folder_of_the_trace(
+    tab: Tab, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     folders = tmp_path / "temporary"
     folders.mkdir()
     monkeypatch.setenv("TMPDIR", str(folders))
-    with playing("till.py", folder=project(tmp_path / "project", "till.py")) as running:
-        running.open(tab)
-        begin(tab, "charge")
-        open_card(tab).wait_for()
-        tab.page.goto("about:blank")
-        assert running.end(signal.SIGHUP) == 0
+    playing = start("till.py")
+    begin(tab, "charge")
+    open_card(tab).wait_for()
+    (folder,) = folders.iterdir()
+    assert folder.stat().st_mode & 0o077 == 0
+    assert list(folder.rglob("*.jsonl"))
+    tab.page.goto("about:blank")
+    assert playing.end(number) == 0
     assert list(folders.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="only root can start programs of others")
-@pytest.mark.parametrize("more", [{}, {"X-Forwarded-For": "127.0.0.1"}], ids=["plainly", "with another address"])
-def test_program_of_another_user_is_turned_away(paged: Playing, more: dict[str, str]) -> None:
+def test_program_of_another_user_is_turned_away(paged: Playing) -> None:
     fetch = (
-        "import json, sys, urllib.request as web\n"
-        "asked = web.Request(sys.argv[1], headers=json.loads(sys.argv[2]))\n"
-        "print(web.urlopen(asked, timeout=20).read())"
+        "import sys, urllib.request as web\n"
+        "asked = web.Request(sys.argv[1], headers={'X-Forwarded-For': '127.0.0.1'})\n"
+        "print(web.urlopen(asked, timeout=60).read())"
     )
-    command = ["/usr/bin/env", "python3", "-c", fetch, paged.url, json.dumps(more)]
-    thief = subprocess.run(command, capture_output=True, text=True, user=65534, timeout=60)
+    command = ["/usr/bin/env", "python3", "-c", fetch, paged.url]
+    thief = subprocess.run(command, capture_output=True, text=True, user=65534, timeout=WAIT)
     assert "HTTP Error 403" in thief.stderr
     assert "Playground" not in thief.stdout

@@ -12,7 +12,6 @@ TABS = ("States", "Trace", "Token", "Messages", "Log")
 DRAWINGS = (".rt-drawing text", "#exchange-pane svg", ".mark", "#first", "#last", "#grid thead button", ".changes b")
 """Texts in drawings and symbols, whose contrast axe cannot tell."""
 WIDTHS = (360, 1280)
-SCHEMES = ("light", "dark")
 
 
 def overflows(page: Page) -> int:
@@ -116,6 +115,7 @@ def test_tabs_are_reached_by_arrow_keys(tab: Tab, cinema: Playing) -> None:
 
 def test_lines_of_an_answer_are_sent_by_ctrl_enter(tab: Tab, cinema: Playing) -> None:
     begin(tab, "suggest")
+    expect(open_card(tab)).to_contain_text("Which film?")
     expect(tab.page.get_by_label("The model's answer")).to_be_focused()
     tab.page.keyboard.type("Solaris")
     tab.press("Enter")
@@ -140,8 +140,3 @@ def test_typing_is_not_disturbed_by_news(tab: Tab, cinema: Playing) -> None:
     expect(entry).to_be_focused()
     press(tab, "Stop")
     ended(tab, "stopped")
-
-
-def test_page_loads_nothing_from_elsewhere(tab: Tab, cinema: Playing) -> None:
-    show_media(tab)
-    assert all(request.startswith((cinema.url, "data:", "blob:")) for request in tab.requests)

@@ -8,7 +8,6 @@ import pytest
 from roundtrip.cli import main
 from tests.browser.conftest import Tab, expect
 from tests.browser.playground.conftest import (
-    Playing,
     Start,
     begin,
     behind,
@@ -45,7 +44,6 @@ def nothing_of_ours(tab: Tab) -> None:
 @pytest.mark.parametrize("name", ["sdk_cinema.py", "fast_cinema.py"])
 def test_server_of_another_library_is_called(tab: Tab, start: Start, name: str) -> None:
     playing = start(name)
-    playing.open(tab)
     book(tab, "2026-07-28")
     behind(tab, "Token")
     assert "a token of the SDK's own codec" in tab.text("#tokens")
@@ -112,30 +110,6 @@ def test_mistake_is_told_at_the_terminal(tmp_path: Path, arguments: list[str], t
         assert running.stdout.read() == ""
     assert told in told_there
     assert "Traceback" not in told_there
-
-
-def test_folder_of_the_trace_is_removed(
-    tab: Tab, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders = tmp_path / "temporary"
-    folders.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folders))
-    playing = start("till.py")
-    playing.open(tab)
-    begin(tab, "charge")
-    open_card(tab).wait_for()
-    (folder,) = folders.iterdir()
-    assert folder.stat().st_mode & 0o077 == 0
-    assert list(folder.rglob("*.jsonl"))
-    tab.page.goto("about:blank")
-    assert playing.end() == 0
-    assert list(folders.iterdir()) == []
-
-
-def test_two_playgrounds_have_their_own_secrets(start: Start) -> None:
-    one: Playing = start("till.py")
-    other: Playing = start("till.py")
-    assert one.url.rpartition(":")[2].partition("/")[2] != other.url.rpartition(":")[2].partition("/")[2]
 
 
 LOGIN = """

@@ -1,20 +1,19 @@
 """The developer changes the server's file while a call is open."""
 
 from tests.browser.conftest import Tab, expect
-from tests.browser.playground.conftest import Playing, Start, begin, behind, call, choose, ended, open_card, press
+from tests.browser.playground.conftest import Playing, Start, answer, begin, behind, call, choose, ended, open_card
 
 
 def change(playing: Playing, before: str, after: str) -> None:
     playing.write("till.py", lambda text: text.replace(before, after))
 
 
-def await_reload(tab: Tab, times: int = 1) -> None:
-    expect(tab.page.locator("#log li", has_text="reloaded").filter(has_not_text="not reloaded")).to_have_count(times)
+def await_reload(tab: Tab) -> None:
+    expect(tab.page.locator("#log li", has_text="reloaded").filter(has_not_text="not reloaded")).to_have_count(1)
 
 
 def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
     playing = start("till.py")
-    playing.open(tab)
     begin(tab, "charge")
     open_card(tab).wait_for()
     behind(tab, "Token")
@@ -24,9 +23,7 @@ def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
     change(playing, "def refund", "def pay_back")
     await_reload(tab)
     expect(tab.page.locator("#tool-list")).to_contain_text("pay_back")
-    open_card(tab).get_by_role("textbox").fill("7")
-    press(tab, "Answer")
-    ended(tab, "completed")
+    answer(tab, "7")
     assert "Billed 7" in tab.text("#result")
     assert token is not None
     sent = tab.page.locator("#messages summary", has_text="tools/call").last
@@ -42,21 +39,17 @@ def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
 
 def test_code_before_a_mistake_serves_on(tab: Tab, start: Start) -> None:
     playing = start("till.py")
-    playing.open(tab)
     behind(tab, "Log")
     change(playing, "return f", "return f f")
     expect(tab.page.locator("#log")).to_contain_text("not reloaded; the code before the change serves on")
     assert "SyntaxError" in tab.text("#log")
     begin(tab, "charge")
-    open_card(tab).get_by_role("textbox").fill("1")
-    press(tab, "Answer")
-    ended(tab, "completed")
+    answer(tab, "1")
     assert "Charged 1" in tab.text("#result")
 
 
 def test_call_of_an_older_revision_ends_with_its_process(tab: Tab, start: Start) -> None:
     playing = start("till.py")
-    playing.open(tab)
     tab.page.get_by_label("Revision").select_option("2025-11-25")
     begin(tab, "charge")
     open_card(tab).wait_for()
@@ -65,15 +58,12 @@ def test_call_of_an_older_revision_ends_with_its_process(tab: Tab, start: Start)
     ended(tab, "failed")
     await_reload(tab)
     begin(tab, "charge")
-    open_card(tab).get_by_role("textbox").fill("2")
-    press(tab, "Answer")
-    ended(tab, "completed")
+    answer(tab, "2")
     assert "Billed 2" in tab.text("#result")
 
 
 def test_typed_text_stays_in_its_field_when_the_tool_gets_another(tab: Tab, start: Start) -> None:
     playing = start("till.py")
-    playing.open(tab)
     choose(tab, "count")
     tab.page.get_by_label("coins").fill("12")
     behind(tab, "Log")
@@ -87,8 +77,7 @@ def test_typed_text_stays_in_its_field_when_the_tool_gets_another(tab: Tab, star
 
 
 def test_calls_of_one_moment_keep_their_own_traces(tab: Tab, start: Start) -> None:
-    playing = start("till.py")
-    playing.open(tab)
+    start("till.py")
     posted = {"tool": "count", "era": "2026-07-28", "client": "none"}
     # From the page itself, so that one does not wait for the other.
     tab.page.evaluate(

@@ -27,6 +27,7 @@ def test_address_needs_its_last_slash() -> None:
     assert loopback.place_of(f"/{loopback.secret}/") == ""
     assert loopback.place_of(f"/{loopback.secret}") is None
     assert loopback.place_of("/another/") is None
+    assert Loopback(8000).secret != loopback.secret
 
 
 def test_line_that_cannot_be_formatted_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
