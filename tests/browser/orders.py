@@ -1,7 +1,6 @@
 """Record calls with real servers: three instances serve an order, with a deploy in the middle."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import anyio
 from roundtrip.testing import LegByLeg
 from roundtrip.trace.writing.recorder import Recorder
 from tests.browser.bookshop import shop
+from tests.browser.ui.asking_tasks import run
 
 __all__ = ["record_order"]
 
@@ -24,9 +24,7 @@ _ANSWERS: Final[Sequence[dict[str, Any]]] = (
 
 def record_order(path: Path, *, rounds: int = len(_ANSWERS), pause: float = 0.0) -> None:
     """Record an order in five legs; with fewer `rounds` of answers, it waits for the next ones."""
-    with ThreadPoolExecutor(1) as pool:
-        # While playwright's synchronous interface is used, its loop runs in this thread.
-        pool.submit(anyio.run, lambda: _order(path, rounds, pause)).result()
+    run(lambda: _order(path, rounds, pause))
 
 
 async def _order(path: Path, rounds: int, pause: float) -> None:

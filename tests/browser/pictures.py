@@ -6,12 +6,10 @@ import pty
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import anyio
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
@@ -25,7 +23,7 @@ from tests.browser.orders import record_order
 from tests.browser.pages.connected import connected_shop
 from tests.browser.pages.shop import DELIVERY, page_shop
 from tests.browser.playground.conftest import playing
-from tests.browser.ui.asking_tasks import begin
+from tests.browser.ui.asking_tasks import begin, run
 from tests.interaction.tasks import workshops
 from tests.kit.operated import operating
 from tests.kit.page_calls import confirmation
@@ -126,8 +124,7 @@ def _photograph_operating() -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         os.environ |= {workshops.FOLDER: name, "ROUNDTRIP_TRACE_REVEAL": "all", "ROUNDTRIP_TRACE": f"{name}/traces/"}
-        with ThreadPoolExecutor(1) as pool:
-            asks, _ = pool.submit(anyio.run, begin).result()
+        asks, _ = run(begin)
         for rounds in (1, 2, 3):
             record_order(folder / "traces" / f"{rounds}.jsonl", rounds=rounds)
         record_order(folder / "traces" / "all.jsonl", pause=_PAUSE)

@@ -1,17 +1,21 @@
 """Serve the pages of `roundtrip ui` with data of the tests, by the contract between the pages and their server."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
+from anyio.from_thread import start_blocking_portal
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
 from roundtrip.trace.page.document import UI_PAGES, page_of
-from roundtrip.trace.page.loopback import HOST, Loopback, headers_for
+from roundtrip.trace.page.loopback import Loopback, headers_for
+from tests.kit.hosts import hosted
 
 __all__ = ["NAV", "Query", "Served", "listed", "serving_pages", "summary"]
 
@@ -30,6 +34,7 @@ NAV: Final = {
 _REFRESH_MS: Final = 50
 _PAGE_CALLS: Final = 100
 _FILES: Final = {"": "calls.json"}
+_POLICY: Final = "default-src 'none'"
 
 
 class Served:
@@ -54,19 +59,6 @@ class Served:
         self._sources[place] = source
         self._version += 1
 
-    def page_at(self, place: str, query: Query) -> tuple[str, str] | None:
-        if place not in self._sources:
-            return None
-        page = page_of(UI_PAGES[place], NAV.get(place, "A call"), self._data(place, query))
-        return page.text, page.policy
-
-    def data_at(self, file: str, query: Query) -> Data | None:
-        """Return the data of a file; empty if the client has seen this version of them."""
-        places = [place for place in self._sources if _FILES.get(place, f"{place}.json") == file]
-        if not places:
-            return None
-        return {} if list(query.get("seen", [])) == [str(self._version)] else self._data(places[0], query)
-
     def _data(self, place: str, query: Query) -> Data:
         source = self._sources[place]
         data: Data = source(query) if callable(source) else source
@@ -77,65 +69,37 @@ class Served:
         # A call has a `server` of its own, a duration; the page's comes last.
         return {**data, "nav": nav, "user": self.user, "server": self.server, "live": live}
 
+    async def get(self, request: Request) -> Response:
+        """Return a page or its data; nothing if the page has seen this version of them."""
+        place = self.loopback.place_of(request.url.path)
+        query = parse_qs(request.url.query, keep_blank_values=True)
+        files = {_FILES.get(known, f"{known}.json"): known for known in list(self._sources)}
+        if place in files:
+            if query.get("seen") == [str(self._version)]:
+                return Response(status_code=HTTPStatus.NO_CONTENT)
+            return JSONResponse(self._data(files[place], query), headers=headers_for(_POLICY))
+        if place not in self._sources:
+            return PlainTextResponse("there is no such page\n", HTTPStatus.NOT_FOUND, headers_for(_POLICY))
+        page = page_of(UI_PAGES[place], NAV.get(place, "A call"), self._data(place, query))
+        return HTMLResponse(page.text, headers=headers_for(page.policy))
 
-class _Handler(BaseHTTPRequestHandler):
-    served: Served
-
-    def do_GET(self) -> None:
-        address = urlsplit(self.path)
-        place = self.served.loopback.place_of(address.path)
-        query = parse_qs(address.query, keep_blank_values=True)
-        if place is not None and place.endswith(".json"):
-            data = self.served.data_at(place, query)
-            if data is not None:
-                self._send(HTTPStatus.OK if data else HTTPStatus.NO_CONTENT, json.dumps(data), "application/json")
-                return
-        page = self.served.page_at(place, query) if place is not None else None
-        if page is None:
-            self._send(HTTPStatus.NOT_FOUND, "there is no such page\n", "text/plain")
-            return
-        self._send(HTTPStatus.OK, page[0], "text/html; charset=utf-8", page[1])
-
-    def do_POST(self) -> None:
-        place = self.served.loopback.place_of(self.path) or ""
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        assert self.headers["Content-Type"] == "application/json"
-        self.served.posted.append((place, body))
-        self._send(HTTPStatus.OK, json.dumps(self.served.answers[place]), "application/json")
-
-    def _send(self, status: int, text: str, kind: str, policy: str = "default-src 'none'") -> None:
-        self.send_response(status)
-        body = b"" if status == HTTPStatus.NO_CONTENT else text.encode()
-        headers = {**headers_for(policy), "Content-Type": kind, "Content-Length": str(len(body))}
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-class _HTTPServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore pages that were closed during a request."""
+    async def post(self, request: Request) -> Response:
+        place = self.loopback.place_of(request.url.path) or ""
+        assert request.headers["Content-Type"] == "application/json"
+        self.posted.append((place, await request.json()))
+        return JSONResponse(self.answers[place], headers=headers_for(_POLICY))
 
 
 @contextmanager
 def serving_pages() -> Generator[Served]:
-    handler = type("Handler", (_Handler,), {})
-    with _HTTPServer((HOST, 0), handler) as server:
-        served = Served(server.server_port)
-        handler.served = served
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield served
-        finally:
-            server.shutdown()
-            thread.join()
+    app = Starlette()
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(hosted(app, lifespan="off")) as url:
+        served = Served(urlsplit(url).port or 0)
+        app.router.routes += [
+            Route("/{place:path}", served.get),
+            Route("/{place:path}", served.post, methods=["POST"]),
+        ]
+        yield served
 
 
 # The list of calls.

@@ -9,7 +9,7 @@ from roundtrip.playground.forms import ShownForm
 from roundtrip.trace.page.data import data_of
 from tests.browser.conftest import Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
-from tests.browser.ui.figures import ACTIONS, APPROVALS, FLEET, FORK, REJECTED, TASKS
+from tests.browser.ui.figures import FORK, PAGES
 from tests.browser.ui.served import listed, summary
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
@@ -22,6 +22,10 @@ SCHEMA: Final[dict[str, Any]] = {
     "properties": {HOSTILE: {"type": "string", "title": HOSTILE, "description": HOSTILE, "enum": [HOSTILE, "b"]}},
     "required": [HOSTILE],
 }
+
+
+TEXTS: Final = {"": 12, "tasks": 14, "approvals": 17, "rejected": 11, "actions": 12, "fleet": 30}
+"""How many texts of others each page has at least."""
 
 
 def hostile(value: Any) -> Any:
@@ -55,14 +59,9 @@ def _names(ui: Served) -> None:
 
 def test_hostile_texts_stay_texts_in_lists(tab: Tab, ui: Served, show: Open) -> None:
     calls = json.loads(json.dumps(listed([summary("c", why="w", waits="w")])({})))
-    expected = {
-        "": ({**calls, "next": "n", "error": ""}, 12),
-        "tasks": (TASKS, 14),
-        "approvals": (APPROVALS, 17),
-        "rejected": (REJECTED, 11),
-    }
-    for place, (data, texts) in {**expected, "actions": (ACTIONS, 12), "fleet": (FLEET, 30)}.items():
-        ui.give(place, hostile(data))
+    pages = {"": {**calls, "next": "n", "error": ""}, **PAGES}
+    for place, texts in TEXTS.items():
+        ui.give(place, hostile(pages[place]))
         show(place)
         assert_text_only(tab, at_least=texts)
     show("")
