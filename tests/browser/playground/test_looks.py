@@ -3,19 +3,13 @@
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator
 
-from tests.browser.conftest import Axe, Tab, expect
+from tests.browser.conftest import DRAWINGS, Axe, Tab, expect, scroll_width
 from tests.browser.playground.conftest import Playing, begin, behind, call, choose, ended, open_card, press
 
 TABS = ("States", "Trace", "Token", "Messages", "Log")
-DRAWINGS = (".rt-drawing text", "#exchange-pane svg", ".mark", "#first", "#last", "#grid thead button", ".changes b")
-"""Texts in drawings and symbols, whose contrast axe cannot tell."""
 WIDTHS = (360, 1280)
-
-
-def overflows(page: Page) -> int:
-    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
 def ask(tab: Tab) -> None:
@@ -70,7 +64,7 @@ def test_page_has_no_barriers(tab: Tab, cinema: Playing, axe: Axe, act: Callable
         for name in TABS:
             behind(tab, name)
             axe(exclude=DRAWINGS)
-            assert overflows(tab.page) <= 0, (width, name)
+            assert scroll_width(tab.page) <= width, (width, name)
     # The other tests of this server begin without an open call.
     if tab.page.get_by_role("button", name="Stop", exact=True).is_visible():
         press(tab, "Stop")

@@ -8,7 +8,7 @@ from playwright.sync_api import Locator
 
 from roundtrip.playground.forms import ShownForm
 from roundtrip.trace.page.data import data_of
-from tests.browser.conftest import Axe, Tab, expect, scroll_width
+from tests.browser.conftest import DRAWINGS, Axe, Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
 from tests.browser.ui.figures import FORK
 from tests.unit.trace.tales import Tale, question
@@ -21,16 +21,6 @@ SEATS: Final = ShownForm(
         "required": ["seats"],
     },
 )
-DRAWINGS: Final = (
-    ".rt-drawing text",
-    "#exchange-pane svg",
-    ".mark",
-    "#first",
-    "#last",
-    "#grid thead button",
-    ".changes b",
-)
-"""Texts in drawings and symbols, whose contrast axe cannot tell."""
 
 
 def tale() -> Tale:

@@ -37,6 +37,29 @@ def hostile(value: Any) -> Any:
     return HOSTILE if isinstance(value, str) and value not in KEPT else value
 
 
+def hostile_call() -> Tale:
+    tale = Tale(HOSTILE, tool=HOSTILE)
+    shape = {"title": HOSTILE, "description": HOSTILE, "enum": [HOSTILE], "default": HOSTILE}
+    form = {"value": {"properties": {HOSTILE: shape, "__proto__": {"title": HOSTILE}}, "required": [HOSTILE]}}
+    shown = question(
+        HOSTILE,
+        "reworded",
+        message={"value": HOSTILE},
+        form=form,
+        complaint={"value": HOSTILE},
+        url={"value": "javascript:alert(1)"},
+        former=HOSTILE,
+    )
+    tale.began(1, HOSTILE, arguments={"value": {HOSTILE: HOSTILE}}, build=HOSTILE, protocol=HOSTILE, within=HOSTILE)
+    tale.asked(
+        shown, token={"bytes": 3, "added": [HOSTILE]}, nodes=[{"key": HOSTILE, "how": "asked", "start": 0, "ms": 1}]
+    )
+    tale.rejected("expired", HOSTILE).began(2, HOSTILE, previous_build=HOSTILE)
+    answer = {"key": HOSTILE, "action": "accept", "how": "taken", "data": {"value": {HOSTILE: HOSTILE}}}
+    error = {"type": HOSTILE, "text": {"value": HOSTILE}}
+    return tale.ended("failed", answers=[answer], error=error, decline=HOSTILE, result={"value": HOSTILE})
+
+
 def assert_text_only(tab: Tab, *, at_least: int) -> None:
     body = tab.page.locator("body")
     shown = str(
@@ -76,10 +99,7 @@ def test_hostile_texts_stay_texts_in_lists(tab: Tab, ui: Served, show: Open) -> 
 
 
 def test_hostile_texts_stay_texts_on_the_page_of_a_call(tab: Tab, ui: Served, show: Open) -> None:
-    answers = [{"key": HOSTILE, "action": "accept", "how": "taken", "data": {"value": {HOSTILE: HOSTILE}}}]
-    tale = Tale(HOSTILE, tool=HOSTILE).began(1, HOSTILE, arguments={"value": {HOSTILE: HOSTILE}})
-    tale.asked(question(HOSTILE, message={"value": HOSTILE}, form={"value": SCHEMA})).began(2)
-    call = tale.ended("failed", answers=answers, error={"type": "E", "text": {"value": HOSTILE}}).call()
+    call = hostile_call().call()
     fields = ShownForm("f", SCHEMA).data()
     stored = {
         "state": HOSTILE,
@@ -92,7 +112,18 @@ def test_hostile_texts_stay_texts_on_the_page_of_a_call(tab: Tab, ui: Served, sh
     data = {**data_of(call), "stored": stored, "actions": [acted], "fork": fork, "fork_why": ""}
     ui.give("call", data)
     show("call?id=x")
-    assert_text_only(tab, at_least=20)
+    for closed in tab.page.locator("#call details:not([open]) > summary").all():
+        closed.click()
+    for key in ("Home", "ArrowRight"):
+        tab.press(key)
+        assert_text_only(tab, at_least=20)
+    kinds = set(tab.page.evaluate("[...document.body.querySelectorAll('*')].map(element => element.localName)"))
+    assert not kinds & {"img", "iframe", "object", "embed", "link", "base", "style", "template"}
+    tab.press("Home")
+    shown = HOSTILE.replace("\x1b", "\\u{1b}").replace("\u202e", "\\u{202e}").replace("\x00", "\\u{0}")
+    shown = shown.replace("\u2028", "\\u{2028}").replace("\u2029", "\\u{2029}")
+    assert tab.page.locator(".message-text").first.text_content() == shown
+    assert tab.page.locator("#tool").text_content() == shown
 
     ui.answers["act"] = {"done": HOSTILE}
     tab.page.locator("#stored-actions button").first.click()
