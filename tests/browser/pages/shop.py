@@ -5,13 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
 
 from roundtrip.pages.forms import OpenQuestions
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.look import PageLook
-from tests.kit.hosts import hosted
+from tests.browser.hosting import hosted_in_a_thread
 from tests.kit.page_calls import KEY, TICKET, MemoryCalls, ScriptedCall, confirmation, form, link
 
 __all__ = ["DELIVERY", "ORDER", "SEVERAL", "PageShop", "page_shop"]
@@ -99,7 +98,7 @@ def page_shop(*, templates: Path | None = None) -> Generator[PageShop]:
     """Serve a shop on this machine, in a thread."""
     shop = PageShop()
     app = Starlette()
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(hosted(app, lifespan="off")) as shop.base:
+    with hosted_in_a_thread(app) as shop.base:
         pages = QuestionPages(
             shop.calls,
             base_url=shop.base,

@@ -7,7 +7,6 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
-from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -15,7 +14,7 @@ from starlette.routing import Route
 
 from roundtrip.trace.page.document import UI_PAGES, page_of
 from roundtrip.trace.page.loopback import Loopback, headers_for
-from tests.kit.hosts import hosted
+from tests.browser.hosting import hosted_in_a_thread
 
 __all__ = ["NAV", "Query", "Served", "listed", "serving_pages", "summary"]
 
@@ -93,7 +92,7 @@ class Served:
 @contextmanager
 def serving_pages() -> Generator[Served]:
     app = Starlette()
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(hosted(app, lifespan="off")) as url:
+    with hosted_in_a_thread(app) as url:
         served = Served(urlsplit(url).port or 0)
         app.router.routes += [
             Route("/{place:path}", served.get),
