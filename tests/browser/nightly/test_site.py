@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
 from starlette.staticfiles import StaticFiles
 
 from docs.site import LINK, REFERENCE, broken_links, build, listed_pages
@@ -100,19 +99,15 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 def test_reader_searches_and_copies_a_page(tab: Tab, folder: Path) -> None:
     page = tab.page
-    with hosted_in_a_thread(StaticFiles(directory=folder, html=True)) as address:
-        _search_and_copy(page, address)
-        page.goto("about:blank")
-    assert all(request.startswith(address) for request in tab.requests if request != "about:blank")
-
-
-def _search_and_copy(page: Page, address: str) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.goto(address)
-    page.wait_for_url(f"{address}/0.10.0/")
-    page.get_by_role("button", name="Copy as Markdown").click()
-    page.get_by_role("button", name="Copied").wait_for()
-    assert page.evaluate("navigator.clipboard.readText()").startswith("# roundtrip\n")
-    page.keyboard.press("Control+k")
-    page.keyboard.type("continue_call")
-    page.get_by_role("link", name="Question pages").first.wait_for()
+    with hosted_in_a_thread(StaticFiles(directory=folder, html=True)) as address:
+        page.goto(address)
+        page.wait_for_url(f"{address}/0.10.0/")
+        page.get_by_role("button", name="Copy as Markdown").click()
+        page.get_by_role("button", name="Copied").wait_for()
+        assert page.evaluate("navigator.clipboard.readText()").startswith("# roundtrip\n")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("continue_call")
+        page.get_by_role("link", name="Question pages").first.wait_for()
+        assert all(request.startswith(address) for request in tab.requests)
+        page.goto("about:blank")

@@ -1,6 +1,5 @@
 """Serve the pages of `roundtrip ui` with data of the tests, by the contract between the pages and their server."""
 
-from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -16,7 +15,7 @@ from roundtrip.trace.page.document import UI_PAGES, page_of
 from roundtrip.trace.page.loopback import Loopback, headers_for
 from tests.browser.hosting import hosted_in_a_thread
 
-__all__ = ["NAV", "Query", "Served", "listed", "serving_pages", "summary"]
+__all__ = ["NAV", "Query", "Served", "serving_pages"]
 
 Data = dict[str, Any]
 Query = Mapping[str, Sequence[str]]
@@ -31,7 +30,6 @@ NAV: Final = {
     "actions": "Actions",
 }
 _REFRESH_MS: Final = 50
-_PAGE_CALLS: Final = 100
 _FILES: Final = {"": "calls.json"}
 _POLICY: Final = "default-src 'none'"
 
@@ -99,56 +97,3 @@ def serving_pages() -> Generator[Served]:
             Route("/{place:path}", served.post, methods=["POST"]),
         ]
         yield served
-
-
-# The list of calls.
-
-
-def summary(call: str, tool: str = "book", state: str = "completed", **more: Any) -> Data:
-    """Return a call of the list."""
-    symbols = {"completed": "✓", "failed": "✗", "awaiting_input": "…"}
-    return {
-        **{"call": call, "tool": tool, "state": state, "symbol": symbols.get(state, "▸"), "rounds": 2},
-        **{"reasons": ["new"], "instances": ["ash"], "build": "b1", "started": "2026-11-26 10:15:02"},
-        **{"server": "12 ms", "waiting": "3 s", "why": "", "waits": "", **more},
-    }
-
-
-def listed(calls: Sequence[Data]) -> Callable[[Query], Data]:
-    """Return a function that filters calls as the server does."""
-    one = {"tool": "tool", "state": "state", "build": "build"}
-    many = {"reason": "reasons", "instance": "instances"}
-
-    def fits(call: Data, query: Query) -> bool:
-        starts = query.get("q", [""])[-1]
-        return (
-            call["call"].startswith(starts)
-            and all(call[part] in query[name] for name, part in one.items() if query.get(name))
-            and all(set(call[part]) & {*query[name]} for name, part in many.items() if query.get(name))
-        )
-
-    def made(query: Query) -> Data:
-        error = ""
-        for name in ("since", "before"):
-            if query.get(name) and query[name][-1][-1:] not in ("m", "h", "d"):
-                error = f"{name} must be an age such as 10m, got another text; write 10m, 1h or 1d"
-        found = [call for call in calls if fits(call, query)] if not error else []
-        ids = [call["call"] for call in found]
-        after = query.get("after", [""])[-1]
-        first = ids.index(after) + 1 if after in ids else 0
-        shown = found[first : first + _PAGE_CALLS]
-        choices: Data = {name: Counter(call[part] for call in calls) for name, part in one.items()}
-        choices |= {name: Counter(value for call in calls for value in call[part]) for name, part in many.items()}
-        return {
-            "calls": shown,
-            "chosen": {name: list(values) for name, values in query.items() if name not in ("after", "seen")},
-            "choices": {name: counts.most_common() for name, counts in choices.items()}
-            | {"principal": [], "failure": []},
-            "found": len(found),
-            "found_more": False,
-            "total": len(calls),
-            "next": shown[-1]["call"] if first + _PAGE_CALLS < len(found) else None,
-            "error": error,
-        }
-
-    return made

@@ -1,17 +1,19 @@
 """Texts of clients in every field of every page stay texts, and so do answers of the server that quote them."""
 
 import json
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
 
 from roundtrip.playground.forms import ShownForm
+from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.page.data import data_of
+from roundtrip.ui.lists import Lists
 from tests.browser.conftest import Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
 from tests.browser.ui.figures import FORK, PAGES
-from tests.browser.ui.served import listed, summary
-from tests.unit.trace.tales import HOSTILE, Tale, question
+from tests.unit.trace.tales import HOSTILE, Tale, question, write_tales
 
 MARK: Final = "<img src=x onerror=alert(2)>"
 KEPT: Final = {"cancel", "retry", "expire", "remind", "answer", "accept", "text"}
@@ -80,8 +82,12 @@ def _names(ui: Served) -> None:
     ui.user = ui.server = HOSTILE
 
 
-def test_hostile_texts_stay_texts_in_lists(tab: Tab, ui: Served, show: Open) -> None:
-    calls = json.loads(json.dumps(listed([summary("c", why="w", waits="w")])({})))
+def test_hostile_texts_stay_texts_in_lists(tab: Tab, ui: Served, show: Open, tmp_path: Path) -> None:
+    write_tales(tmp_path / "calls.jsonl", Tale().began(1).asked(question("seat")))
+    index = CallIndex([tmp_path])
+    index.refresh()
+    calls = json.loads(json.dumps(Lists(index).calls({})))
+    index.close()
     pages = {"": {**calls, "next": "n", "error": ""}, **PAGES}
     for place, texts in TEXTS.items():
         ui.give(place, hostile(pages[place]))
