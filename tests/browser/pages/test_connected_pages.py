@@ -57,25 +57,29 @@ def test_outage_loses_nothing_that_was_sent(tab: Tab, shop: ConnectedShop, monke
     assert shop.orders == ["Ada <b>\"', Paris & Rome"]
 
 
-def test_all_kinds_of_questions_reach_the_tool(tab: Tab, shop: ConnectedShop) -> None:
-    asked, page = shop.ask("order", title="Dune"), tab.page
+def test_all_kinds_of_questions_reach_the_tool_and_texts_run_nowhere(tab: Tab, shop: ConnectedShop) -> None:
+    asked, page = shop.ask("order", client=HOSTILE, title=HOSTILE), tab.page
     page.goto(asked.link)
-    see(page, 'Order "Dune"?')
+    expect(page.get_by_role("button", name="Yes")).to_be_visible()
+    assert (markup_of(page), "{{7*7}}" in tab.text("main")) == (0, True)
     press(page, "Yes")
-    see(page, "How shall we send Dune?")
-    page.get_by_label("Name on the parcel").fill("Ada")
+    press(page, "Answer")
+    expect(page.locator(".summary")).to_be_focused()
+    assert (markup_of(page), "{{7*7}}" in tab.text("main")) == (0, True)
+    page.get_by_label("Name on the parcel").fill(HOSTILE[:40])
     page.get_by_label("bike").check()
     press(page, "Answer")
-    see(page, "A note for the courier of Dune?")
-    page.get_by_label("Your answer").fill("Ring twice")
+    page.get_by_label("Your answer").fill(HOSTILE)
     press(page, "Answer")
     see(page, "Is this right?")
-    expect(page.get_by_role("textbox")).to_have_value("Ring twice")
+    expect(page.get_by_role("textbox")).to_have_value(HOSTILE)
+    assert markup_of(page) == 0
     page.get_by_role("textbox").fill("Ring once")
     press(page, "Answer")
     see(page, "Done")
-    assert shop.result(asked) == "Dune: 1 for Ada by bike, Ring once"
-    assert shop.orders == ["Dune"]
+    assert markup_of(page) == 0
+    assert shop.result(asked) == f"{HOSTILE}: 1 for {HOSTILE[:40]} by bike, Ring once"
+    assert shop.orders == [HOSTILE]
     assert all(request.startswith((shop.base, "data:")) for request in tab.requests)
 
 
@@ -148,28 +152,6 @@ def test_page_is_for_its_user_who_logs_in_for_it(browser: Browser, shop: Connect
         assert page.url == link
         # The pages themselves set no cookie, so there is no session to fix.
         assert [cookie.get("name") for cookie in context.cookies()] == ["user"]
-
-
-def test_texts_of_a_model_or_a_client_run_nowhere(tab: Tab, shop: ConnectedShop) -> None:
-    asked, page = shop.ask("order", client=HOSTILE, title=HOSTILE), tab.page
-    page.goto(asked.link)
-    expect(page.get_by_role("button", name="Yes")).to_be_visible()
-    assert (markup_of(page), "{{7*7}}" in tab.text("main")) == (0, True)
-    press(page, "Yes")
-    press(page, "Answer")
-    expect(page.locator(".summary")).to_be_focused()
-    assert (markup_of(page), "{{7*7}}" in tab.text("main")) == (0, True)
-    assert page.locator("main a").count() == 2
-    page.get_by_label("Name on the parcel").fill(HOSTILE[:40])
-    page.get_by_label("post").check()
-    press(page, "Answer")
-    page.get_by_label("Your answer").fill(HOSTILE)
-    press(page, "Answer")
-    see(page, "Is this right?")
-    expect(page.get_by_role("textbox")).to_have_value(HOSTILE)
-    press(page, "Answer")
-    see(page, "Done")
-    assert markup_of(page) == 0
 
 
 def test_other_sites_neither_answer_nor_frame_a_page(tab: Tab, shop: ConnectedShop) -> None:

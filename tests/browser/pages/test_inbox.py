@@ -21,11 +21,6 @@ def ask(desk: ConnectedShop, note: str = "Emma") -> Asked:
     return desk.ask("refund", amount=5, note=note)
 
 
-def open_first(tab: Tab, desk: ConnectedShop) -> None:
-    tab.page.goto(f"{desk.base}/approvals")
-    tab.page.get_by_role("link", name="Refund 5").first.click()
-
-
 def test_refund_is_approved_by_keyboard_alone(tab: Tab, desk: ConnectedShop) -> None:
     asked = ask(desk)
     tab.page.goto(f"{desk.base}/approvals")
@@ -46,9 +41,11 @@ def test_refund_is_approved_by_keyboard_alone(tab: Tab, desk: ConnectedShop) -> 
     expect(tab.page.get_by_text("Nothing waits for you.")).to_be_visible()
 
 
-def test_rejection_needs_a_reason_and_keeps_what_was_typed(tab: Tab, desk: ConnectedShop) -> None:
-    ask(desk)
-    open_first(tab, desk)
+def test_rejection_needs_a_reason_and_texts_run_nowhere(tab: Tab, desk: ConnectedShop) -> None:
+    ask(desk, HOSTILE)
+    tab.page.goto(f"{desk.base}/approvals")
+    assert markup_of(tab.page) == 0
+    tab.page.get_by_role("link", name="Refund 5").click()
     press(tab.page, "Reject")
     expect(tab.page.locator(".summary")).to_be_focused()
     tab.press("Tab", "Enter")
@@ -57,9 +54,10 @@ def test_rejection_needs_a_reason_and_keeps_what_was_typed(tab: Tab, desk: Conne
     expect(reason).to_have_accessible_description(
         "Say why you reject this, so that the person who asked knows what to change"
     )
-    reason.fill("x" * 2001)
+    reason.fill(HOSTILE * 30)
     press(tab.page, "Reject")
-    expect(reason).to_have_value("x" * 2001)
+    expect(reason).to_have_value(HOSTILE * 30)
+    assert markup_of(tab.page) == 0
     # Another tab decides first.
     other = tab.page.context.new_page()
     other.goto(tab.page.url)
@@ -69,6 +67,7 @@ def test_rejection_needs_a_reason_and_keeps_what_was_typed(tab: Tab, desk: Conne
     press(tab.page, "Reject")
     expect(tab.page.locator(".notice").first).to_contain_text("Nothing was decided just now")
     expect(tab.page.locator(".notice").last).to_contain_text("Approved by fay")
+    assert all(request.startswith((desk.base, "data:")) for request in tab.requests)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -101,16 +100,3 @@ def test_pages_have_no_barriers_and_fit_a_phone(tab: Tab, desk: ConnectedShop, a
     check()
     tab.page.goto(f"{desk.base}/approvals/unknown")
     check()
-
-
-def test_markup_runs_nowhere(tab: Tab, desk: ConnectedShop) -> None:
-    ask(desk, HOSTILE)
-    tab.page.goto(f"{desk.base}/approvals")
-    assert markup_of(tab.page) == 0
-    open_first(tab, desk)
-    assert markup_of(tab.page) == 0
-    tab.page.get_by_label("Reason").fill(HOSTILE)
-    press(tab.page, "Reject")
-    expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
-    assert markup_of(tab.page) == 0
-    assert all(request.startswith((desk.base, "data:")) for request in tab.requests)

@@ -181,7 +181,7 @@ def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Calla
     expect(tab.page.locator("#fork-form")).to_be_hidden()
 
 
-def test_approval_is_shown_as_decided_and_forked(tab: Tab, ui: Served, page: Callable[..., None]) -> None:
+def test_approval_is_shown_as_decided(tab: Tab, page: Callable[..., None]) -> None:
     budget = {"key": "budget", "by": "finance", "message": {"value": "Refund 400?"}}
     told = Tale("c1").began(1).asked(approvals=[budget])
     page(shown=told)
@@ -196,15 +196,6 @@ def test_approval_is_shown_as_decided_and_forked(tab: Tab, ui: Served, page: Cal
     tab.press("Home")
     assert "✗ rejected, 1970-01-01" in tab.text("#inspected")
     assert "too much" in tab.text("#inspected")
-    tab.page.get_by_label("From round").select_option("1")
-    tab.page.locator("#fork-lines").get_by_label("budget").fill(":reject too late")
-    round_ = {"round": 1, "questions": [{"key": "budget", "kind": "approval", "message": "Refund 400?"}]}
-    round_ |= {"answers": {"budget": {"action": "rejected", "data": "too late"}}, "own": ["budget"], "complaints": {}}
-    round_["recorded"] = {"budget": {"action": "rejected", "data": "too much"}}
-    ui.answers["fork"] = {"fork": {**FORK, "at": 1, "not_asked": [], "rounds": [round_]}}
-    button(tab, "Go this way").click()
-    expect(tab.page.locator("#forked tbody tr").first.locator("td").nth(2)).to_have_text("rejected: too much")
-    expect(tab.page.locator("#forked tbody tr").first.locator("td").nth(3)).to_have_text("rejected: too late (yours)")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -53,9 +53,6 @@ def test_command_prints_what_each_library_does(capsys: pytest.CaptureFixture[str
     assert set(printed["versions"]) == {"roundtrip", "sdk", "fastmcp"}
     assert [row["name"] for row in printed["rows"]] == [row.name for row in rows_named(["repeat", "bytes"])]
     assert printed["rows"][0]["sdk"] == "the body runs twice"
-
-
-def test_unknown_row_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])
     assert "there is no row nothing; rows: eras, " in capsys.readouterr().err
