@@ -3,7 +3,6 @@
 `.ci/run` builds the site for every change, which checks its links.
 """
 
-import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -18,17 +17,9 @@ from tests.docs.pages import ROOT
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    # An older version, of which only the list is looked at.
-    (folder / "0.9.0").mkdir()
-    (folder / "0.9.0" / "llms.txt").write_text("")
     build(folder, "0.10.0")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def site(folder: Path) -> Path:
     return folder / "0.10.0"
 
 
@@ -70,12 +61,6 @@ def test_links_of_markdown_lead_to_markdown(site: Path) -> None:
     assert broken == []
 
 
-def test_versions_are_listed_with_the_newest_first(folder: Path) -> None:
-    listed = json.loads((folder / "versions.json").read_text())
-    assert [(one["version"], one["aliases"]) for one in listed] == [("0.10.0", ["latest"]), ("0.9.0", [])]
-    assert 'url=0.10.0/"' in (folder / "index.html").read_text()
-
-
 def test_broken_links_are_found(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "index.html").write_text(
@@ -92,10 +77,10 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     ]
 
 
-def test_reader_searches_and_copies_a_page(tab: Tab, folder: Path) -> None:
+def test_reader_searches_and_copies_a_page(tab: Tab, site: Path) -> None:
     page = tab.page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    with hosted_in_a_thread(StaticFiles(directory=folder, html=True)) as address:
+    with hosted_in_a_thread(StaticFiles(directory=site.parent, html=True)) as address:
         page.goto(address)
         page.wait_for_url(f"{address}/0.10.0/")
         page.get_by_role("button", name="Copy as Markdown").click()

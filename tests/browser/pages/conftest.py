@@ -7,11 +7,10 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.conftest import Tab, expect
-from tests.browser.pages.connected import ConnectedShop, connected_shop
+from tests.browser.pages.connected import ConnectedShop
 
-__all__ = ["ANSWERED", "HOSTILE", "LONG", "Scheme", "has_tall_button", "log_in", "markup_of", "press", "see"]
+__all__ = ["HOSTILE", "LONG", "Scheme", "has_tall_button", "log_in", "markup_of", "press", "see"]
 
-ANSWERED: Final = "This was answered already, or has changed since. Nothing was sent just now."
 HOSTILE: Final = (
     "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e{{7*7}}"
 )
@@ -48,9 +47,3 @@ def _statuses_are_no_complaints(tab: Tab) -> Generator[None]:  # pyright: ignore
     """Chromium writes every status from 400 to its console; all that it writes beside fails the test."""
     yield
     tab.complaints[:] = [line for line in tab.complaints if "the server responded with a status of" not in line]
-
-
-@pytest.fixture(scope="module")
-def running() -> Generator[ConnectedShop]:
-    with connected_shop() as shop:
-        yield shop

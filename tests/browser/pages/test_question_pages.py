@@ -13,7 +13,6 @@ from tests.browser.pages.shop import ORDER, SEVERAL, PageShop, page_shop
 from tests.kit.page_calls import confirmation, form, link
 
 NAME: OpenQuestions = {"name": form("Your name?", {"name": {"type": "string", "minLength": 2}}, required=["name"])}
-TOWN: OpenQuestions = {"town": form("Your town?", {"town": {"type": "string"}}, required=["town"])}
 SURE: OpenQuestions = {"sure": confirmation("Delete 3 files?")}
 ORDERED = {
     "name": "Ada",
@@ -161,13 +160,17 @@ def test_link_opens_beside_the_page(tab: Tab, shop: PageShop) -> None:
     assert call.answers == [{"pay": {"action": "accept"}}]
 
 
-def test_waiting_page_goes_on_by_itself(tab: Tab, shop: PageShop) -> None:
-    call = shop.ask(NAME, TOWN)
+def test_waiting_page_goes_on_by_itself_and_enter_answers(tab: Tab, shop: PageShop) -> None:
+    call = shop.ask(NAME)
     call.is_working = True
     tab.page.goto(shop.url())
     see(tab.page, "Still working")
     call.is_working = False
     see(tab.page, "Your name?")
+    tab.page.get_by_label("Name").fill("Ada")
+    tab.press("Enter")
+    see(tab.page, "Done")
+    assert call.answers == [{"name": {"action": "accept", "content": {"name": "Ada"}}}]
 
 
 def test_keyboard_alone_fills_in_a_form(tab: Tab, shop: PageShop) -> None:
@@ -192,15 +195,6 @@ def test_keyboard_alone_fills_in_a_form(tab: Tab, shop: PageShop) -> None:
     tab.press("Enter")
     see(tab.page, "Done")
     assert call.answers[0]["order"]["content"] == {**ORDERED, "copies": 2, "note": "Ring twice."}
-
-
-def test_enter_in_a_field_answers(tab: Tab, shop: PageShop) -> None:
-    call = shop.ask(NAME)
-    tab.page.goto(shop.url())
-    tab.page.get_by_label("Name").fill("Ada")
-    tab.press("Enter")
-    see(tab.page, "Done")
-    assert call.answers == [{"name": {"action": "accept", "content": {"name": "Ada"}}}]
 
 
 def test_accessibility_tree_names_every_part(tab: Tab, shop: PageShop) -> None:
