@@ -89,7 +89,9 @@ class ClientTable:
 def table(request: pytest.FixtureRequest, section: str, *, columns: list[str]) -> Generator[ClientTable]:
     """Yield a table that the tests of a module write."""
     command = f"pytest {request.path.relative_to(ROOT)} --snapshot-update"
-    made = ClientTable(section, command=command, columns=columns, updates=request.config.getoption("update_snapshots"))
+    made = ClientTable(
+        section, command=command, columns=columns, updates=bool(request.config.getoption("update_snapshots"))
+    )
     yield made
     made.write()
 

@@ -94,7 +94,7 @@ def test_command_is_started_for_a_call(tab: Tab, tmp_path: Path) -> None:
         assert running.end() == 0
 
 
-MISTAKES = {
+MISTAKES: dict[tuple[str, ...], str] = {
     ("missing.py",): "no file 'missing.py'",
     ("empty.py",): "has no server at module level",
     ("broken.py",): "ZeroDivisionError",
