@@ -17,14 +17,10 @@ def test_list_is_short_and_names_no_test_twice() -> None:
 def test_each_difference_is_explained_by_a_line_of_the_docs(difference: Difference) -> None:
     page, _, anchor = difference.docs.partition("#")
     text = (ROOT / page).read_text(encoding="utf-8")
-    headings = [re.sub(r"[^a-z -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in _headings(text)]
-    assert anchor in headings
+    titles = [line.lstrip("# ").lower() for line in text.splitlines() if line.startswith("#")]
+    assert anchor in [re.sub(r"[^a-z -]", "", title).replace(" ", "-") for title in titles]
     assert sum(difference.line in line for line in text.splitlines()) == 1
     assert difference.entries
-
-
-def _headings(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith("#")]
 
 
 ONE, MANY = ["t.py::one[a]"], ["t.py::many_a", "t.py::many_b[x]"]

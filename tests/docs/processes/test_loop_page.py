@@ -14,7 +14,6 @@ from tests.docs.processes.shell import Shell, on_a_free_port
 from tests.kit.environments import Environment
 
 PAGE: Final = ROOT / "docs" / "loop.md"
-MOST_COMMANDS: Final = 8
 ANSWERS: Final = "2\nback\n"
 RESULT: Final = "Booked 2 seats for Solaris in the back row."
 
@@ -30,7 +29,7 @@ def until_green() -> list[str]:
 
 def test_at_most_eight_commands_lead_to_a_green_test() -> None:
     lines = until_green()
-    assert len(lines) <= MOST_COMMANDS
+    assert len(lines) <= 8
     assert not any("&&" in line or ";" in line for line in lines)
     assert [line.split()[0] for line in lines] == ["python3", "source", "pip", "roundtrip", "roundtrip", "pytest"]
 
