@@ -1,20 +1,34 @@
-"""The developer changes the server's file while a call is open."""
+"""The developer changes the server's file while a call is open, and makes tests of calls."""
+
+import subprocess
+import sys
 
 from tests.browser.conftest import Tab, expect
-from tests.browser.playground.conftest import Playing, Start, begin, behind, call, choose, ended, open_card, press
+from tests.browser.playground.conftest import (
+    Playing,
+    Start,
+    answer,
+    begin,
+    behind,
+    call,
+    choose,
+    ended,
+    open_card,
+    press,
+)
+from tests.kit.hosts import WAIT
 
 
 def change(playing: Playing, before: str, after: str) -> None:
     playing.write("till.py", lambda text: text.replace(before, after))
 
 
-def await_reload(tab: Tab, times: int = 1) -> None:
-    expect(tab.page.locator("#log li", has_text="reloaded").filter(has_not_text="not reloaded")).to_have_count(times)
+def await_reload(tab: Tab) -> None:
+    expect(tab.page.locator("#log li", has_text="reloaded").filter(has_not_text="not reloaded")).to_have_count(1)
 
 
 def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
     playing = start("till.py")
-    playing.open(tab)
     begin(tab, "charge")
     open_card(tab).wait_for()
     behind(tab, "Token")
@@ -24,9 +38,7 @@ def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
     change(playing, "def refund", "def pay_back")
     await_reload(tab)
     expect(tab.page.locator("#tool-list")).to_contain_text("pay_back")
-    open_card(tab).get_by_role("textbox").fill("7")
-    press(tab, "Answer")
-    ended(tab, "completed")
+    answer(tab, "7")
     assert "Billed 7" in tab.text("#result")
     assert token is not None
     sent = tab.page.locator("#messages summary", has_text="tools/call").last
@@ -42,21 +54,17 @@ def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
 
 def test_code_before_a_mistake_serves_on(tab: Tab, start: Start) -> None:
     playing = start("till.py")
-    playing.open(tab)
     behind(tab, "Log")
     change(playing, "return f", "return f f")
     expect(tab.page.locator("#log")).to_contain_text("not reloaded; the code before the change serves on")
     assert "SyntaxError" in tab.text("#log")
     begin(tab, "charge")
-    open_card(tab).get_by_role("textbox").fill("1")
-    press(tab, "Answer")
-    ended(tab, "completed")
+    answer(tab, "1")
     assert "Charged 1" in tab.text("#result")
 
 
 def test_call_of_an_older_revision_ends_with_its_process(tab: Tab, start: Start) -> None:
     playing = start("till.py")
-    playing.open(tab)
     tab.page.get_by_label("Revision").select_option("2025-11-25")
     begin(tab, "charge")
     open_card(tab).wait_for()
@@ -65,15 +73,12 @@ def test_call_of_an_older_revision_ends_with_its_process(tab: Tab, start: Start)
     ended(tab, "failed")
     await_reload(tab)
     begin(tab, "charge")
-    open_card(tab).get_by_role("textbox").fill("2")
-    press(tab, "Answer")
-    ended(tab, "completed")
+    answer(tab, "2")
     assert "Billed 2" in tab.text("#result")
 
 
 def test_typed_text_stays_in_its_field_when_the_tool_gets_another(tab: Tab, start: Start) -> None:
     playing = start("till.py")
-    playing.open(tab)
     choose(tab, "count")
     tab.page.get_by_label("coins").fill("12")
     behind(tab, "Log")
@@ -87,8 +92,7 @@ def test_typed_text_stays_in_its_field_when_the_tool_gets_another(tab: Tab, star
 
 
 def test_calls_of_one_moment_keep_their_own_traces(tab: Tab, start: Start) -> None:
-    playing = start("till.py")
-    playing.open(tab)
+    start("till.py")
     posted = {"tool": "count", "era": "2026-07-28", "client": "none"}
     # From the page itself, so that one does not wait for the other.
     tab.page.evaluate(
@@ -104,3 +108,67 @@ def test_calls_of_one_moment_keep_their_own_traces(tab: Tab, start: Start) -> No
         expect(tab.page.locator("#conversation")).to_have_attribute("data-call", f"c{5 - place}")
         result = next(line for line in tab.text("#result").splitlines() if line.endswith("coins"))
         expect(tab.page.locator("#inspected")).to_contain_text(f'"{result}"')
+
+
+def charge(tab: Tab, *, tool: str = "charge") -> None:
+    begin(tab, tool)
+    answer(tab, "5")
+
+
+def make_test(tab: Tab) -> str:
+    press(tab, "Make a test of this")
+    made = tab.page.locator("#test .remark")
+    # Its test runs in a process of its own.
+    made.wait_for()
+    return made.inner_text()
+
+
+def run(playing: Playing) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    return subprocess.run(command, cwd=playing.folder, capture_output=True, text=True, timeout=WAIT).stdout
+
+
+def test_calls_become_tests_that_pass(tab: Tab, start: Start) -> None:
+    playing = start("till.py")
+    charge(tab)
+    assert make_test(tab) == "It passes. Written to test_charge.py."
+    tab.page.get_by_label("Revision").select_option("2025-11-25")
+    charge(tab)
+    assert make_test(tab) == "It passes. Written to test_charge_2.py."
+    tab.page.get_by_label("Revision").select_option("2026-07-28")
+    charge(tab, tool="charge_slowly")
+    assert make_test(tab) == "It passes. Written to test_charge_slowly.py."
+    begin(tab, "close")
+    press(tab, "Decline")
+    ended(tab, "declined")
+    assert make_test(tab) == "It passes. Written to test_close.py."
+    charge(tab, tool="number")
+    assert "Its result differs from run to run" in make_test(tab)
+    made = {file.name: file.read_text() for file in playing.folder.glob("test_*.py")}
+    assert "Era.RETRY" in made["test_charge.py"] or "retry" in made["test_charge.py"]
+    assert "live" in made["test_charge_2.py"].lower()
+    assert "task" in made["test_charge_slowly.py"].lower()
+    assert "5 passed" in run(playing)
+    # They are tests of the code: a change of it fails them.
+    playing.write("till.py", lambda text: text.replace("Charged", "Billed"))
+    assert "3 failed, 2 passed" in run(playing)
+
+
+def test_failing_test_is_shown_and_not_kept(tab: Tab, start: Start) -> None:
+    playing = start("till.py")
+    begin(tab, "charge")
+    open_card(tab).wait_for()
+    assert not tab.page.get_by_role("button", name="Make a test of this").is_visible()
+    answer(tab, "5")
+    playing.write("till.py", lambda text: text.replace("How much?", "How many?"))
+    expect(tab.page.locator("#log")).to_contain_text("reloaded")
+    assert make_test(tab) == "It fails, and was not kept."
+    assert "How many?" in tab.text("#test")
+    assert list(playing.folder.glob("test_*.py")) == []
+
+
+def test_server_of_a_package_is_imported_by_its_path(tab: Tab, start: Start) -> None:
+    playing = start("shop.app:make_server", "till.py")
+    charge(tab)
+    assert "It passes. Written to test_charge.py." in make_test(tab)
+    assert "from shop.app import" in (playing.folder / "test_charge.py").read_text()
