@@ -1,14 +1,11 @@
 """Parameters filled by functions: unseen, unforgeable, run once per call, and asking only if needed."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-import httpx2
 import pytest
-from mcp.client.streamable_http import streamable_http_client
 
-from roundtrip import Context, Resolve, Server
-from roundtrip.testing import DECLINE, Era, User, served
-from roundtrip.testing.tap import Tap
+from roundtrip import Resolve, Server
+from roundtrip.testing import DECLINE, Era, User
 from tests.kit.bookshop import bookshop
 
 pytestmark = pytest.mark.anyio
@@ -26,17 +23,6 @@ async def test_resolver_knowing_the_answer_asks_no_user() -> None:
     assert made.asked == ["How many copies of Dune?"]
 
 
-async def test_dependent_questions_are_asked_one_after_another(era: Era) -> None:
-    result = await User(bookshop(), {"confirm_backorder": {"confirm": True}, "how_many": {"copies": 3}}, era=era).call(
-        "order", {"title": "Neuromancer"}
-    )
-    assert result.text == "3 x Neuromancer, in 2-3 weeks"
-    assert result.asked == [
-        "Neuromancer is out of stock. Order anyway?",
-        "How many copies of Neuromancer?",
-    ]
-
-
 async def test_resolver_finds_an_argument_renamed_by_the_sdk() -> None:
     server = Server("shop")
 
@@ -49,19 +35,3 @@ async def test_resolver_finds_an_argument_renamed_by_the_sdk() -> None:
         return f"{copy} {json} {loud}"
 
     assert (await User(server, era=Era.RETRY).call("order", {"copy": "a", "json": "b"})).text == "a b A B"
-
-
-async def test_headers_reach_a_resolver_over_http(era: Era) -> None:
-    server = Server("shop")
-
-    async def language(ctx: Context[Any, Any]) -> str:
-        return (ctx.headers or {}).get("accept-language", "none")
-
-    @server.tool()
-    async def greet(language: Annotated[str, Resolve(language)]) -> str:
-        return language
-
-    async with served(server) as url, httpx2.AsyncClient(headers={"Accept-Language": "de"}) as carrier:
-        tap = Tap(streamable_http_client(url, http_client=carrier))
-        assert (await User(tap, era=era).call("greet")).text == "de"
-    assert (await User(server, era=era).call("greet")).text == "none"

@@ -89,15 +89,6 @@ async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
     assert any(b'{"ok":true}' in text for text in readings(hopper.token))
 
 
-async def test_length_of_a_secret_is_padded() -> None:
-    lengths: set[int] = set()
-    for length in (1, 8, 16, 24, 32):
-        hopper = LegByLeg(Runs("x" * length).shop)
-        await hopper.leg("order")
-        lengths.add(len(hopper.token.split(".")[-2]))
-    assert len(lengths) <= 2
-
-
 async def test_value_of_a_function_without_annotation_is_computed_once() -> None:
     numbers = itertools.count(1)
     server = Server[Any]("shop", keys=[KEY])

@@ -3,11 +3,10 @@
 from typing import Annotated, Any
 
 import pytest
-from mcp_types import ElicitRequestFormParams
 from pydantic import BaseModel, field_validator
 
-from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.testing import Era, LegByLeg, User
+from roundtrip import Elicit, Resolve, Server
+from roundtrip.testing import LegByLeg
 from tests.kit.players import text_of
 from tests.kit.shops import KEY
 
@@ -34,7 +33,7 @@ class Chain:
     def __init__(self) -> None:
         self.ran: list[str] = []
 
-    def server(self, *, build: str = "1", needs_first: bool = False, reviews: bool = False) -> Server[Any]:
+    def server(self, *, build: str = "1", needs_first: bool = False) -> Server[Any]:
         server = Server[Any]("chain", keys=[KEY], build=build)
         ran = self.ran
 
@@ -57,9 +56,7 @@ class Chain:
             return Elicit("Last?", Word)
 
         @server.tool()
-        async def order(end: Annotated[Word, Resolve(last)], ctx: Context[Any, Any]) -> str:
-            if reviews:
-                await ctx.review("all", "Right?", of=["first", "second", "third"])
+        async def order(end: Annotated[Word, Resolve(last)]) -> str:
             return end.text
 
         return server
@@ -102,18 +99,3 @@ async def test_another_build_reads_all_earlier_answers() -> None:
     result = await newer.leg("order", answers={"last": {"text": "end"}}, state=legs.token)
     assert text_of(result) == "end"
     assert set(READ) == {"first", "second", "third", "end"}
-
-
-async def test_unread_once_value_can_be_reviewed(era: Era) -> None:
-    chain = Chain()
-    answers = {key: {"text": key} for key in ("first", "second", "third", "last")}
-    user = User(chain.server(reviews=True), {**answers, "all": {}}, era=era)
-    call = await user.call("order")
-    assert call.text == "last"
-    shown = next(question for question in call.questions if question.key == "all")
-    assert isinstance(shown.params, ElicitRequestFormParams)
-    assert list(shown.params.requested_schema["properties"]) == [
-        "first.text",
-        "second.text",
-        "third.text",
-    ]
