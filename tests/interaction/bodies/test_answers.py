@@ -133,13 +133,3 @@ async def test_answers_come_in_the_order_of_their_questions(era: Era) -> None:
     answers: Answers = {"adults": [{"copies": 0}, {"copies": 2}], "children": {"copies": 5}}
     call = await User(shop(body), answers, era=era).call("order")
     assert call.text == "['adults', 'children'] 2 adults, 5 children"
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_stand_ins_keep_the_order_of_the_questions(era: Era) -> None:
-    async def body(ctx: Context[Any, Any]) -> str:
-        questions = {"roots": ListRoots(), "stood-in": Elicit("Left?", int, otherwise=1)}
-        return ", ".join(await ctx.ask_all(questions))
-
-    call = await User(shop(body), era=era, lacks=["elicitation"], roots=[]).call("order")
-    assert call.text == "roots, stood-in"

@@ -5,16 +5,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import CreateMessageRequestParams, CreateMessageResult, ListRootsResult, TextContent
+from mcp_types import CreateMessageResult, ListRootsResult, TextContent
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ListRoots, Sample
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User, served
 from tests.interaction.bodies.shops import LEFT, shop
-from tests.kit.players import connect, sample, text_of
+from tests.kit.players import sample, text_of
 from tests.kit.token_readings import readings
 
 pytestmark = pytest.mark.anyio
@@ -137,31 +136,3 @@ async def test_older_client_without_a_channel_gets_fallback_or_explained_error()
         assert (await user.call("order", fallback=True)).text == "0"
         with pytest.raises(MCPError, match="cannot ask 'left'"):
             await user.call("order", fallback=False)
-
-
-async def test_a_fallback_that_fails_fails_the_call(era: Era) -> None:
-    def broken() -> Choice:
-        raise ValueError("no idea")
-
-    async def body(ctx: Context[Any, Any]) -> str:
-        try:
-            await ctx.ask("sure", "Sure?", Choice, otherwise=broken)
-        except ValueError as error:
-            return f"caught: {error}"
-        return "never"
-
-    call = await User(shop(body), era=era, lacks=["elicitation"]).call("order")
-    assert call.text == "caught: no idea"
-
-
-async def test_crash_of_the_client_model_becomes_the_call_error() -> None:
-    async def broken(context: ClientRequestContext, params: CreateMessageRequestParams) -> CreateMessageResult:
-        raise ValueError("no model")
-
-    async def body(ctx: Context[Any, Any]) -> str:
-        return (await ctx.sample("Praise Dune")).text
-
-    async with connect(shop(body), Era.LIVE, sampling_callback=broken) as client:
-        with pytest.raises(MCPError):
-            await client.call_tool("order")
-        assert (await client.list_tools()).tools

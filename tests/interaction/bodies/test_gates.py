@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Event, InvalidSignature, Resolve, Server, State
 from roundtrip.client.legs import ERAS
-from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User, served
+from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User
 from roundtrip.testing.scripts import UserAction
 from tests.interaction.bodies.shops import shop
 from tests.kit.shops import KEY
@@ -93,14 +93,6 @@ async def test_client_that_cannot_be_asked_is_rejected_before_anything_runs(era:
     assert rejected.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
     assert disk.done == []
     assert trace.events[-1] is Event.REJECT
-
-
-async def test_older_client_without_a_channel_is_rejected_before_anything_runs() -> None:
-    disk = Disk()
-    async with served(disk.server(), json_response=True) as url:
-        with pytest.raises(MCPError, match="cannot ask 'confirm:order'"):
-            await User(url, era=Era.LIVE).call("order", path="/tmp/a")
-    assert disk.done == []
 
 
 async def test_a_confirmation_is_good_for_the_arguments_it_showed_only() -> None:

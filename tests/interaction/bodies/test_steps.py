@@ -10,7 +10,7 @@ from pydantic import BaseModel, field_validator
 
 from roundtrip import Context, ToolError
 from roundtrip.client.legs import ERAS
-from roundtrip.testing import Era, Hop, LegByLeg, Restart, User
+from roundtrip.testing import Era, Hop, LegByLeg, User
 from tests.interaction.bodies.shops import LEFT, shop
 from tests.kit.players import text_of
 
@@ -42,6 +42,10 @@ async def slot() -> Slot:
     return Slot(date(2026, 12, 24), (9, 17))
 
 
+async def named(*, key: str, fn: str) -> str:
+    return f"{key} {fn}"
+
+
 def pair() -> tuple[date, float]:
     return date(2026, 1, 1), 0.5
 
@@ -55,7 +59,9 @@ async def test_step_result_keeps_its_annotated_type_on_every_leg(era: Era) -> No
             await ctx.step("quote", quote, 7, day=24),
             await ctx.step("slot", slot),
             await ctx.step("pair", pair),
-            await ctx.step("lambda", lambda: [1, "two"]),
+            # Without an annotation a tuple is JSON, and JSON has lists only.
+            await ctx.step("lambda", lambda: (1, "two")),
+            await ctx.step("named", named, key="dune", fn="title"),
             await ctx.step("nothing", print, end=""),
         )
         seen.append(values)
@@ -68,23 +74,10 @@ async def test_step_result_keeps_its_annotated_type_on_every_leg(era: Era) -> No
         Slot(date(2026, 12, 24), (9, 17)),
         (date(2026, 1, 1), 0.5),
         [1, "two"],
+        "dune title",
         None,
     )
     assert seen == [expected] * (2 if era is Era.RETRY else 1)
-
-
-async def test_computing_leg_and_later_legs_see_equal_step_results() -> None:
-    seen: list[Any] = []
-
-    async def body(ctx: Context[Any, Any]) -> str:
-        # Without an annotation a tuple is JSON, and JSON has lists only.
-        seen.append(await ctx.step("pair", lambda: (1, 2)))
-        await ctx.ask("left", LEFT)
-        return "done"
-
-    await User(lambda: shop(body), {"left": 1}, network=Restart()).call("order")
-    assert seen[0] == seen[1]
-    assert type(seen[0]) is type(seen[1])
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -182,14 +175,3 @@ async def test_replayed_leg_reruns_only_its_own_steps() -> None:
     assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "1 1"
     assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "1 2"
     assert runs == {"early": 1, "late": 2}
-
-
-async def test_a_step_takes_arguments_of_any_name(era: Era) -> None:
-    async def look_up(*, key: str, fn: str) -> str:
-        return f"{key} {fn}"
-
-    async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("left", LEFT)
-        return await ctx.step("looked up", look_up, key="dune", fn="title")
-
-    assert (await User(shop(body), {"left": 1}, era=era).call("order")).text == "dune title"
