@@ -126,24 +126,6 @@ async def test_cancelling_the_leg_cancels_its_resolvers() -> None:
 # Context variables and cancel scopes.
 
 
-async def test_the_callers_context_variables_are_seen_everywhere() -> None:
-    async def quick() -> str:
-        return VAR.get()
-
-    async def waiting() -> str:
-        await anyio.lowlevel.checkpoint()
-        return VAR.get()
-
-    def threaded() -> str:
-        return VAR.get()
-
-    plan = plan_of(tool_of(quick, waiting, threaded))
-    for value in ("first", "second"):
-        token = VAR.set(value)
-        assert set((await walk(plan)).values()) == {value}
-        VAR.reset(token)
-
-
 async def test_resolver_may_reset_a_context_variable_beside_another() -> None:
     both = (anyio.Event(), anyio.Event())
 
@@ -196,21 +178,3 @@ async def test_resolvers_may_use_timeouts_and_task_groups_beside_each_other() ->
     plan = plan_of(tool_of(bounded, gives_up, too_late, grouped, asyncios))
     for _ in range(3):
         assert list((await walk(plan)).values()) == ["in time", "gave up", "too late", "grouped", "asyncio's"]
-
-
-async def test_a_coroutine_stays_in_one_task() -> None:
-    tasks: list[Any] = []
-
-    async def watched() -> None:
-        tasks.append(asyncio.current_task())
-        await anyio.lowlevel.checkpoint()
-        tasks.append(asyncio.current_task())
-
-    async def other() -> None:
-        await anyio.lowlevel.checkpoint()
-
-    plan = plan_of(tool_of(watched, other))
-    for _ in range(3):
-        tasks.clear()
-        await walk(plan)
-        assert tasks[0] is tasks[1]

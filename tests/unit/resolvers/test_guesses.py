@@ -8,7 +8,6 @@ import anyio.lowlevel
 import pytest
 
 from roundtrip import Resolve
-from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import plan_of, start, tool_of, walk
 
 pytestmark = pytest.mark.anyio
@@ -30,30 +29,6 @@ async def test_plan_learns_nodes_that_never_wait() -> None:
     await walk(plan)
     assert tasks[0] is not asyncio.current_task()
     assert tasks[1] is asyncio.current_task()
-
-
-async def test_resolver_that_starts_waiting_still_works() -> None:
-    waits = False
-
-    async def changing() -> str:
-        if waits:
-            with anyio.fail_after(WAIT):
-                await anyio.lowlevel.checkpoint()
-        return "changing"
-
-    async def other() -> str:
-        await anyio.lowlevel.checkpoint()
-        return "other"
-
-    plan = plan_of(tool_of(changing, other))
-    await walk(plan)
-    assert plan.never_suspended == [True, False]
-    waits = True
-    assert await walk(plan) == {"p0": "changing", "p1": "other"}
-    assert plan.never_suspended == [False, False]
-    waits = False
-    assert await walk(plan) == {"p0": "changing", "p1": "other"}
-    assert plan.never_suspended == [True, False]
 
 
 async def test_misjudged_resolver_may_wait_for_a_later_one() -> None:
