@@ -10,7 +10,6 @@ from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample
-from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User
 from tests.interaction.bodies.shops import LEFT, shop
 from tests.kit.hosts import WAIT
@@ -18,12 +17,6 @@ from tests.kit.players import Person, connect, text_of
 from tests.kit.shops import Choice
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def era() -> Era:
-    """Return one era: mistakes of bodies are found where the eras do not differ."""
-    return Era.RETRY
 
 
 async def test_swallowed_suspension_error_names_the_tool_and_question() -> None:
@@ -66,19 +59,19 @@ _MISFITS: list[tuple[Callable[[Any], Awaitable[Any]], str]] = [
 ]
 
 
-async def test_question_given_in_parts_that_do_not_fit_is_named(era: Era) -> None:
+async def test_question_given_in_parts_that_do_not_fit_is_named() -> None:
     start = re.compile(r"Error executing tool order: ctx.ask(_outcome)?\('it', ...\) must be given ")
-    texts = {told: await _told(lambda ctx, ask=ask: ask(ctx), era) for ask, told in _MISFITS}
+    texts = {told: await _told(lambda ctx, ask=ask: ask(ctx)) for ask, told in _MISFITS}
     assert {told: text for told, text in texts.items() if told not in text or not start.match(text)} == {}
 
 
-async def _told(ask: Callable[[Any], Awaitable[Any]], era: Era) -> str:
+async def _told(ask: Callable[[Any], Awaitable[Any]]) -> str:
     """Return the error of a body that asks in this way."""
 
     async def body(ctx: Context[Any, Any]) -> str:
         return f"{await ask(ctx)}"
 
-    return (await User(shop(body), {}, era=era, allow_error=True).call("order")).text
+    return (await User(shop(body), {}, era=Era.RETRY, allow_error=True).call("order")).text
 
 
 async def test_question_awaited_after_its_body_is_rejected() -> None:
@@ -94,7 +87,6 @@ async def test_question_awaited_after_its_body_is_rejected() -> None:
         await kept[0]
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_unawaited_question_fails_the_call_and_is_named(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         ctx.ask("left", LEFT)
@@ -105,12 +97,12 @@ async def test_unawaited_question_fails_the_call_and_is_named(era: Era) -> None:
     assert "`await ctx.ask(...)" in result.text
 
 
-async def test_plain_tool_asking_without_blocking_is_pointed_to_blocking(era: Era) -> None:
+async def test_plain_tool_asking_without_blocking_is_pointed_to_blocking() -> None:
     def body(ctx: Context[Any, Any]) -> str:
         ctx.ask("left", LEFT)
         return "done"
 
-    result = await User(shop(body), era=era).call("order")
+    result = await User(shop(body), era=Era.RETRY).call("order")
     assert "in a plain `def` tool `ctx.blocking.ask(...)" in result.text
 
 
@@ -143,12 +135,11 @@ _MISTAKEN_ARGUMENTS: list[tuple[Callable[[Any], Awaitable[Any]], str]] = [
 ]
 
 
-async def test_mistaken_argument_is_named(era: Era) -> None:
-    texts = {told: await _told(body, era) for body, told in _MISTAKEN_ARGUMENTS}
+async def test_mistaken_argument_is_named() -> None:
+    texts = {told: await _told(body) for body, told in _MISTAKEN_ARGUMENTS}
     assert {told: text for told, text in texts.items() if told not in text} == {}
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_concurrent_unnamed_questions_error_asks_for_keys(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         async def put() -> None:
@@ -166,7 +157,6 @@ async def test_concurrent_unnamed_questions_error_asks_for_keys(era: Era) -> Non
     assert "ctx.ask_all" in call.text
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_sequential_unnamed_questions_keep_answers_despite_equal_words(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         answers = [await ctx.elicit("Sure?", Choice) for _ in range(3)]
@@ -217,7 +207,7 @@ async def test_abandoned_question_does_not_count_as_pending(asks_again: bool) ->
     assert trace.events[-1] is Event.FINISH
 
 
-async def test_one_name_of_two_questions_is_an_error(era: Era) -> None:
+async def test_one_name_of_two_questions_is_an_error() -> None:
     async def left() -> Elicit[int]:
         return LEFT
 
@@ -253,7 +243,7 @@ async def test_one_name_of_two_questions_is_an_error(era: Era) -> None:
     }
     told: dict[str, str] = {}
     for body, cure in cures.items():
-        user = User(shop(body), {"left": 1, "port": 2}, era=era, allow_unused=True, allow_error=True)
+        user = User(shop(body), {"left": 1, "port": 2}, era=Era.RETRY, allow_unused=True, allow_error=True)
         text = (await user.call("order")).text
         if "the name 'left' is used twice in one call" not in text or cure not in text:
             told[body.__name__] = text

@@ -9,18 +9,11 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from roundtrip import Context, ToolError
-from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era, Hop, LegByLeg, User
 from tests.interaction.bodies.shops import LEFT, shop
 from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def era() -> Era:
-    """Return one era where a test does not choose."""
-    return Era.RETRY
 
 
 class Quote(BaseModel):
@@ -50,7 +43,6 @@ def pair() -> tuple[date, float]:
     return date(2026, 1, 1), 0.5
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_step_result_keeps_its_annotated_type_on_every_leg(era: Era) -> None:
     seen: list[tuple[Any, ...]] = []
 
@@ -80,7 +72,6 @@ async def test_step_result_keeps_its_annotated_type_on_every_leg(era: Era) -> No
     assert seen == [expected] * (2 if era is Era.RETRY else 1)
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_failed_step_fails_the_call_and_reruns_if_caught(era: Era) -> None:
     runs: Counter[str] = Counter()
 
@@ -104,16 +95,16 @@ async def test_failed_step_fails_the_call_and_reruns_if_caught(era: Era) -> None
     assert runs["shaky"] == (2 if era is Era.RETRY else 1)
 
 
-async def test_step_result_without_json_form_fails_naming_the_step(era: Era) -> None:
+async def test_step_result_without_json_form_fails_naming_the_step() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.step("connection", object)
         return "never"
 
-    result = await User(shop(body), era=era).call("order")
+    result = await User(shop(body), era=Era.RETRY).call("order")
     assert result.text.startswith("Error executing tool order: the value of 'connection' cannot be remembered")
 
 
-async def test_step_result_that_cannot_be_read_back_fails_with_the_place_and_without_the_value(era: Era) -> None:
+async def test_step_result_that_cannot_be_read_back_fails_with_the_place_and_without_the_value() -> None:
     class Card(BaseModel):
         number: str
 
@@ -131,7 +122,7 @@ async def test_step_result_that_cannot_be_read_back_fails_with_the_place_and_wit
         await ctx.step("card", card)
         return "never"
 
-    result = await User(shop(body), era=era).call("order")
+    result = await User(shop(body), era=Era.RETRY).call("order")
     assert "the value of 'card' cannot be remembered" in result.text
     assert "number: Value error, only digits" in result.text
     assert "tangerine" not in result.text
