@@ -1,5 +1,6 @@
 """Bodies that ask in a way that cannot work get an error that names the tool, the question and the fix."""
 
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
@@ -7,9 +8,11 @@ from typing import Annotated, Any
 import anyio
 import pytest
 from mcp.client.session import ClientRequestContext
+from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
+from pydantic import BaseModel, Field
 
-from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample
+from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample, Server
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User
 from tests.interaction.bodies.shops import LEFT, shop
 from tests.kit.hosts import WAIT
@@ -248,3 +251,63 @@ async def test_one_name_of_two_questions_is_an_error() -> None:
         if "the name 'left' is used twice in one call" not in text or cure not in text:
             told[body.__name__] = text
     assert told == {}
+
+
+MARKER = "Dune for 4711"
+
+
+class Copies(BaseModel):
+    copies: int = Field(ge=1)
+
+
+def shop_of_copies(**options: Any) -> Server[Any]:
+    server = Server[Any]("shop", **options)
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        answer = await ctx.elicit(f'How many of "{MARKER}"?', Copies)
+        return answer.action
+
+    return server
+
+
+WORDS = r'question "How many of \"Dune for 4711\"?"'
+
+
+async def test_rejected_answer_names_the_words_of_its_question(
+    era: Era, caplog: pytest.LogCaptureFixture, tmp_path: Any
+) -> None:
+    caplog.set_level(logging.DEBUG, "roundtrip")
+    caplog.set_level(logging.DEBUG, "mcp.server.mcpserver")
+    server = shop_of_copies(trace=str(tmp_path / "calls.jsonl"))
+    call = await User(server, too_few(), era=era).call("order")
+    assert call.is_error
+    assert f"{WORDS} was answered invalidly 3 times" in call.text
+    assert "unnamed-" not in call.text
+    assert MARKER not in caplog.text
+    assert MARKER not in (tmp_path / "calls.jsonl").read_text()
+
+
+def too_few() -> Any:
+    return {re.compile("How many"): [{"copies": 0}] * 3}
+
+
+async def test_unaskable_client_is_told_the_question_text(era: Era) -> None:
+    with pytest.raises(MCPError) as rejected:
+        await User(shop_of_copies(), era=era, lacks=["elicitation"]).call("order")
+    assert rejected.value.error.message.endswith(WORDS)
+
+
+async def test_swallowed_suspension_names_the_words() -> None:
+    server = Server[Any]("shop")
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        try:
+            await ctx.elicit("How many? " + "x" * 100, Copies)
+        except BaseException:  # noqa: BLE001
+            return "went on"
+        return "done"
+
+    call = await User(server, era=Era.RETRY).call("order")
+    assert f'the exception with which "How many? {"x" * 70}..." ended the leg' in call.text

@@ -32,12 +32,24 @@ async def breaks() -> AsyncGenerator[str]:
         raise LookupError("broken")
 
 
-async def test_exit_error_is_logged_and_the_call_succeeds(caplog: pytest.LogCaptureFixture) -> None:
-    async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
+def breaks_plainly() -> Generator[str]:
+    try:
+        yield "value"
+    finally:
+        raise LookupError("broken")
+
+
+@pytest.mark.parametrize("fn", [breaks, breaks_plainly])
+async def test_exit_error_is_logged_and_the_call_succeeds(
+    fn: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(fn)]) -> str:
         return value
 
     assert await play(server_of(order), Era.RETRY) == "value"
-    assert failures(caplog) == ["dependency 'breaks' failed on exit; its call is not affected: LookupError('broken')"]
+    assert failures(caplog) == [
+        f"dependency {fn.__name__!r} failed on exit; its call is not affected: LookupError('broken')"
+    ]
     # The others are left as if it had not happened.
     assert [*OPENED, *CLOSED] == LOG
 
@@ -122,7 +134,7 @@ async def swallows_later() -> AsyncGenerator[str]:
         yield "value"
 
 
-@pytest.mark.parametrize("odd", [breaks, swallows, swallows_later])
+@pytest.mark.parametrize("odd", [breaks, breaks_plainly, swallows, swallows_later])
 @pytest.mark.usefixtures("limits")
 async def test_an_odd_exit_hides_no_end_of_the_call(odd: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     async def order(
@@ -151,4 +163,4 @@ async def test_an_odd_exit_hides_no_end_of_the_call(odd: Callable[..., Any], cap
     late, log = await play("hang")
     assert "timed out" in late
     assert log == ended_by("CancelledError")
-    assert len(failures(caplog)) == (6 if odd is breaks else 0)
+    assert len(failures(caplog)) == (6 if odd in (breaks, breaks_plainly) else 0)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import pytest
 from mcp.client import Client
+from mcp.server.mcpserver.resources import TextResource
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
@@ -18,6 +19,7 @@ from mcp_types import (
 from roundtrip import Context, Resolve, Server
 from roundtrip.testing import Era
 from tests.interaction.visibility import gates
+from tests.interaction.visibility.gates import read
 from tests.kit.players import connect, text_of
 from tests.kit.shops import Choice, sure
 
@@ -193,6 +195,17 @@ async def test_nothing_is_completed_for_what_is_hidden() -> None:
         assert await values(prompt) == await values(template) == []
         assert await values(PromptReference(name="review")) == ["review title"]
         assert await values(PromptReference(name="never was")) == ["never was title"]
+
+
+async def test_constructor_tools_can_be_hidden_too() -> None:
+    server = Server[Any]("given", resources=[TextResource(uri="note://one", name="one", text="1")])
+    server.disable(keys="resource:note://one")
+    async with connect(server, Era.RETRY) as client:
+        assert (await client.list_resources()).resources == []
+        with pytest.raises(MCPError, match="Unknown resource: note://one"):
+            await client.read_resource("note://one")
+        server.enable(names="one")
+        assert await read(client, "note://one") == "1"
 
 
 async def test_a_mistaken_call_says_what_to_pass_and_changes_nothing() -> None:
