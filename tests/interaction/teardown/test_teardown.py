@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 from mcp_types import InputRequiredResult
 

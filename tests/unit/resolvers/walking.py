@@ -71,11 +71,19 @@ def start(
     *,
     context: Any = None,
     arguments: Mapping[str, Any] | None = None,
+    is_isolated: Callable[[BaseException], bool] | None = None,
     **options: Any,
 ) -> Scheduler:
     """Return a walk that has not begun."""
     outcomes = memory if memory is not None else Memory()
-    return Scheduler(plan, arguments=arguments or {}, context=lambda: context, outcomes=outcomes, **options)
+    return Scheduler(
+        plan,
+        arguments=arguments or {},
+        context=lambda: context,
+        outcomes=outcomes,
+        is_isolated=is_isolated,
+        **options,
+    )
 
 
 async def walk(
