@@ -9,7 +9,7 @@ from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Elicit, Server, ToolError
-from roundtrip.testing import Era, served
+from roundtrip.testing import Era, LegByLeg, served
 from tests.kit.players import Person, connect, text_of
 from tests.kit.shops import KEY
 from tests.kit.waiting import WAIT
@@ -57,6 +57,15 @@ def shop() -> Server[Any]:
             raise ToolError("out of paper")
 
     @server.tool()
+    async def two_crashes(ctx: Context[Any, Any]) -> str:
+        asking = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(crash, anyio.Event())
+            group.start_soon(ask, ctx, asking)
+            group.start_soon(crash, asking)
+        return "never"
+
+    @server.tool()
     async def fine(ctx: Context[Any, Any]) -> bool:
         return await ctx.ask("sure", SURE)
 
@@ -102,3 +111,10 @@ async def test_crash_beside_a_waiting_question_wins_and_the_connection_survives(
             assert crashed.is_error
             assert text_of(crashed) == f"Error executing tool {tool}: out of paper"
             assert text_of(again) == "true"
+
+
+async def test_several_crashes_beside_a_question_are_one_error(caplog: pytest.LogCaptureFixture) -> None:
+    text = text_of(await LegByLeg([shop()]).leg("two_crashes"))
+    assert text.startswith("Error executing tool two_crashes: ")
+    assert "2 sub-exceptions" in text
+    assert caplog.text.count("ToolError: out of paper") >= 2

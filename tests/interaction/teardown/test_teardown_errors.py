@@ -15,11 +15,13 @@ from tests.interaction.teardown.held import (
     OPENED,
     ended_by,
     failures,
+    logged,
     play,
     server_of,
     session,
 )
 from tests.kit.hosts import WAIT
+from tests.kit.players import connect, text_of
 from tests.kit.time_limits import LIMIT, hang
 
 pytestmark = pytest.mark.anyio
@@ -39,19 +41,29 @@ def breaks_plainly() -> Generator[str]:
         raise LookupError("broken")
 
 
-@pytest.mark.parametrize("fn", [breaks, breaks_plainly])
+def plain() -> Generator[str]:
+    with logged("plain"):
+        yield "plain"
+
+
+@pytest.mark.parametrize(
+    ("other", "fn", "log"),
+    [(session, breaks, [*OPENED, *CLOSED]), (plain, breaks_plainly, ["open plain", "close plain"])],
+)
 async def test_exit_error_is_logged_and_the_call_succeeds(
-    fn: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    other: Callable[..., Any], fn: Callable[..., Any], log: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(fn)]) -> str:
+    def order(other: Annotated[str, Depends(other)], value: Annotated[str, Depends(fn)]) -> str:
         return value
 
-    assert await play(server_of(order), Era.RETRY) == "value"
+    # A call without a trace leaves plain dependencies in the thread of its body.
+    async with connect(server_of(order), Era.RETRY) as client:
+        assert text_of(await client.call_tool("order")) == "value"
     assert failures(caplog) == [
         f"dependency {fn.__name__!r} failed on exit; its call is not affected: LookupError('broken')"
     ]
     # The others are left as if it had not happened.
-    assert [*OPENED, *CLOSED] == LOG
+    assert log == LOG
 
 
 def twice() -> Generator[str]:

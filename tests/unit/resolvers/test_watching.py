@@ -1,6 +1,6 @@
-"""Facts that a scheduler reports."""
+"""Facts that a scheduler reports, and context managers that it enters."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Annotated, Any
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from roundtrip import Depends, Elicit, Resolve
 from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow
 from roundtrip.resolvers.entering import PlainEntry
+from roundtrip.resolvers.plan import Node
 from tests.unit.resolvers.walking import Memory, plan_of, start, tool_of
 
 pytestmark = pytest.mark.anyio
@@ -18,12 +19,18 @@ def ask() -> Elicit[bool]:
 
 
 class Managers:
-    """Context managers that are not entered."""
+    """Context managers that the test exits."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Any] = {}
+        self.entries: list[PlainEntry] = []
 
     async def enter(self, label: str, made: Any) -> Any:
-        return (label, made)
+        self.made[label] = made
+        return await anext(made)
 
-    def keep(self, entry: PlainEntry) -> None: ...
+    def keep(self, entry: PlainEntry) -> None:
+        self.entries.append(entry)
 
 
 async def test_watcher_sees_each_node_begin_and_end() -> None:
@@ -78,3 +85,49 @@ def test_question_is_reported_for_its_first_value_parameter() -> None:
     def tool(a: bool = Depends(first), b: bool = Depends(second), c: bool = Depends(ask)) -> None: ...
 
     assert {node.label: node.consumer for node in plan_of(tool).nodes} == {"ask": "one", "first": "a", "second": "b"}
+
+
+async def test_generator_value_is_passed_on_under_its_name() -> None:
+    def seven() -> int:
+        return 7
+
+    def session(number: int, *, more: int = Depends(seven)) -> Iterator[int]:
+        yield number + more
+
+    async def later(number: int) -> AsyncGenerator[int]:
+        yield number
+
+    def tool(a: Any = Depends(session, seven), b: Any = Depends(later, seven)) -> None: ...
+
+    managers = Managers()
+    walk = start(plan_of(tool), managers=managers)
+    await walk.advance()
+    values: dict[str, Any] = {}
+    walk.fill(values)
+    assert values == {"a": 14, "b": 7}
+    assert list(managers.made) == ["later"]
+    await managers.made["later"].aclose()
+    (entry,) = managers.entries
+    await entry.leave(None)
+    assert entry.is_exited
+
+
+class Keeping(Memory):
+    """Memory that tells beforehand what it keeps."""
+
+    def keeps(self, node: Node) -> bool:
+        return node.key in self.kept
+
+
+async def test_watcher_sees_only_the_kept_values_that_are_needed() -> None:
+    def first() -> int:
+        raise AssertionError("only a kept value needs it")
+
+    def second(value: Annotated[int, Resolve(first, once=True)]) -> int:
+        raise AssertionError("its first outcome is final")
+
+    def tool(value: Annotated[int, Resolve(second, once=True)]) -> None: ...
+
+    seen: list[Any] = []
+    await start(plan_of(tool), Keeping(kept={"first": 1, "second": 2}), watch=seen.append).advance()
+    assert seen == [NodeBegan("second"), NodeEnded("second", "recalled")]
