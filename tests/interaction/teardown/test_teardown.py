@@ -16,6 +16,7 @@ from tests.interaction.teardown.held import (
     LOG,
     OPENED,
     ended_by,
+    later,
     logged,
     play,
     server_of,
@@ -90,17 +91,12 @@ async def test_question_exits_dependencies_and_its_answer_reenters_them(era: Era
     assert [*retried, *OPENED, *CLOSED] == LOG
 
 
-async def asks_while_open() -> AsyncGenerator[Elicit[bool]]:
+def asks_while_open() -> Generator[Elicit[bool]]:
     with logged("asks"):
         yield Elicit("Sure?", bool)
 
 
-def asks_while_open_plainly() -> Generator[Elicit[bool]]:
-    with logged("asks"):
-        yield Elicit("Sure?", bool)
-
-
-@pytest.mark.parametrize("asks", [asks_while_open, asks_while_open_plainly])
+@pytest.mark.parametrize("asks", [asks_while_open, later(asks_while_open)])
 async def test_a_dependency_that_is_held_open_cannot_ask(asks: Callable[[], Any]) -> None:
     async def order(value: bool = Depends(asks), session: str = Depends(session)) -> str:
         raise AssertionError("the body must not run")

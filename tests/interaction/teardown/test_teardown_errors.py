@@ -1,6 +1,7 @@
 """Errors of teardown are logged, and hide neither an error nor a question nor a success."""
 
 import contextlib
+import functools
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from tests.interaction.teardown.held import (
     OPENED,
     ended_by,
     failures,
+    later,
     logged,
     play,
     server_of,
@@ -27,28 +29,19 @@ from tests.kit.time_limits import LIMIT, hang
 pytestmark = pytest.mark.anyio
 
 
-async def breaks() -> AsyncGenerator[str]:
+def breaks() -> Generator[str]:
     try:
         yield "value"
     finally:
         raise LookupError("broken")
-
-
-def breaks_plainly() -> Generator[str]:
-    try:
-        yield "value"
-    finally:
-        raise LookupError("broken")
-
-
-def plain() -> Generator[str]:
-    with logged("plain"):
-        yield "plain"
 
 
 @pytest.mark.parametrize(
     ("other", "fn", "log"),
-    [(session, breaks, [*OPENED, *CLOSED]), (plain, breaks_plainly, ["open plain", "close plain"])],
+    [
+        (session, later(breaks), [*OPENED, *CLOSED]),
+        (functools.partial(logged, "plain"), breaks, ["open plain", "close plain"]),
+    ],
 )
 async def test_exit_error_is_logged_and_the_call_succeeds(
     other: Callable[..., Any], fn: Callable[..., Any], log: list[str], caplog: pytest.LogCaptureFixture
@@ -141,12 +134,7 @@ def swallows() -> Generator[str]:
         yield "value"
 
 
-async def swallows_later() -> AsyncGenerator[str]:
-    with contextlib.suppress(BaseException):
-        yield "value"
-
-
-@pytest.mark.parametrize("odd", [breaks, breaks_plainly, swallows, swallows_later])
+@pytest.mark.parametrize("odd", [breaks, later(breaks), swallows, later(swallows)])
 @pytest.mark.usefixtures("limits")
 async def test_an_odd_exit_hides_no_end_of_the_call(odd: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     async def order(
@@ -175,4 +163,4 @@ async def test_an_odd_exit_hides_no_end_of_the_call(odd: Callable[..., Any], cap
     late, log = await play("hang")
     assert "timed out" in late
     assert log == ended_by("CancelledError")
-    assert len(failures(caplog)) == (6 if odd in (breaks, breaks_plainly) else 0)
+    assert len(failures(caplog)) == (6 if odd.__name__.startswith("breaks") else 0)

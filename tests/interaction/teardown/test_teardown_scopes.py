@@ -16,7 +16,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Depends, Elicit, Event, Resolve, Server
 from roundtrip.testing import Era, Steps, User, served
-from tests.interaction.teardown.held import LOG, server_of
+from tests.interaction.teardown.held import LOG, later, server_of
 from tests.kit.players import Person, Reply, connect, text_of
 from tests.kit.waiting import WAIT, until
 
@@ -108,12 +108,6 @@ def fail_after() -> Generator[None]:
         yield
 
 
-async def fail_after_later() -> AsyncGenerator[None]:
-    with anyio.fail_after(WAIT) as scope:
-        expire_by(scope)
-        yield
-
-
 async def timeout() -> AsyncGenerator[None]:
     async with asyncio.timeout(WAIT) as limit:
         EXPIRE[:] = [lambda: limit.reschedule(0)]
@@ -121,12 +115,6 @@ async def timeout() -> AsyncGenerator[None]:
 
 
 def move_on() -> Generator[None]:
-    with anyio.move_on_after(WAIT) as scope:
-        expire_by(scope)
-        yield
-
-
-async def move_on_later() -> AsyncGenerator[None]:
     with anyio.move_on_after(WAIT) as scope:
         expire_by(scope)
         yield
@@ -143,10 +131,10 @@ DEADLINES = pytest.mark.parametrize(
     ("limit", "why"),
     [
         pytest.param(Depends(fail_after, inline=True), "TimeoutError", id="fail_after"),
-        pytest.param(Depends(fail_after_later), "TimeoutError", id="fail_after_later"),
+        pytest.param(Depends(later(fail_after)), "TimeoutError", id="fail_after_later"),
         pytest.param(Depends(timeout), "TimeoutError", id="timeout"),
         pytest.param(Depends(move_on, inline=True), "dependency 'move_on' cancelled the call", id="move_on"),
-        pytest.param(Depends(move_on_later), "dependency 'move_on_later' cancelled the call", id="move_on_later"),
+        pytest.param(Depends(later(move_on)), "dependency 'move_on_later' cancelled the call", id="move_on_later"),
     ],
 )
 TWO_DEADLINES = pytest.mark.parametrize(
