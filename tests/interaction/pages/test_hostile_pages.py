@@ -76,16 +76,6 @@ class PageNetwork:
         return await send(request)
 
 
-class Twice(PageNetwork):
-    """The first response to a question is lost, and the browser gets the second one."""
-
-    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
-        first, again = await send(request), await send(request)
-        if request.method == "POST":
-            assert (first.status_code, again.status_code) == (303, 409)
-        return again
-
-
 class TwiceAtOnce(PageNetwork):
     async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
         responses: list[httpx.Response] = []
@@ -124,7 +114,7 @@ class OtherTab(PageNetwork):
         return await send(request)
 
 
-PAGE_NETWORKS: Final = (Twice, TwiceAtOnce, Late, OtherTab)
+PAGE_NETWORKS: Final = (TwiceAtOnce, Late, OtherTab)
 
 
 async def answer_all(link: str, urls: Sequence[str], network: PageNetwork) -> None:

@@ -108,6 +108,8 @@ class Defaults(BaseModel):
     sure: bool = False
     size: Size = Size.SMALL
     tags: list[Literal["x", "y"]] = ["x"]
+    day: date = date(2026, 7, 28)
+    larger: Size | None = Size.LARGE
     note: str | None = None
 
 
@@ -117,7 +119,16 @@ async def test_every_primitive_may_have_a_default(era: Era) -> None:
     assert got == Defaults()
     properties: dict[str, Any] = form.requested_schema["properties"]
     defaults = {field: shape["default"] for field, shape in properties.items() if "default" in shape}
-    assert defaults == {"name": "Ada", "count": 2, "share": 0.5, "sure": False, "size": "s", "tags": ["x"]}
+    assert defaults == {
+        "name": "Ada",
+        "count": 2,
+        "share": 0.5,
+        "sure": False,
+        "size": "s",
+        "tags": ["x"],
+        "day": "2026-07-28",
+        "larger": "l",
+    }
     assert properties["note"] == {"type": "string", "title": "Note"}
     assert "required" not in form.requested_schema
 

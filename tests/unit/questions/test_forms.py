@@ -33,6 +33,12 @@ PRIMITIVES: list[tuple[Any, Any]] = [
     (AnyUrl, {"type": "string", "format": "uri", "minLength": 1}),
     (Annotated[str, WithJsonSchema({"type": "string", "format": "email"})], {"type": "string", "format": "email"}),
     (datetime.time, {"type": "string"}),
+    (Literal["only"], {"type": "string", "enum": ["only"]}),
+    (set[Color], {"type": "array", "items": {"type": "string", "enum": ["red", "blue"]}}),
+    (
+        Annotated[str, WithJsonSchema({"type": "string", "enum": ["s"], "enumNames": ["Small"]})],
+        {"type": "string", "enum": ["s"], "enumNames": ["Small"]},
+    ),
     (Annotated[int, Field(gt=1, lt=9)], {"type": "integer", "minimum": 2, "maximum": 8}),
     (Annotated[int, Field(ge=5, gt=1, le=7, lt=9)], {"type": "integer", "minimum": 5, "maximum": 7}),
     (Annotated[float, Field(ge=0.5, le=1)], {"type": "number", "minimum": 0.5, "maximum": 1}),
@@ -45,54 +51,6 @@ PRIMITIVES: list[tuple[Any, Any]] = [
 def test_primitive_is_shown_with_its_protocol_constraints() -> None:
     """Shows F1."""
     assert [shown(annotation) for annotation, _ in PRIMITIVES] == [shape for _, shape in PRIMITIVES]
-
-
-CHOICES: list[tuple[Any, Any]] = [
-    (Literal["only"], {"type": "string", "enum": ["only"]}),
-    (list[Literal["only"]], {"type": "array", "items": {"type": "string", "enum": ["only"]}}),
-    (set[Color], {"type": "array", "items": {"type": "string", "enum": ["red", "blue"]}}),
-    (Annotated[str, WithJsonSchema({"type": "string", "oneOf": TITLED})], {"type": "string", "oneOf": TITLED}),
-    (
-        Annotated[list[str], WithJsonSchema({"type": "array", "items": {"anyOf": TITLED}, "maxItems": 1})],
-        {"type": "array", "items": {"anyOf": TITLED}, "maxItems": 1},
-    ),
-    (
-        Annotated[str, WithJsonSchema({"type": "string", "enum": ["s"], "enumNames": ["Small"]})],
-        {"type": "string", "enum": ["s"], "enumNames": ["Small"]},
-    ),
-]
-
-
-def test_a_choice_is_shown_in_the_protocols_four_forms() -> None:
-    """Shows F2."""
-    assert [shown(annotation) for annotation, _ in CHOICES] == [shape for _, shape in CHOICES]
-
-
-DEFAULTS: list[tuple[Any, Any, Any]] = [
-    (str, "x", "x"),
-    (int, 0, 0),
-    (float, 0.5, 0.5),
-    (bool, False, False),
-    (Literal["a", "b"], "b", "b"),
-    (Color, Color.BLUE, "blue"),
-    (list[Color], [Color.RED], ["red"]),
-    (datetime.date, datetime.date(2026, 7, 28), "2026-07-28"),
-    (str | None, "x", "x"),
-    (Color | None, Color.RED, "red"),
-]
-
-
-def test_default_is_shown_as_json_and_makes_fields_optional() -> None:
-    """Shows F3."""
-    assert [shown(annotation, default)["default"] for annotation, default, _ in DEFAULTS] == [
-        json for *_, json in DEFAULTS
-    ]
-    forms = [
-        (form_of(create_model("Form", field=(annotation, default))), default) for annotation, default, _ in DEFAULTS
-    ]
-    assert [
-        form.schema for form, default in forms if "required" in form.schema or form.parse({}).field != default
-    ] == []
 
 
 def test_nullable_field_is_shown_as_optional() -> None:

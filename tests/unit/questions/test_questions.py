@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp_types import (
-    ClientCapabilities,
     CreateMessageRequest,
     CreateMessageResult,
     CreateMessageResultWithTools,
@@ -21,7 +20,6 @@ from mcp_types import (
 )
 from pydantic import BaseModel, FileUrl
 
-from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid
@@ -132,16 +130,6 @@ def test_an_answer_to_a_form_is_read_and_restored_alike(response: ElicitResult, 
 
 
 @pytest.mark.parametrize(
-    "response",
-    [ElicitResult(action="accept"), ElicitResult(action="accept", content={"ok": "perhaps"}), SAID, ROOTS],
-    ids=["without content", "invalid", "of a model", "of roots"],
-)
-def test_an_answer_that_does_not_fit_a_form_is_rejected(response: Any) -> None:
-    with pytest.raises(AnswerInvalid):
-        question_of(Elicit("Sure?", Choice)).read(response)
-
-
-@pytest.mark.parametrize(
     ("marker", "request_type", "value"),
     [
         (Sample("hi", max_tokens=5), CreateMessageRequest, SAID),
@@ -203,12 +191,6 @@ def test_value_of_a_page_has_the_type_that_done_returns() -> None:
     assert restored == [Payment(paid=5)] * 4
 
 
-def test_form_question_keeps_its_attempts_and_change_policy() -> None:
-    question = question_of(Elicit("Sure?", Choice, attempts=1, volatile_ok=True))
-    assert isinstance(question, FormQuestion)
-    assert (question.attempts, question.volatile_ok) == (1, True)
-
-
 # Pages.
 
 
@@ -231,16 +213,6 @@ def test_page_wording_excludes_only_its_ticket() -> None:
         pinned("Log in.h", url[1:]),
     ]
     assert len(set(wordings)) == len(wordings)
-
-
-def test_a_page_needs_a_client_that_declared_pages() -> None:
-    """Shows S6."""
-    page = question_of(ElicitUrl("Log in.", "https://bookshop.example"))
-    lacking: list[dict[str, Any] | None] = [None, {}, {"elicitation": {}}, {"elicitation": {"form": {}}}]
-    for capabilities in lacking:
-        with pytest.raises(CapabilityMissing, match="'login'"):
-            page.require("login", None if capabilities is None else ClientCapabilities.model_validate(capabilities))
-    page.require("login", ClientCapabilities.model_validate({"elicitation": {"url": {}}}))
 
 
 def test_forms_are_for_a_human_unless_anyone_may_answer() -> None:

@@ -10,21 +10,17 @@ import httpx
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    ElicitationCapability,
-)
 
 from roundtrip import Pages, Recorder, Server
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from tests.interaction.pages.local.cinema import cinema
-from tests.interaction.pages.local.desktop import ONE, Desktop, answering, on_desk, tab
+from tests.interaction.pages.local.desktop import ONE, Desktop, on_desk, tab
 from tests.interaction.pages.ways import modes
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.html_forms import read_page
-from tests.kit.page_users import BASE, client_of, declare_only, handle_in, link_in, reader, text_of, user_of
-from tests.kit.visitors import Visitor
+from tests.kit.page_users import BASE, client_of, handle_in, link_in, reader, text_of, user_of
 
 pytestmark = pytest.mark.anyio
 
@@ -157,26 +153,6 @@ async def test_other_paths_have_nothing() -> None:
     assert [(path, status) for path, status in found if status not in (404, 405)] == []
 
 
-async def test_broken_requests_end_their_connection_alone() -> None:
-    desktop = Desktop()
-    async with on_desk(desktop) as client, tab() as one:
-        await client.call_tool("many", ONE)
-        address = await desktop.address()
-        port = httpx.URL(address).port or 0
-        for garbage in (
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
-            b"GET / HTTP/1.1\r\n\r\n",
-            b"GET /ask HTTP/1.1\r\nHost: ",
-        ):
-            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-                await stream.send(garbage)
-                await stream.send_eof()
-                with anyio.fail_after(WAIT):
-                    async for chunk in stream:
-                        assert b"Number" not in chunk
-        assert (await one.open(address)).heading == "Number 0?"
-
-
 # Beside HTTP.
 
 
@@ -232,22 +208,6 @@ async def test_pages_need_one_of_both_sites() -> None:
 
 
 # Clients that can be asked a little.
-
-
-@pytest.mark.parametrize("number", [9, 11])
-async def test_client_with_forms_alone_goes_on_in_the_browser(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    declare_only(monkeypatch, ElicitationCapability())
-    desktop, visitor = Desktop(), Visitor(form={"value": 2})
-    server: Any = cinema(settings={"local": desktop.open, "wait": WAIT})
-    async with (
-        Client(server, mode="2026-07-28", elicitation_callback=visitor) as client,
-        answering(desktop, "3"),
-    ):
-        with anyio.fail_after(WAIT):
-            result = await client.call_tool("many", {"number": number})
-    assert len(visitor.forms) == 9
-    assert text_of(result) == str(9 * 2 + (number - 9) * 3)
-    assert len(desktop.addresses) == (1 if number > 9 else 0)
 
 
 # Calls that end otherwise.
