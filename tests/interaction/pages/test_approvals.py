@@ -594,12 +594,28 @@ async def test_unknown_caller_cannot_be_approved() -> None:
         assert await Person(url, "fay").inbox() == []
 
 
-async def test_inbox_is_listed_page_by_page() -> None:
-    async with open_shop(wait=0) as url, client_of(url) as client:
+async def test_inbox_is_listed_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = MemoryLedger()
+    load, loaded = type(ledger.tasks).load, list[str]()
+
+    async def counted(store: Any, call_id: str) -> Any:
+        loaded.append(call_id)
+        return await load(store, call_id)
+
+    async with open_shop(ledger=ledger, wait=0) as url, client_of(url) as client:
         for number in range(45):
             await client.call_tool("refund", {"amount": number})
         listed = [text for _, text in await Person(url, "fay").inbox()]
         assert listed == [f"Refund {number}?" for number in range(45)]
+        monkeypatch.setattr(type(ledger.tasks), "load", counted)
+        # A page costs what it shows, and nothing of the calls of other groups.
+        read: dict[str, int] = {}
+        for name in ("fay", "sam"):
+            loaded.clear()
+            assert (await Person(url, name).get("/approvals")).status_code == 200
+            read[name] = len(loaded)
+        assert 0 < read["fay"] < 45
+        assert read["sam"] == 0
 
 
 async def test_keys_are_rotated_while_an_approval_waits(tmp_path: Path) -> None:

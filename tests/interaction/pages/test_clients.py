@@ -10,7 +10,7 @@ from mcp_types import ElicitationCapability
 
 from roundtrip import Context, Elicit, ElicitUrl, Server
 from roundtrip.testing import Era, served
-from tests.interaction.pages.ways import BOOK, URL, places, ways
+from tests.interaction.pages.ways import BOOK, URL, places
 from tests.kit.page_users import declare_only
 from tests.kit.players import Person, connect, text_of
 from tests.kit.shops import Choice
@@ -44,23 +44,6 @@ async def test_a_client_that_declared_pages_alone_is_sent_to_one() -> None:
     assert request["method"] == "elicitation/create"
     # This revision has no ids of elicitations; the question's key does for it.
     assert request["params"] == {"mode": "url", "message": "Log in.", "url": URL}
-
-
-@ways
-async def test_on_either_era_the_error_names_what_the_client_lacks(
-    place: str, era: Era, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Shows S6."""
-    declare_only(monkeypatch, ElicitationCapability())
-    person = Person()
-    caught: list[MCPError] = []
-    async with connect(exporting(place), era, person) as client:
-        try:
-            await client.call_tool("export", BOOK)
-        except MCPError as error:
-            caught.append(error)
-    assert [(error.code, error.data) for error in caught] == [(-32021, NEEDED)]
-    assert person.asked == []
 
 
 async def guest() -> str:
