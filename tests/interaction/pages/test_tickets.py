@@ -89,29 +89,6 @@ async def test_ticket_does_not_finish_another_call(era: Era) -> None:
     assert tickets[1] == tickets[2] != tickets[0]
 
 
-@places
-async def test_every_leg_shows_the_same_ticket_on_any_instance(place: str) -> None:
-    web = Web()
-    async with (
-        served(web.server(place), stateless_http=True) as one,
-        served(web.server(place), stateless_http=True) as two,
-        as_user(one, "app/ada") as to_one,
-        as_user(two, "app/ada") as to_two,
-    ):
-        # The page is served by the instance that serves no leg of this call but the second.
-        web.base = two.removesuffix("/mcp")
-        hopper = LegByLeg([to_one])
-        await hopper.leg("export", BOOK)
-        page = page_of(hopper.questions["login"])
-        onward = LegByLeg([to_two])
-        await onward.leg("export", BOOK, answers=AGREED, state=hopper.token)
-        assert page_of(onward.questions["login"]).url == page.url
-        assert await web.browse(page, "app/ada") == 200
-    async with served(web.server(place), stateless_http=True) as three, as_user(three, "app/ada") as transport:
-        result = await LegByLeg([transport]).leg("export", BOOK, answers=AGREED, state=onward.token)
-    assert text_of(result) == "Dune for ada"
-
-
 # Without a network: what the call knows.
 
 
