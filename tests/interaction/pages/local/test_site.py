@@ -89,7 +89,7 @@ async def test_page_opens_only_with_the_cookie_of_its_browser() -> None:
 # Other sites and programs.
 
 
-async def test_request_for_another_host_is_rejected() -> None:
+async def test_request_for_another_host_or_path_is_rejected() -> None:
     desktop = Desktop()
     async with on_desk(desktop) as client, tab() as one:
         await client.call_tool("many", ONE)
@@ -102,6 +102,13 @@ async def test_request_for_another_host_is_rejected() -> None:
         mine = one.url
         assert [host for host in hosts if (await one.open(mine, host=host)).status != 421] == []
         assert (await one.open(f"http://127.0.0.1:{port}{httpx.URL(address).path}x")).status == 404
+        found: list[tuple[str, int]] = []
+        for path in ("/", "/ask", "/ask/", "/open/", "/ask/../open", "/mcp", "/ask/%2e%2e/x", "/open/a/b"):
+            for method in ("GET", "POST"):
+                response = await one.http.request(method, f"http://127.0.0.1:{port}{path}")
+                assert "Number" not in response.text
+                found.append((path, response.status_code))
+    assert [(path, status) for path, status in found if status not in (404, 405)] == []
 
 
 async def test_form_of_another_site_is_rejected() -> None:
@@ -124,19 +131,6 @@ async def test_form_of_another_site_is_rejected() -> None:
         assert (await one.send("5", origin=f"http://127.0.0.1:{port}")).heading == "Done"
         end = await client.call_tool("continue_call", {"handle": handle_in(asked)})
     assert text_of(end) == "5"
-
-
-async def test_other_paths_have_nothing() -> None:
-    desktop, found = Desktop(), list[tuple[str, int]]()
-    async with on_desk(desktop) as client, tab() as one:
-        await client.call_tool("many", ONE)
-        base = httpx.URL(await desktop.address())
-        for path in ("/", "/ask", "/ask/", "/open/", "/ask/../open", "/mcp", "/ask/%2e%2e/x", "/open/a/b"):
-            for method in ("GET", "POST"):
-                response = await one.http.request(method, f"http://127.0.0.1:{base.port}{path}")
-                assert "Number" not in response.text
-                found.append((path, response.status_code))
-    assert [(path, status) for path, status in found if status not in (404, 405)] == []
 
 
 # Beside HTTP.
