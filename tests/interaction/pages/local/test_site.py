@@ -133,6 +133,26 @@ async def test_form_of_another_site_is_rejected() -> None:
     assert text_of(end) == "5"
 
 
+async def test_broken_requests_end_their_connection_alone() -> None:
+    desktop = Desktop()
+    async with on_desk(desktop) as client, tab() as one:
+        await client.call_tool("many", ONE)
+        address = await desktop.address()
+        port = httpx.URL(address).port or 0
+        for garbage in (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"GET /ask HTTP/1.1\r\nHost: ",
+        ):
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(garbage)
+                await stream.send_eof()
+                with anyio.fail_after(WAIT):
+                    async for chunk in stream:
+                        assert b"Number" not in chunk
+        assert (await one.open(address)).heading == "Number 0?"
+
+
 # Beside HTTP.
 
 
