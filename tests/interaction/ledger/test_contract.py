@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -186,29 +186,6 @@ async def test_durable_sqlite_ledger_flushes_every_write(tmp_path: Path) -> None
         levels.append(await ledger._run(lambda db: db.execute("PRAGMA synchronous").fetchone()))  # pyright: ignore[reportPrivateUsage]
         await ledger.aclose()
     assert levels == [(2,), (1,)]
-
-
-async def test_sqlite_reads_notes_only_for_claims_and_counts(tmp_path: Path) -> None:
-    ledger = EpochKeeper(sqlite := SqliteLedger(tmp_path / "ledger.db"))
-    statements: list[str] = []
-    await sqlite._run(lambda db: db.set_trace_callback(statements.append))  # pyright: ignore[reportPrivateUsage]
-
-    async def reads(work: Awaitable[object]) -> bool:
-        statements.clear()
-        await work
-        return any(statement.startswith("SELECT name, value FROM notes") for statement in statements)
-
-    async def count() -> bool:
-        return await ledger.count("call/guesses", "a", most=3, keep=LONG)
-
-    assert (await claim(ledger), await count()) == (ClaimAnswer(ClaimStatus.GRANTED, "a"), True)
-    assert not await reads(ledger.note("call", "price", "1", holder="one"))
-    assert not await reads(ledger.renew("call", holder="one", lease=LONG))
-    assert not await reads(ledger.wait("call", patience=0))
-    assert not await reads(ledger.release("call", holder="one"))
-    assert (await reads(claim(ledger)), await reads(count())) == (True, True)
-    assert not await reads(ledger.settle("call", holder="one", result="r", keep=LONG))
-    await ledger.aclose()
 
 
 async def test_epochs_grow_while_the_clock_stands_still(tmp_path: Path) -> None:
@@ -487,13 +464,6 @@ async def test_of_many_who_wait_for_an_entry_one_looks() -> None:
     assert look.looks == 4
 
 
-async def test_waiter_timing_out_learns_the_state() -> None:
-    look = Counted(RUNNING)
-    assert await all_waiting(look, 50, patience=SHORT) == [RUNNING] * 50
-    # The first look, one for each waiter that leaves, and one for each announcement; not one for each of both.
-    assert look.looks <= 1 + 50 + look.announced
-
-
 async def test_more_than_a_bounded_number_do_not_wait() -> None:
     look = Counted(RUNNING, RUNNING, SETTLED)
     told = await all_waiting(look, 500)
@@ -616,12 +586,6 @@ async def test_a_silent_holder_keeps_its_claim_while_it_has_no_successor(ledger:
     assert await ledger.note("call", "step", "1", holder="one")
     assert await ledger.renew("call", holder="one", lease=LONG)
     assert await ledger.wait("call", patience=0) == ClaimAnswer(ClaimStatus.RUNNING, "a")
-
-
-async def test_waiting_ends_with_the_lease(ledger: EpochKeeper) -> None:
-    await claim(ledger, lease=SHORT * 4)
-    with anyio.fail_after(WAIT):
-        assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
 
 
 async def test_a_result_of_another_instance_is_announced(

@@ -11,8 +11,6 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolError
 from roundtrip.ledger import MemoryLedger
-from roundtrip.machine.facts import BodyBegan
-from roundtrip.machine.table import Event, State
 from roundtrip.server import exactly_once
 from roundtrip.testing import (
     DECLINE,
@@ -24,7 +22,6 @@ from roundtrip.testing import (
     Network,
     Reorder,
     Restart,
-    Steps,
     User,
 )
 from tests.interaction.ledger.shops import Shop, asked_to_buy, cut_short, paid, text_of
@@ -149,33 +146,6 @@ async def test_masked_errors_stay_masked_when_recalled() -> None:
     await legs.leg("give")
     told = [text_of(await legs.leg("give", state=legs.token)) for _ in range(2)]
     assert told == ["Error executing tool give"] * 2
-
-
-async def test_the_machine_recalls_and_no_second_body_is_seen(shop: Shop) -> None:
-    steps, facts = Steps(), list[object]()
-    legs = await asked_to_buy(shop)
-    ended = await legs.leg("buy", {"what": "tea"}, answers=YES, state=legs.token)
-    shop.options["trace"] = [steps, _Facts(facts)]
-    recalled = await legs.leg("buy", {"what": "tea"}, answers=YES, state=legs.token)
-    assert text_of(recalled) == text_of(ended)
-    assert steps.events == [Event.RESUME, Event.RESOLVE, Event.RECALL]
-    assert steps.states[-1] is State.COMPLETED
-    assert facts
-    assert not any(isinstance(fact, BodyBegan) for fact in facts)
-
-
-class _Facts:
-    """Tracer that keeps everything it receives."""
-
-    def __init__(self, facts: list[object]) -> None:
-        self._facts = facts
-
-    def begin(self, beginning: object) -> Any:
-        self._facts.append(beginning)
-        return self._facts.append
-
-    def reject(self, rejection: object) -> None:
-        self._facts.append(rejection)
 
 
 async def test_a_result_is_recalled_to_the_letter(shop: Shop) -> None:

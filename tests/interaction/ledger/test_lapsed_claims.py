@@ -1,13 +1,14 @@
-"""A leg whose lease has ended, and whose call no other leg has claimed."""
+"""Claims of legs that were suspended, or whose lease ended while no other leg claimed their call."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
 from mcp_types import CallToolResult
 
-from roundtrip import Context
+from roundtrip import Context, Elicit, Resolve
+from roundtrip.engine import claim
 from roundtrip.engine.claim import record_outcome
 from roundtrip.errors import CallTakenOver, OutcomeUnknown
 from roundtrip.ledger import ClaimAnswer, MemoryLedger
@@ -70,16 +71,6 @@ async def test_body_that_was_stopped_in_the_middle_does_not_begin_again() -> Non
         await record_outcome(claim, call, work(), result_of=lambda value: value, computed=tuple)
     with pytest.raises(OutcomeUnknown):
         await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("the answers", at_once=False)
-
-
-async def test_write_of_a_leg_that_has_ended_does_not_claim_its_call() -> None:
-    ledger = MemoryLedger()
-    claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
-    await claim.begin("the answers", at_once=True)
-    await claim.release()
-    with pytest.raises(CallTakenOver):
-        await claim.renew()
-    assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
 
 
 async def test_renewal_that_arrives_behind_the_release_does_not_claim_the_call() -> None:
@@ -156,3 +147,41 @@ async def test_claim_that_arrives_behind_the_end_of_its_leg_is_released() -> Non
             await claim.release()
             ledger.granted.set()
     assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
+
+
+class Hanging(MemoryLedger):
+    """Ledger whose writes never end."""
+
+    hung = False
+
+    async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
+        self.hung = True
+        await anyio.sleep_forever()
+        return False
+
+
+async def ready() -> Elicit[bool]:
+    return Elicit("Ready?", bool)
+
+
+async def number(ready: Annotated[bool, Resolve(ready)]) -> int:
+    return 7
+
+
+async def test_a_claim_is_taken_back_though_noting_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "_LAST_WORDS_SECONDS", 0.05)
+    ledger = Hanging()
+    shop = Shop(ledger)
+
+    async def ask(ctx: Context[Any, Any], drawn: Annotated[int, Resolve(number, once=True)]) -> str:
+        return f"{drawn} {await ctx.ask('sure', 'Sure?', bool)}"
+
+    shop.add(ask)
+    legs = LegByLeg(shop)
+    with anyio.fail_after(WAIT):
+        await legs.leg("ask")
+        await legs.leg("ask", answers={"ready": {"value": True}}, state=legs.token)
+        assert ledger.hung
+        # Were it still held, this would wait for its holder, and be answered that it still runs.
+        told = await legs.leg("ask", answers={"sure": {"value": True}}, state=legs.token)
+    assert text_of(told) == "7 True"

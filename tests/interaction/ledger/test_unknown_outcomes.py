@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from roundtrip.ledger import ClaimAnswer, Ledger, LedgerDown, MemoryLedger
+from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger
 from roundtrip.machine.table import EntryState
 from roundtrip.server import exactly_once, late_writes
 from roundtrip.system import SYSTEM, System
@@ -363,17 +363,6 @@ async def test_begun_body_finishes_although_its_client_leaves(shop: Shop, over: 
 
 
 @pytest.mark.usefixtures("brief_shield")
-async def test_body_without_timeout_does_not_outlive_its_client_forever(shop: Shop) -> None:
-    held = Held(shop)
-    shop.add(held.hold)
-    legs = LegByLeg(shop)
-    await legs.leg("hold")
-    await cut_short(legs, "hold", held.begun)
-    assert "the outcome of this call is unknown" in text_of(await legs.leg("hold", state=legs.token))
-    assert shop.ran == ["hold"]
-
-
-@pytest.mark.usefixtures("brief_shield")
 async def test_slow_body_is_not_interrupted_while_its_client_waits(shop: Shop) -> None:
     async def slow() -> str:
         await anyio.sleep(0.1)
@@ -383,34 +372,6 @@ async def test_slow_body_is_not_interrupted_while_its_client_waits(shop: Shop) -
     legs = LegByLeg(shop)
     await legs.leg("slow")
     assert text_of(await legs.leg("slow", state=legs.token)) == "done"
-
-
-async def test_result_is_stored_although_its_client_leaves(shop: Shop) -> None:
-    settling, go_on = anyio.Event(), anyio.Event()
-
-    class Slow(MemoryLedger):
-        async def settle(self, *args: Any, **more: Any) -> bool:
-            settling.set()
-            await go_on.wait()
-            return await super().settle(*args, **more)
-
-    shop.ledger = Slow()
-    legs = await asked_to_buy(shop)
-
-    async def send() -> None:
-        # The result comes back all the same, to a connection that is closed.
-        with suppress(MCPError):
-            await legs.leg("buy", TEA, answers=YES, state=legs.token)
-
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            group.start_soon(send)
-            await settling.wait()
-            group.cancel_scope.cancel()
-            go_on.set()
-    with anyio.fail_after(WAIT):
-        again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
-    assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
 async def test_protocol_error_is_stored_as_one(shop: Shop) -> None:
@@ -432,21 +393,6 @@ async def test_protocol_error_is_stored_as_one(shop: Shop) -> None:
         "no. 1",
         {"reason": "mine", "at": [1, None]},
     )
-
-
-def test_a_ledger_serves_several_event_loops() -> None:
-    ledger: Ledger = MemoryLedger()
-    shop = Shop(ledger)
-
-    async def buy() -> None:
-        await User(shop, YES, network=[Duplicate(at_once=True)]).call("buy", TEA)
-
-    threads = [threading.Thread(target=anyio.run, args=(buy,)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
-    assert len(shop.ran) == 3
 
 
 async def test_the_log_of_a_recalled_call_is_quiet(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:

@@ -98,13 +98,6 @@ def test_a_value_of_the_type_is_taken_in_both_modes() -> None:
     check_each(EXACT, check)
 
 
-def test_an_invalid_value_is_rejected_in_both_modes() -> None:
-    with pytest.raises(ValidationError):
-        read(int, "abc")
-    with pytest.raises(SchemaMismatch, match="a: 'abc' is not of type 'integer'"):
-        read(int, "abc", strict=True)
-
-
 MODELS: list[Any] = [
     Point,
     Point | None,

@@ -40,7 +40,6 @@ from typing_extensions import TypeAliasType
 from typing_extensions import TypedDict as PydanticTypedDict
 
 from roundtrip.errors import InvalidSignature, NotSendable
-from roundtrip.resolvers.signatures import hints_of
 from roundtrip.server.content import ToolResult
 from roundtrip.server.media import Audio, File, Image
 from roundtrip.server.tools.results import Results, results_for, returned_type
@@ -737,15 +736,3 @@ def test_hand_written_schema_metadata_stays_unchanged() -> None:
     results = results_for(by_hand, dict, tool="tool")
     assert results.output_schema == {"type": "object"}
     assert sent(results, {"a": 1}).structured_content is None
-
-
-def test_typed_results_are_as_the_sdk_makes_them() -> None:
-    def check(annotation: Any, value: Any) -> None:
-        def tool() -> None: ...
-
-        tool.__annotations__["return"] = annotation
-        metadata = func_metadata(tool)
-        returns = hints_of(tool)["return"]
-        assert results_for(metadata, returns, tool="tool").convert(value) == metadata.convert_result(value)
-
-    check_each([(str, "x"), (int, 5), (User, ADA), (dict[str, int], {"a": 1})], check)

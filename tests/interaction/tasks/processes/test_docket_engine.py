@@ -231,21 +231,6 @@ async def test_docket_limits_the_legs_of_all_workers_and_counts_them(tmp_path: P
     assert re.search(r'docket_tasks_started\S*\{[^}]*docket_task="roundtrip_leg"', found), found
 
 
-async def test_call_that_became_a_task_is_followed_by_a_worker(tmp_path: Path, store: RedisServer) -> None:
-    given = {FOLDER: str(tmp_path), REDIS: store.url}
-    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as client:
-        with Service(f"{MODULE}:shop", folder=tmp_path, **given) as one:
-            handle = await Peer(client, one.url).call("pack")
-            assert handle["resultType"] == "task"
-            os.kill(one.process.pid, signal.SIGKILL)
-        async with serving(tmp_path, store) as peer:
-            with worker(tmp_path, store):
-                await holding(tmp_path, 2)
-                go_on(tmp_path)
-                assert text_of(await peer.until(handle["taskId"])) == "held"
-    assert effects(tmp_path).count("first") == 1
-
-
 async def test_tasks_wait_for_dockets_redis(tmp_path: Path, store: RedisServer) -> None:
     with redis_server() as dockets:
         variables = {DOCKET: dockets.url}
