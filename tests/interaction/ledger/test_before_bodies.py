@@ -10,7 +10,7 @@ from roundtrip import Resolve
 from roundtrip.ledger import LedgerDown, MemoryLedger
 from roundtrip.server import exactly_once
 from roundtrip.system import System
-from roundtrip.testing import DECLINE, Clock, LegByLeg
+from roundtrip.testing import Clock, LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
 from tests.kit.waiting import WAIT
 
@@ -83,25 +83,6 @@ async def test_process_dying_before_the_body_leaves_it_to_the_next() -> None:
             group.cancel_scope.cancel()
         assert await looking.next_leg() == "12, no. 1"
     assert looking.shop.ran == ["look"]
-
-
-async def test_process_dying_after_a_declined_confirmation_frees_the_call() -> None:
-    ledger = Silent()
-    shop = Shop(ledger)
-
-    async def drop() -> str:
-        shop.ran.append("drop")
-        return "dropped"
-
-    shop.add(drop, confirm="Drop it?")
-    legs = LegByLeg(shop)
-    await legs.leg("drop")
-    token = legs.token
-    await legs.leg("drop", answers={"confirm:drop": DECLINE}, state=token)
-    with anyio.fail_after(WAIT):
-        ledger.end_leases()
-        dropped = await legs.leg("drop", answers={"confirm:drop": {}}, state=token)
-    assert (text_of(dropped), shop.ran) == ("dropped", ["drop"])
 
 
 async def test_leg_that_lost_its_claim_does_not_begin_its_body() -> None:

@@ -112,29 +112,6 @@ async def pays() -> Elicit[bool]:
     return Elicit("Pay?", bool)
 
 
-async def test_a_crash_before_the_body_ends_nothing(shop: Shop) -> None:
-    down = [True]
-
-    async def price() -> int:
-        if down:
-            raise OSError("no price today")
-        return 3
-
-    async def order(pays: Annotated[bool, Resolve(pays)], price: Annotated[int, Resolve(price)]) -> str:
-        shop.ran.append("order")
-        return f"{price}"
-
-    shop.add(order)
-    down.clear()
-    legs = LegByLeg(shop)
-    await legs.leg("order")
-    down.append(True)
-    assert "no price today" in text_of(await legs.leg("order", answers={"pays": True}, state=legs.token))
-    assert shop.ran == []
-    down.clear()
-    assert text_of(await legs.leg("order", answers={"pays": True}, state=legs.token)) == "3"
-
-
 async def test_masked_errors_stay_masked_when_recalled() -> None:
     shop = Shop(MemoryLedger(), mask_error_details=True)
 
@@ -242,19 +219,6 @@ async def test_hand_written_asking_body_runs_once_after_the_answer(shop: Shop, s
     call = await User(shop, {"sure": {"ok": True}}, network=[Duplicate()]).call("order")
     assert (call.value, shop.ran, call.keys) == ("no. 1", ["order"], ["sure"])
     assert set(seen) == {None, state}
-
-
-async def test_another_answer_to_a_question_put_by_hand_is_another(shop: Shop) -> None:
-    async def order(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        return "done" if ctx.input_responses else _by_hand("mine")
-
-    shop.add(order)
-    legs = LegByLeg(shop)
-    await legs.leg("order")
-    await legs.leg("order", state=legs.token)
-    yes, no = (ElicitResult(action="accept", content={"ok": ok}) for ok in (True, False))
-    assert text_of(await legs.leg("order", answers={"sure": yes}, state=legs.token)) == "done"
-    assert "has ended already" in text_of(await legs.leg("order", answers={"sure": no}, state=legs.token))
 
 
 # Where it does not hold, or is not there.
