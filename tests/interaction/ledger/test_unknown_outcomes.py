@@ -1,6 +1,5 @@
 """Calls that run for long, whose process is gone, or whose ledger is down."""
 
-import itertools
 import logging
 import threading
 from collections import Counter
@@ -15,7 +14,7 @@ from mcp_types import INVALID_PARAMS
 
 from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger
 from roundtrip.machine.table import EntryState
-from roundtrip.server import exactly_once, late_writes
+from roundtrip.server import exactly_once
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, cut_short, text_of
@@ -139,25 +138,6 @@ async def test_claim_that_cannot_be_released_now_is_released_later(shop: Shop, l
     with anyio.fail_after(WAIT):
         bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
-
-
-async def test_releases_are_retried_ever_more_rarely_while_the_ledger_fails(ledger: Failing) -> None:
-    pauses: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 4:
-            ledger.down.clear()
-        await anyio.lowlevel.checkpoint()
-
-    legs = await asked_to_buy(Shop(ledger, system=System(sleep=sleep)))
-    ledger.down |= {"claim", "release"}
-    assert await reason_of(legs, "buy", TEA, answers=YES) == (-32000, "ledger_unavailable")
-    with anyio.fail_after(WAIT):
-        await late_writes.finish_late_writes()
-    # Twice after the ledger is back: the request for the claim may arrive behind the first release.
-    assert ledger.asked["release"] == len(pauses) == 5
-    assert all(later > earlier for earlier, later in itertools.pairwise(pauses[:4]))
 
 
 @pytest.mark.usefixtures("impatient")

@@ -51,7 +51,7 @@ def test_long_texts_are_not() -> None:
 async def test_application_rejects_requests_with_too_many_values(version: str) -> None:
     server = Server("shop", keys=["7f" * 32])
     transport = httpx.ASGITransport(server.streamable_http_app())
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": [[]] * MANY}}
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": [[]] * MANY}}
     headers = {"accept": "*/*", "mcp-protocol-version": version}
     async with (
         server.session_manager.run(),

@@ -104,19 +104,6 @@ async def test_pool_rejects_work_while_all_threads_are_lost(run: RunInPool, held
 
 
 @runners
-async def test_a_pool_may_be_made_larger_while_threads_are_lost(run: RunInPool, held: Held) -> None:
-    limiter = SHARED.slots().limiter
-    limiter.total_tokens = 1
-    await leave(held, SHARED)
-    with pytest.raises(ThreadsExhausted):
-        await run(lambda: 1)
-    limiter.total_tokens = 2
-    assert await run(lambda: 1) == 1
-    held.release.set()
-    await until(lambda: not limiter.borrowed_tokens)
-
-
-@runners
 async def test_waiting_function_runs_once_an_abandoned_thread_ends(run: RunInPool, held: Held) -> None:
     pool = Pool(2)
     await leave(held, pool)

@@ -37,12 +37,13 @@ class DocketWorker(Service):
     """A running `docket worker`."""
 
     announces = re.compile(r"(roundtrip_leg)\(")
+    program = "docket"
 
     def words(self, target: str, *flags: str) -> list[str]:
         return ["worker", "--tasks", f"{MODULE}:tasks", "--docket", NAME, "--url", target, *flags]
 
     def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "docket", *command]
+        command = [sys.executable, "-m", self.program, *command]
         return subprocess.Popen(command, cwd=ROOT, env=env, stdout=stderr, stderr=stderr)
 
     @property
@@ -54,13 +55,10 @@ class Worker(DocketWorker):
     """A running `roundtrip worker`."""
 
     announces = re.compile(r"runs its tasks in (.*)")
+    program = "roundtrip"
 
     def words(self, target: str, *flags: str) -> list[str]:
         return ["worker", f"{MODULE}:shop", *flags]
-
-    def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "roundtrip", *command]
-        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=stderr, stderr=stderr)
 
 
 @pytest.fixture
