@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS

@@ -204,23 +204,16 @@ async def test_unknown_and_foreign_tasks_get_one_answer() -> None:
         await peer.asked(task, "a", "b")
 
 
-async def test_header_must_name_the_task() -> None:
+async def test_requests_that_name_no_task_are_rejected() -> None:
     async with peers(shop()) as (peer,):
         task = await task_of(peer, "both")
         assert (await peer.send("tasks/get", header="another", taskId=task))["error"]["code"] == -32020
-
-
-async def test_request_without_a_task_is_rejected() -> None:
-    async with peers(shop()) as (peer,):
         given: list[dict[str, Any]] = [{}, {"taskId": 7}, {"taskId": None}]
         told = [await peer.send("tasks/get", header="x", **params) for params in given]
-    assert [reply["error"]["code"] for reply in told] == [-32602] * 3
-
-
-async def test_methods_of_older_drafts_do_not_exist() -> None:
-    async with peers(shop()) as (peer,):
+        assert [reply["error"]["code"] for reply in told] == [-32602] * 3
+        # Methods of older drafts do not exist.
         told = [await peer.send(method, taskId="x") for method in ("tasks/result", "tasks/list")]
-    assert [reply["error"]["code"] for reply in told] == [-32601] * 2
+        assert [reply["error"]["code"] for reply in told] == [-32601] * 2
 
 
 def _mistake_of(**options: Any) -> str:
