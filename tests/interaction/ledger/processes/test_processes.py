@@ -1,13 +1,20 @@
-"""Processes that share a SQLite ledger, and one that loads no library of a ledger."""
+"""Processes that share a ledger, and one that loads no library of a ledger."""
 
 import subprocess
 import sys
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 
+import anyio
+import pytest
+
 from tests.interaction.ledger.processes.contender import contend
+from tests.interaction.ledger.waiter import connected, wait_for_call
 from tests.kit.forks import piped
 from tests.kit.hosts import ROOT
+from tests.kit.programs import needs
+from tests.kit.redis_server import RedisServer
 
 
 def test_of_several_processes_that_claim_at_once_one_may(tmp_path: Path) -> None:
@@ -58,3 +65,40 @@ def test_a_server_without_such_a_ledger_loads_neither_library() -> None:
     code = "import roundtrip, sys; roundtrip.Server('x'); print([m for m in ('sqlite3', 'redis') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.fixture
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
+    if request.param == "sqlite":
+        yield str(tmp_path / "ledger.db")
+    else:
+        redis: RedisServer = request.getfixturevalue("redis")
+        yield redis.url
+        redis.command("flushall")
+
+
+@pytest.mark.parametrize("address", ["sqlite", pytest.param("redis", marks=needs("redis"))], indirect=True)
+@pytest.mark.parametrize("is_released", [False, True])
+def test_another_process_hears_how_a_claim_ended(address: str, tmp_path: Path, is_released: bool) -> None:
+    async def claim() -> int:
+        ledger = connected(address)
+        answer = await ledger.claim("call", "a", holder="one", lease=60, keep=60)
+        await ledger.aclose()
+        return answer.epoch
+
+    async def end(epoch: int) -> None:
+        ledger = connected(address)
+        if is_released:
+            await ledger.release("call", holder="one", epoch=epoch)
+        else:
+            assert await ledger.settle("call", holder="one", epoch=epoch, result="r", keep=60)
+        await ledger.aclose()
+
+    epoch = anyio.run(claim)
+    with piped(wait_for_call, address, cwd=tmp_path) as process:
+        # The second time, it has begun to listen to other processes.
+        assert [process.stdout.readline() for _ in range(2)] == ["waits\n"] * 2
+        anyio.run(end, epoch)
+        while (line := process.stdout.readline()) == "waits\n":
+            pass
+    assert line == ("free\n" if is_released else "r\n")
