@@ -1,5 +1,6 @@
 """Adding a tool on an event loop reads no files there."""
 
+import functools
 import importlib.util
 import sys
 import threading
@@ -24,10 +25,15 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
         _opened.append((arguments[0], threading.get_ident()))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def opened() -> None:
+@functools.cache
+def _listen() -> None:
     # There is no way to take it back.
     sys.addaudithook(_hear)
+
+
+@pytest.fixture(autouse=True)
+def opened() -> None:
+    _listen()
 
 
 def _greeter(path: Path) -> Callable[[], str]:
