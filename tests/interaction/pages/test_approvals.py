@@ -306,21 +306,11 @@ async def test_page_of_the_caller_tells_the_decision_and_its_reason(
             assert "finance" not in foreign.text
 
 
-@pytest.mark.parametrize(
-    ("tool", "declared"), [("refund", ElicitationCapability(url=UrlElicitationCapability())), ("partly", None)]
-)
-async def test_repeated_call_finds_the_one_that_waits_for_an_approval(
-    tool: str, declared: ElicitationCapability | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client whose time is over makes its call again: with links, with links and forms."""
-    if declared is not None:
-        declare_only(monkeypatch, declared)
-    arguments: dict[str, Any] = {"amount": 3} if tool == "refund" else {"order": "Emma"}
+async def test_repeated_call_finds_the_one_that_waits_for_an_approval() -> None:
+    """A client whose time is over makes its call again."""
     scope: anyio.CancelScope | None = None
 
     async def visit(page: ElicitRequestURLParams) -> None:
-        if "approval" not in page.message:
-            assert await Browser(url, "ann").answer_all(page.url, {"How": "3"}) == "Waiting for an approval"
         if scope is not None:
             scope.cancel()
         else:
@@ -329,35 +319,28 @@ async def test_repeated_call_finds_the_one_that_waits_for_an_approval(
     visitor = Visitor(visit=visit, form={"value": 3})
     async with open_shop(wait=WAIT) as url, client_of(url, elicitation_callback=visitor) as client:
         with anyio.CancelScope() as scope:
-            await client.call_tool(tool, arguments)
+            await client.call_tool("partly", {"order": "Emma"})
         assert scope.cancelled_caught
         scope = None
         assert len(await Person(url, "fay").inbox()) == 1
         before = visitor.urls
-        result = text_of(await client.call_tool(tool, arguments))
-        assert result in ("refunded 3", "refunded 3 of Emma, as fay says")
+        assert text_of(await client.call_tool("partly", {"order": "Emma"})) == "refunded 3 of Emma, as fay says"
         assert set(visitor.urls) == {before[-1]}
         assert await Person(url, "fay").inbox() == []
 
 
 async def test_form_says_who_reads_the_reason() -> None:
-    async with open_shop() as url, client_of(url) as client:
+    async with open_shop() as url, client_of(url) as client, httpx.AsyncClient(timeout=WAIT) as http:
         await client.call_tool("refund", {"amount": 5})
-        fay = Person(url, "fay")
-        approval = await fay.one()
-        assert "the person who asked is shown the reason" in (await fay.get(f"/approvals/{approval}")).text
-        assert "so that the person who asked knows" in (await fay.post(approval, "reject")).text
-        assert (await fay.api(f"/{approval}")).json()["state"] == "pending"
-    async with open_shop() as url, httpx.AsyncClient(timeout=WAIT) as http:
         # A task has no page.
         await Peer(http, f"{url}/mcp", headers={"x-user": "ann"}).call("close_books", year=2026)
         fay = Person(url, "fay")
-        approval = await fay.one()
-        assert "is shown the reason" not in (await fay.get(f"/approvals/{approval}")).text
-        refused = (await fay.post(approval, "reject")).text
-        assert "the reason is kept with the call" in refused
-        assert "so that the person who asked knows" not in refused
-        answer = await fay.api(f"/{approval}", json={"decision": "reject"})
+        paged, task = [await fay.one(start) for start in ("Refund", "Close")]
+        assert "the person who asked is shown the reason" in (await fay.get(f"/approvals/{paged}")).text
+        assert "is shown the reason" not in (await fay.get(f"/approvals/{task}")).text
+        assert "so that the person who asked knows" in (await fay.post(paged, "reject")).text
+        assert "the reason is kept with the call" in (await fay.post(task, "reject")).text
+        answer = await fay.api(f"/{task}", json={"decision": "reject"})
         assert answer.json() == {"error": "Say why you reject this: the reason is kept with the call"}
 
 
@@ -550,41 +533,30 @@ def test_approval_out_of_range_is_refused() -> None:
             Approve("Pay?", **cast("Any", {"by": "finance", **options}))
 
 
-def test_unknown_group_is_reported_at_registration(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_group_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     def pay(amount: int) -> str:
         return str(amount)
 
-    server = shop(ledger=MemoryLedger())
-    assert not caplog.records
-    server.add_tool(pay, confirm=Approve("Pay {amount}?", by="finanze"))
-    (line,) = caplog.messages
-    assert line == (
-        "tool 'pay': no person can decide Approve(by='finanze'), as Approvals(groups=...) has only 'finance', 'safety'"
-    )
-    caplog.clear()
-    with pytest.raises(TypeError, match="maps each person to a list of groups"):
-        Approvals(groups={"fay": "finance"})
-    by_function = Approvals(groups=lambda person: ["finance"])
-    shop(approvals=by_function, ledger=MemoryLedger()).add_tool(pay, confirm=Approve("Pay {amount}?", by="finanze"))
-    assert not caplog.records
-
-
-async def test_unknown_group_is_reported_when_it_is_asked(caplog: pytest.LogCaptureFixture) -> None:
-    server = shop()
+    server, misspelled = shop(ledger=MemoryLedger()), Approve("Pay {amount}?", by="finanze")
 
     @server.tool()
     async def hand_over(team: str, ctx: Context) -> str:
         return (await ctx.approve("taking", "Take it?", by=team)).who
 
+    with pytest.raises(TypeError, match="maps each person to a list of groups"):
+        Approvals(groups={"fay": "finance"})
+    by_function = Approvals(groups=lambda person: ["finance"])
+    shop(approvals=by_function, ledger=MemoryLedger()).add_tool(pay, confirm=misspelled)
+    assert not caplog.records
+    server.add_tool(pay, confirm=misspelled)
     async with open_shop(server) as url, client_of(url) as client:
-        await client.call_tool("hand_over", {"team": "finance"})
-        lines = [line for line in caplog.messages if "no person can decide" in line]
-        assert lines == []
-        await client.call_tool("hand_over", {"team": "secret"})
-        (line,) = [line for line in caplog.messages if "no person can decide" in line]
-    assert line == (
-        "no person can decide approval 'taking', as Approvals(groups=...) has not its group, but 'finance', 'safety'"
-    )
+        for team in ("finance", "secret"):
+            await client.call_tool("hand_over", {"team": team})
+    who = "no person can decide"
+    assert [line for line in caplog.messages if who in line] == [
+        f"tool 'pay': {who} Approve(by='finanze'), as Approvals(groups=...) has only 'finance', 'safety'",
+        f"{who} approval 'taking', as Approvals(groups=...) has not its group, but 'finance', 'safety'",
+    ]
 
 
 async def test_unknown_caller_cannot_be_approved() -> None:

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import anyio
 import pytest
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitationCapability,
     ElicitResult,
@@ -54,26 +53,6 @@ async def test_client_that_cannot_be_asked_gets_a_link(mode: str) -> None:
         assert text_of(result) == "Solaris, row 3, 2"
         assert [seen.split()[0] for seen in browser.seen] == ["Book", "Which", "How"]
     assert STEPS == ["Solaris"]
-
-
-async def test_slow_call_does_not_hold_the_browser() -> None:
-    goes_on = anyio.Event()
-    server = with_pages()
-
-    @server.tool()
-    async def slow(ctx: Context) -> str:
-        await ctx.ask("size", "How many?", int)
-        await goes_on.wait()
-        return "done"
-
-    async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("slow", {})
-        browser, link = Browser(url, "ann"), link_in(asked)
-        with anyio.fail_after(WAIT):
-            assert (await browser.send(link, (await browser.open(link)).text, "7")).status_code == 303
-            assert '<meta http-equiv="refresh" content="1">' in (await browser.open(link)).text
-        goes_on.set()
-        assert await browser.answer_all(link, {}) == "Done"
 
 
 async def test_declining_on_the_page_ends_the_call() -> None:
@@ -181,15 +160,6 @@ async def test_page_is_for_its_user_alone() -> None:
         assert text_of(stolen) == text_of(forged)
 
 
-async def test_client_with_links_alone_is_sent_to_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
-    # Without authenticate=: the client shows the address to its user, and to no model.
-    async with hosted(with_pages(authenticate=None).streamable_http_app()) as url:
-        visitor = Visitor(visit=lambda page: Browser(url, None).answer_all(page.url, ANSWERS))
-        async with client_of(url, elicitation_callback=visitor) as client:
-            assert text_of(await client.call_tool("book", {"film": "Stalker"})) == "Stalker, row 3, 2"
-
-
 async def test_page_takes_over_before_clients_stop() -> None:
     number = 20
     async with hosted(with_pages(authenticate=None).streamable_http_app()) as url:
@@ -257,14 +227,6 @@ async def test_asking_tools_are_listed_without_output_schema_where_links_are_giv
         assert tools["continue_call"].output_schema is None
         assert annotations is not None
         assert annotations.destructive_hint is True
-
-
-async def test_client_without_a_user_is_not_given_a_link() -> None:
-    async with hosted(with_pages().streamable_http_app()) as url, client_of(url, None) as client:
-        with pytest.raises(MCPError) as failed:
-            await client.call_tool("many", {"number": 1})
-    assert failed.value.code == -32021
-    assert "a page cannot ask either, as the server does not know the user of this call" in str(failed.value)
 
 
 async def test_trace_tells_how_each_round_was_asked(tmp_path: Path) -> None:

@@ -73,19 +73,20 @@ def always(text: str) -> Callable[[Any], str]:
     return lambda ctx: text
 
 
-@pytest.mark.parametrize(("reader", "is_opened"), [('["one", null, "ann"]', True), ('["two", null, "ann"]', False)])
-async def test_principals_of_the_author_are_compared_as_they_are(reader: str, is_opened: bool) -> None:
-    """Here the first part is a tenant, and no OAuth client."""
-    server = cinema(reader, principal=always('["one", null, "ann"]'))
-    user = User(server, {"seats": 2}, client="no-elicitation")
+TENANT = '["one", null, "ann"]'
+"""Here the first part is a tenant, and no OAuth client."""
+DEEP = "[" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("caller", "reader", "is_opened"),
+    [(TENANT, TENANT, True), (TENANT, '["two", null, "ann"]', False), (DEEP, DEEP, True)],
+    ids=["same", "other", "deep"],
+)
+async def test_principals_of_the_author_are_compared_as_they_are(caller: str, reader: str, is_opened: bool) -> None:
+    user = User(cinema(reader, principal=always(caller)), {"seats": 2}, client="no-elicitation")
     if is_opened:
         assert (await user.call("book")).text == "2 seats"
     else:
         with pytest.raises(AssertionError, match="404"):
             await user.call("book")
-
-
-async def test_principal_of_any_depth_is_compared() -> None:
-    deep = "[" * 200_000
-    user = User(cinema(deep, principal=always(deep)), {"seats": 2}, client="no-elicitation")
-    assert (await user.call("book")).text == "2 seats"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from mcp_types import ElicitRequestFormParams
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel
 
 from roundtrip import Elicit, InvalidSignature, Resolve, Server
 from roundtrip.testing import Era, User
@@ -38,41 +38,6 @@ async def ask_for(schema: type[Any], era: Era, reply: Reply) -> tuple[ElicitRequ
 class Size(Enum):
     SMALL = "s"
     LARGE = "l"
-
-
-class Choices(BaseModel):
-    plain: Literal["a", "b"]
-    size: Size
-    titled: Annotated[
-        str,
-        WithJsonSchema({"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]}),
-    ]
-    many: list[Literal["x", "y"]] = Field(min_length=1, max_length=2)
-    sizes: list[Size]
-    many_titled: Annotated[
-        list[str],
-        WithJsonSchema({"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}]}}),
-    ]
-
-
-async def test_choices_single_and_multiple_with_and_without_titles(era: Era) -> None:
-    """Shows F2."""
-    reply = {"plain": "a", "size": "l", "titled": "g", "many": ["x"], "sizes": ["s", "l"], "many_titled": ["r"]}
-    form, got = await ask_for(Choices, era, reply)
-    assert got.size is Size.LARGE
-    assert got.sizes == [Size.SMALL, Size.LARGE]
-    shapes = {
-        field: {key: value for key, value in shape.items() if key not in ("title", "description")}
-        for field, shape in form.requested_schema["properties"].items()
-    }
-    assert shapes == {
-        "plain": {"type": "string", "enum": ["a", "b"]},
-        "size": {"type": "string", "enum": ["s", "l"]},
-        "titled": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]},
-        "many": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}, "minItems": 1, "maxItems": 2},
-        "sizes": {"type": "array", "items": {"type": "string", "enum": ["s", "l"]}},
-        "many_titled": {"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}]}},
-    }
 
 
 class Defaults(BaseModel):

@@ -3,7 +3,7 @@
 import functools
 from typing import Any, Final, cast
 
-from mcp_types import Icon, ToolAnnotations
+from mcp_types import Icon
 
 from roundtrip import Server, tool
 from tests.interaction.tools_page.rows import ABSENT, ADDED, Json, Make, Row, add, adding
@@ -106,11 +106,6 @@ REGISTERING = [
         lists={"icons": [ICON]},
     ),
     Row(says="annotations may be a dict", make=adding(add, annotations=HINTS), lists={"annotations": HINTS}),
-    Row(
-        says="annotations may be an object",
-        make=adding(add, annotations=ToolAnnotations(title="Add", read_only_hint=True)),
-        lists={"annotations": {"title": "Add", "readOnlyHint": True}},
-    ),
     Row(
         says="a method noted by the standalone decorator is registered bound, without self",
         make=adding(Multiplier(3).by_instance, None),

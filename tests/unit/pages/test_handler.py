@@ -93,23 +93,6 @@ async def test_repeated_or_reworded_question_needs_its_own_form() -> None:
     assert reworded.answers == []
 
 
-async def test_answer_that_loses_a_race_says_so() -> None:
-    class Racing(MemoryCalls):
-        async def answer(
-            self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
-        ) -> bool:
-            self.calls[ticket].is_working = True
-            return await super().answer(ticket, subject, round_id, answers)
-
-    asked = call()
-    browser = Browser(Racing({TICKET: asked}))
-    late = await browser.post((await browser.open()).fill("q0-f0", "Ada").body())
-    assert late.status_code == 409
-    assert "Still working" in late.text
-    assert "This was answered already" in late.text
-    assert asked.answers == []
-
-
 async def test_closed_pages_are_all_alike() -> None:
     calls = {
         "expired-expired-": call(is_expired=True),

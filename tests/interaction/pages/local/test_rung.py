@@ -7,9 +7,7 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    CreateMessageResult,
     ElicitationCapability,
-    TextContent,
     UrlElicitationCapability,
 )
 
@@ -44,13 +42,6 @@ def shop(desktop: Desktop, ladder: Any = None, **settings: Any) -> Any:
     async def human(ctx: Context) -> str:
         """Ask a human."""
         return str(await ctx.ask("size", "How many?", int))
-
-    @server.tool()
-    async def sampling(ctx: Context) -> str:
-        """Ask, sample, and ask again."""
-        size = await ctx.ask("size", "How many?", int)
-        word = (await ctx.sample("A word?")).text
-        return f"{size} {word} {await ctx.ask('more', 'More?', int)}"
 
     return cast("Any", server)
 
@@ -136,25 +127,4 @@ async def test_cancelled_request_leaves_its_call_to_an_equal_one(mode: str) -> N
                     await client.list_tools()
                 assert (await one.send("8")).heading == "Done"
     assert results == ["8"]
-    assert len(desktop.addresses) == 1
-
-
-# Samples.
-
-
-@modes
-async def test_client_is_asked_for_samples_when_it_continues_a_call(mode: str) -> None:
-    desktop = Desktop()
-
-    async def sampled(context: Any, params: Any) -> CreateMessageResult:
-        return CreateMessageResult(role="assistant", content=TextContent(type="text", text="pie"), model="m")
-
-    async with (
-        Client(shop(desktop), mode=mode, sampling_callback=sampled) as client,
-        answering(desktop, "3"),
-    ):
-        with anyio.fail_after(WAIT):
-            asked = await client.call_tool("sampling", {})
-            assert "still running" in text_of(asked)
-            assert text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)})) == "3 pie 3"
     assert len(desktop.addresses) == 1

@@ -4,7 +4,6 @@ import json
 import re
 import socket
 import stat
-import time
 from collections.abc import Generator
 from pathlib import Path
 from urllib.request import urlopen
@@ -15,6 +14,7 @@ from roundtrip.cli import main
 from tests.interaction.tasks import workshops
 from tests.kit.hosts import WAIT
 from tests.kit.operated import Operated, basic, operating
+from tests.kit.waiting import until_plain
 from tests.unit.trace.tales import Tale
 
 PLACES = ["", "calls.json", "call?id=abc", "call.json?id=abc", "fleet", "tasks.json"]
@@ -25,9 +25,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Operated]:
     folder = tmp_path_factory.mktemp("transcripts")
     (folder / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
     with operating(str(folder)) as served:
-        until = time.monotonic() + WAIT
-        while served.request("calls.json").data["total"] == 0:
-            assert time.monotonic() < until
+        until_plain(lambda: served.request("calls.json").data["total"] > 0)
         yield served
         assert served.end() == 130
 
@@ -262,22 +260,18 @@ def test_folder_that_cannot_be_written_gets_a_temporary_index(tmp_path: Path) ->
     # A directory in its place is no index, for every user.
     (tmp_path / "index.sqlite3").mkdir()
     with operating(str(tmp_path)) as served:
-        until = time.monotonic() + WAIT
-        while served.request("calls.json").data["total"] == 0:
-            assert time.monotonic() < until
+        until_plain(lambda: served.request("calls.json").data["total"] > 0)
         assert served.end() == 130
 
 
 def test_index_that_breaks_is_a_sentence_and_a_log_line(tmp_path: Path) -> None:
     (tmp_path / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
     with operating(str(tmp_path)) as served:
-        until = time.monotonic() + WAIT
-        while served.request("calls.json").data["total"] == 0:
-            assert time.monotonic() < until
+        until_plain(lambda: served.request("calls.json").data["total"] > 0)
         for path in tmp_path.glob("index.sqlite3*"):
             path.write_bytes(b"broken " * 5000)
-        while (answer := served.request("calls.json?q=a")).status == 200:
-            assert time.monotonic() < until
+        until_plain(lambda: served.request("calls.json?q=a").status != 200)
+        answer = served.request("calls.json?q=a")
         assert (answer.status, b"the output of the command says why" in answer.body) == (503, True)
         assert served.end() == 130
 
