@@ -646,18 +646,6 @@ async def test_people_of_one_issuer_are_compared_without_their_clients() -> None
         assert text_of(await go_on(client, asked)) == "fay"
 
 
-async def test_failing_functions_of_the_author_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(*arguments: object) -> None:
-        raise RuntimeError("the mail server is down")
-
-    settings = Approvals(groups=GROUPS, on_pending=fail, on_decided=fail)
-    async with open_shop(approvals=settings) as url, client_of(url) as client:
-        asked = await client.call_tool("refund", {"amount": 5})
-        await Person(url, "fay").decide("approve")
-        assert text_of(await go_on(client, asked)) == "refunded 5"
-        await until(lambda: caplog.text.count("a function of Approvals(...) failed") == 2)
-
-
 async def test_slow_notifications_take_no_threads_from_tools() -> None:
     """More approvals wait than tools have threads."""
     told, gate = list[str](), threading.Event()

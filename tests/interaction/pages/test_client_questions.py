@@ -1,7 +1,7 @@
 """Samples and roots in calls whose users answer on pages: only the client's software answers them."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import pytest
@@ -24,7 +24,6 @@ from roundtrip import (
     Elicit,
     ListRoots,
     Pages,
-    Resolve,
     Sample,
     Server,
     get_http_headers,
@@ -154,9 +153,6 @@ def office(**options: Any) -> Server[Any]:
     pages = Pages(base_url=BASE, authenticate=reader, **given)
     server = Server[Any]("office", keys=[KEY], principal=user_of, pages=pages, **options)
 
-    def desk(ctx: Context) -> str:
-        return (ctx.headers or {})["x-user"]
-
     @server.tool(exactly_once=True)
     async def late(ctx: Context) -> str:
         """Ask, and then read the request."""
@@ -172,41 +168,23 @@ def office(**options: Any) -> Server[Any]:
         size = ctx.blocking.ask("size", "How many?", int)
         return f"{size} {get_request().headers['x-user']}"
 
-    @server.tool()
-    async def resolved(desk: Annotated[str, Resolve(desk)], ctx: Context) -> str:
-        """Read the request in a resolver, on each leg."""
-        return f"{desk} {await ctx.ask('size', 'How many?', int)} {await ctx.ask('more', 'More?', int)}"
-
     return server
 
 
 RUNS: list[str] = []
 RAN: list[anyio.Event] = []
-READ = {"late": "2 ann ann", "plain": "2 ann", "resolved": "ann 2 3"}
+READ = {"late": "2 ann ann", "plain": "2 ann"}
 
 
-@pytest.mark.parametrize(("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain"), ("2026-07-28", "resolved")])
+@pytest.mark.parametrize(("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain")])
 async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: str) -> None:
     RUNS.clear()
     async with hosted(office().streamable_http_app()) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool(tool, {})
-        browser, link, result = Browser(url, "ann"), link_in(asked), asked
+        browser, link = Browser(url, "ann"), link_in(asked)
         page = (await browser.open(link)).text
         assert (await browser.send(link, page, "2")).status_code == 303
-        if tool == "resolved":
-            # The next question comes up with the client's request, which waits for its answer, too.
-            async with anyio.create_task_group() as group:
-
-                async def continue_it() -> None:
-                    nonlocal result
-                    result = await go_on(client, asked)
-
-                group.start_soon(continue_it)
-                page = await browser.open_with(link, "More?")
-                assert (await browser.send(link, page, "3")).status_code == 303
-        else:
-            result = await go_on(client, asked)
-        assert text_of(result) == READ[tool]
+        assert text_of(await go_on(client, asked)) == READ[tool]
         assert await browser.answer_all(link, {}) == "Done"
 
 

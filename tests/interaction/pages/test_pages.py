@@ -51,10 +51,6 @@ async def shop() -> Shop:
     return Shop(name="north")
 
 
-async def done_async(title: str, ctx: Context, shop: Annotated[Shop, Resolve(shop)]) -> str:
-    return f"{title} {shop.name} {ctx.call.id == ''}"
-
-
 def done_sync(title: str, ctx: Context, shop: Annotated[Shop, Resolve(shop)]) -> str:
     return f"{title} {shop.name} {ctx.call.id == ''}"
 
@@ -65,8 +61,7 @@ class DoneObject:
 
 
 @pytest.mark.parametrize(
-    ("place", "era", "done"),
-    [("resolver", Era.LIVE, done_async), ("body", Era.RETRY, done_sync), ("resolver", Era.RETRY, DoneObject())],
+    ("place", "era", "done"), [("resolver", Era.LIVE, DoneObject()), ("body", Era.RETRY, done_sync)]
 )
 async def test_done_may_take_what_a_resolver_may_take(place: str, era: Era, done: Callable[..., Any]) -> None:
     server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
@@ -358,15 +353,3 @@ def test_secret_form_of_a_resolver_is_rejected_at_registration() -> None:
 
     with pytest.raises(InvalidSignature, match="field 'password' is a secret"):
         Server("shop").add_tool(export)
-
-
-@ways
-async def test_secret_typed_on_a_page_bypasses_the_client(place: str, era: Era) -> None:
-    """Shows S11."""
-    typed: list[str] = []
-    page = ElicitUrl("Type your password.", URL, done=lambda: bool(typed))
-    visitor = Visitor(visit=lambda page: typed.append("hunter2"))
-    async with visiting(add_export(Server("shop"), place, lambda ctx: page), era, visitor) as client:
-        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
-    assert typed == ["hunter2"]
-    assert visitor.forms == []

@@ -26,23 +26,6 @@ pytestmark = pytest.mark.anyio
 AGREED = {"login": ElicitResult(action="accept")}
 
 
-@ways
-async def test_asked_user_logs_in_on_the_page_and_continues(place: str, era: Era) -> None:
-    """Shows S12."""
-    web = Web()
-    statuses: list[int] = []
-
-    async def visit(page: ElicitRequestURLParams) -> None:
-        statuses.append(await web.browse(page, "app/ada"))
-
-    visitor = Visitor(visit=visit)
-    async with served(web.server(place)) as url, as_user(url, "app/ada") as transport:
-        web.base = url.removesuffix("/mcp")
-        async with visiting(transport, era, visitor) as client:
-            assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
-    assert (statuses, web.refused) == ([200], [])
-
-
 @pytest.mark.parametrize(
     ("place", "era", "victim"),
     [("resolver", Era.LIVE, "app/bob"), ("body", Era.RETRY, "other/ada"), ("resolver", Era.RETRY, None)],

@@ -1,4 +1,4 @@
-"""A form that is asked again shows the valid parts of the answer, and none of them counts as an answer."""
+"""Forms as clients get them; one that is asked again shows the valid parts of the answer, which answer nothing."""
 
 from datetime import date
 from enum import Enum
@@ -8,9 +8,9 @@ import pytest
 from mcp_types import ElicitRequestFormParams, ElicitResult
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
 from roundtrip.client.legs import LegRequest
-from roundtrip.testing import Era, LegByLeg
+from roundtrip.testing import Era, LegByLeg, User
 from tests.kit.players import Person, Reply, connect, text_of
 from tests.kit.secrets import NEW
 
@@ -146,3 +146,100 @@ async def test_answer_of_another_kind_fills_nothing_in() -> None:
     asked = legs.questions["stay"].params
     assert isinstance(asked, ElicitRequestFormParams)
     assert defaults(asked) == AUTHORS
+
+
+# A form that is asked once.
+
+
+async def ask_for(schema: type[Any], era: Era, reply: Reply) -> tuple[ElicitRequestFormParams, Any]:
+    """Return the form that a client gets for a schema, and the answer that the tool's body received."""
+    server = Server("shop")
+    got: list[Any] = []
+
+    async def question() -> Any:
+        return Elicit("?", schema)
+
+    @server.tool()
+    async def order(answer: Annotated[Any, Resolve(question)]) -> str:
+        got.append(answer)
+        return "done"
+
+    call = await User(server, {"question": reply}, era=era).call("order")
+    assert call.text == "done"
+    (asked,) = call.questions
+    assert isinstance(asked.params, ElicitRequestFormParams)
+    return asked.params, got[0]
+
+
+class Size(Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+class Defaults(BaseModel):
+    name: str = "Ada"
+    count: int = 2
+    share: float = 0.5
+    sure: bool = False
+    size: Size = Size.SMALL
+    tags: list[Literal["x", "y"]] = ["x"]
+    day: date = date(2026, 7, 28)
+    larger: Size | None = Size.LARGE
+    note: str | None = None
+
+
+async def test_every_primitive_may_have_a_default(era: Era) -> None:
+    """Shows F3 and F4."""
+    form, got = await ask_for(Defaults, era, {})
+    assert got == Defaults()
+    properties: dict[str, Any] = form.requested_schema["properties"]
+    given = {field: shape["default"] for field, shape in properties.items() if "default" in shape}
+    assert given == {
+        "name": "Ada",
+        "count": 2,
+        "share": 0.5,
+        "sure": False,
+        "size": "s",
+        "tags": ["x"],
+        "day": "2026-07-28",
+        "larger": "l",
+    }
+    assert properties["note"] == {"type": "string", "title": "Note"}
+    assert "required" not in form.requested_schema
+
+
+class Inner(BaseModel):
+    x: int
+
+
+class Nested(BaseModel):
+    inner: Inner
+
+
+def test_unrenderable_form_is_rejected_at_registration_by_field() -> None:
+    """Shows F4."""
+
+    async def question() -> Elicit[Nested]:
+        return Elicit("?", Nested)
+
+    async def order(answer: Annotated[Any, Resolve(question)]) -> str:
+        return "never"
+
+    with pytest.raises(InvalidSignature, match="'inner'"):
+        Server("shop").add_tool(order)
+
+
+async def test_late_unrenderable_form_is_rejected_before_sending(era: Era) -> None:
+    """Shows F4."""
+    server = Server("shop")
+
+    async def question() -> Any:
+        return Elicit("?", Nested)
+
+    @server.tool()
+    async def order(answer: Annotated[Any, Resolve(question)]) -> str:
+        return "never"
+
+    call = await User(server, era=era).call("order")
+    assert call.is_error
+    assert call.questions == []

@@ -9,7 +9,6 @@ import anyio
 import httpx
 import pytest
 from mcp.client import Client
-from mcp.shared.exceptions import MCPError
 
 from roundtrip import Pages, Recorder, Server
 from roundtrip.ledger import SqliteLedger
@@ -188,18 +187,6 @@ async def test_each_site_opens_its_own_calls_alone() -> None:
             crossed = await nobody.call_tool("continue_call", {"handle": handle_in(local)})
         assert crossed.is_error
         assert (await desk.call_tool("continue_call", {"handle": handle_in(linked)})).is_error
-
-
-async def test_client_over_http_opens_no_browser() -> None:
-    desktop = Desktop()
-    server: Any = cinema(settings={"local": desktop.open, "wait": 0})
-    async with hosted(server.streamable_http_app()) as url:
-        for mode in ("2026-07-28", "legacy"):
-            async with client_of(url, None, mode=mode) as client:
-                assert text_of(await client.call_tool("guess")) == "any"
-                with pytest.raises(MCPError, match="did not declare"):
-                    await client.call_tool("many", ONE)
-    assert desktop.addresses == []
 
 
 async def test_pages_need_one_of_both_sites() -> None:
