@@ -6,7 +6,6 @@ from typing import Any
 import anyio
 import pytest
 from mcp.client import Client
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CreateMessageResult,
     ElicitationCapability,
@@ -214,13 +213,3 @@ async def test_leg_without_its_client_changes_nothing(tmp_path: Path) -> None:
         assert results == ["2 ann ann"] * 4
     # Without the request, and once with it.
     assert RUNS == ["late"] * 2
-
-
-async def test_old_client_that_cannot_be_reached_is_not_called_new(caplog: pytest.LogCaptureFixture) -> None:
-    app = library().streamable_http_app(stateless_http=True, json_response=True)
-    async with hosted(app) as url, client_of(url, mode="legacy", **CALLBACKS) as client:
-        with pytest.raises(MCPError) as raised:
-            await client.call_tool("before", {})
-    assert "an older client is asked over its open connection" in raised.value.error.message
-    assert "whose revision is older than 2026-07-28" in caplog.text
-    assert "2026-07-28 client" not in raised.value.error.message + caplog.text

@@ -46,13 +46,9 @@ async def test_a_client_that_declared_pages_alone_is_sent_to_one() -> None:
     assert request["params"] == {"mode": "url", "message": "Log in.", "url": URL}
 
 
-async def guest() -> str:
-    return "a guest"
-
-
 @pytest.mark.parametrize(
     ("place", "era", "otherwise"),
-    [("resolver", Era.LIVE, "a guest"), ("body", Era.RETRY, lambda: "a guest"), ("resolver", Era.RETRY, guest)],
+    [("resolver", Era.LIVE, "a guest"), ("body", Era.RETRY, lambda: "a guest")],
 )
 async def test_author_substitute_replaces_a_page(
     place: str, era: Era, otherwise: Any, monkeypatch: pytest.MonkeyPatch
@@ -166,9 +162,6 @@ async def test_unaskable_live_client_without_pages_hears_of_none() -> None:
     (error,) = caught
     assert error.code != -32042
     assert URL not in str(error.error)
-
-
-# Pages that change.
 
 
 # Pages lead to web addresses.

@@ -1,6 +1,5 @@
 """A page for the user: they agree to visit it, and `done` returns the result."""
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from datetime import date
@@ -306,22 +305,17 @@ class Login(BaseModel):
     password: SecretStr
 
 
-@dataclasses.dataclass
-class Card:
-    number: SecretStr
-
-
 class Pin(TypedDict):
     pin: Annotated[str, Field(json_schema_extra={"writeOnly": True})]
 
 
-SECRETS: list[tuple[Any, str]] = [(Login, "password"), (Card, "number"), (Pin, "pin"), (SecretStr, "value")]
+SECRETS: list[tuple[Any, str]] = [(Login, "password"), (Pin, "pin"), (SecretStr, "value")]
 
 
 @pytest.mark.parametrize(
     ("schema", "field", "era"),
     [(schema, field, [Era.RETRY, Era.LIVE][place % 2]) for place, (schema, field) in enumerate(SECRETS)],
-    ids=["model", "dataclass", "typed dict", "value"],
+    ids=["model", "typed dict", "value"],
 )
 async def test_secret_form_of_a_body_is_rejected_before_it_shows(
     schema: Any, field: str, era: Era, caplog: pytest.LogCaptureFixture

@@ -221,9 +221,3 @@ def test_without_jinja2_the_import_says_what_to_install(monkeypatch: pytest.Monk
         monkeypatch.delitem(sys.modules, f"roundtrip.pages.{name}")
     with pytest.raises(ImportError, match=r"pip install 'mcp-roundtrip\[pages\]'"):
         importlib.import_module("roundtrip.pages.rendering")
-
-
-def test_pages_of_another_kind_are_rejected() -> None:
-    wrong: Any = "https://shop.example"
-    with pytest.raises(TypeError, match=r"pages must be Pages\(base_url=\.\.\.\), got str"):
-        Server("shop", pages=wrong)

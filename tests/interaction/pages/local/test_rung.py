@@ -12,8 +12,7 @@ from mcp_types import (
 )
 
 from roundtrip import Context, Pages, Server
-from tests.interaction.pages.local.desktop import Desktop, answering, tab
-from tests.interaction.pages.ways import modes
+from tests.interaction.pages.local.desktop import Desktop, answering
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.page_users import BASE, client_of, declare_only, handle_in, reader, text_of
 from tests.kit.visitors import Visitor
@@ -98,33 +97,3 @@ async def test_equal_calls_of_two_users_have_a_page_each() -> None:
         assert (await client.call_tool("continue_call", for_ann, meta={"user": "ben"})).is_error
         assert handle_in(await client.call_tool("continue_call", for_ann, meta={"user": "ann"})) == handle_in(ann)
         await desktop.address(1)
-
-
-@modes
-async def test_cancelled_request_leaves_its_call_to_an_equal_one(mode: str) -> None:
-    desktop, results = Desktop(), list[str]()
-    server = shop(desktop)
-    async with Client(server, mode=mode) as client, tab() as one:
-        cancelled = anyio.CancelScope()
-
-        async def first() -> None:
-            with cancelled:
-                await client.call_tool("anyone", {})
-
-        async def second() -> None:
-            results.append(text_of(await client.call_tool("anyone", {})))
-
-        with anyio.fail_after(WAIT):
-            async with anyio.create_task_group() as group:
-                group.start_soon(first)
-                await one.open(await desktop.address())
-                group.start_soon(second)
-                # Lists are answered meanwhile, and so these wait for requests of the same connection.
-                while sum(server._legs.stored_calls._local._untold.values()) < 2:
-                    await client.list_tools()
-                cancelled.cancel()
-                while sum(server._legs.stored_calls._local._untold.values()) > 1:
-                    await client.list_tools()
-                assert (await one.send("8")).heading == "Done"
-    assert results == ["8"]
-    assert len(desktop.addresses) == 1
