@@ -8,12 +8,11 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import ElicitationCapability
 
-from roundtrip import Context, Elicit, ElicitUrl, Server
+from roundtrip import Context, ElicitUrl, Server
 from roundtrip.testing import Era, served
 from tests.interaction.pages.ways import BOOK, URL, places
 from tests.kit.page_users import declare_only
 from tests.kit.players import Person, connect, text_of
-from tests.kit.shops import Choice
 from tests.kit.visitors import Visitor, add_export, visiting
 from tests.kit.waiting import WAIT
 from tests.kit.wire import Json, wire
@@ -61,23 +60,6 @@ async def test_author_substitute_replaces_a_page(
 
     async with connect(exporting(place, done=done, otherwise=otherwise), era, Person()) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for a guest"
-
-
-async def test_a_page_and_a_form_go_out_in_one_round(era: Era) -> None:
-    """Shows S3."""
-    server = Server[Any]("shop")
-
-    @server.tool()
-    async def export(ctx: Context) -> str:
-        answers = await ctx.ask_all(
-            {"login": ElicitUrl("Log in.", URL, done=lambda: "ada"), "sure": Elicit("Sure?", Choice)}
-        )
-        return f"{answers['login']} {answers['sure'].ok}"
-
-    visitor = Visitor(form={"ok": True})
-    async with visiting(server, era, visitor) as client:
-        assert text_of(await client.call_tool("export")) == "ada True"
-    assert (len(visitor.pages), len(visitor.forms)) == (1, 1)
 
 
 # The live era.

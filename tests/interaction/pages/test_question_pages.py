@@ -57,17 +57,6 @@ async def test_client_that_cannot_be_asked_gets_a_link(mode: str) -> None:
     assert STEPS == ["Solaris"]
 
 
-async def test_declining_on_the_page_ends_the_call() -> None:
-    async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("book", {"film": "Solaris"})
-        browser, link = Browser(url, "ann"), link_in(asked)
-        page = (await browser.open(link)).text
-        assert (await browser.send(link, page, decision="decline")).status_code == 303
-        result = await go_on(client, asked)
-        assert result.is_error
-        assert "declined" in text_of(result) or "decline" in text_of(result)
-
-
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_client_that_declines_the_link_declines_its_questions(
     monkeypatch: pytest.MonkeyPatch, action: Literal["decline", "cancel"]

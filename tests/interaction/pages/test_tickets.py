@@ -9,7 +9,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestURLParams, ElicitResult
+from mcp_types import CallToolResult, ElicitRequestURLParams, ElicitResult
 from pydantic import AnyHttpUrl
 from starlette.requests import Request
 
@@ -123,20 +123,6 @@ async def test_ticket_ends_with_its_call_despite_resumption(clock: Clock) -> Non
     assert caught.value.reason is TicketReason.EXPIRED
 
 
-@ways
-async def test_ticket_without_authentication_is_rejected_with_advice(place: str, era: Era) -> None:
-    """Shows S12."""
-    server = add_export(
-        Server("shop"), place, lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('x')}")
-    )
-    visitor = Visitor()
-    async with visiting(server, era, visitor) as client:
-        result = await client.call_tool("export", BOOK)
-    assert result.is_error
-    assert "unbound=True" in text_of(result)
-    assert visitor.pages == []
-
-
 # Access tokens that name a client and no user, as most verifiers of the SDK's examples make them.
 
 
@@ -167,17 +153,22 @@ def shop(place: str = "body", *, ticket: bool = False, **options: Any) -> Server
 
 
 @ways
-async def test_a_ticket_for_all_users_of_a_client_is_rejected(place: str, era: Era) -> None:
+async def test_ticket_for_no_single_user_is_rejected_with_advice(place: str, era: Era) -> None:
     """Shows S12."""
-    visitor = Visitor()
+    unknown = add_export(
+        Server("shop"), place, lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('x')}")
+    )
+    visitor, told = Visitor(), list[CallToolResult]()
+    async with visiting(unknown, era, visitor) as client:
+        told.append(await client.call_tool("export", BOOK))
     async with (
         served(shop(place, ticket=True)) as url,
         as_user(url, "app") as transport,
         visiting(transport, era, visitor) as client,
     ):
-        result = await client.call_tool("export", BOOK)
-    assert result.is_error
-    assert "no subject" in text_of(result)
+        told.append(await client.call_tool("export", BOOK))
+    assert [result.is_error for result in told] == [True, True]
+    assert ("unbound=True" in text_of(told[0]), "no subject" in text_of(told[1])) == (True, True)
     assert visitor.pages == []
 
 

@@ -1,4 +1,4 @@
-"""The site of a stdio server, its two neighbors (clients over HTTP, other programs), and everything hostile."""
+"""The site of a stdio server: its neighbors, everything hostile, and its place on the ladder."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -9,17 +9,20 @@ import anyio
 import httpx
 import pytest
 from mcp.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitationCapability, UrlElicitationCapability
 
-from roundtrip import Pages, Recorder, Server
+from roundtrip import Context, Pages, Recorder, Server
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from tests.interaction.pages.local.cinema import cinema
-from tests.interaction.pages.local.desktop import ONE, Desktop, on_desk, tab
+from tests.interaction.pages.local.desktop import ONE, Desktop, answering, on_desk, tab
 from tests.interaction.pages.ways import modes
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.html_forms import read_page
-from tests.kit.page_users import BASE, client_of, handle_in, link_in, reader, text_of, user_of
+from tests.kit.page_users import BASE, client_of, declare_only, handle_in, link_in, reader, text_of, user_of
+from tests.kit.visitors import Visitor
 
 pytestmark = pytest.mark.anyio
 
@@ -301,3 +304,82 @@ async def test_no_log_trace_or_result_has_an_address(tmp_path: Path, caplog: pyt
     secrets += [secrets.pop().rpartition(".")[2]]
     for secret in [*secrets, "/ask/", "/open/", f"127.0.0.1:{httpx.URL(one.url).port}"]:
         assert secret not in said, secret
+
+
+# The page as a rung of the ladder.
+
+
+def user_anywhere(ctx: Any) -> str | None:
+    """Return the user of a request: by a header over HTTP, by its metadata on stdio."""
+    if ctx.request is not None:
+        return ctx.request.headers.get("x-user")
+    meta: dict[str, Any] = ctx.meta or {}
+    return meta.get("user")
+
+
+def shop(desktop: Desktop, ladder: Any = None, **settings: Any) -> Any:
+    given: dict[str, Any] = {"local": desktop.open, "wait": WAIT, **settings}
+    server = Server[Any]("shop", keys=["7f" * 32], principal=user_anywhere, pages=Pages(**given), ladder=ladder)
+
+    @server.tool()
+    async def anyone(ctx: Context) -> str:
+        """Ask anyone."""
+        return str(await ctx.ask("size", "How many?", int, answered_by="anyone"))
+
+    @server.tool()
+    async def human(ctx: Context) -> str:
+        """Ask a human."""
+        return str(await ctx.ask("size", "How many?", int))
+
+    return cast("Any", server)
+
+
+async def test_question_for_anyone_opens_the_page_before_it_asks_a_model() -> None:
+    desktop = Desktop()
+    server = shop(desktop, ["form", "local", "model"])
+    async with Client(server, mode="2026-07-28") as client, answering(desktop, "3"):
+        with anyio.fail_after(WAIT):
+            assert text_of(await client.call_tool("anyone", {})) == "3"
+    assert len(desktop.addresses) == 1
+    # A client over HTTP has no such page, and its model is asked.
+    async with hosted(server.streamable_http_app()) as url, client_of(url, None, mode="2026-07-28") as client:
+        asked = await client.call_tool("anyone", {})
+        answers = {"handle": handle_in(asked), "answers": {"size": 4}}
+        assert text_of(await client.call_tool("continue_call", answers)) == "4"
+    assert len(desktop.addresses) == 1
+
+
+async def test_model_is_asked_if_no_browser_can_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROUNDTRIP_LOCAL_PAGES", "0")
+    desktop = Desktop()
+    async with Client(shop(desktop, ["form", "local", "model"]), mode="2026-07-28") as client:
+        asked = await client.call_tool("anyone", {})
+        answers = {"handle": handle_in(asked), "answers": {"size": 4}}
+        assert text_of(await client.call_tool("continue_call", answers)) == "4"
+        # A model is never asked in the place of a human.
+        with pytest.raises(MCPError, match="ROUNDTRIP_LOCAL_PAGES is off") as caught:
+            await client.call_tool("human", {})
+    assert caught.value.error.code == -32021
+    assert desktop.addresses == []
+
+
+async def test_client_that_shows_links_gets_none_on_stdio(monkeypatch: pytest.MonkeyPatch) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    desktop, visitor = Desktop(), Visitor()
+    server = shop(desktop, base_url=BASE, authenticate=reader)
+    async with Client(server, mode="2026-07-28", elicitation_callback=visitor) as client, answering(desktop, "3"):
+        with anyio.fail_after(WAIT):
+            assert text_of(await client.call_tool("human", {}, meta={"user": "ann"})) == "3"
+    assert visitor.pages == []
+
+
+async def test_equal_calls_of_two_users_have_a_page_each() -> None:
+    desktop = Desktop()
+    async with Client(shop(desktop, wait=0), mode="2026-07-28") as client:
+        ann = await client.call_tool("human", {}, meta={"user": "ann"})
+        ben = await client.call_tool("human", {}, meta={"user": "ben"})
+        assert handle_in(ann) != handle_in(ben)
+        for_ann = {"handle": handle_in(ann)}
+        assert (await client.call_tool("continue_call", for_ann, meta={"user": "ben"})).is_error
+        assert handle_in(await client.call_tool("continue_call", for_ann, meta={"user": "ann"})) == handle_in(ann)
+        await desktop.address(1)
