@@ -22,35 +22,22 @@ from roundtrip import (
     Context,
     Elicit,
     ListRoots,
-    Pages,
     Sample,
     Server,
     get_http_headers,
     get_request,
 )
 from roundtrip.ledger import SqliteLedger
+from tests.interaction.pages.paged import paged
 from tests.kit.hosts import hosted
-from tests.kit.page_users import (
-    BASE,
-    KEY,
-    Browser,
-    client_of,
-    declare_only,
-    go_on,
-    handle_in,
-    link_in,
-    reader,
-    text_of,
-    user_of,
-)
+from tests.kit.page_users import Browser, client_of, declare_only, go_on, handle_in, link_in, text_of
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
 
-def library(ladder: Any = None, **options: Any) -> Server[Any]:
-    pages = Pages(base_url=BASE, authenticate=reader, wait=20, **options)
-    server = Server[Any]("library", keys=[KEY], principal=user_of, pages=pages, ladder=ladder)
+def library(ladder: Any = None) -> Server[Any]:
+    server = paged("library", ladder=ladder)
 
     @server.tool()
     async def before(ctx: Context) -> str:
@@ -148,9 +135,7 @@ async def test_another_client_of_the_user_is_told_what_it_lacks() -> None:
 
 
 def office(**options: Any) -> Server[Any]:
-    given: dict[str, Any] = {"wait": 20, **options.pop("page_options", {})}
-    pages = Pages(base_url=BASE, authenticate=reader, **given)
-    server = Server[Any]("office", keys=[KEY], principal=user_of, pages=pages, **options)
+    server = paged("office", **options)
 
     @server.tool(exactly_once=True)
     async def late(ctx: Context) -> str:

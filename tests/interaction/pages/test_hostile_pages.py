@@ -10,22 +10,14 @@ import anyio
 import httpx
 import pytest
 
-from roundtrip import Context, Pages, Server
+from roundtrip import Context, Server
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger
 from roundtrip.testing import User
+from tests.interaction.pages.paged import paged
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.html_forms import read_page
-from tests.kit.page_users import (
-    BASE,
-    KEY,
-    client_of,
-    handle_in,
-    link_in,
-    reader,
-    text_of,
-    user_of,
-)
+from tests.kit.page_users import BASE, KEY, client_of, handle_in, link_in, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -33,11 +25,9 @@ ANSWERS: Final = {"First?": "1", "Second?": "20", "Third?": "300"}
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 
-def make_shop(ledger: Ledger, effects: list[int], *, keys: Sequence[bytes] = (KEY,), **options: Any) -> Server[Any]:
+def make_shop(ledger: Ledger, effects: list[int], **options: Any) -> Server[Any]:
     # Shorter than the patience of a client.
-    pages = Pages(base_url=BASE, authenticate=reader, wait=1)
-    given: dict[str, Any] = {"keys": list(keys), "principal": user_of, "pages": pages, "ledger": ledger, **options}
-    server = Server[Any]("shop", **given)
+    server = paged("shop", wait=1, ledger=ledger, **options)
 
     @server.tool(exactly_once=True)
     async def add(ctx: Context) -> str:
@@ -136,7 +126,7 @@ def ann(ctx: object) -> str:
 
 
 def make_instance(keys: Sequence[bytes] = (KEY,)) -> Server[Any]:
-    return make_shop(LEDGER, EFFECTS, keys=keys, principal=ann)
+    return make_shop(LEDGER, EFFECTS, keys=list(keys), principal=ann)
 
 
 @pytest.mark.roundtrip(hostile=True, eras="both")

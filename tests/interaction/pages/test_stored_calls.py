@@ -23,6 +23,7 @@ from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
+from tests.interaction.pages.paged import paged
 from tests.interaction.pages.ways import kinds, modes
 from tests.kit.approving import BASE, KEY, Person, reader, user_of
 from tests.kit.hosts import hosted
@@ -50,8 +51,7 @@ async def down(*_: Any, **__: Any) -> Any:
 
 
 def bank(**options: Any) -> Server[Any]:
-    given: dict[str, Any] = {"keys": [b"k" * 32], "principal": user_of, **options}
-    server = Server[Any]("bank", pages=Pages(base_url=BASE, authenticate=reader, wait=20), **given)
+    server = paged("bank", **options)
 
     @server.tool(exactly_once=True)
     async def pay(amount: int, ctx: Context) -> str:

@@ -151,26 +151,6 @@ async def test_answer_of_another_kind_fills_nothing_in() -> None:
 # A form that is asked once.
 
 
-async def ask_for(schema: type[Any], era: Era, reply: Reply) -> tuple[ElicitRequestFormParams, Any]:
-    """Return the form that a client gets for a schema, and the answer that the tool's body received."""
-    server = Server("shop")
-    got: list[Any] = []
-
-    async def question() -> Any:
-        return Elicit("?", schema)
-
-    @server.tool()
-    async def order(answer: Annotated[Any, Resolve(question)]) -> str:
-        got.append(answer)
-        return "done"
-
-    call = await User(server, {"question": reply}, era=era).call("order")
-    assert call.text == "done"
-    (asked,) = call.questions
-    assert isinstance(asked.params, ElicitRequestFormParams)
-    return asked.params, got[0]
-
-
 class Size(Enum):
     SMALL = "s"
     LARGE = "l"
@@ -190,11 +170,17 @@ class Defaults(BaseModel):
 
 async def test_every_primitive_may_have_a_default(era: Era) -> None:
     """Shows F3 and F4."""
-    form, got = await ask_for(Defaults, era, {})
-    assert got == Defaults()
-    properties: dict[str, Any] = form.requested_schema["properties"]
-    given = {field: shape["default"] for field, shape in properties.items() if "default" in shape}
-    assert given == {
+    server, got = Server[Any]("hotel", keys=[NEW]), list[Defaults]()
+
+    @server.tool()
+    async def book(ctx: Context) -> str:
+        got.append(await ctx.ask("asked", "?", Defaults))
+        return "done"
+
+    person, text = await answered(server, era, {})
+    assert (text, got) == ("done", [Defaults()])
+    (form,) = person.asked
+    assert defaults(form) == {
         "name": "Ada",
         "count": 2,
         "share": 0.5,
@@ -204,7 +190,7 @@ async def test_every_primitive_may_have_a_default(era: Era) -> None:
         "day": "2026-07-28",
         "larger": "l",
     }
-    assert properties["note"] == {"type": "string", "title": "Note"}
+    assert form.requested_schema["properties"]["note"] == {"type": "string", "title": "Note"}
     assert "required" not in form.requested_schema
 
 

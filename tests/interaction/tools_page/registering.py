@@ -84,7 +84,6 @@ REGISTERING = [
         **ADDED,
     ),
     Row(says="the decorator may be given the name alone", make=by_name, **ADDED),
-    Row(says="a function may be given together with a name", make=lambda s: s.tool(add, name="tool"), **ADDED),
     Row(says="a function may be added without a decorator", make=adding(add, None), tool="add", **ADDED),
     Row(
         says="name and description replace the function's own, tags and metadata are passed on",

@@ -45,8 +45,8 @@ def status_line(served: Operated, *lines: str) -> bytes:
     return raw(served, *lines).splitlines()[0]
 
 
-HOSTS = ["evil.example", "127.0.0.1", "localhost", "127.0.0.1:1"]
-HOSTS += ["127.0.0.1.evil.example:{port}", "[::1]:{port}", "x@127.0.0.1:{port}"]
+NAMES = ["evil.example", "127.0.0.1", "localhost", "127.0.0.1:1"]
+HOSTS = [*NAMES, "127.0.0.1.evil.example:{port}", "[::1]:{port}", "x@127.0.0.1:{port}"]
 
 
 def test_request_for_another_host_is_rejected(served: Operated) -> None:

@@ -40,7 +40,7 @@ async def test_user_answers_in_the_browser_and_the_call_returns(tmp_path: Path, 
     pages = {line.split()[0] for line in machine.lines("page")}
     assert [page for page in pages if "/ask/" not in page or page in argument] == []
     assert {"continue_call", "book"} <= listed.keys()
-    assert listed["reserve"].output_schema is None
+    assert listed["book"].output_schema is None
 
 
 async def test_no_browser_opens_over_ssh(tmp_path: Path) -> None:
