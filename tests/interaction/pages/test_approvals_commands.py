@@ -84,7 +84,6 @@ async def test_start_of_an_id_is_enough_if_it_is_the_only_one(
         for number in range(2):
             await client.call_tool("refund", {"amount": number})
         first, second = [one for one, _ in await Person(url, "fay").inbox()]
-        assert await run("inbox", "show", url, first[:8]) == 0
         assert await run("inbox", "approve", url, first[:8]) == 0
         assert (await Person(url, "fay").api(f"/{first}")).json()["state"] == "approved"
         assert await run("inbox", "approve", url, f"{second}x") == 1
@@ -102,7 +101,6 @@ async def test_start_of_an_id_is_enough_if_it_is_the_only_one(
 MISTAKES = [
     (["list", "https://shop.example"], "a token is needed"),
     (["list", "http://shop.example", "--token", "secret-1"], "must begin with https"),
-    (["list", "https://a:b@shop.example", "--token", "secret-1"], "must be an address"),
     (["list", "http://127.0.0.1:9", "--token", "secret-1"], "nothing answers at http://127.0.0.1:9; start it"),
     (["list", "https://a.example/x/mcp", "--token", "secret-1"], "without /mcp; give https://a.example/x\n"),
     (

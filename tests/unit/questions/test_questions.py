@@ -185,17 +185,12 @@ def test_page_wording_excludes_only_its_ticket() -> None:
 
 
 def test_forms_are_for_a_human_unless_anyone_may_answer() -> None:
-    human = [
-        question_of(Elicit("How many?", int)),
-        question_of(Elicit("How many?", int, answered_by="human")),
-        question_of(SdkElicit("How many?", Choice)),
-    ]
-    anyone = question_of(Elicit("How many?", int, answered_by="anyone"))
-    assert [isinstance(question, FormQuestion) and question.is_for_anyone for question in human] == [False] * 3
-    assert isinstance(anyone, FormQuestion)
-    assert anyone.is_for_anyone
+    unsaid = question_of(Elicit("How many?", int))
+    human, anyone = [question_of(Elicit("How many?", int, answered_by=who)) for who in ("human", "anyone")]
+    questions = (unsaid, human, question_of(SdkElicit("How many?", Choice)), anyone)
+    assert [isinstance(one, FormQuestion) and one.is_for_anyone for one in questions] == [False, False, False, True]
     # No digest changes by it.
-    assert (human[0].message, human[0].schema) == (anyone.message, anyone.schema)
+    assert (human.message, human.schema) == (anyone.message, anyone.schema)
 
 
 @pytest.mark.parametrize("given", ["model", "", None, True])
