@@ -343,6 +343,9 @@ async def test_nobody_beside_the_group_sees_or_decides() -> None:
             assert (await person.post(approval, "approve", page=page)).status_code == 404
             sent = [await person.api(f"/{one}", json={"decision": "approve"}) for one in (approval, "x.y")]
             assert {(one.status_code, one.content) for one in sent} == {(404, sent[0].content)}
+        async with client_of(url, None) as unknown:
+            with pytest.raises(MCPError, match="caller whom the server knows"):
+                await unknown.call_tool("refund", {"amount": 5})
         nobody = Person(url, None)
         closed = [await nobody.get("/approvals"), await nobody.get(f"/approvals/{approval}"), await nobody.api()]
         assert [one.status_code for one in closed] == [401] * 3
@@ -534,13 +537,6 @@ async def test_unknown_group_is_reported(caplog: pytest.LogCaptureFixture) -> No
         f"tool 'pay': {who} Approve(by='finanze'), as Approvals(groups=...) has only 'finance', 'safety'",
         f"{who} approval 'taking', as Approvals(groups=...) has not its group, but 'finance', 'safety'",
     ]
-
-
-async def test_unknown_caller_cannot_be_approved() -> None:
-    async with open_shop() as url, client_of(url, None) as client:
-        with pytest.raises(MCPError, match="caller whom the server knows"):
-            await client.call_tool("refund", {"amount": 5})
-        assert await Person(url, "fay").inbox() == []
 
 
 async def test_inbox_is_listed_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:

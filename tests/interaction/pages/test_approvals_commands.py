@@ -101,6 +101,7 @@ async def test_start_of_an_id_is_enough_if_it_is_the_only_one(
 MISTAKES = [
     (["list", "https://shop.example"], "a token is needed"),
     (["list", "http://shop.example", "--token", "secret-1"], "must begin with https"),
+    (["list", "ftp://shop.example", "--token", "secret-1"], "must be an address"),
     (["list", "http://127.0.0.1:9", "--token", "secret-1"], "nothing answers at http://127.0.0.1:9; start it"),
     (["list", "https://a.example/x/mcp", "--token", "secret-1"], "without /mcp; give https://a.example/x\n"),
     (

@@ -118,11 +118,9 @@ async def test_unaskable_live_client_is_shown_the_page_and_calls_again(place: st
     server = exporting(place, done=done, wait=WAIT)
     async with served(server, json_response=True) as url, visiting(url, Era.LIVE, visitor) as client:
         for _ in range(2):
-            try:
-                with anyio.fail_after(WAIT):
-                    await client.call_tool("export", BOOK)
-            except MCPError as error:
-                errors.append(error)
+            with pytest.raises(MCPError) as caught, anyio.fail_after(WAIT):
+                await client.call_tool("export", BOOK)
+            errors.append(caught.value)
         accounts.append("ada")
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
     assert [error.code for error in errors] == [-32042, -32042]
@@ -135,15 +133,11 @@ async def test_unaskable_live_client_is_shown_the_page_and_calls_again(place: st
 
 async def test_unaskable_live_client_without_pages_hears_of_none() -> None:
     """Shows S6."""
-    caught: list[MCPError] = []
     async with served(exporting("resolver"), json_response=True) as url, Client(url, mode=Era.LIVE.value) as client:
-        try:
+        with pytest.raises(MCPError) as caught:
             await client.call_tool("export", BOOK)
-        except MCPError as error:
-            caught.append(error)
-    (error,) = caught
-    assert error.code != -32042
-    assert URL not in str(error.error)
+    assert caught.value.code != -32042
+    assert URL not in str(caught.value.error)
 
 
 # Pages lead to web addresses.
