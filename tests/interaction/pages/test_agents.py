@@ -8,19 +8,10 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
-from roundtrip import Context, Elicit, Pages, Server
+from roundtrip import Context, Elicit, Server
+from tests.interaction.pages.paged import paged
 from tests.kit.hosts import hosted
-from tests.kit.page_users import (
-    BASE,
-    KEY,
-    Browser,
-    client_of,
-    handle_in,
-    link_in,
-    reader,
-    text_of,
-    user_of,
-)
+from tests.kit.page_users import Browser, client_of, handle_in, link_in, text_of
 from tests.kit.peer import Peer
 from tests.kit.waiting import WAIT
 
@@ -33,8 +24,7 @@ RUNGS = ("form", "url", "link", "model")
 
 
 def shop() -> Server[Any]:
-    pages = Pages(base_url=BASE, authenticate=reader, wait=0.2)
-    server = Server[Any]("shop", keys=[KEY], principal=user_of, pages=pages, ladder=RUNGS)
+    server = paged("shop", wait=0.2, ladder=RUNGS)
 
     @server.tool(confirm="Delete {what}?", exactly_once=True)
     async def pay(what: str) -> str:

@@ -66,10 +66,13 @@ async def test_inbox_lists_shows_and_decides(
         assert await run("inbox", "approve", url, first) == 1
         assert await run("inbox", "reject", url, second, "--reason", "no", "--token", "token-of-fred") == 0
         assert await run("inbox", "reject", url, third, "--reason", "no", "--token", "token-of-ann") == 1
+        assert await run("inbox", "list", url, "--token", "wrong") == 2
+        assert await run("inbox", "list", f"{url}/nowhere") == 2
         texts = [text_of(await go_on(client, one)) for one in asked[:2]]
         assert texts[0] == "refunded 0"
         assert "was rejected" in texts[1]
     output = "".join(capsys.readouterr())
+    assert [said for said in ("does not accept the token", "no inbox at this address") if said not in output] == []
     assert "token-of" not in output
 
 
@@ -81,10 +84,8 @@ async def test_start_of_an_id_is_enough_if_it_is_the_only_one(
         for number in range(2):
             await client.call_tool("refund", {"amount": number})
         first, second = [one for one, _ in await Person(url, "fay").inbox()]
-        assert await run("inbox", "show", url, first[:8]) == 0
         assert await run("inbox", "approve", url, first[:8]) == 0
         assert (await Person(url, "fay").api(f"/{first}")).json()["state"] == "approved"
-        assert await run("inbox", "approve", url, first) == 1
         assert await run("inbox", "approve", url, f"{second}x") == 1
         assert await run("inbox", "approve", url, "") == 2
         starts = [second[0]]
@@ -101,13 +102,8 @@ MISTAKES = [
     (["list", "https://shop.example"], "a token is needed"),
     (["list", "http://shop.example", "--token", "secret-1"], "must begin with https"),
     (["list", "ftp://shop.example", "--token", "secret-1"], "must be an address"),
-    (["list", "https://a:b@shop.example", "--token", "secret-1"], "must be an address"),
     (["list", "http://127.0.0.1:9", "--token", "secret-1"], "nothing answers at http://127.0.0.1:9; start it"),
     (["list", "https://a.example/x/mcp", "--token", "secret-1"], "without /mcp; give https://a.example/x\n"),
-    (
-        ["list", "https://a.example/approvals/", "--token", "secret-1"],
-        "without /approvals; give https://a.example\n",
-    ),
     (
         ["list", "https://a.example/approvals/api", "--token", "s-1"],
         "without /approvals/api; give https://a.example\n",
@@ -123,15 +119,6 @@ def test_inbox_says_why_it_fails(capsys: pytest.CaptureFixture[str]) -> None:
         errors.append(capsys.readouterr().err)
     assert [reason for error, (_, reason) in zip(errors, MISTAKES, strict=True) if reason not in error] == []
     assert "secret" not in "".join(errors)
-
-
-async def test_wrong_token_and_foreign_address_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    async with open_shop() as url:
-        assert await run("inbox", "list", url, "--token", "wrong") == 2
-        assert await run("inbox", "list", f"{url}/nowhere", "--token", "token-of-fay") == 2
-    error = capsys.readouterr().err
-    assert "does not accept the token" in error
-    assert "no inbox at this address" in error
 
 
 @pytest.mark.parametrize(("mode", "reveal"), [("2026-07-28", ()), ("legacy", "all")])

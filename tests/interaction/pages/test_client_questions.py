@@ -1,12 +1,11 @@
 """Samples and roots in calls whose users answer on pages: only the client's software answers them."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import pytest
 from mcp.client import Client
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CreateMessageResult,
     ElicitationCapability,
@@ -23,36 +22,22 @@ from roundtrip import (
     Context,
     Elicit,
     ListRoots,
-    Pages,
-    Resolve,
     Sample,
     Server,
     get_http_headers,
     get_request,
 )
 from roundtrip.ledger import SqliteLedger
+from tests.interaction.pages.paged import paged
 from tests.kit.hosts import hosted
-from tests.kit.page_users import (
-    BASE,
-    KEY,
-    Browser,
-    client_of,
-    declare_only,
-    go_on,
-    handle_in,
-    link_in,
-    reader,
-    text_of,
-    user_of,
-)
+from tests.kit.page_users import Browser, client_of, declare_only, go_on, handle_in, link_in, text_of
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
 
-def library(ladder: Any = None, **options: Any) -> Server[Any]:
-    pages = Pages(base_url=BASE, authenticate=reader, wait=20, **options)
-    server = Server[Any]("library", keys=[KEY], principal=user_of, pages=pages, ladder=ladder)
+def library(ladder: Any = None) -> Server[Any]:
+    server = paged("library", ladder=ladder)
 
     @server.tool()
     async def before(ctx: Context) -> str:
@@ -150,12 +135,7 @@ async def test_another_client_of_the_user_is_told_what_it_lacks() -> None:
 
 
 def office(**options: Any) -> Server[Any]:
-    given: dict[str, Any] = {"wait": 20, **options.pop("page_options", {})}
-    pages = Pages(base_url=BASE, authenticate=reader, **given)
-    server = Server[Any]("office", keys=[KEY], principal=user_of, pages=pages, **options)
-
-    def desk(ctx: Context) -> str:
-        return (ctx.headers or {})["x-user"]
+    server = paged("office", **options)
 
     @server.tool(exactly_once=True)
     async def late(ctx: Context) -> str:
@@ -172,41 +152,23 @@ def office(**options: Any) -> Server[Any]:
         size = ctx.blocking.ask("size", "How many?", int)
         return f"{size} {get_request().headers['x-user']}"
 
-    @server.tool()
-    async def resolved(desk: Annotated[str, Resolve(desk)], ctx: Context) -> str:
-        """Read the request in a resolver, on each leg."""
-        return f"{desk} {await ctx.ask('size', 'How many?', int)} {await ctx.ask('more', 'More?', int)}"
-
     return server
 
 
 RUNS: list[str] = []
 RAN: list[anyio.Event] = []
-READ = {"late": "2 ann ann", "plain": "2 ann", "resolved": "ann 2 3"}
+READ = {"late": "2 ann ann", "plain": "2 ann"}
 
 
-@pytest.mark.parametrize(("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain"), ("2026-07-28", "resolved")])
+@pytest.mark.parametrize(("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain")])
 async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: str) -> None:
     RUNS.clear()
     async with hosted(office().streamable_http_app()) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool(tool, {})
-        browser, link, result = Browser(url, "ann"), link_in(asked), asked
+        browser, link = Browser(url, "ann"), link_in(asked)
         page = (await browser.open(link)).text
         assert (await browser.send(link, page, "2")).status_code == 303
-        if tool == "resolved":
-            # The next question comes up with the client's request, which waits for its answer, too.
-            async with anyio.create_task_group() as group:
-
-                async def continue_it() -> None:
-                    nonlocal result
-                    result = await go_on(client, asked)
-
-                group.start_soon(continue_it)
-                page = await browser.open_with(link, "More?")
-                assert (await browser.send(link, page, "3")).status_code == 303
-        else:
-            result = await go_on(client, asked)
-        assert text_of(result) == READ[tool]
+        assert text_of(await go_on(client, asked)) == READ[tool]
         assert await browser.answer_all(link, {}) == "Done"
 
 
@@ -236,13 +198,3 @@ async def test_leg_without_its_client_changes_nothing(tmp_path: Path) -> None:
         assert results == ["2 ann ann"] * 4
     # Without the request, and once with it.
     assert RUNS == ["late"] * 2
-
-
-async def test_old_client_that_cannot_be_reached_is_not_called_new(caplog: pytest.LogCaptureFixture) -> None:
-    app = library().streamable_http_app(stateless_http=True, json_response=True)
-    async with hosted(app) as url, client_of(url, mode="legacy", **CALLBACKS) as client:
-        with pytest.raises(MCPError) as raised:
-            await client.call_tool("before", {})
-    assert "an older client is asked over its open connection" in raised.value.error.message
-    assert "whose revision is older than 2026-07-28" in caplog.text
-    assert "2026-07-28 client" not in raised.value.error.message + caplog.text

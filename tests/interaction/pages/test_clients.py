@@ -8,12 +8,11 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import ElicitationCapability
 
-from roundtrip import Context, Elicit, ElicitUrl, Server
+from roundtrip import Context, ElicitUrl, Server
 from roundtrip.testing import Era, served
 from tests.interaction.pages.ways import BOOK, URL, places
 from tests.kit.page_users import declare_only
 from tests.kit.players import Person, connect, text_of
-from tests.kit.shops import Choice
 from tests.kit.visitors import Visitor, add_export, visiting
 from tests.kit.waiting import WAIT
 from tests.kit.wire import Json, wire
@@ -46,13 +45,9 @@ async def test_a_client_that_declared_pages_alone_is_sent_to_one() -> None:
     assert request["params"] == {"mode": "url", "message": "Log in.", "url": URL}
 
 
-async def guest() -> str:
-    return "a guest"
-
-
 @pytest.mark.parametrize(
     ("place", "era", "otherwise"),
-    [("resolver", Era.LIVE, "a guest"), ("body", Era.RETRY, lambda: "a guest"), ("resolver", Era.RETRY, guest)],
+    [("resolver", Era.LIVE, "a guest"), ("body", Era.RETRY, lambda: "a guest")],
 )
 async def test_author_substitute_replaces_a_page(
     place: str, era: Era, otherwise: Any, monkeypatch: pytest.MonkeyPatch
@@ -65,23 +60,6 @@ async def test_author_substitute_replaces_a_page(
 
     async with connect(exporting(place, done=done, otherwise=otherwise), era, Person()) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for a guest"
-
-
-async def test_a_page_and_a_form_go_out_in_one_round(era: Era) -> None:
-    """Shows S3."""
-    server = Server[Any]("shop")
-
-    @server.tool()
-    async def export(ctx: Context) -> str:
-        answers = await ctx.ask_all(
-            {"login": ElicitUrl("Log in.", URL, done=lambda: "ada"), "sure": Elicit("Sure?", Choice)}
-        )
-        return f"{answers['login']} {answers['sure'].ok}"
-
-    visitor = Visitor(form={"ok": True})
-    async with visiting(server, era, visitor) as client:
-        assert text_of(await client.call_tool("export")) == "ada True"
-    assert (len(visitor.pages), len(visitor.forms)) == (1, 1)
 
 
 # The live era.
@@ -140,11 +118,9 @@ async def test_unaskable_live_client_is_shown_the_page_and_calls_again(place: st
     server = exporting(place, done=done, wait=WAIT)
     async with served(server, json_response=True) as url, visiting(url, Era.LIVE, visitor) as client:
         for _ in range(2):
-            try:
-                with anyio.fail_after(WAIT):
-                    await client.call_tool("export", BOOK)
-            except MCPError as error:
-                errors.append(error)
+            with pytest.raises(MCPError) as caught, anyio.fail_after(WAIT):
+                await client.call_tool("export", BOOK)
+            errors.append(caught.value)
         accounts.append("ada")
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
     assert [error.code for error in errors] == [-32042, -32042]
@@ -157,18 +133,11 @@ async def test_unaskable_live_client_is_shown_the_page_and_calls_again(place: st
 
 async def test_unaskable_live_client_without_pages_hears_of_none() -> None:
     """Shows S6."""
-    caught: list[MCPError] = []
     async with served(exporting("resolver"), json_response=True) as url, Client(url, mode=Era.LIVE.value) as client:
-        try:
+        with pytest.raises(MCPError) as caught:
             await client.call_tool("export", BOOK)
-        except MCPError as error:
-            caught.append(error)
-    (error,) = caught
-    assert error.code != -32042
-    assert URL not in str(error.error)
-
-
-# Pages that change.
+    assert caught.value.code != -32042
+    assert URL not in str(caught.value.error)
 
 
 # Pages lead to web addresses.

@@ -1,6 +1,5 @@
 """A page for the user: they agree to visit it, and `done` returns the result."""
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from datetime import date
@@ -51,10 +50,6 @@ async def shop() -> Shop:
     return Shop(name="north")
 
 
-async def done_async(title: str, ctx: Context, shop: Annotated[Shop, Resolve(shop)]) -> str:
-    return f"{title} {shop.name} {ctx.call.id == ''}"
-
-
 def done_sync(title: str, ctx: Context, shop: Annotated[Shop, Resolve(shop)]) -> str:
     return f"{title} {shop.name} {ctx.call.id == ''}"
 
@@ -65,8 +60,7 @@ class DoneObject:
 
 
 @pytest.mark.parametrize(
-    ("place", "era", "done"),
-    [("resolver", Era.LIVE, done_async), ("body", Era.RETRY, done_sync), ("resolver", Era.RETRY, DoneObject())],
+    ("place", "era", "done"), [("resolver", Era.LIVE, DoneObject()), ("body", Era.RETRY, done_sync)]
 )
 async def test_done_may_take_what_a_resolver_may_take(place: str, era: Era, done: Callable[..., Any]) -> None:
     server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
@@ -103,21 +97,21 @@ async def failure_of(done: Callable[..., Any], place: str, era: Era, **options: 
     return text_of(result)
 
 
+def unfillable(nobody_knows: int) -> bool:
+    return True
+
+
+async def asking() -> Any:
+    return Elicit("Really done?", Shop)
+
+
 @ways
-async def test_a_done_that_cannot_be_filled_fails_the_call(place: str, era: Era) -> None:
-    def done(nobody_knows: int) -> bool:
-        return True
-
-    failure = await failure_of(done, place, era, mask_error_details=True)
-    assert "nobody_knows" not in failure, "the author's mistake is as much a detail as a crash"
-
-
-@ways
-async def test_question_inside_done_is_rejected(place: str, era: Era) -> None:
-    async def done() -> Any:
-        return Elicit("Really done?", Shop)
-
-    assert "and must not ask a question" in await failure_of(done, place, era)
+async def test_done_that_cannot_answer_fails_the_call(place: str, era: Era) -> None:
+    masked = await failure_of(unfillable, place, era, mask_error_details=True)
+    assert "nobody_knows" not in masked, "the author's mistake is as much a detail as a crash"
+    assert "and must not ask a question" in await failure_of(asking, place, era)
+    unwritten = await failure_of(lambda: object(), place, era)
+    assert [part for part in ("'login'", "done=") if part not in unwritten] == []
 
 
 # What done said is final.
@@ -176,16 +170,6 @@ async def test_first_done_value_is_final_typed_and_sealed_everywhere(place: str)
     assert len(said) == 1
     assert set(map(type, got)) == {Account}
     assert {account.since for account in got} == {date(2026, 7, 28)}
-
-
-@ways
-async def test_done_value_without_json_form_fails_naming_the_question(place: str, era: Era) -> None:
-    def done() -> Any:
-        return object()
-
-    failure = await failure_of(done, place, era)
-    assert "'login'" in failure
-    assert "done=" in failure
 
 
 # The user does not go there.
@@ -321,22 +305,17 @@ class Login(BaseModel):
     password: SecretStr
 
 
-@dataclasses.dataclass
-class Card:
-    number: SecretStr
-
-
 class Pin(TypedDict):
     pin: Annotated[str, Field(json_schema_extra={"writeOnly": True})]
 
 
-SECRETS: list[tuple[Any, str]] = [(Login, "password"), (Card, "number"), (Pin, "pin"), (SecretStr, "value")]
+SECRETS: list[tuple[Any, str]] = [(Login, "password"), (Pin, "pin"), (SecretStr, "value")]
 
 
 @pytest.mark.parametrize(
     ("schema", "field", "era"),
     [(schema, field, [Era.RETRY, Era.LIVE][place % 2]) for place, (schema, field) in enumerate(SECRETS)],
-    ids=["model", "dataclass", "typed dict", "value"],
+    ids=["model", "typed dict", "value"],
 )
 async def test_secret_form_of_a_body_is_rejected_before_it_shows(
     schema: Any, field: str, era: Era, caplog: pytest.LogCaptureFixture
@@ -368,15 +347,3 @@ def test_secret_form_of_a_resolver_is_rejected_at_registration() -> None:
 
     with pytest.raises(InvalidSignature, match="field 'password' is a secret"):
         Server("shop").add_tool(export)
-
-
-@ways
-async def test_secret_typed_on_a_page_bypasses_the_client(place: str, era: Era) -> None:
-    """Shows S11."""
-    typed: list[str] = []
-    page = ElicitUrl("Type your password.", URL, done=lambda: bool(typed))
-    visitor = Visitor(visit=lambda page: typed.append("hunter2"))
-    async with visiting(add_export(Server("shop"), place, lambda ctx: page), era, visitor) as client:
-        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
-    assert typed == ["hunter2"]
-    assert visitor.forms == []

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import anyio
 import pytest
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitationCapability,
     ElicitResult,
@@ -13,11 +12,13 @@ from mcp_types import (
     UrlElicitationCapability,
 )
 
-from roundtrip import Approvals, Context, Pages, Recorder
+from roundtrip import Approvals, Approve, Context, Pages, Recorder, Server
 from roundtrip.trace.explaining.explanations import explain
 from roundtrip.trace.reading.calls import Round
 from tests.interaction.pages.ways import modes
 from tests.interaction.trace.transcribed import calls_of
+from tests.kit.approving import Person, open_shop
+from tests.kit.approving import shop as approving_shop
 from tests.kit.hosts import hosted
 from tests.kit.page_users import (
     BASE,
@@ -54,37 +55,6 @@ async def test_client_that_cannot_be_asked_gets_a_link(mode: str) -> None:
         assert text_of(result) == "Solaris, row 3, 2"
         assert [seen.split()[0] for seen in browser.seen] == ["Book", "Which", "How"]
     assert STEPS == ["Solaris"]
-
-
-async def test_slow_call_does_not_hold_the_browser() -> None:
-    goes_on = anyio.Event()
-    server = with_pages()
-
-    @server.tool()
-    async def slow(ctx: Context) -> str:
-        await ctx.ask("size", "How many?", int)
-        await goes_on.wait()
-        return "done"
-
-    async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("slow", {})
-        browser, link = Browser(url, "ann"), link_in(asked)
-        with anyio.fail_after(WAIT):
-            assert (await browser.send(link, (await browser.open(link)).text, "7")).status_code == 303
-            assert '<meta http-equiv="refresh" content="1">' in (await browser.open(link)).text
-        goes_on.set()
-        assert await browser.answer_all(link, {}) == "Done"
-
-
-async def test_declining_on_the_page_ends_the_call() -> None:
-    async with hosted(with_pages().streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("book", {"film": "Solaris"})
-        browser, link = Browser(url, "ann"), link_in(asked)
-        page = (await browser.open(link)).text
-        assert (await browser.send(link, page, decision="decline")).status_code == 303
-        result = await go_on(client, asked)
-        assert result.is_error
-        assert "declined" in text_of(result) or "decline" in text_of(result)
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
@@ -181,15 +151,6 @@ async def test_page_is_for_its_user_alone() -> None:
         assert text_of(stolen) == text_of(forged)
 
 
-async def test_client_with_links_alone_is_sent_to_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
-    # Without authenticate=: the client shows the address to its user, and to no model.
-    async with hosted(with_pages(authenticate=None).streamable_http_app()) as url:
-        visitor = Visitor(visit=lambda page: Browser(url, None).answer_all(page.url, ANSWERS))
-        async with client_of(url, elicitation_callback=visitor) as client:
-            assert text_of(await client.call_tool("book", {"film": "Stalker"})) == "Stalker, row 3, 2"
-
-
 async def test_page_takes_over_before_clients_stop() -> None:
     number = 20
     async with hosted(with_pages(authenticate=None).streamable_http_app()) as url:
@@ -259,14 +220,6 @@ async def test_asking_tools_are_listed_without_output_schema_where_links_are_giv
         assert annotations.destructive_hint is True
 
 
-async def test_client_without_a_user_is_not_given_a_link() -> None:
-    async with hosted(with_pages().streamable_http_app()) as url, client_of(url, None) as client:
-        with pytest.raises(MCPError) as failed:
-            await client.call_tool("many", {"number": 1})
-    assert failed.value.code == -32021
-    assert "a page cannot ask either, as the server does not know the user of this call" in str(failed.value)
-
-
 async def test_trace_tells_how_each_round_was_asked(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "calls.jsonl")
     server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=20), trace=recorder)
@@ -308,3 +261,78 @@ async def test_client_of_forms_is_asked_by_form_though_another_client_has_left_a
         declare_only(monkeypatch, ElicitationCapability(form=FormElicitationCapability()))
         async with client_of(url, mode=mode, elicitation_callback=Visitor(form={"value": 7})) as client:
             assert text_of(await client.call_tool("many", {"number": 1})) == "7"
+
+
+# Visibility gates of tools whose calls wait: each leg that goes on with a call is one that its client may see.
+
+
+class Gate:
+    """Gate that a test opens and closes, and the work behind it."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.users: list[str | None] = []
+        self.ran: list[str] = []
+
+    def __call__(self, ctx: Context) -> bool:
+        headers: Any = ctx.headers
+        self.users.append(headers.get("x-user"))
+        return self.is_open
+
+    def install(self, server: Server[Any], **options: Any) -> None:
+        @server.tool(enabled=self, **options)
+        async def wipe(what: str, ctx: Context) -> str:
+            """Wipe something."""
+            await ctx.step("note", lambda: self.ran.append("noted"))
+            why = await ctx.ask("why", "Why?", str)
+            self.ran.append(what)
+            return f"wiped {what} as {why}"
+
+
+async def answer(url: str, link: str, text: str) -> None:
+    browser = Browser(url, "ann")
+    page = await browser.open_with(link, "<form")
+    assert (await browser.send(link, page, text)).status_code == 303
+
+
+@modes
+async def test_closed_gate_hides_a_waiting_call(mode: str) -> None:
+    gate, server = Gate(), with_pages(wait=1)
+    gate.install(server)
+    async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("wipe", {"what": "all"})
+        gate.is_open = False
+        await answer(url, link_in(asked), "it is old")
+        unknown = [
+            await go_on(client, asked),
+            await client.call_tool("wipe", {"what": "all"}),
+            await client.call_tool("wipe", {"what": "other"}),
+        ]
+        assert [text_of(result) for result in unknown] == ["Unknown tool: wipe"] * 3
+        assert all(result.is_error for result in unknown)
+        assert gate.ran == ["noted"]
+        gate.is_open = True
+        result = await go_on(client, asked)
+        assert text_of(result) == "wiped all as it is old"
+        assert gate.ran == ["noted", "all"]
+    # No leg without a request of the client has evaluated it.
+    assert set(gate.users) == {"ann"}
+
+
+async def test_decision_does_not_run_a_call_behind_a_closed_gate() -> None:
+    gate, server = Gate(), approving_shop(wait=2)
+
+    @server.tool(name="wipe", enabled=gate, confirm=Approve("Wipe?", by="finance"))
+    async def wipe() -> str:
+        gate.ran.append("wiped")
+        return "wiped"
+
+    async with open_shop(server) as url, client_of(url) as client:
+        asked = await client.call_tool("wipe", {})
+        gate.is_open = False
+        await Person(url, "fay").decide("approve", start="Wipe")
+        unknown = await go_on(client, asked)
+        assert text_of(unknown) == "Unknown tool: wipe"
+        assert gate.ran == []
+        gate.is_open = True
+        assert text_of(await go_on(client, asked)) == "wiped"

@@ -1,12 +1,14 @@
 """Calls that wait behind pages: equal calls, unknown users, stores that are down or shared, and bodies that died."""
 
 import logging
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitationCapability, ElicitResult, UrlElicitationCapability
 
@@ -21,6 +23,7 @@ from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
+from tests.interaction.pages.paged import paged
 from tests.interaction.pages.ways import kinds, modes
 from tests.kit.approving import BASE, KEY, Person, reader, user_of
 from tests.kit.hosts import hosted
@@ -48,20 +51,14 @@ async def down(*_: Any, **__: Any) -> Any:
 
 
 def bank(**options: Any) -> Server[Any]:
-    given: dict[str, Any] = {"keys": [b"k" * 32], "principal": user_of, **options}
-    server = Server[Any]("bank", pages=Pages(base_url=BASE, authenticate=reader, wait=20), **given)
+    server = paged("bank", **options)
 
     @server.tool(exactly_once=True)
     async def pay(amount: int, ctx: Context) -> str:
         """Pay an amount."""
         return f"paid {amount} to {await ctx.ask('to', 'To whom?', str)}"
 
-    @server.tool()
-    async def balance() -> str:
-        """Ask nothing."""
-        return "5"
-
-    del pay, balance
+    del pay
     return server
 
 
@@ -83,13 +80,6 @@ async def test_lost_call_says_that_its_outcome_is_unknown() -> None:
         assert "Its outcome is unknown: find out what was done before you begin the call again." in text_of(result)
         page = (await Browser(url, "ann").open(link)).text
     assert "it is unknown if it was done" in page
-
-
-async def test_tool_that_asks_nothing_needs_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = MemoryLedger()
-    monkeypatch.setattr(type(ledger.tasks), "labelled", down)
-    async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url) as client:
-        assert text_of(await client.call_tool("balance", {})) == "5"
 
 
 @modes
@@ -196,19 +186,18 @@ async def test_equal_call_of_another_version_begins_its_own() -> None:
     assert handles[0] == handles[2] != handles[1]
 
 
-async def test_client_with_links_gets_no_page_for_an_unknown_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
-    async with hosted(bank().streamable_http_app()) as url, client_of(url, None) as client:
-        with pytest.raises(MCPError) as failed:
-            await client.call_tool("pay", {"amount": 5})
-    assert failed.value.code == -32021
-
-
-async def test_empty_principal_names_nobody() -> None:
-    async with hosted(bank(principal=nobody).streamable_http_app()) as url, client_of(url) as client:
-        with pytest.raises(MCPError) as failed:
-            await client.call_tool("pay", {"amount": 5})
-    assert failed.value.code == -32021
+@pytest.mark.parametrize("shows_links", [False, True])
+async def test_unknown_user_is_given_no_page(shows_links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shows_links:
+        declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    errors: list[MCPError] = []
+    for server, user in ((bank(), None), (bank(principal=nobody), "ann")):
+        async with hosted(server.streamable_http_app()) as url, client_of(url, user) as client:
+            with pytest.raises(MCPError) as failed:
+                await client.call_tool("pay", {"amount": 5})
+        errors.append(failed.value)
+    assert [error.code for error in errors] == [-32021, -32021]
+    assert shows_links or "as the server does not know the user of this call" in str(errors[0])
 
 
 @kinds
@@ -232,6 +221,13 @@ async def test_access_log_has_no_address_of_a_page(caplog: pytest.LogCaptureFixt
 
 
 # Servers of two services that share a ledger and keys: neither reads, lists, decides nor runs the other's calls.
+
+
+@asynccontextmanager
+async def serving(server: Server[Any]) -> AsyncGenerator[tuple[str, Client]]:
+    """Serve a service, and yield its address and a client."""
+    async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
+        yield url, client
 
 
 def service(name: str, ledger: Ledger, ran: list[str], **options: Any) -> Server[Any]:
@@ -268,11 +264,7 @@ async def test_services_do_not_share_calls(kind: str, tmp_path: Path) -> None:
     # The shop leaves its calls to workers, and the first one that looks is the other service's.
     shop = service("shop", shared if kind == "memory" else ledgers(), ran, run_tasks=False)
     wiki = service("wiki", shared if kind == "memory" else ledgers(), ran)
-    async with AsyncExitStack() as stack:
-        at_shop = await stack.enter_async_context(hosted(shop.streamable_http_app()))
-        at_wiki = await stack.enter_async_context(hosted(wiki.streamable_http_app()))
-        of_shop = await stack.enter_async_context(client_of(at_shop))
-        of_wiki = await stack.enter_async_context(client_of(at_wiki))
+    async with serving(shop) as (at_shop, of_shop), serving(wiki) as (at_wiki, of_wiki):
         refund = await of_shop.call_tool("refund", {"amount": 5})
         pay = await of_shop.call_tool("pay", {"amount": 1})
         approval = await Person(at_shop, "fay").one()
@@ -301,7 +293,7 @@ async def test_services_do_not_share_calls(kind: str, tmp_path: Path) -> None:
         assert ran == ["wiki"]
 
         worker = service("shop", shared if kind == "memory" else ledgers(), ran)
-        async with hosted(worker.streamable_http_app()) as at_worker, client_of(at_worker) as client:
+        async with serving(worker) as (_, client):
             with anyio.fail_after(WAIT):
                 paid = await go_on(client, pay)
                 refunded = await go_on(client, refund)
@@ -314,11 +306,7 @@ async def test_audience_names_the_service(tmp_path: Path) -> None:
     first, second = [
         service(name, SqliteLedger(tmp_path / "one.db"), ran, audience="shops") for name in ("shop-1", "shop-2")
     ]
-    async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(hosted(first.streamable_http_app()))
-        other = await stack.enter_async_context(hosted(second.streamable_http_app()))
-        client = await stack.enter_async_context(client_of(one))
+    async with serving(first) as (_, client), serving(second) as (other, elsewhere):
         asked = await client.call_tool("refund", {"amount": 5})
         await Person(other, "fay").decide("approve")
-        elsewhere = await stack.enter_async_context(client_of(other))
         assert "refunded 5" in text_of(await elsewhere.call_tool("continue_call", {"handle": handle_in(asked)}))

@@ -1,6 +1,7 @@
-"""Tickets on a real page: it serves only the user who was asked, regardless of the link."""
+"""Tickets on a real page, and question pages: they serve only the user who was asked, regardless of the link."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,12 +9,13 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestURLParams, ElicitResult
+from mcp_types import CallToolResult, ElicitRequestURLParams, ElicitResult
 from pydantic import AnyHttpUrl
+from starlette.requests import Request
 
-from roundtrip import ElicitUrl, Server
+from roundtrip import Context, ElicitUrl, Pages, Server
 from roundtrip.errors import TicketReason, TicketRejected
-from roundtrip.testing import Clock, Era, LegByLeg, served
+from roundtrip.testing import Clock, Era, LegByLeg, User, served
 from tests.interaction.pages.ways import BOOK, places, ways
 from tests.interaction.pages.web import Web, as_user, ticket_in
 from tests.kit.players import text_of
@@ -24,23 +26,6 @@ pytestmark = pytest.mark.anyio
 
 
 AGREED = {"login": ElicitResult(action="accept")}
-
-
-@ways
-async def test_asked_user_logs_in_on_the_page_and_continues(place: str, era: Era) -> None:
-    """Shows S12."""
-    web = Web()
-    statuses: list[int] = []
-
-    async def visit(page: ElicitRequestURLParams) -> None:
-        statuses.append(await web.browse(page, "app/ada"))
-
-    visitor = Visitor(visit=visit)
-    async with served(web.server(place)) as url, as_user(url, "app/ada") as transport:
-        web.base = url.removesuffix("/mcp")
-        async with visiting(transport, era, visitor) as client:
-            assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
-    assert (statuses, web.refused) == ([200], [])
 
 
 @pytest.mark.parametrize(
@@ -138,20 +123,6 @@ async def test_ticket_ends_with_its_call_despite_resumption(clock: Clock) -> Non
     assert caught.value.reason is TicketReason.EXPIRED
 
 
-@ways
-async def test_ticket_without_authentication_is_rejected_with_advice(place: str, era: Era) -> None:
-    """Shows S12."""
-    server = add_export(
-        Server("shop"), place, lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('x')}")
-    )
-    visitor = Visitor()
-    async with visiting(server, era, visitor) as client:
-        result = await client.call_tool("export", BOOK)
-    assert result.is_error
-    assert "unbound=True" in text_of(result)
-    assert visitor.pages == []
-
-
 # Access tokens that name a client and no user, as most verifiers of the SDK's examples make them.
 
 
@@ -182,17 +153,22 @@ def shop(place: str = "body", *, ticket: bool = False, **options: Any) -> Server
 
 
 @ways
-async def test_a_ticket_for_all_users_of_a_client_is_rejected(place: str, era: Era) -> None:
+async def test_ticket_for_no_single_user_is_rejected_with_advice(place: str, era: Era) -> None:
     """Shows S12."""
-    visitor = Visitor()
+    unknown = add_export(
+        Server("shop"), place, lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('x')}")
+    )
+    visitor, told = Visitor(), list[CallToolResult]()
+    async with visiting(unknown, era, visitor) as client:
+        told.append(await client.call_tool("export", BOOK))
     async with (
         served(shop(place, ticket=True)) as url,
         as_user(url, "app") as transport,
         visiting(transport, era, visitor) as client,
     ):
-        result = await client.call_tool("export", BOOK)
-    assert result.is_error
-    assert "no subject" in text_of(result)
+        told.append(await client.call_tool("export", BOOK))
+    assert [result.is_error for result in told] == [True, True]
+    assert ("unbound=True" in text_of(told[0]), "no subject" in text_of(told[1])) == (True, True)
     assert visitor.pages == []
 
 
@@ -219,3 +195,84 @@ async def test_author_distinguishing_users_gets_tickets_and_no_warning(caplog: p
     page = page_of(legs.questions["login"])
     assert server.verify_ticket(page.url.partition("t=")[2], principal="ada").purpose == "login"
     assert not [record for record in caplog.records if WARNING in record.getMessage()]
+
+
+# Readers of question pages: the user of the call, who may have logged in by another OAuth client than the call's.
+
+
+def token(client: str, subject: str | None, issuer: str | None = None) -> AccessToken:
+    claims = {"iss": issuer} if issuer is not None else None
+    return AccessToken(token="t", client_id=client, scopes=[], subject=subject, claims=claims)
+
+
+def cinema(reader: AccessToken | str, **options: Any) -> Server[Any]:
+    async def authenticate(request: Request) -> AccessToken | str:
+        return reader
+
+    pages = Pages(base_url="https://cinema.example", authenticate=authenticate, wait=0.05)
+    server = Server[Any]("cinema", keys=["7f" * 32], pages=pages, **options)
+
+    @server.tool()
+    async def book(ctx: Context) -> str:
+        return f"{await ctx.ask('seats', 'How many?', int)} seats"
+
+    return server
+
+
+async def booked_by(caller: AccessToken, reader: AccessToken | str) -> str:
+    user = User(cinema(reader), {"seats": 2}, principal=caller, client="no-elicitation")
+    return (await user.call("book")).text
+
+
+async def test_page_opens_for_its_user_logged_in_by_another_client() -> None:
+    assert await booked_by(token("cli", "ann"), token("cli", "ann")) == "2 seats"
+    one, other = token("cli", "ann", "https://login.example"), token("web", "ann", "https://login.example")
+    assert await booked_by(one, other) == "2 seats"
+
+
+OTHERS = [
+    token("cli", "bob"),
+    token("cli", "Ann"),
+    # Without an issuer, another client may have another user of this subject.
+    token("web", "ann"),
+    token("cli", "ann", "https://other.example"),
+    token("cli", None),
+    token("ann", None),
+]
+
+
+async def test_page_opens_for_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    for reader in OTHERS:
+        with pytest.raises(AssertionError, match="404"):
+            await booked_by(token("cli", "ann"), reader)
+        assert "two forms" not in caplog.text or reader.subject is None
+
+
+async def test_reader_of_another_form_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "roundtrip"), pytest.raises(AssertionError, match="404"):
+        await booked_by(token("cli", "ann"), "ann")
+    assert "a page was not shown: its reader and its caller have principals of two forms" in caplog.text
+    assert "ann" not in caplog.text
+
+
+def always(text: str) -> Callable[[Any], str]:
+    return lambda ctx: text
+
+
+TENANT = '["one", null, "ann"]'
+"""Here the first part is a tenant, and no OAuth client."""
+DEEP = "[" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("caller", "reader", "is_opened"),
+    [(TENANT, TENANT, True), (TENANT, '["two", null, "ann"]', False), (DEEP, DEEP, True)],
+    ids=["same", "other", "deep"],
+)
+async def test_principals_of_the_author_are_compared_as_they_are(caller: str, reader: str, is_opened: bool) -> None:
+    user = User(cinema(reader, principal=always(caller)), {"seats": 2}, client="no-elicitation")
+    if is_opened:
+        assert (await user.call("book")).text == "2 seats"
+    else:
+        with pytest.raises(AssertionError, match="404"):
+            await user.call("book")

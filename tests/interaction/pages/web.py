@@ -39,18 +39,17 @@ class Web:
     def __init__(self) -> None:
         self.base = "https://bookshop.example"
         self.logged_in: dict[str, str] = {}
-        self.refused: list[str] = []
 
-    def server(self, place: str, *, purpose: str = "login", keys: Any = (KEY,), **options: Any) -> Server[Any]:
+    def server(self, place: str) -> Server[Any]:
         """Make an instance of the shop; its page admits the owner of the ticket."""
         auth = AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None)
-        server = Server[Any]("shop", keys=list(keys), auth=auth, token_verifier=Badges(), **options)
+        server = Server[Any]("shop", keys=[KEY], auth=auth, token_verifier=Badges())
 
         def done(ctx: Context) -> str | None:
             return self.logged_in.get(ctx.call.id)
 
         def ask(ctx: Context) -> ElicitUrl[Any]:
-            url = f"{self.base}/login?t={ctx.call.ticket(purpose)}"
+            url = f"{self.base}/login?t={ctx.call.ticket('login')}"
             return ElicitUrl("Log in.", url, done=done, wait=0)
 
         @server.custom_route("/login", methods=["GET"])
@@ -61,20 +60,18 @@ class Web:
                 if person is None:
                     raise PermissionError("log in first")
                 ticket = server.verify_ticket(request.query_params["t"], principal=person, purpose="login")
-            except (TicketRejected, PermissionError) as error:
-                self.refused.append(str(error))
+            except (TicketRejected, PermissionError):
                 return PlainTextResponse("This page is not for you.", status_code=403)
             self.logged_in[ticket.call_id] = str(person.subject)
             return PlainTextResponse("Thank you. You may close this window.")
 
         return add_export(server, place, ask)
 
-    async def browse(self, page: ElicitRequestURLParams | str, badge: str | None) -> int:
+    async def browse(self, page: ElicitRequestURLParams, badge: str | None) -> int:
         """Open a page in a user's browser."""
-        url = page if isinstance(page, str) else page.url
         cookies = {"cookie": f"badge={badge}"} if badge is not None else {}
         async with httpx.AsyncClient(timeout=WAIT, headers=cookies) as browser:
-            return (await browser.get(url)).status_code
+            return (await browser.get(page.url)).status_code
 
 
 def ticket_in(page: ElicitRequestURLParams) -> str:

@@ -118,12 +118,8 @@ async def test_capabilities_of_the_current_request_count() -> None:
 @pytest.mark.parametrize(("tool", "capability"), [("ask_form", "elicitation"), ("ask_roots", "roots")])
 async def test_client_without_callback_gets_equal_errors_on_both_eras(era: Era, tool: str, capability: str) -> None:
     """Shows S6."""
-    caught: list[MCPError] = []
     async with Client(shop(), mode=era.value, sampling_callback=sample) as client:
-        try:
+        with pytest.raises(MCPError) as caught:
             await client.call_tool(tool)
-        except MCPError as error:
-            caught.append(error)
-    (error,) = caught
-    assert error.code == -32021
-    assert list(error.data["requiredCapabilities"]) == [capability]
+    assert caught.value.code == -32021
+    assert list(caught.value.data["requiredCapabilities"]) == [capability]

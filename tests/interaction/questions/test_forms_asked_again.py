@@ -1,4 +1,4 @@
-"""A form that is asked again shows the valid parts of the answer, and none of them counts as an answer."""
+"""Forms as clients get them; one that is asked again shows the valid parts of the answer, which answer nothing."""
 
 from datetime import date
 from enum import Enum
@@ -8,9 +8,9 @@ import pytest
 from mcp_types import ElicitRequestFormParams, ElicitResult
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
 from roundtrip.client.legs import LegRequest
-from roundtrip.testing import Era, LegByLeg
+from roundtrip.testing import Era, LegByLeg, User
 from tests.kit.players import Person, Reply, connect, text_of
 from tests.kit.secrets import NEW
 
@@ -125,40 +125,18 @@ class Period(BaseModel):
         return self
 
 
-class Checked(BaseModel):
-    nights: int = Field(ge=1)
-    note: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def paid(cls, content: Any) -> Any:
-        if content.get("note") == "unpaid":
-            raise ValueError("is not paid")
-        return content
-
-
-@pytest.mark.parametrize(
-    ("schema", "wrong", "right", "shown"),
-    [
-        (Period, {"first": 5, "last": 2, "note": "x"}, {"first": 2, "last": 5}, {"first": 5, "last": 2, "note": "x"}),
-        (Checked, {"nights": 0, "note": "unpaid"}, {"nights": 1}, {"note": "unpaid"}),
-        (list[Extra], {"value": ["pool"]}, {"value": ["parking"]}, {}),
-    ],
-    ids=["a rule of two fields", "a rule before all fields", "one value"],
-)
-async def test_rules_of_the_whole_form_show_fields_that_fit(
-    schema: Any, wrong: dict[str, Any], right: dict[str, Any], shown: dict[str, Any]
-) -> None:
+async def test_rule_of_the_whole_form_shows_fields_that_fit() -> None:
     server = Server[Any]("hotel", keys=[NEW])
 
     @server.tool()
     async def book(ctx: Context) -> str:
-        await ctx.ask("asked", "?", schema)
+        await ctx.ask("asked", "?", Period)
         return "done"
 
-    person, text = await answered(server, Era.RETRY, wrong, right)
+    wrong = {"first": 5, "last": 2, "note": "x"}
+    person, text = await answered(server, Era.RETRY, wrong, {"first": 2, "last": 5})
     assert text == "done"
-    assert defaults(person.asked[1]) == shown
+    assert defaults(person.asked[1]) == wrong
 
 
 async def test_answer_of_another_kind_fills_nothing_in() -> None:
@@ -168,3 +146,86 @@ async def test_answer_of_another_kind_fills_nothing_in() -> None:
     asked = legs.questions["stay"].params
     assert isinstance(asked, ElicitRequestFormParams)
     assert defaults(asked) == AUTHORS
+
+
+# A form that is asked once.
+
+
+class Size(Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+class Defaults(BaseModel):
+    name: str = "Ada"
+    count: int = 2
+    share: float = 0.5
+    sure: bool = False
+    size: Size = Size.SMALL
+    tags: list[Literal["x", "y"]] = ["x"]
+    day: date = date(2026, 7, 28)
+    larger: Size | None = Size.LARGE
+    note: str | None = None
+
+
+async def test_every_primitive_may_have_a_default(era: Era) -> None:
+    """Shows F3 and F4."""
+    server, got = Server[Any]("hotel", keys=[NEW]), list[Defaults]()
+
+    @server.tool()
+    async def book(ctx: Context) -> str:
+        got.append(await ctx.ask("asked", "?", Defaults))
+        return "done"
+
+    person, text = await answered(server, era, {})
+    assert (text, got) == ("done", [Defaults()])
+    (form,) = person.asked
+    assert defaults(form) == {
+        "name": "Ada",
+        "count": 2,
+        "share": 0.5,
+        "sure": False,
+        "size": "s",
+        "tags": ["x"],
+        "day": "2026-07-28",
+        "larger": "l",
+    }
+    assert form.requested_schema["properties"]["note"] == {"type": "string", "title": "Note"}
+    assert "required" not in form.requested_schema
+
+
+class Inner(BaseModel):
+    x: int
+
+
+class Nested(BaseModel):
+    inner: Inner
+
+
+def test_unrenderable_form_is_rejected_at_registration_by_field() -> None:
+    """Shows F4."""
+
+    async def question() -> Elicit[Nested]:
+        return Elicit("?", Nested)
+
+    async def order(answer: Annotated[Any, Resolve(question)]) -> str:
+        return "never"
+
+    with pytest.raises(InvalidSignature, match="'inner'"):
+        Server("shop").add_tool(order)
+
+
+async def test_late_unrenderable_form_is_rejected_before_sending(era: Era) -> None:
+    """Shows F4."""
+    server = Server("shop")
+
+    async def question() -> Any:
+        return Elicit("?", Nested)
+
+    @server.tool()
+    async def order(answer: Annotated[Any, Resolve(question)]) -> str:
+        return "never"
+
+    call = await User(server, era=era).call("order")
+    assert call.is_error
+    assert call.questions == []

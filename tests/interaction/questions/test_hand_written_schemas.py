@@ -58,7 +58,6 @@ SERVERS: dict[str, Callable[[], Server[Any]]] = {
     "a decorator of the server": lambda: with_tool(greet, input_schema=BY_HAND),
     "the standalone decorator": lambda: with_tool(tool(input_schema=BY_HAND)(hail)),
     "a tool object in the constructor": lambda: Server("shop", tools=[prepared()]),
-    "an added tool object": lambda: with_tool(prepared()),
 }
 
 

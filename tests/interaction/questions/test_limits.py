@@ -152,11 +152,6 @@ async def test_task_that_never_stops_asking_is_told_to_end_its_loop(monkeypatch:
         await User(asking(5, task=True), answers(5), era=Era.TASK).call("chat")
 
 
-async def test_user_continues_for_the_requested_number_of_rounds() -> None:
-    user = User(asking(12), answers(12), era=Era.RETRY, max_rounds=12)
-    assert (await user.call("chat")).value == "done"
-
-
 def test_user_without_any_round_is_rejected() -> None:
     with pytest.raises(ValueError, match="max_rounds= must be at least 1, got 0"):
         User(asking(1), max_rounds=0)

@@ -1,8 +1,6 @@
 """Arguments by type: accepted values, and the values that the function receives."""
 
-import datetime
 import enum
-import uuid
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -39,8 +37,6 @@ def refuses(what: str, annotation: Any, sent: Any) -> Row:
     return Row(says=f"{what} is refused", make=taking(annotation), sends={"value": sent}, fails="validation error")
 
 
-NOON: Final = datetime.datetime(2026, 1, 2, 12)  # noqa: DTZ001 - naive, as it is sent
-ID: Final = uuid.UUID("12345678-1234-5678-1234-567812345678")
 USER_SCHEMA: Final[Json] = {
     "type": "object",
     "title": "User",
@@ -50,19 +46,12 @@ USER_SCHEMA: Final[Json] = {
     },
     "required": ["name"],
 }
-TEXT_OR_INTEGER: Final[Json] = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
-NUMBER_OR_NULL: Final[Json] = {"anyOf": [{"type": "number"}, {"type": "null"}]}
 
 TYPES = [
     takes("an int", int, {"type": "integer"}, 3, 3),
     takes("bytes", bytes, {"type": "string", "format": "binary"}, "aGk=", b"aGk="),
-    takes("a datetime", datetime.datetime, {"type": "string", "format": "date-time"}, "2026-01-02T12:00:00", NOON),
     takes("a list", list[str], {"type": "array", "items": {"type": "string"}}, ["a"], ["a"]),
-    takes("a set", set[int], {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, [2, 2], {2}),
-    takes("an optional float", float | None, NUMBER_OR_NULL, 2.5, 2.5),
-    takes("a text for a union with int", str | int, TEXT_OR_INTEGER, "7", "7"),
     takes("an enum", Color, {"title": "Color", "enum": ["red", "blue"], "type": "string"}, "red", Color.RED),
-    takes("a UUID", uuid.UUID, {"type": "string", "format": "uuid"}, str(ID), ID),
     takes("a model", User, USER_SCHEMA, {"name": "Ada", "age": 4}, User(name="Ada", age=4)),
     refuses("an enum by its name", Color, "RED"),
     refuses("a model as JSON text", User, '{"name": "Ada"}'),

@@ -52,16 +52,6 @@ def fields_in_annotations(
     return f"{query} {limit} {share} {list(words)} {order}"
 
 
-def fields_as_defaults(
-    query: str = Field(description="What to look for", min_length=2, max_length=5, pattern="^[a-z]+$"),
-    limit: int = Field(10, description="How many", ge=1, le=100),
-    share: float = Field(default=0.5, gt=0, lt=1),
-    words: Sequence[str] = Field(default=("a",), min_length=1, max_length=2),
-    order: Literal["up", "down"] = Field(default="up", description="Which way"),
-) -> str:
-    return f"{query} {limit} {share} {list(words)} {order}"
-
-
 CONSTRAINED: Json = {
     "inputSchema.required": ["query"],
     "inputSchema.properties.query.description": "What to look for",
@@ -78,10 +68,6 @@ CONSTRAINED: Json = {
     "inputSchema.properties.words.maxItems": 2,
     "inputSchema.properties.order.description": "Which way",
     "inputSchema.properties.order.enum": ["up", "down"],
-}
-BROKEN_CONSTRAINTS: dict[str, Json] = {
-    "ge": {"query": "ab", "limit": 0},
-    "being required": {"limit": 3},
 }
 
 
@@ -115,24 +101,18 @@ DESCRIBING = [
             "inputSchema.properties.n.description": "By the docstring.",
         },
     ),
-    *(
-        Row(
-            says=f"{fn.__name__.replace('_', ' ')} describe, constrain and give defaults",
-            make=adding(fn),
-            lists=CONSTRAINED,
-            sends={"query": "ab"},
-            gets="ab 10 0.5 ['a'] up",
-        )
-        for fn in (fields_in_annotations, fields_as_defaults)
+    Row(
+        says="fields in annotations describe, constrain and give defaults",
+        make=adding(fields_in_annotations),
+        lists=CONSTRAINED,
+        sends={"query": "ab"},
+        gets="ab 10 0.5 ['a'] up",
     ),
-    *(
-        Row(
-            says=f"arguments against {constraint} are refused",
-            make=adding(fields_in_annotations),
-            sends=arguments,
-            fails="validation error",
-        )
-        for constraint, arguments in BROKEN_CONSTRAINTS.items()
+    Row(
+        says="arguments against a constraint are refused",
+        make=adding(fields_in_annotations),
+        sends={"query": "ab", "limit": 0},
+        fails="validation error",
     ),
     Row(
         says="what is injected is in no schema, and a client cannot set it",

@@ -3,7 +3,7 @@
 import functools
 from typing import Any, Final, cast
 
-from mcp_types import Icon, ToolAnnotations
+from mcp_types import Icon
 
 from roundtrip import Server, tool
 from tests.interaction.tools_page.rows import ABSENT, ADDED, Json, Make, Row, add, adding
@@ -84,7 +84,6 @@ REGISTERING = [
         **ADDED,
     ),
     Row(says="the decorator may be given the name alone", make=by_name, **ADDED),
-    Row(says="a function may be given together with a name", make=lambda s: s.tool(add, name="tool"), **ADDED),
     Row(says="a function may be added without a decorator", make=adding(add, None), tool="add", **ADDED),
     Row(
         says="name and description replace the function's own, tags and metadata are passed on",
@@ -106,11 +105,6 @@ REGISTERING = [
         lists={"icons": [ICON]},
     ),
     Row(says="annotations may be a dict", make=adding(add, annotations=HINTS), lists={"annotations": HINTS}),
-    Row(
-        says="annotations may be an object",
-        make=adding(add, annotations=ToolAnnotations(title="Add", read_only_hint=True)),
-        lists={"annotations": {"title": "Add", "readOnlyHint": True}},
-    ),
     Row(
         says="a method noted by the standalone decorator is registered bound, without self",
         make=adding(Multiplier(3).by_instance, None),

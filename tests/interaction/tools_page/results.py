@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mcp_types import Annotations, ImageContent, TextContent
+from mcp_types import ImageContent, TextContent
 from pydantic import BaseModel
 
-from roundtrip import File, Image, ToolResult
+from roundtrip import Image, ToolResult
 from tests.interaction.tools_page.rows import (
     ABSENT,
     UNSAID,
@@ -53,11 +53,6 @@ def image(data: bytes = b"png", mime_type: str = "image/png", **more: Any) -> Js
 
 PNG: Final = Image(data=b"png", format="png")
 RAW_IMAGE: Final = ImageContent(type="image", data=encoded(b"png"), mime_type="image/png")
-AUDIENCE: Final = Annotations(audience=["user"], priority=0.5)
-AUDIENCE_JSON: Final = {"audience": ["user"], "priority": 0.5}
-BIN: Final = "file:///resource.bin"
-UNKNOWN: Final = "application/octet-stream"
-MISFIT: Final = "does not fit the tool's output schema"
 PRICE: Final[Json] = {
     "type": "object",
     "properties": {"price": {"type": "number"}, "tags": {"type": "object"}},
@@ -67,12 +62,6 @@ PRICE: Final[Json] = {
 RESULTS = [
     # What becomes which content.
     result(
-        "bytes are an embedded resource",
-        returning(b"\x00\xff"),
-        [resource(b"\x00\xff", BIN, UNKNOWN)],
-        schema=None,
-    ),
-    result(
         "a list is a block for each of its items",
         returning([PNG, "a", 1, {"b": 2}, RAW_IMAGE, b"x"]),
         [
@@ -81,13 +70,8 @@ RESULTS = [
             text("1"),
             text('{\n  "b": 2\n}'),
             image(),
-            resource(b"x", BIN, UNKNOWN),
+            resource(b"x", "file:///resource.bin", "application/octet-stream"),
         ],
-    ),
-    result(
-        "a file carries its name and annotations",
-        returning(File(data=b"x", format="pdf", name="bill", annotations=AUDIENCE)),
-        [{**resource(b"x", "file:///bill.pdf", "application/pdf"), "annotations": AUDIENCE_JSON}],
     ),
     # Structured content without annotations.
     result("a dict is structured without annotation", returning(ADA), ADA_TEXT, ADA, schema=None),
@@ -101,10 +85,8 @@ RESULTS = [
             schema={"outputSchema.type": "object", "outputSchema.properties.result.type": kind, WRAP: True},
         )
         for value, annotation, kind, shown, wrapped in [
-            ("a", str, "string", "a", "a"),
             (8, int, "integer", "8", 8),
             ([1, 2], list[int], "array", [text("1"), text("2")], [1, 2]),
-            ({1}, set[int], "array", UNSAID, [1]),
         ]
     ),
     result(
@@ -113,13 +95,6 @@ RESULTS = [
         ADA_TEXT,
         ADA,
         schema={"outputSchema": PERSON_SCHEMA},
-    ),
-    result(
-        "a result against its annotation fails the call",
-        returning("many", int),
-        UNSAID,
-        UNSAID,
-        fails=MISFIT,
     ),
     # A schema of one's own.
     result(

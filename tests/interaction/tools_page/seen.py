@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from roundtrip import Server
-from tests.interaction.tools_page.rows import ADDED, HIDDEN, Make, Row, add, adding, returning
+from tests.interaction.tools_page.rows import ADDED, HIDDEN, Make, Row, add, returning
 
 
 def after(*changes: Make) -> Make:
     def make(server: Server[Any]) -> None:
-        server.add_tool(add, "tool", tags={"admin", "old"})
-        server.add_tool(add, "other", tags={"public"})
+        server.add_tool(add, "tool")
+        server.add_tool(add, "other")
         for change in changes:
             change(server)
 
@@ -23,8 +23,6 @@ def hidden(says: str, *changes: Make) -> Row:
 
 
 VISIBILITY = [
-    hidden("a tool is disabled by its key", lambda s: s.disable(keys={"tool:tool"})),
-    hidden("a tool without the tags of an allowlist is hidden", lambda s: s.enable(tags={"public"}, only=True)),
     hidden("a tool is removed by the server", lambda s: s.remove_tool("tool")),
     hidden("a tool is removed by the local provider", lambda s: s.local_provider.remove_tool("tool")),
     Row(
@@ -33,7 +31,6 @@ VISIBILITY = [
         tool="other",
         **ADDED,
     ),
-    Row(says="a tool may be registered hidden", make=adding(add, enabled=False), lists=HIDDEN),
 ]
 
 

@@ -17,11 +17,6 @@ class Seat(BaseModel):
     window: bool = False
 
 
-class Ticket(BaseModel):
-    film: str
-    seats: int
-
-
 def which_seat(film: str) -> Elicit[Seat]:
     return Elicit(f"Which seat for {film}?", Seat)
 
@@ -42,11 +37,6 @@ def cinema(**options: Any) -> Server[Any]:
     async def many(number: int, ctx: Context) -> str:
         """Ask many questions."""
         return str(sum([await ctx.ask(f"q{place}", f"Number {place}?", int) for place in range(number)]))
-
-    @server.tool()
-    async def reserve(film: str, ctx: Context) -> Ticket:
-        """Reserve seats, with a structured result."""
-        return Ticket(film=film, seats=await ctx.ask("seats", f"How many seats for {film}?", int))
 
     @server.tool()
     async def guess(ctx: Context) -> str:

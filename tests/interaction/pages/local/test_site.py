@@ -1,7 +1,7 @@
-"""The site of a stdio server, its two neighbors (clients over HTTP, other programs), and everything hostile."""
+"""The site of a stdio server: its neighbors, everything hostile, and its place on the ladder."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,17 +10,19 @@ import httpx
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitationCapability, UrlElicitationCapability
 
-from roundtrip import Pages, Recorder, Server
+from roundtrip import Context, Pages, Recorder, Server
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from tests.interaction.pages.local.cinema import cinema
-from tests.interaction.pages.local.desktop import ONE, Desktop, on_desk, tab
+from tests.interaction.pages.local.desktop import ONE, Desktop, answering, on_desk, tab
 from tests.interaction.pages.ways import modes
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.html_forms import read_page
-from tests.kit.page_users import BASE, client_of, handle_in, link_in, reader, text_of, user_of
+from tests.kit.page_users import BASE, client_of, declare_only, handle_in, link_in, reader, text_of, user_of
+from tests.kit.visitors import Visitor
 
 pytestmark = pytest.mark.anyio
 
@@ -190,24 +192,9 @@ async def test_each_site_opens_its_own_calls_alone() -> None:
         assert (await desk.call_tool("continue_call", {"handle": handle_in(linked)})).is_error
 
 
-async def test_client_over_http_opens_no_browser() -> None:
-    desktop = Desktop()
-    server: Any = cinema(settings={"local": desktop.open, "wait": 0})
-    async with hosted(server.streamable_http_app()) as url:
-        for mode in ("2026-07-28", "legacy"):
-            async with client_of(url, None, mode=mode) as client:
-                assert text_of(await client.call_tool("guess")) == "any"
-                with pytest.raises(MCPError, match="did not declare"):
-                    await client.call_tool("many", ONE)
-    assert desktop.addresses == []
-
-
 async def test_pages_need_one_of_both_sites() -> None:
     with pytest.raises(ValueError, match=r"base_url=, or local=True"):
         Pages()
-
-
-# Clients that can be asked a little.
 
 
 # Calls that end otherwise.
@@ -231,16 +218,6 @@ async def test_cancelled_request_closes_its_page(mode: str) -> None:
             group.start_soon(client.call_tool, "many", {"number": 2})
             assert (await one.open(await desktop.address(1))).heading == "Number 0?"
             group.cancel_scope.cancel()
-
-
-async def test_page_is_gone_with_the_server() -> None:
-    desktop = Desktop()
-    async with tab() as one:
-        async with on_desk(desktop) as client:
-            await client.call_tool("many", ONE)
-            await one.open(await desktop.address())
-        with pytest.raises(httpx.ConnectError):
-            await one.open(one.url)
 
 
 async def test_restarted_server_opens_pages_of_continued_calls_alone(tmp_path: Path) -> None:
@@ -277,17 +254,10 @@ async def _refuses(address: str) -> bool:
     return False
 
 
-def _fails(address: str) -> bool:
-    return False
-
-
-OPENERS: Mapping[str, Callable[[str], object]] = {"raises": _raises, "refuses": _refuses, "fails": _fails}
-
-
-@pytest.mark.parametrize("name", OPENERS)
-async def test_failing_opener_ends_the_call(name: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("opener", [_raises, _refuses])
+async def test_failing_opener_ends_the_call(opener: Callable[[str], object], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "roundtrip")
-    server: Any = cinema(settings={"local": OPENERS[name], "wait": WAIT})
+    server: Any = cinema(settings={"local": opener, "wait": WAIT})
     async with Client(server, mode="2026-07-28") as client:
         with anyio.fail_after(WAIT):
             failed = await client.call_tool("many", ONE)
@@ -304,13 +274,16 @@ async def test_no_log_trace_or_result_has_an_address(tmp_path: Path, caplog: pyt
     async with on_desk(desktop, trace=recorder, keys=["7f" * 32]) as client, tab() as one:
         asked = await client.call_tool("many", {"number": 2})
         await one.open(await desktop.address())
+        # A model that repeats itself opens no window after window.
+        repeated = await client.call_tool("many", {"number": 2})
+        assert (handle_in(repeated), len(desktop.addresses)) == (handle_in(asked), 1)
         await one.open(await desktop.address())
         again = await client.call_tool("continue_call", {"handle": handle_in(asked)})
         await one.open(await desktop.address(1))
         await one.send("4")
         await one.send("5")
         end = await client.call_tool("continue_call", {"handle": handle_in(asked)})
-        results += [asked, again, end, await client.list_tools()]
+        results += [asked, repeated, again, end, await client.list_tools()]
     recorder.flush()
     (call,) = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
     assert [round_.asked.rung for round_ in call.rounds] == ["local", "page"]
@@ -324,3 +297,82 @@ async def test_no_log_trace_or_result_has_an_address(tmp_path: Path, caplog: pyt
     secrets += [secrets.pop().rpartition(".")[2]]
     for secret in [*secrets, "/ask/", "/open/", f"127.0.0.1:{httpx.URL(one.url).port}"]:
         assert secret not in said, secret
+
+
+# The page as a rung of the ladder.
+
+
+def user_anywhere(ctx: Any) -> str | None:
+    """Return the user of a request: by a header over HTTP, by its metadata on stdio."""
+    if ctx.request is not None:
+        return ctx.request.headers.get("x-user")
+    meta: dict[str, Any] = ctx.meta or {}
+    return meta.get("user")
+
+
+def shop(desktop: Desktop, ladder: Any = None, **settings: Any) -> Any:
+    given: dict[str, Any] = {"local": desktop.open, "wait": WAIT, **settings}
+    server = Server[Any]("shop", keys=["7f" * 32], principal=user_anywhere, pages=Pages(**given), ladder=ladder)
+
+    @server.tool()
+    async def anyone(ctx: Context) -> str:
+        """Ask anyone."""
+        return str(await ctx.ask("size", "How many?", int, answered_by="anyone"))
+
+    @server.tool()
+    async def human(ctx: Context) -> str:
+        """Ask a human."""
+        return str(await ctx.ask("size", "How many?", int))
+
+    return cast("Any", server)
+
+
+async def test_question_for_anyone_opens_the_page_before_it_asks_a_model() -> None:
+    desktop = Desktop()
+    server = shop(desktop, ["form", "local", "model"])
+    async with Client(server, mode="2026-07-28") as client, answering(desktop, "3"):
+        with anyio.fail_after(WAIT):
+            assert text_of(await client.call_tool("anyone", {})) == "3"
+    assert len(desktop.addresses) == 1
+    # A client over HTTP has no such page, and its model is asked.
+    async with hosted(server.streamable_http_app()) as url, client_of(url, None, mode="2026-07-28") as client:
+        asked = await client.call_tool("anyone", {})
+        answers = {"handle": handle_in(asked), "answers": {"size": 4}}
+        assert text_of(await client.call_tool("continue_call", answers)) == "4"
+    assert len(desktop.addresses) == 1
+
+
+async def test_model_is_asked_if_no_browser_can_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROUNDTRIP_LOCAL_PAGES", "0")
+    desktop = Desktop()
+    async with Client(shop(desktop, ["form", "local", "model"]), mode="2026-07-28") as client:
+        asked = await client.call_tool("anyone", {})
+        answers = {"handle": handle_in(asked), "answers": {"size": 4}}
+        assert text_of(await client.call_tool("continue_call", answers)) == "4"
+        # A model is never asked in the place of a human.
+        with pytest.raises(MCPError, match="ROUNDTRIP_LOCAL_PAGES is off") as caught:
+            await client.call_tool("human", {})
+    assert caught.value.error.code == -32021
+    assert desktop.addresses == []
+
+
+async def test_client_that_shows_links_gets_none_on_stdio(monkeypatch: pytest.MonkeyPatch) -> None:
+    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
+    desktop, visitor = Desktop(), Visitor()
+    server = shop(desktop, base_url=BASE, authenticate=reader)
+    async with Client(server, mode="2026-07-28", elicitation_callback=visitor) as client, answering(desktop, "3"):
+        with anyio.fail_after(WAIT):
+            assert text_of(await client.call_tool("human", {}, meta={"user": "ann"})) == "3"
+    assert visitor.pages == []
+
+
+async def test_equal_calls_of_two_users_have_a_page_each() -> None:
+    desktop = Desktop()
+    async with Client(shop(desktop, wait=0), mode="2026-07-28") as client:
+        ann = await client.call_tool("human", {}, meta={"user": "ann"})
+        ben = await client.call_tool("human", {}, meta={"user": "ben"})
+        assert handle_in(ann) != handle_in(ben)
+        for_ann = {"handle": handle_in(ann)}
+        assert (await client.call_tool("continue_call", for_ann, meta={"user": "ben"})).is_error
+        assert handle_in(await client.call_tool("continue_call", for_ann, meta={"user": "ann"})) == handle_in(ann)
+        await desktop.address(1)

@@ -4,8 +4,8 @@ import json
 import re
 import socket
 import stat
-import time
 from collections.abc import Generator
+from itertools import product
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -15,6 +15,7 @@ from roundtrip.cli import main
 from tests.interaction.tasks import workshops
 from tests.kit.hosts import WAIT
 from tests.kit.operated import Operated, basic, operating
+from tests.kit.waiting import until_plain
 from tests.unit.trace.tales import Tale
 
 PLACES = ["", "calls.json", "call?id=abc", "call.json?id=abc", "fleet", "tasks.json"]
@@ -25,9 +26,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Operated]:
     folder = tmp_path_factory.mktemp("transcripts")
     (folder / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
     with operating(str(folder)) as served:
-        until = time.monotonic() + WAIT
-        while served.request("calls.json").data["total"] == 0:
-            assert time.monotonic() < until
+        until_plain(lambda: served.request("calls.json").data["total"] > 0)
         yield served
         assert served.end() == 130
 
@@ -46,23 +45,17 @@ def status_line(served: Operated, *lines: str) -> bytes:
     return raw(served, *lines).splitlines()[0]
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "evil.example",
-        "127.0.0.1",
-        "localhost",
-        "127.0.0.1:1",
-        "127.0.0.1.evil.example:{port}",
-        "[::1]:{port}",
-        "x@127.0.0.1:{port}",
-    ],
-)
-def test_request_for_another_host_is_rejected(served: Operated, host: str) -> None:
-    for place in [*PLACES, "/"]:
+NAMES = ["evil.example", "127.0.0.1", "localhost", "127.0.0.1:1"]
+HOSTS = [*NAMES, "127.0.0.1.evil.example:{port}", "[::1]:{port}", "x@127.0.0.1:{port}"]
+
+
+def test_request_for_another_host_is_rejected(served: Operated) -> None:
+    answered: list[tuple[str, str]] = []
+    for host, place in product(HOSTS, [*PLACES, "/"]):
         answer = served.request(place, headers={"Host": host.format(port=served.port)})
-        assert answer.status == 403
-        assert b"abc" not in answer.body
+        if answer.status != 403 or b"abc" in answer.body:
+            answered.append((host, place))
+    assert answered == []
 
 
 def test_request_with_two_hosts_is_rejected(served: Operated) -> None:
@@ -72,12 +65,6 @@ def test_request_with_two_hosts_is_rejected(served: Operated) -> None:
     assert b" 200 " in status_line(served, line, host)
     for name in ("localhost", "LOCALHOST"):
         assert served.request("", headers={"Host": f"{name}:{served.port}"}).status == 200
-
-
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "NONSENSE"])
-def test_other_methods_are_not_allowed(served: Operated, method: str) -> None:
-    answer = served.request("", method=method)
-    assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD, POST")
 
 
 @pytest.mark.parametrize("place", ["", "fleet.json", "nothing"])
@@ -100,11 +87,13 @@ def test_nothing_is_shown_without_the_secret(served: Operated) -> None:
         assert b"printed" in answer.body
 
 
-@pytest.mark.parametrize(
-    "place", ["call", "call?id=", "call?id=nobody", "call.json?id=nobody", "other", "../etc/passwd", ".json", "act"]
-)
-def test_missing_page_is_not_found(served: Operated, place: str) -> None:
-    assert served.request(place).status == 404
+MISSING = ["call", "call?id=", "call?id=nobody", "call.json?id=nobody", "other", "../etc/passwd", ".json", "act"]
+
+
+def test_missing_pages_and_other_methods_are_refused(served: Operated) -> None:
+    assert [place for place in MISSING if served.request(place).status != 404] == []
+    answers = [served.request("", method=method) for method in ("PUT", "DELETE", "OPTIONS", "NONSENSE")]
+    assert [(one.status, one.headers["Allow"]) for one in answers] == [(405, "GET, HEAD, POST")] * 4
 
 
 @pytest.mark.parametrize("place", [*PLACES, "nothing"])
@@ -142,23 +131,22 @@ def test_changes_come_from_the_pages_only(served: Operated) -> None:
     assert (answer.status, answer.data["error"].startswith("Name the server")) == (200, True)
 
 
-@pytest.mark.parametrize(
-    ("place", "asked", "part"),
-    [
-        ("act", {"call": "abc", "action": "drop"}, "action must be one of"),
-        ("act", {"call": 1, "action": "cancel"}, "call must be a text"),
-        ("act", [], "the body must be a JSON object"),
-        ("answer", {"call": "abc", "key": "k", "action": "no"}, "action must be"),
-        ("fork", {"call": "abc", "at": "1"}, "at must be the number of a round"),
-        ("fork", {"call": "abc", "at": True}, "at must be the number of a round"),
-        ("fork", {"call": "abc", "at": 1, "answers": [1]}, "answers must be a list of texts"),
-        ("fork", {"call": "abc", "at": 1}, "name the server"),
-    ],
-)
-def test_invalid_changes_get_a_sentence(served: Operated, place: str, asked: object, part: str) -> None:
-    answer = served.post(place, asked)
-    assert answer.status == 200
-    assert part in answer.data["error"]
+INVALID: list[tuple[str, object, str]] = [
+    ("act", {"call": "abc", "action": "drop"}, "action must be one of"),
+    ("act", {"call": 1, "action": "cancel"}, "call must be a text"),
+    ("act", [], "the body must be a JSON object"),
+    ("answer", {"call": "abc", "key": "k", "action": "no"}, "action must be"),
+    ("fork", {"call": "abc", "at": "1"}, "at must be the number of a round"),
+    ("fork", {"call": "abc", "at": True}, "at must be the number of a round"),
+    ("fork", {"call": "abc", "at": 1, "answers": [1]}, "answers must be a list of texts"),
+    ("fork", {"call": "abc", "at": 1}, "name the server"),
+]
+
+
+def test_invalid_changes_get_a_sentence(served: Operated) -> None:
+    answers = [(served.post(place, asked), part) for place, asked, part in INVALID]
+    assert [answer.status for answer, _ in answers] == [200] * len(INVALID)
+    assert [part for answer, part in answers if part not in answer.data["error"]] == []
 
 
 def test_body_that_is_not_json_gets_a_sentence(served: Operated) -> None:
@@ -168,21 +156,15 @@ def test_body_that_is_not_json_gets_a_sentence(served: Operated) -> None:
         assert (answer.status, answer.data) == (200, {"error": "the body must be a JSON object"})
 
 
-@pytest.mark.parametrize(
-    ("query", "part"),
-    [("since=ever", "since must be an age"), ("before=x", "before must be"), ("after=x", "after must be")],
-)
-def test_invalid_filters_get_a_sentence(served: Operated, query: str, part: str) -> None:
-    data = served.request(f"calls.json?{query}").data
-    assert (data["calls"], part in data["error"]) == ([], True)
-
-
-@pytest.mark.parametrize("place", ["tasks", "tasks.json"])
-def test_unknown_state_of_tasks_is_rejected_with_the_known_ones(served: Operated, place: str) -> None:
-    answer = served.request(f"{place}?state=running&state=bogus")
-    assert (answer.status, b"state must be one of due, running, asking," in answer.body) == (400, True)
-    assert b"bogus" not in answer.body
-    assert served.request(f"{place}?state=running&state=").status == 200
+def test_invalid_filters_get_a_sentence(served: Operated) -> None:
+    rules = {"since=ever": "since must be an age", "before=x": "before must be", "after=x": "after must be"}
+    found = {query: served.request(f"calls.json?{query}").data for query in rules}
+    assert [query for query, data in found.items() if data["calls"] or rules[query] not in data["error"]] == []
+    for place in ("tasks", "tasks.json"):
+        answer = served.request(f"{place}?state=running&state=bogus")
+        assert (answer.status, b"state must be one of due, running, asking," in answer.body) == (400, True)
+        assert b"bogus" not in answer.body
+        assert served.request(f"{place}?state=running&state=").status == 200
 
 
 # Named users.
@@ -262,22 +244,18 @@ def test_folder_that_cannot_be_written_gets_a_temporary_index(tmp_path: Path) ->
     # A directory in its place is no index, for every user.
     (tmp_path / "index.sqlite3").mkdir()
     with operating(str(tmp_path)) as served:
-        until = time.monotonic() + WAIT
-        while served.request("calls.json").data["total"] == 0:
-            assert time.monotonic() < until
+        until_plain(lambda: served.request("calls.json").data["total"] > 0)
         assert served.end() == 130
 
 
 def test_index_that_breaks_is_a_sentence_and_a_log_line(tmp_path: Path) -> None:
     (tmp_path / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
     with operating(str(tmp_path)) as served:
-        until = time.monotonic() + WAIT
-        while served.request("calls.json").data["total"] == 0:
-            assert time.monotonic() < until
+        until_plain(lambda: served.request("calls.json").data["total"] > 0)
         for path in tmp_path.glob("index.sqlite3*"):
             path.write_bytes(b"broken " * 5000)
-        while (answer := served.request("calls.json?q=a")).status == 200:
-            assert time.monotonic() < until
+        until_plain(lambda: served.request("calls.json?q=a").status != 200)
+        answer = served.request("calls.json?q=a")
         assert (answer.status, b"the output of the command says why" in answer.body) == (503, True)
         assert served.end() == 130
 

@@ -1,6 +1,5 @@
 """Values that no recorder revealed are on no page, and in no file that operators' commands write."""
 
-import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -9,9 +8,9 @@ import pytest
 
 from roundtrip.cli import main
 from tests.interaction.tasks import workshops
-from tests.kit.hosts import WAIT
 from tests.kit.operated import Operated, operating
 from tests.kit.peer import peers
+from tests.kit.waiting import until_plain
 
 SHOP = "tests.interaction.tasks.workshops:shop"
 SECRET = "5ecret-of-a-client"
@@ -52,9 +51,7 @@ def everything(served: Operated, calls: list[str]) -> bytes:
 def test_no_page_has_a_value_that_was_not_revealed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     calls = anyio.run(_calls)
     with operating("--server", SHOP, str(folder)) as served:
-        until = time.monotonic() + WAIT
-        while served.request("calls.json").data["total"] < 2:
-            assert time.monotonic() < until
+        until_plain(lambda: served.request("calls.json").data["total"] >= 2)
         shown = everything(served, calls)
         assert b"asking" in shown
         assert SECRET.encode() not in shown

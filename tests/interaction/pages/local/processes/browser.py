@@ -1,7 +1,7 @@
 """Browser for tests: `python browser.py ADDRESS` opens a page, answers its forms, and follows it to the last one.
 
-BROWSER_PLAN is JSON: `answers` are the texts for the fields of pages by the start of their heading, `decision` is the
-button, and `log` is the file for a line of each page: its status and heading. Without `answers` it opens the page only.
+BROWSER_PLAN is JSON: `answers` are the texts for the fields of pages by the start of their heading, and
+`log` is the file for a line of each page: its status and heading. Without `answers` it opens the page only.
 """
 
 import json
@@ -52,7 +52,7 @@ def main() -> None:
                 if control.kind in ("text", "textarea"):
                     control.value = text
                     break
-            request = Request(address, page.body(PLAN.get("decision", "answer")), {"Origin": "null"})
+            request = Request(address, page.body("answer"), {"Origin": "null"})
         elif heading != "Still working":
             return
         try:

@@ -40,7 +40,6 @@ class Machine:
 
     folder: Path
     answers: Mapping[str, str] | None = field(default_factory=lambda: ANSWERS)
-    decision: str = "answer"
     variables: dict[str, str] = field(default_factory=dict[str, str])
     lacks: Collection[str] = ()
 
@@ -50,7 +49,7 @@ class Machine:
 
     @property
     def env(self) -> dict[str, str]:
-        plan = {"answers": self.answers, "decision": self.decision, "log": str(self.log)}
+        plan = {"answers": self.answers, "log": str(self.log)}
         kept = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
         given = {
             **kept,
