@@ -23,9 +23,11 @@ from roundtrip.testing import (
     Reorder,
     Restart,
     User,
+    served,
 )
 from tests.interaction.ledger.shops import Shop, asked_to_buy, cut_short, paid, text_of
 from tests.kit.shops import KEY
+from tests.kit.wire import wire
 
 pytestmark = pytest.mark.anyio
 
@@ -62,17 +64,9 @@ async def test_a_tool_that_asks_nothing_first_gets_a_token(shop: Shop) -> None:
     shop.add(give)
     call = await User(shop, network=HOSTILE).call("give", what="tea")
     assert (call.value, shop.ran, call.legs, call.questions) == ("tea no. 1", ["tea"], 2, [])
-
-
-async def test_sdk_client_passes_the_round_without_questions(shop: Shop) -> None:
-    async def give(what: str) -> str:
-        shop.ran.append(what)
-        return what
-
-    shop.add(give)
+    # The client of the SDK passes the round without questions.
     async with Client(shop(), mode="2026-07-28") as client:
-        assert text_of(await client.call_tool("give", {"what": "tea"})) == "tea"
-    assert shop.ran == ["tea"]
+        assert text_of(await client.call_tool("give", {"what": "tea"})) == "tea no. 2"
 
 
 async def test_each_call_runs(shop: Shop) -> None:
@@ -221,6 +215,21 @@ async def test_hand_written_asking_body_runs_once_after_the_answer(shop: Shop, s
     assert set(seen) == {None, state}
 
 
+async def test_uri_beside_a_tool_name_does_not_bypass_the_ledger(shop: Shop) -> None:
+    async def give(what: str) -> str:
+        shop.ran.append(what)
+        return f"{what} no. {len(shop.ran)}"
+
+    shop.add(give)
+    async with served(shop(), stateless_http=True) as url, wire(url) as client:
+        begun = await client.result("give", {"what": "tea"}, uri="elsewhere://")
+        assert (begun["resultType"], shop.ran) == ("input_required", [])
+        for uri in ("elsewhere://", 1, None):
+            ended = await client.result("give", {"what": "tea"}, requestState=begun["requestState"], uri=uri)
+            assert ended["structuredContent"] == {"result": "tea no. 1"}
+    assert shop.ran == ["tea"]
+
+
 # Where it does not hold, or is not there.
 
 
@@ -336,30 +345,6 @@ async def test_options_that_mean_nothing_are_rejected(options: Any) -> None:
 
 
 # With everything else that surrounds a body.
-
-
-async def test_entered_dependencies_are_exited_when_the_result_is_recalled(shop: Shop) -> None:
-    open_now: list[str] = []
-
-    async def door() -> Any:
-        open_now.append("door")
-        try:
-            yield True
-        finally:
-            open_now.remove("door")
-
-    async def give() -> str:
-        shop.ran.append("give")
-        assert open_now == ["door"]
-        return "given"
-
-    shop.add(give, enabled=door)
-    legs = LegByLeg(shop)
-    await legs.leg("give")
-    for _ in range(2):
-        assert text_of(await legs.leg("give", state=legs.token)) == "given"
-        assert open_now == []
-    assert shop.ran == ["give"]
 
 
 @pytest.mark.parametrize(

@@ -248,33 +248,3 @@ def test_invalid_number_of_guesses_is_rejected() -> None:
     for guesses in given:
         with pytest.raises(ValueError, match=r"guesses=\.\.\.\) must be a whole number of at least 1"):
             Elicit("Code?", str, guesses=guesses)
-
-
-async def test_loop_of_single_guesses_bounds_a_call_with_replays() -> None:
-    opened: list[str] = []
-
-    def make(keys: Any = (KEY,)) -> Server:
-        server = Server("safe", keys=keys, ledger=ledger)
-
-        @server.tool
-        async def unlock(ctx: Context[Any, Any]) -> str:
-            for attempt in range(1, 3):
-                sent = await ctx.ask(f"sent-{attempt}", "Code?", str, guesses=1)
-                if sent == "right":
-                    opened.append(sent)
-                    return "open"
-            return "shut"
-
-        return server
-
-    ledger = MemoryLedger()
-    legs = LegByLeg(make)
-    await legs.leg("unlock")
-    first = legs.token
-    await legs.leg("unlock", answers={"sent-1": "wrong"}, state=first)
-    second = legs.token
-    assert text_of(await legs.leg("unlock", answers={"sent-2": "wrong"}, state=second)) == "shut"
-    for name, token in (("sent-1", first), ("sent-2", second)):
-        again = text_of(await legs.leg("unlock", answers={name: "right"}, state=token))
-        assert "takes no other answer in this call" in again
-    assert opened == []

@@ -16,7 +16,7 @@ from roundtrip.machine.table import EntryState
 from roundtrip.server import exactly_once
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Duplicate, LegByLeg, User, served
-from tests.interaction.ledger.shops import Shop, asked_to_buy, cut_short, text_of
+from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 from tests.kit.hosts import WAIT
 from tests.kit.waiting import until
 
@@ -284,17 +284,6 @@ async def until_timed_out(legs: LegByLeg, tool: str, shop: Shop) -> None:
             assert (await reason_of(legs, tool))[1] == "tool_timeout"
 
 
-@pytest.mark.usefixtures("brief_shield")
-async def test_interrupted_body_is_repeated_where_allowed(shop: Shop) -> None:
-    held = Held(shop)
-    shop.add(held.hold, on_unknown="rerun")
-    legs = LegByLeg(shop)
-    await legs.leg("hold")
-    await cut_short(legs, "hold", held.begun)
-    held.go_on.set()
-    assert [text_of(await legs.leg("hold", state=legs.token)) for _ in range(2)] == ["held 2"] * 2
-
-
 async def test_a_body_whose_thread_was_left_behind_is_unknown(shop: Shop) -> None:
     go_on = threading.Event()
 
@@ -339,18 +328,6 @@ async def test_begun_body_finishes_although_its_client_leaves(shop: Shop, over: 
             held.go_on.set()
             assert text_of(await legs.leg("hold", state=legs.token)) == "held 1"
     assert shop.ran == ["hold"]
-
-
-@pytest.mark.usefixtures("brief_shield")
-async def test_slow_body_is_not_interrupted_while_its_client_waits(shop: Shop) -> None:
-    async def slow() -> str:
-        await anyio.sleep(0.1)
-        return "done"
-
-    shop.add(slow)
-    legs = LegByLeg(shop)
-    await legs.leg("slow")
-    assert text_of(await legs.leg("slow", state=legs.token)) == "done"
 
 
 async def test_protocol_error_is_stored_as_one(shop: Shop) -> None:

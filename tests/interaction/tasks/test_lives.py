@@ -180,30 +180,6 @@ async def test_expired_task_is_forgotten() -> None:
         assert (await peer.send("tasks/cancel", taskId=task))["error"]["code"] == -32602
 
 
-async def test_stopped_server_leaves_its_tasks_to_others(tmp_path: Path) -> None:
-    began = anyio.Event()
-
-    def shop(name: str) -> Server[Any]:
-        server = Server[Any]("shop", keys=[KEY], ledger=SqliteLedger(tmp_path / "tasks.db"))
-
-        @server.tool(task=True)
-        async def work(ctx: Context) -> str:
-            where = await ctx.step("where", lambda: name)
-            began.set()
-            if name == "one":
-                await anyio.sleep_forever()
-            return f"{where}, {name}"
-
-        return server
-
-    async with peers(shop("one")) as (peer,):
-        task = await task_of(peer, "work")
-        with anyio.fail_after(WAIT_SECONDS):
-            await began.wait()
-    async with peers(shop("two")) as (peer,):
-        assert text_of(await peer.until(task)) == "one, two"
-
-
 def test_persistent_store_without_keys_is_refused(tmp_path: Path) -> None:
     server = Server[Any]("shop", ledger=SqliteLedger(tmp_path / "tasks.db"))
     with pytest.raises(InvalidSignature, match="needs keys="):
