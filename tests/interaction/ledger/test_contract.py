@@ -482,19 +482,6 @@ async def test_a_late_writer_cannot_pass_its_successor(ledger: EpochKeeper) -> N
     assert not await ledger.settle("call", holder="one", epoch=first.epoch, result="r", keep=LONG)
 
 
-async def test_epochs_grow_with_each_claim_of_a_free_entry(ledger: EpochKeeper) -> None:
-    epochs: list[int] = []
-    for tentative in (False, True, False):
-        granted = [(await claim(ledger, tentative=tentative)).epoch for _ in range(2)]
-        assert granted[0] == granted[1]
-        epochs.append(granted[0])
-        await ledger.release("call", holder="one", epoch=granted[0])
-    await claim(ledger, lease=SHORT, keep=SHORT)
-    await anyio.sleep(SHORT * 2)
-    epochs.append((await claim(ledger)).epoch)
-    assert epochs == sorted(set(epochs))
-
-
 async def test_a_result_of_another_instance_is_announced(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, ledger: EpochKeeper, tmp_path: Path
 ) -> None:

@@ -75,24 +75,6 @@ async def test_body_that_was_stopped_in_the_middle_does_not_begin_again() -> Non
         await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("the answers", at_once=False)
 
 
-async def test_renewal_that_arrives_behind_the_release_does_not_claim_the_call() -> None:
-    ledger = SlowRenewals(System())
-    claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
-    await claim.begin("the answers", at_once=True)
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-
-            async def renew() -> None:
-                with pytest.raises(CallTakenOver):
-                    await claim.renew()
-
-            group.start_soon(renew)
-            await ledger.sent.wait()
-            await claim.release()
-            ledger.arrives.set()
-    assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
-
-
 async def test_step_beside_a_question_does_not_hold_the_call_of_its_user() -> None:
     shop = Shop(MemoryLedger())
     leg_ended, ended = anyio.Event(), anyio.Event()
@@ -132,11 +114,15 @@ class SlowClaims(SlowRenewals):
         self.arrives.set()
 
 
-async def test_claim_that_arrives_behind_the_end_of_its_leg_is_released() -> None:
-    ledger = SlowClaims()
+@pytest.mark.parametrize("is_forgotten", [False, True])
+async def test_message_that_arrives_behind_the_release_does_not_hold_the_call(is_forgotten: bool) -> None:
+    """It is a renewal, or the claim that a leg sends instead if the ledger has lost its entry."""
+    ledger = SlowClaims() if is_forgotten else SlowRenewals(System())
+    sent, arrives = (ledger.again, ledger.granted) if isinstance(ledger, SlowClaims) else (ledger.sent, ledger.arrives)
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
     await claim.begin("the answers", at_once=True)
-    ledger._entries.clear()  # pyright: ignore[reportPrivateUsage]
+    if is_forgotten:
+        ledger._entries.clear()  # pyright: ignore[reportPrivateUsage]
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
 
@@ -145,9 +131,9 @@ async def test_claim_that_arrives_behind_the_end_of_its_leg_is_released() -> Non
                     await claim.renew()
 
             group.start_soon(renew)
-            await ledger.again.wait()
+            await sent.wait()
             await claim.release()
-            ledger.granted.set()
+            arrives.set()
     assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
 
 

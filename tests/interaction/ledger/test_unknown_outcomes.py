@@ -266,17 +266,6 @@ async def test_body_may_outlive_its_lease_and_waiters_learn_it(
     assert (results, shop.ran) == (["held 1"], ["hold"])
 
 
-async def test_interrupted_body_is_unknown_and_not_repeated(shop: Shop) -> None:
-    shop.add(Held(shop).hold, timeout=TIMEOUT)
-    legs = LegByLeg(shop)
-    await legs.leg("hold")
-    await until_timed_out(legs, "hold", shop)
-    told = await legs.leg("hold", state=legs.token)
-    assert "the outcome of this call is unknown" in text_of(told)
-    assert getattr(told, "is_error", False)
-    assert shop.ran == ["hold"]
-
-
 async def until_timed_out(legs: LegByLeg, tool: str, shop: Shop) -> None:
     """Send a leg until its body has begun, and was cut short."""
     with anyio.fail_after(WAIT):
@@ -284,7 +273,8 @@ async def until_timed_out(legs: LegByLeg, tool: str, shop: Shop) -> None:
             assert (await reason_of(legs, tool))[1] == "tool_timeout"
 
 
-async def test_a_body_whose_thread_was_left_behind_is_unknown(shop: Shop) -> None:
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_interrupted_body_is_unknown_and_not_repeated(shop: Shop, in_thread: bool) -> None:
     go_on = threading.Event()
 
     def slow() -> str:
@@ -292,15 +282,18 @@ async def test_a_body_whose_thread_was_left_behind_is_unknown(shop: Shop) -> Non
         assert go_on.wait(WAIT)
         return "slow"
 
-    shop.add(slow, timeout=TIMEOUT)
+    body = slow if in_thread else Held(shop).hold
+    shop.add(body, timeout=TIMEOUT)
     legs = LegByLeg(shop)
-    await legs.leg("slow")
+    await legs.leg(body.__name__)
     try:
-        await until_timed_out(legs, "slow", shop)
+        await until_timed_out(legs, body.__name__, shop)
     finally:
         go_on.set()
-    assert "the outcome of this call is unknown" in text_of(await legs.leg("slow", state=legs.token))
-    assert shop.ran == ["slow"]
+    told = await legs.leg(body.__name__, state=legs.token)
+    assert "the outcome of this call is unknown" in text_of(told)
+    assert getattr(told, "is_error", False)
+    assert len(shop.ran) == 1
 
 
 @pytest.mark.parametrize("over", ["memory", "http"])
