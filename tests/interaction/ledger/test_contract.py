@@ -283,22 +283,6 @@ async def test_claiming_again_restarts_the_retention(ledger: EpochKeeper) -> Non
     assert (await claim(ledger, holder="two")).status is ClaimStatus.RUNNING
 
 
-async def test_waiter_learns_of_a_settled_entry(ledger: EpochKeeper) -> None:
-    await claim(ledger)
-    seen: list[ClaimAnswer | None] = []
-
-    async def wait() -> None:
-        seen.append(await ledger.wait("call", patience=LONG))
-
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            for _ in range(60):
-                group.start_soon(wait)
-            await anyio.sleep(SHORT)
-            await ledger.settle("call", holder="one", result="r", keep=LONG)
-    assert seen == [ClaimAnswer(ClaimStatus.SETTLED, "a", "r")] * 60
-
-
 async def test_wait_cancelled_at_any_moment_leaves_no_task(ledger: EpochKeeper) -> None:
     """On Python 3.11, `asyncio.wait_for` swallows a cancellation that comes as its task ends."""
 

@@ -25,7 +25,7 @@ from roundtrip.testing import (
     User,
     served,
 )
-from tests.interaction.ledger.shops import Shop, asked_to_buy, cut_short, paid, text_of
+from tests.interaction.ledger.shops import Shop, asked_to_buy, begun, cut_short, paid, text_of
 from tests.kit.shops import KEY
 from tests.kit.wire import wire
 
@@ -57,11 +57,7 @@ async def test_a_body_that_fails_fails_once_on_any_network(shop: Shop) -> None:
 
 
 async def test_a_tool_that_asks_nothing_first_gets_a_token(shop: Shop) -> None:
-    async def give(what: str) -> str:
-        shop.ran.append(what)
-        return f"{what} no. {len(shop.ran)}"
-
-    shop.add(give)
+    shop.add(shop.give)
     call = await User(shop, network=HOSTILE).call("give", what="tea")
     assert (call.value, shop.ran, call.legs, call.questions) == ("tea no. 1", ["tea"], 2, [])
     # The client of the SDK passes the round without questions.
@@ -112,9 +108,7 @@ async def test_masked_errors_stay_masked_when_recalled() -> None:
     async def give() -> str:
         raise ValueError("secret")
 
-    shop.add(give)
-    legs = LegByLeg(shop)
-    await legs.leg("give")
+    legs = await begun(shop, give)
     told = [text_of(await legs.leg("give", state=legs.token)) for _ in range(2)]
     assert told == ["Error executing tool give"] * 2
 
@@ -124,9 +118,7 @@ async def test_a_result_is_recalled_to_the_letter(shop: Shop) -> None:
         return {"é": [1.5, None, {"nested": "\u2028"}], "no": next(numbers)}
 
     numbers = itertools.count(1)
-    shop.add(give)
-    legs = LegByLeg(shop)
-    await legs.leg("give")
+    legs = await begun(shop, give)
     first, again = [await legs.leg("give", state=legs.token) for _ in range(2)]
     assert first.model_dump() == again.model_dump()
 
@@ -149,9 +141,7 @@ async def test_repeated_leg_reuses_steps_and_fixed_values(shop: Shop) -> None:
         agreed = await ctx.ask("agreed", f"{fixed} and {stepped}?", bool)
         return f"{fixed} {stepped} {agreed}"
 
-    shop.add(order)
-    legs = LegByLeg(shop)
-    await legs.leg("order")
+    legs = await begun(shop, order)
     # A first leg that computes fixes what it computed in its token; from then on nothing changes.
     token = legs.token
     shown: list[str] = []
@@ -181,9 +171,7 @@ async def test_step_survives_a_body_that_was_cut_short(shop: Shop) -> None:
             await anyio.sleep_forever()
         return f"drew {drawn}"
 
-    shop.add(order, on_unknown="rerun")
-    legs = LegByLeg(shop)
-    await legs.leg("order")
+    legs = await begun(shop, order, on_unknown="rerun")
     await cut_short(legs, "order", stepped)
     hold.clear()
     assert text_of(await legs.leg("order", state=legs.token)) == "drew 1"
@@ -216,11 +204,7 @@ async def test_hand_written_asking_body_runs_once_after_the_answer(shop: Shop, s
 
 
 async def test_uri_beside_a_tool_name_does_not_bypass_the_ledger(shop: Shop) -> None:
-    async def give(what: str) -> str:
-        shop.ran.append(what)
-        return f"{what} no. {len(shop.ran)}"
-
-    shop.add(give)
+    shop.add(shop.give)
     async with served(shop(), stateless_http=True) as url, wire(url) as client:
         begun = await client.result("give", {"what": "tea"}, uri="elsewhere://")
         assert (begun["resultType"], shop.ran) == ("input_required", [])
@@ -320,9 +304,7 @@ async def test_notes_of_a_call_stay_bounded_however_often_it_repeats(
         await ctx.step("quote", quote)
         return str(await ctx.ask("agreed", "Sure?", bool))
 
-    shop.add(order)
-    legs = LegByLeg(shop)
-    await legs.leg("order")
+    legs = await begun(shop, order)
     token = legs.token
     for number in range(10):
         await legs.leg("order", answers={"named": f"n{number}"}, state=token)

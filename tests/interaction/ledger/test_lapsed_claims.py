@@ -19,7 +19,7 @@ from roundtrip.server import exactly_once
 from roundtrip.server.exactly_once import LEASE_SECONDS, LedgerClaim
 from roundtrip.system import System
 from roundtrip.testing import Clock, LegByLeg
-from tests.interaction.ledger.shops import Shop, text_of
+from tests.interaction.ledger.shops import Shop, begun, text_of
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -88,9 +88,7 @@ async def test_step_beside_a_question_does_not_hold_the_call_of_its_user() -> No
         weight, sure = await asyncio.gather(ctx.step("weight", weigh), ctx.ask("sure", "Sure?", bool))
         return f"sent {weight}, {sure}"
 
-    shop.add(send)
-    legs = LegByLeg(shop)
-    await legs.leg("send")
+    legs = await begun(shop, send)
     await legs.leg("send", state=legs.token)
     leg_ended.set()
     with anyio.fail_after(WAIT):

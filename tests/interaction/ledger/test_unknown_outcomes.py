@@ -16,7 +16,7 @@ from roundtrip.machine.table import EntryState
 from roundtrip.server import exactly_once
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Duplicate, LegByLeg, User, served
-from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
+from tests.interaction.ledger.shops import Shop, asked_to_buy, begun, text_of
 from tests.kit.hosts import WAIT
 from tests.kit.waiting import until
 
@@ -193,9 +193,7 @@ async def test_unrecordable_error_still_ends_its_call(shop: Shop, caplog: pytest
         shop.ran.append("fail")
         raise MCPError(code=INVALID_PARAMS, message="no", data={"at": object()})
 
-    shop.add(fail)
-    legs = LegByLeg(shop)
-    await legs.leg("fail")
+    legs = await begun(shop, fail)
     with pytest.raises(MCPError):
         await legs.leg("fail", state=legs.token)
     assert "unknown" in text_of(await legs.leg("fail", state=legs.token))
@@ -220,9 +218,7 @@ class Held:
 
 async def test_concurrent_caller_waits_and_gets_the_same_result(shop: Shop) -> None:
     held = Held(shop)
-    shop.add(held.hold)
-    legs = LegByLeg(shop)
-    await legs.leg("hold")
+    legs = await begun(shop, held.hold)
     results: list[str] = []
 
     async def send() -> None:
@@ -245,9 +241,7 @@ async def test_body_may_outlive_its_lease_and_waiters_learn_it(
 ) -> None:
     monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.3)
     held = Held(shop)
-    shop.add(held.hold)
-    legs = LegByLeg(shop)
-    await legs.leg("hold")
+    legs = await begun(shop, held.hold)
     results: list[str] = []
 
     async def send() -> None:
@@ -328,9 +322,7 @@ async def test_protocol_error_is_stored_as_one(shop: Shop) -> None:
         shop.ran.append("fail")
         raise MCPError(code=INVALID_PARAMS, message=f"no. {len(shop.ran)}", data={"reason": "mine", "at": [1, None]})
 
-    shop.add(fail)
-    legs = LegByLeg(shop)
-    await legs.leg("fail")
+    legs = await begun(shop, fail)
     seen: list[Any] = []
     for _ in range(2):
         with pytest.raises(MCPError) as caught:
