@@ -277,9 +277,7 @@ async def test_interrupted_body_is_unknown_and_not_repeated(shop: Shop, in_threa
         return "slow"
 
     body = slow if in_thread else Held(shop).hold
-    shop.add(body, timeout=TIMEOUT)
-    legs = LegByLeg(shop)
-    await legs.leg(body.__name__)
+    legs = await begun(shop, body, timeout=TIMEOUT)
     try:
         await until_timed_out(legs, body.__name__, shop)
     finally:

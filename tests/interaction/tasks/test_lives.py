@@ -352,29 +352,6 @@ async def test_sleeps_have_places_of_their_own() -> None:
         assert "name them" in text_of(await peer.until(await task_of(peer, "together")))
 
 
-async def test_repeated_request_of_a_body_that_runs_once_finds_its_task() -> None:
-    clock, runs = Clock(), 0
-    system = System(time=clock)
-    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger(system=system), system=system)
-
-    @server.tool(task="required", exactly_once=True, task_ttl=1)
-    async def pay() -> str:
-        nonlocal runs
-        runs += 1
-        return "paid"
-
-    async with peers(server) as (peer,):
-        # A round without questions gives the call a token, by which its repetitions are known.
-        first = await peer.call("pay")
-        assert (first["resultType"], first.get("inputRequests", {})) == ("input_required", {})
-        again: dict[str, Any] = {"name": "pay", "arguments": {}, "requestState": first["requestState"]}
-        task = (await peer.ask("tools/call", **again))["taskId"]
-        await peer.until(task)
-        clock.advance(300)
-        assert (await peer.ask("tools/call", **again))["taskId"] == task
-        assert runs == 1
-
-
 async def test_tool_that_asks_by_hand_gets_its_answers() -> None:
     server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger())
 
