@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
-import anyio
 import pytest
 from mcp.client import Client
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
@@ -25,7 +24,7 @@ from roundtrip.testing import (
     User,
     served,
 )
-from tests.interaction.ledger.shops import Shop, asked_to_buy, begun, cut_short, paid, text_of
+from tests.interaction.ledger.shops import Shop, asked_to_buy, begun, paid, text_of
 from tests.kit.shops import KEY
 from tests.kit.wire import wire
 
@@ -153,28 +152,6 @@ async def test_repeated_leg_reuses_steps_and_fixed_values(shop: Shop) -> None:
     assert drawn == 3
     ended = await legs.leg("order", answers={"agreed": True}, state=legs.token)
     assert text_of(ended) == "1 2 True"
-
-
-@pytest.mark.usefixtures("brief_shield")
-async def test_step_survives_a_body_that_was_cut_short(shop: Shop) -> None:
-    """It may run again, and finds the results of its steps."""
-    numbers, stepped = itertools.count(1), anyio.Event()
-    hold = [True]
-
-    async def draw() -> int:
-        return next(numbers)
-
-    async def order(ctx: Context[Any, Any]) -> str:
-        drawn = await ctx.step("draw", draw)
-        if hold:
-            stepped.set()
-            await anyio.sleep_forever()
-        return f"drew {drawn}"
-
-    legs = await begun(shop, order, on_unknown="rerun")
-    await cut_short(legs, "order", stepped)
-    hold.clear()
-    assert text_of(await legs.leg("order", state=legs.token)) == "drew 1"
 
 
 # What asks by hand.
@@ -317,13 +294,17 @@ async def named() -> Elicit[str]:
     return Elicit("Who are you?", str)
 
 
-@pytest.mark.parametrize("options", [{"on_unknown": "rerun"}, {"exactly_once": True, "on_unknown": "again"}])
-async def test_options_that_mean_nothing_are_rejected(options: Any) -> None:
-    async def give() -> str:
-        return ""
-
-    with pytest.raises(InvalidSignature, match="on_unknown must be"):
-        Server("shop").tool(give, **options)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"on_unknown": "rerun"}, "on_unknown must be"),
+        ({"exactly_once": True, "on_unknown": "again"}, "on_unknown must be"),
+        ({"exactly_once": "sometimes"}, "exactly_once must be True, False or 'when_possible', got 'sometimes'"),
+    ],
+)
+def test_options_that_mean_nothing_are_rejected(options: Any, said: str) -> None:
+    with pytest.raises(InvalidSignature, match=said):
+        Server("shop").add_tool(lambda: "", name="give", **options)
 
 
 # With everything else that surrounds a body.

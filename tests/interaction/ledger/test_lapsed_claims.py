@@ -229,18 +229,6 @@ class Looking:
         return text_of(await self.legs.leg("look", state=self.legs.token))
 
 
-async def test_process_dying_before_the_body_leaves_it_to_the_next() -> None:
-    looking = Looking()
-    await looking.first_leg()
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: looking.legs.leg("look", state=looking.legs.token))
-            await looking.began.wait()
-            group.cancel_scope.cancel()
-        assert await looking.next_leg() == "12, no. 1"
-    assert looking.shop.ran == ["look"]
-
-
 async def test_leg_that_lost_its_claim_does_not_begin_its_body() -> None:
     looking = Looking()
     await looking.first_leg()

@@ -58,12 +58,6 @@ async def test_unusable_redis_is_reported_in_time_and_used_again_later(redis: Re
 
 
 @needs("redis")
-async def test_url_without_a_listener_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(LedgerDown, match="the ledger on Redis cannot be used"):
-        await claim(RedisLedger(f"unix://{tmp_path}/nothing", timeout=0.5))
-
-
-@needs("redis")
 async def test_cancelled_connection_mixes_up_no_replies(redis: RedisServer) -> None:
     """The reply to an abandoned request must not become the reply to the next one."""
     ledger = RedisLedger(redis.url)

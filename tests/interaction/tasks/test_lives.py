@@ -73,17 +73,6 @@ async def by_peer(peer: Peer) -> str:
     return text_of(await peer.until(task))
 
 
-async def test_body_of_a_task_sees_the_method_of_its_request() -> None:
-    server = Server[Any]("shop", keys=[KEY])
-
-    @server.tool(task=True)
-    async def look(ctx: Context) -> str:
-        return ctx.request_context.method
-
-    async with peers(server) as (peer,):
-        assert text_of(await peer.until((await peer.call("look"))["taskId"])) == "tools/call"
-
-
 def waiting(ledger: Any = None) -> Server[Any]:
     server = Server[Any]("shop", keys=[KEY], ledger=ledger)
 
@@ -213,19 +202,6 @@ async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypa
         assert text_of(await peer.until(task)) == "True"
 
 
-async def test_timeout_ends_a_task() -> None:
-    server = Server[Any]("shop", keys=[KEY])
-
-    @server.tool(task=True, timeout=0.05)
-    async def work() -> str:
-        await anyio.sleep_forever()
-        return ""
-
-    async with peers(server) as (peer,):
-        ended = await peer.until(await task_of(peer, "work"))
-    assert ended["error"]["data"]["reason"] == "tool_timeout"
-
-
 async def test_features_of_tools_work_inside_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legs, "_PAGE_SECONDS", 0.05)
     server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger())
@@ -247,6 +223,7 @@ async def test_features_of_tools_work_inside_a_task(monkeypatch: pytest.MonkeyPa
 
     @server.tool(name="dependency", task=True)
     async def dependency(used: Annotated[str, Depends(connection)], ctx: Context) -> str:
+        assert ctx.request_context.method == "tools/call"
         return f"{used} {await ctx.ask('sure', 'Sure?', bool)}"
 
     @server.tool(name="otherwise", task=True)

@@ -38,6 +38,11 @@ def shop() -> Server[Any]:
     async def break_off() -> str:
         raise MCPError(code=-32099, message="no paper", data={"tray": 2})
 
+    @server.tool(task=True, timeout=0.05)
+    async def late() -> str:
+        await anyio.sleep_forever()
+        return "never"
+
     @server.tool(task=True)
     async def wait() -> str:
         await anyio.sleep_forever()
@@ -128,16 +133,8 @@ async def test_error_of_a_tool_completes_and_a_protocol_error_fails() -> None:
             {"code": -32099, "message": "no paper", "data": {"tray": 2}},
         )
         assert "result" not in broken
-
-
-async def test_user_who_declines_ends_the_task() -> None:
-    async with peers(shop()) as (peer,):
-        task = await task_of(peer, "both")
-        await peer.asked(task, "a", "b")
-        declined = {"action": "decline"}
-        await peer.ask("tasks/update", taskId=task, inputResponses={"a": declined, "b": declined})
-        ended = await peer.until(task)
-        assert ended["result"]["isError"]
+        late = await peer.until(await task_of(peer, "late"))
+        assert late["error"]["data"]["reason"] == "tool_timeout"
 
 
 async def test_running_and_asking_tasks_can_be_cancelled() -> None:

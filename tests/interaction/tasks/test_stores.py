@@ -181,25 +181,18 @@ async def test_stored_steps_and_orderly_stops_count_as_no_death(store: TaskStore
             await change_task(store, "a", lambda entry, now: entry.give_up(now))
 
 
-async def test_full_memory_takes_no_new_tasks(clock: Clock) -> None:
-    store = MemoryLedger(max_bytes=10_000, system=System(time=clock)).tasks
-    await store.add(entry_of(clock, content="x" * 10_000))
-    with pytest.raises(LedgerDown, match="full, with 1 tasks"):
-        await store.add(entry_of(clock, "b"))
+@pytest.mark.parametrize(
+    ("size", "account", "said"), [(10_000, None, "full, with 1 tasks"), (20_000, "one", "the rest is for others")]
+)
+async def test_full_memory_takes_no_new_tasks(clock: Clock, size: int, account: str | None, said: str) -> None:
+    store = MemoryLedger(max_bytes=size, system=System(time=clock)).tasks
+    await store.add(entry_of(clock, content="x" * 10_000, account=account))
+    with pytest.raises(LedgerDown, match=said):
+        await store.add(entry_of(clock, "b", account=account))
+    assert account is None or await store.add(entry_of(clock, "c", account="other"))
     clock.advance(1001)
     await change_task(store, "a", lambda entry, now: None)
-    assert await store.add(entry_of(clock, "b"))
-
-
-async def test_one_caller_cannot_fill_memory(clock: Clock) -> None:
-    store = MemoryLedger(max_bytes=20_000, system=System(time=clock)).tasks
-    await store.add(entry_of(clock, content="x" * 10_000, account="one"))
-    with pytest.raises(LedgerDown, match="the rest is for others"):
-        await store.add(entry_of(clock, "b", account="one"))
-    assert await store.add(entry_of(clock, "c", account="other"))
-    clock.advance(1001)
-    await change_task(store, "a", lambda entry, now: None)
-    assert await store.add(entry_of(clock, "b", account="one"))
+    assert await store.add(entry_of(clock, "b", account=account))
 
 
 async def test_due_tasks_come_in_order_and_tell_the_next_time(store: TaskStore, clock: Clock) -> None:
