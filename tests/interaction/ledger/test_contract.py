@@ -266,6 +266,8 @@ async def test_unknown_entry_is_begun_again_on_demand_by_one(ledger: EpochKeeper
 
 async def test_expired_entry_is_forgotten(ledger: EpochKeeper) -> None:
     await claim(ledger, keep=SHORT)
+    await claim(ledger, "claimed again", keep=SHORT)
+    await claim(ledger, "claimed again")
     await claim(ledger, "settled")
     await ledger.settle("settled", holder="one", result="r", keep=SHORT)
     await anyio.sleep(SHORT * 2)
@@ -273,14 +275,8 @@ async def test_expired_entry_is_forgotten(ledger: EpochKeeper) -> None:
     assert await ledger.wait("settled", patience=0) is None
     assert (await claim(ledger, holder="two")).status is ClaimStatus.GRANTED
     assert (await claim(ledger, "settled", holder="two")).status is ClaimStatus.GRANTED
-    assert await claim(ledger, "settled", holder="three") == ClaimAnswer(ClaimStatus.RUNNING, "a")
-
-
-async def test_claiming_again_restarts_the_retention(ledger: EpochKeeper) -> None:
-    await claim(ledger, keep=SHORT)
-    await claim(ledger)
-    await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two")).status is ClaimStatus.RUNNING
+    for key in ("settled", "claimed again"):
+        assert await claim(ledger, key, holder="three") == ClaimAnswer(ClaimStatus.RUNNING, "a")
 
 
 async def test_wait_cancelled_at_any_moment_leaves_no_task(ledger: EpochKeeper) -> None:

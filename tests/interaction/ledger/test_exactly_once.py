@@ -70,31 +70,17 @@ async def test_each_call_runs(shop: Shop) -> None:
         assert (await User(shop, YES).call("buy", what="tea")).value == f"tea no. {number}, paid"
 
 
-async def test_different_answer_after_the_end_reports_an_ended_call(shop: Shop) -> None:
+async def test_call_ends_with_the_first_answers_that_its_body_takes(shop: Shop) -> None:
+    """A decline runs no body and ends nothing, answers to nothing are ignored, and other answers come too late."""
     legs = await asked_to_buy(shop)
-    first = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
-    other = await legs.leg("buy", {"what": "tea"}, answers={"paid": False}, state=legs.token)
-    again = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
-    assert "has ended already, with other answers" in text_of(other)
-    assert cast("Any", other).is_error
-    assert text_of(again) == text_of(first) == "tea no. 1, paid"
+    sent: list[Any] = [{"paid": DECLINE}, {"paid": True, "invented": 1}, {"paid": False}, {"paid": True}]
+    told: list[Any] = [await legs.leg("buy", {"what": "tea"}, answers=answers, state=legs.token) for answers in sent]
+    declined, bought, other, again = [text_of(result) for result in told]
+    assert "could not resolve" in declined
+    assert bought == again == "tea no. 1, paid"
+    assert "has ended already, with other answers" in other
+    assert told[2].is_error
     assert shop.ran == ["tea"]
-
-
-async def test_answers_to_nothing_do_not_make_it_another_call(shop: Shop) -> None:
-    legs = await asked_to_buy(shop)
-    await legs.leg("buy", {"what": "tea"}, answers={"paid": True, "invented": 1}, state=legs.token)
-    again = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
-    assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
-
-
-async def test_decline_ends_no_ledger_entry(shop: Shop) -> None:
-    """The body has not run, so a user who accepts on another leg is served."""
-    legs = await asked_to_buy(shop)
-    refused = await legs.leg("buy", {"what": "tea"}, answers={"paid": DECLINE}, state=legs.token)
-    assert "could not resolve" in text_of(refused)
-    bought = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
-    assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
 async def pays() -> Elicit[bool]:

@@ -207,7 +207,17 @@ class Held:
     def __init__(self, shop: Shop) -> None:
         self.begun = anyio.Event()
         self.go_on = anyio.Event()
+        self.results: list[str] = []
         self._shop = shop
+
+    async def begin(self) -> LegByLeg:
+        """Start a call of this body."""
+        self.legs = await begun(self._shop, self.hold)
+        return self.legs
+
+    async def send(self) -> None:
+        """Send a leg that runs the body, or waits for it, and keep its result."""
+        self.results.append(text_of(await self.legs.leg("hold", state=self.legs.token)))
 
     async def hold(self) -> str:
         self._shop.ran.append("hold")
@@ -218,21 +228,16 @@ class Held:
 
 async def test_concurrent_caller_waits_and_gets_the_same_result(shop: Shop) -> None:
     held = Held(shop)
-    legs = await begun(shop, held.hold)
-    results: list[str] = []
-
-    async def send() -> None:
-        results.append(text_of(await legs.leg("hold", state=legs.token)))
-
+    await held.begin()
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
-            group.start_soon(send)
+            group.start_soon(held.send)
             await held.begun.wait()
             for _ in range(4):
-                group.start_soon(send)
+                group.start_soon(held.send)
             await anyio.wait_all_tasks_blocked()
             held.go_on.set()
-    assert (results, shop.ran) == (["held 1"] * 5, ["hold"])
+    assert (held.results, shop.ran) == (["held 1"] * 5, ["hold"])
 
 
 @pytest.mark.usefixtures("impatient")
@@ -241,15 +246,10 @@ async def test_body_may_outlive_its_lease_and_waiters_learn_it(
 ) -> None:
     monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.3)
     held = Held(shop)
-    legs = await begun(shop, held.hold)
-    results: list[str] = []
-
-    async def send() -> None:
-        results.append(text_of(await legs.leg("hold", state=legs.token)))
-
+    legs = await held.begin()
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
-            group.start_soon(send)
+            group.start_soon(held.send)
             await held.begun.wait()
             for _ in range(3):
                 await ledger.until_renewed()
@@ -257,7 +257,7 @@ async def test_body_may_outlive_its_lease_and_waiters_learn_it(
                 assert await reason_of(legs, "hold") == (-32000, "still_running")
             held.go_on.set()
     assert text_of(await legs.leg("hold", state=legs.token)) == "held 1"
-    assert (results, shop.ran) == (["held 1"], ["hold"])
+    assert (held.results, shop.ran) == (["held 1"], ["hold"])
 
 
 async def until_timed_out(legs: LegByLeg, tool: str, shop: Shop) -> None:
