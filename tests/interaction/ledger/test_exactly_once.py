@@ -196,16 +196,12 @@ async def test_within_another_tool_it_simply_runs(shop: Shop) -> None:
 
     async def twice(ctx: Context[Any, Any]) -> str:
         server: Any = ctx.mcp_server
-        return " ".join([text_of(await server.call_tool("give", {})) for _ in range(2)])
+        return ", ".join([text_of(await server.call_tool("give", {"what": "tea"})) for _ in range(2)])
 
-    async def give() -> str:
-        shop.ran.append("give")
-        return f"{len(shop.ran)}"
-
-    shop.add(give)
+    shop.add(shop.give)
     shop.add(twice)
     call = await User(shop, network=[Duplicate()]).call("twice")
-    assert (call.value, shop.ran) == ("1 2", ["give", "give"])
+    assert (call.value, shop.ran) == ("tea no. 1, tea no. 2", ["tea", "tea"])
 
 
 async def test_older_revision_neither_issues_nor_accepts_tokens(shop: Shop) -> None:
@@ -238,12 +234,7 @@ async def test_call_from_middleware_does_not_take_the_request_token(with_context
         return await call_next(ctx)
 
     shop = Shop(MemoryLedger(), middleware=[audited])
-
-    async def give() -> str:
-        shop.ran.append("give")
-        return f"given no. {len(shop.ran)}"
-
-    shop.add(give)
+    shop.add(shop.give)
 
     def instance(keys: Any = (KEY,)) -> Server[Any]:
         server = shop(keys)
@@ -251,8 +242,8 @@ async def test_call_from_middleware_does_not_take_the_request_token(with_context
         servers.append(server)
         return server
 
-    call = await User(instance, network=HOSTILE).call("give")
-    assert (call.value, shop.ran) == ("given no. 1", ["give"])
+    call = await User(instance, network=HOSTILE).call("give", what="tea")
+    assert (call.value, shop.ran) == ("tea no. 1", ["tea"])
 
 
 async def test_notes_of_a_call_stay_bounded_however_often_it_repeats(
