@@ -50,12 +50,18 @@ async def pause() -> None:
     await anyio.lowlevel.checkpoint()
 
 
+async def work() -> str:
+    with logged("body"):
+        await pause()
+    return "done"
+
+
 @dataclass
 class Shop:
     """Tool with its questions and its result."""
 
     add: Callable[[Server], object]
-    says: str
+    says: str = "done"
     answers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     eras: tuple[Era, ...] = (Era.RETRY, Era.LIVE)
     once: bool = False
@@ -63,24 +69,23 @@ class Shop:
     leaves_threads: bool = False
 
 
-SHOPS: dict[str, Callable[[], Shop]] = {}
+SHOPS: dict[str, Shop] = {}
 
 
-def shop(make: Callable[[], Shop]) -> Callable[[], Shop]:
-    SHOPS[make.__name__] = make
-    return make
+def shop(**given: Any) -> Callable[[Callable[[Server], None]], None]:
+    """Keep a function that adds a tool to a server, with what a shop of that tool has."""
+
+    def keep(add: Callable[[Server], None]) -> None:
+        SHOPS[add.__name__] = Shop(add, **given)
+
+    return keep
 
 
-@shop
-def timed() -> Shop:
-    def add(server: Server) -> None:
-        @server.tool(timeout=WAIT)
-        async def order() -> str:
-            with logged("body"):
-                await pause()
-            return "done"
-
-    return Shop(add, "done")
+@shop()
+def timed(server: Server) -> None:
+    @server.tool(timeout=WAIT)
+    async def order() -> str:
+        return await work()
 
 
 async def connection() -> AsyncGenerator[Held]:
@@ -112,16 +117,11 @@ def lock(session: Held = Depends(session)) -> Generator[Held]:
         yield held
 
 
-@shop
-def dependencies() -> Shop:
-    def add(server: Server) -> None:
-        @server.tool()
-        async def order(held: Held = Depends(lock)) -> str:
-            with logged("body"):
-                await pause()
-            return "done"
-
-    return Shop(add, "done")
+@shop()
+def dependencies(server: Server) -> None:
+    @server.tool()
+    async def order(held: Held = Depends(lock)) -> str:
+        return await work()
 
 
 def _asking(name: str) -> Callable[..., Any]:
@@ -144,21 +144,16 @@ async def afterwards(one: Annotated[bool, Resolve(ONE)]) -> Elicit[bool]:
 YES = {"one": True, "two": True, "three": True, "afterwards": True}
 
 
-@shop
-def questions() -> Shop:
-    def add(server: Server) -> None:
-        @server.tool(timeout=WAIT)
-        async def order(
-            one: Annotated[bool, Resolve(ONE)],
-            two: Annotated[bool, Resolve(TWO)],
-            three: Annotated[bool, Resolve(THREE)],
-            last: Annotated[bool, Resolve(afterwards)],
-        ) -> str:
-            with logged("body"):
-                await pause()
-            return "done"
-
-    return Shop(add, "done", YES)
+@shop(answers=YES)
+def questions(server: Server) -> None:
+    @server.tool(timeout=WAIT)
+    async def order(
+        one: Annotated[bool, Resolve(ONE)],
+        two: Annotated[bool, Resolve(TWO)],
+        three: Annotated[bool, Resolve(THREE)],
+        last: Annotated[bool, Resolve(afterwards)],
+    ) -> str:
+        return await work()
 
 
 async def sampled() -> Sample:
@@ -172,72 +167,60 @@ async def number() -> int:
     return 7
 
 
-@shop
-def asking_body() -> Shop:
-    def add(server: Server) -> None:
-        @server.tool()
-        async def order(
-            ctx: Context[Any, Any],
-            drawn: Annotated[int, Resolve(number, once=True)],
-            said: Annotated[Any, Resolve(sampled)],
-            held: Held = Depends(session),
-        ) -> str:
-            with logged("body"):
-                await ctx.step("first", number)
-                sure = await ctx.ask("sure", "Sure?", bool)
-                await ctx.step("second", number)
-                both = await ctx.ask_all({"a": Elicit("A?", bool), "b": Elicit("B?", bool)})
-                return f"{sure} {len(both)} {drawn} {said.content.text}"
-
-    return Shop(add, "True 2 7 hello", {"sure": True, "a": True, "b": True, "sampled": "hello"})
+@shop(says="True 2 7 hello", answers={"sure": True, "a": True, "b": True, "sampled": "hello"})
+def asking_body(server: Server) -> None:
+    @server.tool()
+    async def order(
+        ctx: Context[Any, Any],
+        drawn: Annotated[int, Resolve(number, once=True)],
+        said: Annotated[Any, Resolve(sampled)],
+        held: Held = Depends(session),
+    ) -> str:
+        with logged("body"):
+            await ctx.step("first", number)
+            sure = await ctx.ask("sure", "Sure?", bool)
+            await ctx.step("second", number)
+            both = await ctx.ask_all({"a": Elicit("A?", bool), "b": Elicit("B?", bool)})
+            return f"{sure} {len(both)} {drawn} {said.content.text}"
 
 
-@shop
-def grouped_body() -> Shop:
-    def add(server: Server) -> None:
-        @server.tool(timeout=WAIT)
-        async def order(ctx: Context[Any, Any]) -> str:
-            said: list[bool] = []
+@shop(says="2", answers={"a": True, "b": True})
+def grouped_body(server: Server) -> None:
+    @server.tool(timeout=WAIT)
+    async def order(ctx: Context[Any, Any]) -> str:
+        said: list[bool] = []
 
-            async def ask(key: str) -> None:
-                await pause()
-                said.append(await ctx.ask(key, f"{key}?", bool))
+        async def ask(key: str) -> None:
+            await pause()
+            said.append(await ctx.ask(key, f"{key}?", bool))
 
-            with logged("body"):
-                async with anyio.create_task_group() as group:
-                    group.start_soon(ask, "a")
-                    group.start_soon(ask, "b")
-            return str(len(said))
-
-    return Shop(add, "2", {"a": True, "b": True})
+        with logged("body"):
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask, "a")
+                group.start_soon(ask, "b")
+        return str(len(said))
 
 
-@shop
-def threads() -> Shop:
-    def add(server: Server) -> None:
-        def looked_up() -> int:
-            with logged("looked up"):
-                return 7
-
-        @server.tool()
-        def order(ctx: Context[Any, Any], x: Annotated[int, Resolve(looked_up)]) -> str:
-            with logged("body"):
-                return f"{x} {ctx.blocking.ask('sure', 'Sure?', bool)}"
-
-    return Shop(add, "7 True", {"sure": True}, has_threads=True)
-
-
-@shop
-def threads_left() -> Shop:
-    def add(server: Server) -> None:
-        def looked_up() -> int:
+@shop(says="7 True", answers={"sure": True}, has_threads=True)
+def threads(server: Server) -> None:
+    def looked_up() -> int:
+        with logged("looked up"):
             return 7
 
-        @server.tool(timeout=WAIT)
-        def order(ctx: Context[Any, Any], x: Annotated[int, Resolve(looked_up)]) -> str:
+    @server.tool()
+    def order(ctx: Context[Any, Any], x: Annotated[int, Resolve(looked_up)]) -> str:
+        with logged("body"):
             return f"{x} {ctx.blocking.ask('sure', 'Sure?', bool)}"
 
-    return Shop(add, "7 True", {"sure": True}, has_threads=True, leaves_threads=True)
+
+@shop(says="7 True", answers={"sure": True}, has_threads=True, leaves_threads=True)
+def threads_left(server: Server) -> None:
+    def looked_up() -> int:
+        return 7
+
+    @server.tool(timeout=WAIT)
+    def order(ctx: Context[Any, Any], x: Annotated[int, Resolve(looked_up)]) -> str:
+        return f"{x} {ctx.blocking.ask('sure', 'Sure?', bool)}"
 
 
 async def allowed(held: Held = Depends(session)) -> bool:
@@ -245,50 +228,32 @@ async def allowed(held: Held = Depends(session)) -> bool:
     return True
 
 
-@shop
-def gated() -> Shop:
-    def add(server: Server) -> None:
-        @server.tool(enabled=Depends(allowed), confirm="Really?")
-        async def order(held: Held = Depends(session), one: Any = Depends(number)) -> str:
-            with logged("body"):
-                await pause()
-            return "done"
-
-    return Shop(add, "done", {"confirm:order": {}})
+@shop(answers={"confirm:order": {}})
+def gated(server: Server) -> None:
+    @server.tool(enabled=Depends(allowed), confirm="Really?")
+    async def order(held: Held = Depends(session), one: Any = Depends(number)) -> str:
+        return await work()
 
 
-@shop
-def once() -> Shop:
-    def add(server: Server) -> None:
-        @server.tool(exactly_once=True)
-        async def order(two: Annotated[bool, Resolve(TWO)], held: Held = Depends(session)) -> str:
-            with logged("body"):
-                await pause()
-            return "done"
-
-    return Shop(add, "done", {"two": True}, (Era.RETRY,), once=True)
+@shop(answers={"two": True}, eras=(Era.RETRY,), once=True)
+def once(server: Server) -> None:
+    @server.tool(exactly_once=True)
+    async def order(two: Annotated[bool, Resolve(TWO)], held: Held = Depends(session)) -> str:
+        return await work()
 
 
-@shop
-def once_at_once() -> Shop:
-    def add(server: Server) -> None:
-        @server.tool(exactly_once=True)
-        async def order() -> str:
-            with logged("body"):
-                await pause()
-            return "done"
-
-    return Shop(add, "done", {}, (Era.RETRY,), once=True)
+@shop(eras=(Era.RETRY,), once=True)
+def once_at_once(server: Server) -> None:
+    @server.tool(exactly_once=True)
+    async def order() -> str:
+        return await work()
 
 
-@shop
-def once_asking() -> Shop:
-    def add(server: Server) -> None:
-        @server.tool(exactly_once=True, timeout=WAIT)
-        async def order(ctx: Context[Any, Any]) -> str:
-            with logged("body"):
-                drawn = await ctx.step("drawn", number)
-                sure = await ctx.ask("sure", "Sure?", bool)
-                return f"{drawn} {sure}"
-
-    return Shop(add, "7 True", {"sure": True}, (Era.RETRY,), once=True)
+@shop(says="7 True", answers={"sure": True}, eras=(Era.RETRY,), once=True)
+def once_asking(server: Server) -> None:
+    @server.tool(exactly_once=True, timeout=WAIT)
+    async def order(ctx: Context[Any, Any]) -> str:
+        with logged("body"):
+            drawn = await ctx.step("drawn", number)
+            sure = await ctx.ask("sure", "Sure?", bool)
+            return f"{drawn} {sure}"

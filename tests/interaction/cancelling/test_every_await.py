@@ -33,8 +33,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _cases() -> Iterator[Any]:
-    for name, make in SHOPS.items():
-        shop = make()
+    for name, shop in SHOPS.items():
         # A task that ends cannot wait for its threads.
         # An asyncio task that is cancelled takes the same ways as a scope, and SQLite the same as memory.
         is_first = current_tier() is Tier.FIRST
@@ -56,7 +55,7 @@ async def test_cancelled_leg_leaves_nothing_behind_and_can_be_retried(
         at += 1
         cut = Cut(leg=leg, at=at, how=how)
         with anyio.fail_after(WAIT):
-            await _call(SHOPS[name](), cut, era, ledger, tmp_path / f"{leg}-{at}.jsonl")
+            await _call(SHOPS[name], cut, era, ledger, tmp_path / f"{leg}-{at}.jsonl")
         if at == EARLY:
             # At once, while the event loop still keeps the timers of clocks that have been stopped.
             gc.collect()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, Reach
+from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger
 
 __all__ = ["EpochKeeper"]
 
@@ -14,9 +14,8 @@ class EpochKeeper:
         self.ledger = ledger
         self._epochs: dict[tuple[str, str], int] = {}
 
-    @property
-    def reach(self) -> Reach:
-        return self.ledger.reach
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ledger, name)
 
     async def claim(self, key: str, answers_digest: str, *, holder: str, **more: Any) -> ClaimAnswer:
         answer = await self.ledger.claim(key, answers_digest, holder=holder, **more)
@@ -33,18 +32,6 @@ class EpochKeeper:
 
     async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int | None = None) -> bool:
         return await self.ledger.note(key, name, value, holder=holder, epoch=self._epoch(key, holder, epoch))
-
-    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
-        await self.ledger.release(key, holder=holder, epoch=epoch)
-
-    async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
-        return await self.ledger.count(key, item, most=most, keep=keep, account=account)
-
-    async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
-        return await self.ledger.wait(key, patience=patience)
-
-    async def aclose(self) -> None:
-        await self.ledger.aclose()
 
     def _epoch(self, key: str, holder: str, given: int | None) -> int:
         return given if given is not None else self._epochs.get((key, holder), 0)

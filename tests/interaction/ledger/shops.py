@@ -11,7 +11,7 @@ from roundtrip.testing import LegByLeg
 from tests.kit.shops import KEY
 from tests.kit.waiting import WAIT
 
-__all__ = ["Shop", "asked_to_buy", "cut_short", "paid", "text_of"]
+__all__ = ["Shop", "asked_to_buy", "begun", "cut_short", "paid", "text_of"]
 
 
 async def paid(what: str) -> Elicit[bool]:
@@ -33,6 +33,11 @@ class Shop:
         self.ran.append(what)
         return f"{what} no. {len(self.ran)}, {'paid' if paid else 'owed'}"
 
+    async def give(self, what: str) -> str:
+        """Give something, without a question; tests add it."""
+        self.ran.append(what)
+        return f"{what} no. {len(self.ran)}"
+
     def add(self, body: Callable[..., Any], **options: Any) -> None:
         self._bodies.append((body, options))
 
@@ -47,6 +52,14 @@ async def asked_to_buy(shop: Shop, **options: Any) -> LegByLeg:
     """Start a call, up to its question."""
     legs = LegByLeg(shop, **options)
     await legs.leg("buy", {"what": "tea"})
+    return legs
+
+
+async def begun(shop: Shop, body: Callable[..., Any], arguments: Any = None, **options: Any) -> LegByLeg:
+    """Add a body to a shop, and start a call of it."""
+    shop.add(body, **options)
+    legs = LegByLeg(shop)
+    await legs.leg(body.__name__, arguments)
     return legs
 
 

@@ -72,19 +72,14 @@ async def test_second_claimer_learns_of_the_running_holder(ledger: EpochKeeper) 
     assert await claim(ledger, answers_digest="a") == ClaimAnswer(ClaimStatus.GRANTED, "a")
 
 
-async def test_holder_dying_before_it_begins_leaves_only_its_notes(ledger: EpochKeeper) -> None:
+async def test_holder_that_dies_before_it_begins_has_a_successor(ledger: EpochKeeper) -> None:
     await claim(ledger, tentative=True)
     assert await ledger.note("call", "step", "1", holder="one")
     assert await ledger.renew("call", holder="one", lease=SHORT)
     assert await ledger.wait("call", patience=LONG) is None
     second = await claim(ledger, answers_digest="b", holder="two")
     assert second == ClaimAnswer(ClaimStatus.GRANTED, "b", notes={"step": "1"})
-
-
-async def test_holder_that_lost_its_claim_may_not_begin(ledger: EpochKeeper) -> None:
-    await claim(ledger, tentative=True, lease=SHORT)
-    assert await ledger.wait("call", patience=LONG) is None
-    await claim(ledger, holder="two", answers_digest="b")
+    # It has lost its claim, and may not begin.
     assert await claim(ledger) == ClaimAnswer(ClaimStatus.RUNNING, "b")
     assert not await ledger.renew("call", holder="one", lease=LONG)
     assert not await ledger.settle("call", holder="one", result="1", keep=LONG)
@@ -92,37 +87,26 @@ async def test_holder_that_lost_its_claim_may_not_begin(ledger: EpochKeeper) -> 
     assert (await claim(ledger, holder="three")).status is ClaimStatus.RUNNING
 
 
-async def test_a_holder_that_dies_after_it_has_begun_is_unknown(ledger: EpochKeeper) -> None:
-    await claim(ledger, tentative=True)
-    await claim(ledger, lease=SHORT)
-    assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
-    assert await claim(ledger, holder="two", tentative=True) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
-    assert (await claim(ledger, holder="two", rerun=True, tentative=True)).status is ClaimStatus.GRANTED
-
-
-async def test_late_tentative_claim_does_not_undo_a_begun_holder(ledger: EpochKeeper) -> None:
-    """A claim that was sent again on another connection may overtake the first, slow one."""
+async def test_holder_that_dies_after_it_has_begun_is_unknown(ledger: EpochKeeper) -> None:
+    unknown = ClaimAnswer(ClaimStatus.UNKNOWN, "a")
     await claim(ledger, tentative=True)
     await claim(ledger)
+    # A claim that was sent again on another connection may overtake the first, slow one, and undoes nothing.
     assert (await claim(ledger, tentative=True, lease=SHORT)).status is ClaimStatus.GRANTED
-    assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
-    assert (await claim(ledger, holder="two")).status is ClaimStatus.UNKNOWN
-
-
-async def test_successor_of_a_dead_holder_has_its_notes_and_has_not_begun(ledger: EpochKeeper) -> None:
-    await claim(ledger, lease=SHORT)
+    assert await ledger.wait("call", patience=LONG) == unknown
+    assert [await claim(ledger, holder=holder, tentative=True) for holder in ("one", "two")] == [unknown] * 2
+    # It stays the holder while it has no successor.
     assert await ledger.note("call", "price", "1", holder="one")
-    assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
-    again = await claim(ledger, holder="two", rerun=True, tentative=True, lease=SHORT)
-    assert (again.status, again.notes) == (ClaimStatus.GRANTED, {"price": "1"})
-    assert await ledger.wait("call", patience=LONG) is None
-
-
-async def test_dead_holder_reclaiming_its_entry_has_still_begun(ledger: EpochKeeper) -> None:
-    await claim(ledger, lease=SHORT)
-    assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
-    assert (await claim(ledger, rerun=True, tentative=True, lease=SHORT)).status is ClaimStatus.GRANTED
-    assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
+    assert await ledger.renew("call", holder="one", lease=LONG)
+    await anyio.sleep(SHORT * 2)
+    assert await ledger.wait("call", patience=0) == ClaimAnswer(ClaimStatus.RUNNING, "a")
+    assert await ledger.renew("call", holder="one", lease=SHORT)
+    assert await ledger.wait("call", patience=LONG) == unknown
+    # Its own claim has still begun, and that of a successor has not.
+    for holder, left in (("one", unknown), ("two", None)):
+        again = await claim(ledger, holder=holder, rerun=True, tentative=True, lease=SHORT)
+        assert (again.status, again.notes) == (ClaimStatus.GRANTED, {"price": "1"})
+        assert await ledger.wait("call", patience=LONG) == left
 
 
 async def test_memory_does_not_fill_up_with_what_was_taken_back() -> None:
@@ -258,13 +242,6 @@ async def _keep(ledger: EpochKeeper, key: str, text: str) -> tuple[list[Any], Cl
     return said, await claim(ledger, key, holder="two")
 
 
-async def test_renewing_holder_is_alive(ledger: EpochKeeper) -> None:
-    await claim(ledger, lease=SHORT)
-    assert await ledger.renew("call", holder="one", lease=LONG)
-    await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two")).status is ClaimStatus.RUNNING
-
-
 async def test_holder_presumed_dead_may_only_record_its_outcome(ledger: EpochKeeper) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
@@ -289,6 +266,8 @@ async def test_unknown_entry_is_begun_again_on_demand_by_one(ledger: EpochKeeper
 
 async def test_expired_entry_is_forgotten(ledger: EpochKeeper) -> None:
     await claim(ledger, keep=SHORT)
+    await claim(ledger, "claimed again", keep=SHORT)
+    await claim(ledger, "claimed again")
     await claim(ledger, "settled")
     await ledger.settle("settled", holder="one", result="r", keep=SHORT)
     await anyio.sleep(SHORT * 2)
@@ -296,30 +275,8 @@ async def test_expired_entry_is_forgotten(ledger: EpochKeeper) -> None:
     assert await ledger.wait("settled", patience=0) is None
     assert (await claim(ledger, holder="two")).status is ClaimStatus.GRANTED
     assert (await claim(ledger, "settled", holder="two")).status is ClaimStatus.GRANTED
-    assert await claim(ledger, "settled", holder="three") == ClaimAnswer(ClaimStatus.RUNNING, "a")
-
-
-async def test_claiming_again_restarts_the_retention(ledger: EpochKeeper) -> None:
-    await claim(ledger, keep=SHORT)
-    await claim(ledger)
-    await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two")).status is ClaimStatus.RUNNING
-
-
-async def test_waiter_learns_of_a_settled_entry(ledger: EpochKeeper) -> None:
-    await claim(ledger)
-    seen: list[ClaimAnswer | None] = []
-
-    async def wait() -> None:
-        seen.append(await ledger.wait("call", patience=LONG))
-
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            for _ in range(60):
-                group.start_soon(wait)
-            await anyio.sleep(SHORT)
-            await ledger.settle("call", holder="one", result="r", keep=LONG)
-    assert seen == [ClaimAnswer(ClaimStatus.SETTLED, "a", "r")] * 60
+    for key in ("settled", "claimed again"):
+        assert await claim(ledger, key, holder="three") == ClaimAnswer(ClaimStatus.RUNNING, "a")
 
 
 async def test_wait_cancelled_at_any_moment_leaves_no_task(ledger: EpochKeeper) -> None:
@@ -503,28 +460,6 @@ async def test_a_late_writer_cannot_pass_its_successor(ledger: EpochKeeper) -> N
     assert await ledger.wait("call", patience=0) == ClaimAnswer(ClaimStatus.RUNNING, "a")
     assert await ledger.settle("call", holder="one", epoch=second.epoch, result="r", keep=LONG)
     assert not await ledger.settle("call", holder="one", epoch=first.epoch, result="r", keep=LONG)
-
-
-async def test_epochs_grow_with_each_claim_of_a_free_entry(ledger: EpochKeeper) -> None:
-    epochs: list[int] = []
-    for tentative in (False, True, False):
-        granted = [(await claim(ledger, tentative=tentative)).epoch for _ in range(2)]
-        assert granted[0] == granted[1]
-        epochs.append(granted[0])
-        await ledger.release("call", holder="one", epoch=granted[0])
-    await claim(ledger, lease=SHORT, keep=SHORT)
-    await anyio.sleep(SHORT * 2)
-    epochs.append((await claim(ledger)).epoch)
-    assert epochs == sorted(set(epochs))
-
-
-async def test_a_silent_holder_keeps_its_claim_while_it_has_no_successor(ledger: EpochKeeper) -> None:
-    await claim(ledger, lease=SHORT)
-    await anyio.sleep(SHORT * 2)
-    assert await ledger.wait("call", patience=0) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
-    assert await ledger.note("call", "step", "1", holder="one")
-    assert await ledger.renew("call", holder="one", lease=LONG)
-    assert await ledger.wait("call", patience=0) == ClaimAnswer(ClaimStatus.RUNNING, "a")
 
 
 async def test_a_result_of_another_instance_is_announced(

@@ -8,7 +8,7 @@ import pytest
 from mcp.client import Client
 from mcp_types import Implementation
 
-from roundtrip import Context, InvalidSignature, Server
+from roundtrip import Context, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.facts import BodyBegan
 from roundtrip.testing import LegByLeg
@@ -105,8 +105,6 @@ async def test_a_transcript_says_what_was_not_covered(tmp_path: Path) -> None:
     assert told == [True, True, False]
 
 
-def test_options_of_other_forms_are_rejected() -> None:
-    with pytest.raises(InvalidSignature, match="exactly_once must be True, False or 'when_possible', got 'sometimes'"):
-        Bank("sometimes")
+def test_text_is_no_list_of_clients() -> None:
     with pytest.raises(TypeError, match="no_empty_rounds must be a list"):
         Bank(no_empty_rounds="one-leg")

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
-import anyio
 import pytest
 from mcp.client import Client
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
@@ -23,9 +22,11 @@ from roundtrip.testing import (
     Reorder,
     Restart,
     User,
+    served,
 )
-from tests.interaction.ledger.shops import Shop, asked_to_buy, cut_short, paid, text_of
+from tests.interaction.ledger.shops import Shop, asked_to_buy, begun, paid, text_of
 from tests.kit.shops import KEY
+from tests.kit.wire import wire
 
 pytestmark = pytest.mark.anyio
 
@@ -55,24 +56,12 @@ async def test_a_body_that_fails_fails_once_on_any_network(shop: Shop) -> None:
 
 
 async def test_a_tool_that_asks_nothing_first_gets_a_token(shop: Shop) -> None:
-    async def give(what: str) -> str:
-        shop.ran.append(what)
-        return f"{what} no. {len(shop.ran)}"
-
-    shop.add(give)
+    shop.add(shop.give)
     call = await User(shop, network=HOSTILE).call("give", what="tea")
     assert (call.value, shop.ran, call.legs, call.questions) == ("tea no. 1", ["tea"], 2, [])
-
-
-async def test_sdk_client_passes_the_round_without_questions(shop: Shop) -> None:
-    async def give(what: str) -> str:
-        shop.ran.append(what)
-        return what
-
-    shop.add(give)
+    # The client of the SDK passes the round without questions.
     async with Client(shop(), mode="2026-07-28") as client:
-        assert text_of(await client.call_tool("give", {"what": "tea"})) == "tea"
-    assert shop.ran == ["tea"]
+        assert text_of(await client.call_tool("give", {"what": "tea"})) == "tea no. 2"
 
 
 async def test_each_call_runs(shop: Shop) -> None:
@@ -81,31 +70,17 @@ async def test_each_call_runs(shop: Shop) -> None:
         assert (await User(shop, YES).call("buy", what="tea")).value == f"tea no. {number}, paid"
 
 
-async def test_different_answer_after_the_end_reports_an_ended_call(shop: Shop) -> None:
+async def test_call_ends_with_the_first_answers_that_its_body_takes(shop: Shop) -> None:
+    """A decline runs no body and ends nothing, answers to nothing are ignored, and other answers come too late."""
     legs = await asked_to_buy(shop)
-    first = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
-    other = await legs.leg("buy", {"what": "tea"}, answers={"paid": False}, state=legs.token)
-    again = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
-    assert "has ended already, with other answers" in text_of(other)
-    assert cast("Any", other).is_error
-    assert text_of(again) == text_of(first) == "tea no. 1, paid"
+    sent: list[Any] = [{"paid": DECLINE}, {"paid": True, "invented": 1}, {"paid": False}, {"paid": True}]
+    told: list[Any] = [await legs.leg("buy", {"what": "tea"}, answers=answers, state=legs.token) for answers in sent]
+    declined, bought, other, again = [text_of(result) for result in told]
+    assert "could not resolve" in declined
+    assert bought == again == "tea no. 1, paid"
+    assert "has ended already, with other answers" in other
+    assert told[2].is_error
     assert shop.ran == ["tea"]
-
-
-async def test_answers_to_nothing_do_not_make_it_another_call(shop: Shop) -> None:
-    legs = await asked_to_buy(shop)
-    await legs.leg("buy", {"what": "tea"}, answers={"paid": True, "invented": 1}, state=legs.token)
-    again = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
-    assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
-
-
-async def test_decline_ends_no_ledger_entry(shop: Shop) -> None:
-    """The body has not run, so a user who accepts on another leg is served."""
-    legs = await asked_to_buy(shop)
-    refused = await legs.leg("buy", {"what": "tea"}, answers={"paid": DECLINE}, state=legs.token)
-    assert "could not resolve" in text_of(refused)
-    bought = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
-    assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
 async def pays() -> Elicit[bool]:
@@ -118,9 +93,7 @@ async def test_masked_errors_stay_masked_when_recalled() -> None:
     async def give() -> str:
         raise ValueError("secret")
 
-    shop.add(give)
-    legs = LegByLeg(shop)
-    await legs.leg("give")
+    legs = await begun(shop, give)
     told = [text_of(await legs.leg("give", state=legs.token)) for _ in range(2)]
     assert told == ["Error executing tool give"] * 2
 
@@ -130,9 +103,7 @@ async def test_a_result_is_recalled_to_the_letter(shop: Shop) -> None:
         return {"é": [1.5, None, {"nested": "\u2028"}], "no": next(numbers)}
 
     numbers = itertools.count(1)
-    shop.add(give)
-    legs = LegByLeg(shop)
-    await legs.leg("give")
+    legs = await begun(shop, give)
     first, again = [await legs.leg("give", state=legs.token) for _ in range(2)]
     assert first.model_dump() == again.model_dump()
 
@@ -155,9 +126,7 @@ async def test_repeated_leg_reuses_steps_and_fixed_values(shop: Shop) -> None:
         agreed = await ctx.ask("agreed", f"{fixed} and {stepped}?", bool)
         return f"{fixed} {stepped} {agreed}"
 
-    shop.add(order)
-    legs = LegByLeg(shop)
-    await legs.leg("order")
+    legs = await begun(shop, order)
     # A first leg that computes fixes what it computed in its token; from then on nothing changes.
     token = legs.token
     shown: list[str] = []
@@ -169,30 +138,6 @@ async def test_repeated_leg_reuses_steps_and_fixed_values(shop: Shop) -> None:
     assert drawn == 3
     ended = await legs.leg("order", answers={"agreed": True}, state=legs.token)
     assert text_of(ended) == "1 2 True"
-
-
-@pytest.mark.usefixtures("brief_shield")
-async def test_step_survives_a_body_that_was_cut_short(shop: Shop) -> None:
-    """It may run again, and finds the results of its steps."""
-    numbers, stepped = itertools.count(1), anyio.Event()
-    hold = [True]
-
-    async def draw() -> int:
-        return next(numbers)
-
-    async def order(ctx: Context[Any, Any]) -> str:
-        drawn = await ctx.step("draw", draw)
-        if hold:
-            stepped.set()
-            await anyio.sleep_forever()
-        return f"drew {drawn}"
-
-    shop.add(order, on_unknown="rerun")
-    legs = LegByLeg(shop)
-    await legs.leg("order")
-    await cut_short(legs, "order", stepped)
-    hold.clear()
-    assert text_of(await legs.leg("order", state=legs.token)) == "drew 1"
 
 
 # What asks by hand.
@@ -221,6 +166,17 @@ async def test_hand_written_asking_body_runs_once_after_the_answer(shop: Shop, s
     assert set(seen) == {None, state}
 
 
+async def test_uri_beside_a_tool_name_does_not_bypass_the_ledger(shop: Shop) -> None:
+    shop.add(shop.give)
+    async with served(shop(), stateless_http=True) as url, wire(url) as client:
+        begun = await client.result("give", {"what": "tea"}, uri="elsewhere://")
+        assert (begun["resultType"], shop.ran) == ("input_required", [])
+        for uri in ("elsewhere://", 1, None):
+            ended = await client.result("give", {"what": "tea"}, requestState=begun["requestState"], uri=uri)
+            assert ended["structuredContent"] == {"result": "tea no. 1"}
+    assert shop.ran == ["tea"]
+
+
 # Where it does not hold, or is not there.
 
 
@@ -240,16 +196,12 @@ async def test_within_another_tool_it_simply_runs(shop: Shop) -> None:
 
     async def twice(ctx: Context[Any, Any]) -> str:
         server: Any = ctx.mcp_server
-        return " ".join([text_of(await server.call_tool("give", {})) for _ in range(2)])
+        return ", ".join([text_of(await server.call_tool("give", {"what": "tea"})) for _ in range(2)])
 
-    async def give() -> str:
-        shop.ran.append("give")
-        return f"{len(shop.ran)}"
-
-    shop.add(give)
+    shop.add(shop.give)
     shop.add(twice)
     call = await User(shop, network=[Duplicate()]).call("twice")
-    assert (call.value, shop.ran) == ("1 2", ["give", "give"])
+    assert (call.value, shop.ran) == ("tea no. 1, tea no. 2", ["tea", "tea"])
 
 
 async def test_older_revision_neither_issues_nor_accepts_tokens(shop: Shop) -> None:
@@ -282,12 +234,7 @@ async def test_call_from_middleware_does_not_take_the_request_token(with_context
         return await call_next(ctx)
 
     shop = Shop(MemoryLedger(), middleware=[audited])
-
-    async def give() -> str:
-        shop.ran.append("give")
-        return f"given no. {len(shop.ran)}"
-
-    shop.add(give)
+    shop.add(shop.give)
 
     def instance(keys: Any = (KEY,)) -> Server[Any]:
         server = shop(keys)
@@ -295,8 +242,8 @@ async def test_call_from_middleware_does_not_take_the_request_token(with_context
         servers.append(server)
         return server
 
-    call = await User(instance, network=HOSTILE).call("give")
-    assert (call.value, shop.ran) == ("given no. 1", ["give"])
+    call = await User(instance, network=HOSTILE).call("give", what="tea")
+    assert (call.value, shop.ran) == ("tea no. 1", ["tea"])
 
 
 async def test_notes_of_a_call_stay_bounded_however_often_it_repeats(
@@ -311,9 +258,7 @@ async def test_notes_of_a_call_stay_bounded_however_often_it_repeats(
         await ctx.step("quote", quote)
         return str(await ctx.ask("agreed", "Sure?", bool))
 
-    shop.add(order)
-    legs = LegByLeg(shop)
-    await legs.leg("order")
+    legs = await begun(shop, order)
     token = legs.token
     for number in range(10):
         await legs.leg("order", answers={"named": f"n{number}"}, state=token)
@@ -326,40 +271,20 @@ async def named() -> Elicit[str]:
     return Elicit("Who are you?", str)
 
 
-@pytest.mark.parametrize("options", [{"on_unknown": "rerun"}, {"exactly_once": True, "on_unknown": "again"}])
-async def test_options_that_mean_nothing_are_rejected(options: Any) -> None:
-    async def give() -> str:
-        return ""
-
-    with pytest.raises(InvalidSignature, match="on_unknown must be"):
-        Server("shop").tool(give, **options)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"on_unknown": "rerun"}, "on_unknown must be"),
+        ({"exactly_once": True, "on_unknown": "again"}, "on_unknown must be"),
+        ({"exactly_once": "sometimes"}, "exactly_once must be True, False or 'when_possible', got 'sometimes'"),
+    ],
+)
+def test_options_that_mean_nothing_are_rejected(options: Any, said: str) -> None:
+    with pytest.raises(InvalidSignature, match=said):
+        Server("shop").add_tool(lambda: "", name="give", **options)
 
 
 # With everything else that surrounds a body.
-
-
-async def test_entered_dependencies_are_exited_when_the_result_is_recalled(shop: Shop) -> None:
-    open_now: list[str] = []
-
-    async def door() -> Any:
-        open_now.append("door")
-        try:
-            yield True
-        finally:
-            open_now.remove("door")
-
-    async def give() -> str:
-        shop.ran.append("give")
-        assert open_now == ["door"]
-        return "given"
-
-    shop.add(give, enabled=door)
-    legs = LegByLeg(shop)
-    await legs.leg("give")
-    for _ in range(2):
-        assert text_of(await legs.leg("give", state=legs.token)) == "given"
-        assert open_now == []
-    assert shop.ran == ["give"]
 
 
 @pytest.mark.parametrize(

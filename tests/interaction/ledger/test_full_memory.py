@@ -22,7 +22,7 @@ async def print_out(what: str) -> str:
     return what * 10_000
 
 
-async def take_all(ledger: Ledger, account: str | None = None) -> int:
+async def take_all(ledger: Ledger | EpochKeeper, account: str | None = None) -> int:
     """Make claims until the ledger is full; without an account, as all of them together."""
     for number in range(100):
         try:

@@ -103,40 +103,28 @@ async def test_the_same_answer_counts_once(once: bool) -> None:
     legs, token = await asked(safe, "by_resolver")
     told = [await guess(legs, "by_resolver", "wrong", token) for _ in range(4)]
     assert told == ["asked again"] * 4
+    # What is no answer is not a guess.
+    assert "could not resolve" in await guess(legs, "by_resolver", DECLINE, token)
     assert [await guess(legs, "by_resolver", safe.code, token) for _ in range(3)] == ["open"] * 3
     refused = "has ended already" if once else "takes no other answer"
     assert refused in await guess(legs, "by_resolver", "another", token)
 
 
-async def test_other_tokens_of_the_call_share_its_guesses() -> None:
-    safe = Safe(MemoryLedger(), guesses=3)
-    legs, token = await asked(safe, "by_resolver")
-    first = [await guess(legs, "by_resolver", f"a{number}", token) for number in range(2)]
-    token = legs.token
-    second = [await guess(legs, "by_resolver", f"b{number}", token) for number in range(3)]
-    assert (first, second[0]) == (["asked again"] * 2, "asked again")
-    assert all("takes no other answer" in text for text in second[1:])
-
-
-async def test_instances_that_share_a_ledger_count_together(tmp_path: Path) -> None:
+async def test_instances_count_together_in_an_unreadable_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     safe = Safe(SqliteLedger(path), guesses=2)
     legs, token = await asked(safe, "by_resolver")
-    assert await guess(legs, "by_resolver", "a", token) == "asked again"
-    safe.ledger = SqliteLedger(path)
-    other = LegByLeg(safe)
-    assert await guess(other, "by_resolver", "b", token) == "asked again"
-    assert "takes no other answer" in await guess(other, "by_resolver", "c", token)
-    assert await guess(legs, "by_resolver", "a", token) == "asked again"
-
-
-async def test_guesses_are_unreadable_in_the_ledger(tmp_path: Path) -> None:
-    safe = Safe(SqliteLedger(tmp_path / "ledger.db"))
-    legs, token = await asked(safe, "by_resolver")
-    await guess(legs, "by_resolver", "marker-of-a-guess", token)
+    assert await guess(legs, "by_resolver", "marker-of-a-guess", token) == "asked again"
     kept = bytes_in(tmp_path)
     assert b"guesses" in kept
     assert b"marker-of-a-guess" not in kept
+    safe.ledger = SqliteLedger(path)
+    other = LegByLeg(safe)
+    # Other tokens of the call share its guesses.
+    assert await guess(other, "by_resolver", "b", legs.token) == "asked again"
+    for token_of_call in (token, legs.token, other.token):
+        assert "takes no other answer" in await guess(other, "by_resolver", "c", token_of_call)
+    assert await guess(legs, "by_resolver", "marker-of-a-guess", token) == "asked again"
 
 
 class Broken(MemoryLedger):
@@ -162,14 +150,6 @@ async def test_no_guess_is_taken_while_the_ledger_is_down(tool: str, once: bool)
     assert safe.opened == []
     ledger.down = False
     assert await guess(legs, tool, safe.code, token) == "open"
-
-
-async def test_invalid_answer_is_not_a_guess() -> None:
-    safe = Safe(MemoryLedger(), guesses=1)
-    legs, token = await asked(safe, "by_resolver")
-    for _ in range(3):
-        assert "could not resolve" in await guess(legs, "by_resolver", DECLINE, token)
-    assert await guess(legs, "by_resolver", safe.code, token) == "open"
 
 
 @pytest.mark.parametrize("era", [era for era in Era if era is not Era.TASK])
@@ -248,33 +228,3 @@ def test_invalid_number_of_guesses_is_rejected() -> None:
     for guesses in given:
         with pytest.raises(ValueError, match=r"guesses=\.\.\.\) must be a whole number of at least 1"):
             Elicit("Code?", str, guesses=guesses)
-
-
-async def test_loop_of_single_guesses_bounds_a_call_with_replays() -> None:
-    opened: list[str] = []
-
-    def make(keys: Any = (KEY,)) -> Server:
-        server = Server("safe", keys=keys, ledger=ledger)
-
-        @server.tool
-        async def unlock(ctx: Context[Any, Any]) -> str:
-            for attempt in range(1, 3):
-                sent = await ctx.ask(f"sent-{attempt}", "Code?", str, guesses=1)
-                if sent == "right":
-                    opened.append(sent)
-                    return "open"
-            return "shut"
-
-        return server
-
-    ledger = MemoryLedger()
-    legs = LegByLeg(make)
-    await legs.leg("unlock")
-    first = legs.token
-    await legs.leg("unlock", answers={"sent-1": "wrong"}, state=first)
-    second = legs.token
-    assert text_of(await legs.leg("unlock", answers={"sent-2": "wrong"}, state=second)) == "shut"
-    for name, token in (("sent-1", first), ("sent-2", second)):
-        again = text_of(await legs.leg("unlock", answers={name: "right"}, state=token))
-        assert "takes no other answer in this call" in again
-    assert opened == []

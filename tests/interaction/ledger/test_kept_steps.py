@@ -15,7 +15,7 @@ from roundtrip import Context, ElicitUrl
 from roundtrip.ledger import MemoryLedger
 from roundtrip.server import exactly_once
 from roundtrip.testing import LegByLeg
-from tests.interaction.ledger.shops import Shop, cut_short, text_of
+from tests.interaction.ledger.shops import Shop, begun, cut_short, text_of
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -156,9 +156,7 @@ async def test_a_body_goes_on_whose_entry_the_ledger_has_lost(monkeypatch: pytes
         entries.clear()
         return f"{first} {await ctx.step('second', take, 'second')}"
 
-    shop.add(work)
-    legs = LegByLeg(shop)
-    await legs.leg("work")
+    legs = await begun(shop, work)
     done = [text_of(await legs.leg("work", state=legs.token)) for _ in range(2)]
     assert (done, steps) == (["first second"] * 2, ["first", "second"])
 
@@ -179,9 +177,7 @@ async def test_a_recalled_crash_is_logged_in_one_line(shop: Shop, caplog: pytest
     async def give() -> str:
         raise ValueError("dropped")
 
-    shop.add(give)
-    legs = LegByLeg(shop)
-    await legs.leg("give")
+    legs = await begun(shop, give)
     caplog.set_level(logging.INFO, logger="mcp.server.mcpserver.server")
     told = [text_of(await legs.leg("give", state=legs.token)) for _ in range(4)]
     assert told == ["Error executing tool give: dropped"] * 4
@@ -205,9 +201,7 @@ async def test_answer_of_another_kind_ends_no_call_and_logs_nothing(
         shop.ran.append("order")
         return "ordered"
 
-    shop.add(order)
-    legs = LegByLeg(shop)
-    await legs.leg("order")
+    legs = await begun(shop, order)
     await legs.leg("order", state=legs.token)
     asked = legs.token
     token = asked

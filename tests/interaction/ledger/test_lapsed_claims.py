@@ -1,6 +1,7 @@
 """Legs that are lost, suspended, or lose their claim, before their body begins or while no other leg claims it."""
 
 import asyncio
+import itertools
 from typing import Annotated, Any
 
 import anyio
@@ -19,7 +20,7 @@ from roundtrip.server import exactly_once
 from roundtrip.server.exactly_once import LEASE_SECONDS, LedgerClaim
 from roundtrip.system import System
 from roundtrip.testing import Clock, LegByLeg
-from tests.interaction.ledger.shops import Shop, text_of
+from tests.interaction.ledger.shops import Shop, begun, text_of
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -75,24 +76,6 @@ async def test_body_that_was_stopped_in_the_middle_does_not_begin_again() -> Non
         await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("the answers", at_once=False)
 
 
-async def test_renewal_that_arrives_behind_the_release_does_not_claim_the_call() -> None:
-    ledger = SlowRenewals(System())
-    claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
-    await claim.begin("the answers", at_once=True)
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-
-            async def renew() -> None:
-                with pytest.raises(CallTakenOver):
-                    await claim.renew()
-
-            group.start_soon(renew)
-            await ledger.sent.wait()
-            await claim.release()
-            ledger.arrives.set()
-    assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
-
-
 async def test_step_beside_a_question_does_not_hold_the_call_of_its_user() -> None:
     shop = Shop(MemoryLedger())
     leg_ended, ended = anyio.Event(), anyio.Event()
@@ -106,9 +89,7 @@ async def test_step_beside_a_question_does_not_hold_the_call_of_its_user() -> No
         weight, sure = await asyncio.gather(ctx.step("weight", weigh), ctx.ask("sure", "Sure?", bool))
         return f"sent {weight}, {sure}"
 
-    shop.add(send)
-    legs = LegByLeg(shop)
-    await legs.leg("send")
+    legs = await begun(shop, send)
     await legs.leg("send", state=legs.token)
     leg_ended.set()
     with anyio.fail_after(WAIT):
@@ -132,11 +113,15 @@ class SlowClaims(SlowRenewals):
         self.arrives.set()
 
 
-async def test_claim_that_arrives_behind_the_end_of_its_leg_is_released() -> None:
-    ledger = SlowClaims()
+@pytest.mark.parametrize("is_forgotten", [False, True])
+async def test_message_that_arrives_behind_the_release_does_not_hold_the_call(is_forgotten: bool) -> None:
+    """It is a renewal, or the claim that a leg sends instead if the ledger has lost its entry."""
+    ledger = SlowClaims() if is_forgotten else SlowRenewals(System())
+    sent, arrives = (ledger.again, ledger.granted) if isinstance(ledger, SlowClaims) else (ledger.sent, ledger.arrives)
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
     await claim.begin("the answers", at_once=True)
-    ledger._entries.clear()  # pyright: ignore[reportPrivateUsage]
+    if is_forgotten:
+        ledger._entries.clear()  # pyright: ignore[reportPrivateUsage]
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
 
@@ -145,9 +130,9 @@ async def test_claim_that_arrives_behind_the_end_of_its_leg_is_released() -> Non
                     await claim.renew()
 
             group.start_soon(renew)
-            await ledger.again.wait()
+            await sent.wait()
             await claim.release()
-            ledger.granted.set()
+            arrives.set()
     assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
 
 
@@ -201,9 +186,6 @@ class Silent(MemoryLedger):
         self.clock = Clock()
         super().__init__(system=System(monotonic=self.clock))
 
-    def end_leases(self) -> None:
-        self.clock.advance(exactly_once.LEASE_SECONDS + 1)
-
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
         raise LedgerDown("nothing is heard of it")
 
@@ -211,68 +193,36 @@ class Silent(MemoryLedger):
         raise LedgerDown("nothing is heard of it")
 
 
-class Looking:
-    """Tool that looks something up before its body begins; the test ends the first lookup."""
-
-    def __init__(self) -> None:
-        self.ledger = Silent()
-        self.shop = Shop(self.ledger)
-        self.began = anyio.Event()
-        self.go_on = anyio.Event()
-
-        async def price() -> int:
-            if not self.began.is_set():
-                self.began.set()
-                await self.go_on.wait()
-            return 12
-
-        async def look(price: Annotated[int, Resolve(price)]) -> str:
-            self.shop.ran.append("look")
-            return f"{price}, no. {len(self.shop.ran)}"
-
-        self.shop.add(look)
-        self.legs = LegByLeg(self.shop)
-
-    async def first_leg(self) -> None:
-        """Play the round without questions, which gives the call its id."""
-        self.began.set()
-        await self.legs.leg("look")
-        self.began = anyio.Event()
-
-    async def next_leg(self) -> str:
-        """Return the reply to a leg after the lease of the silent holder has ended."""
-        self.ledger.end_leases()
-        return text_of(await self.legs.leg("look", state=self.legs.token))
-
-
-async def test_process_dying_before_the_body_leaves_it_to_the_next() -> None:
-    looking = Looking()
-    await looking.first_leg()
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: looking.legs.leg("look", state=looking.legs.token))
-            await looking.began.wait()
-            group.cancel_scope.cancel()
-        assert await looking.next_leg() == "12, no. 1"
-    assert looking.shop.ran == ["look"]
-
-
 async def test_leg_that_lost_its_claim_does_not_begin_its_body() -> None:
-    looking = Looking()
-    await looking.first_leg()
+    ledger = Silent()
+    shop, looks = Shop(ledger), itertools.count(1)
+    began, go_on = anyio.Event(), anyio.Event()
     told: list[Any] = []
+
+    async def price() -> int:
+        # The first leg of the call gets its token; the second one is slow.
+        if next(looks) == 2:
+            began.set()
+            await go_on.wait()
+        return 12
+
+    async def look(price: Annotated[int, Resolve(price)]) -> str:
+        shop.ran.append("look")
+        return f"{price}, no. {len(shop.ran)}"
 
     async def slow() -> None:
         with pytest.raises(MCPError) as caught:
-            await looking.legs.leg("look", state=looking.legs.token)
+            await legs.leg("look", state=legs.token)
         told.append(caught.value.error.data)
 
+    legs = await begun(shop, look)
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
             group.start_soon(slow)
-            await looking.began.wait()
-            assert await looking.next_leg() == "12, no. 1"
-            looking.go_on.set()
-        assert text_of(await looking.legs.leg("look", state=looking.legs.token)) == "12, no. 1"
+            await began.wait()
+            ledger.clock.advance(exactly_once.LEASE_SECONDS + 1)
+            assert text_of(await legs.leg("look", state=legs.token)) == "12, no. 1"
+            go_on.set()
+        assert text_of(await legs.leg("look", state=legs.token)) == "12, no. 1"
     assert [data["reason"] for data in told] == ["still_running"]
-    assert looking.shop.ran == ["look"]
+    assert shop.ran == ["look"]

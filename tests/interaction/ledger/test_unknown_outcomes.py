@@ -16,7 +16,7 @@ from roundtrip.machine.table import EntryState
 from roundtrip.server import exactly_once
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Duplicate, LegByLeg, User, served
-from tests.interaction.ledger.shops import Shop, asked_to_buy, cut_short, text_of
+from tests.interaction.ledger.shops import Shop, asked_to_buy, begun, text_of
 from tests.kit.hosts import WAIT
 from tests.kit.waiting import until
 
@@ -193,9 +193,7 @@ async def test_unrecordable_error_still_ends_its_call(shop: Shop, caplog: pytest
         shop.ran.append("fail")
         raise MCPError(code=INVALID_PARAMS, message="no", data={"at": object()})
 
-    shop.add(fail)
-    legs = LegByLeg(shop)
-    await legs.leg("fail")
+    legs = await begun(shop, fail)
     with pytest.raises(MCPError):
         await legs.leg("fail", state=legs.token)
     assert "unknown" in text_of(await legs.leg("fail", state=legs.token))
@@ -209,7 +207,17 @@ class Held:
     def __init__(self, shop: Shop) -> None:
         self.begun = anyio.Event()
         self.go_on = anyio.Event()
+        self.results: list[str] = []
         self._shop = shop
+
+    async def begin(self) -> LegByLeg:
+        """Start a call of this body."""
+        self.legs = await begun(self._shop, self.hold)
+        return self.legs
+
+    async def send(self) -> None:
+        """Send a leg that runs the body, or waits for it, and keep its result."""
+        self.results.append(text_of(await self.legs.leg("hold", state=self.legs.token)))
 
     async def hold(self) -> str:
         self._shop.ran.append("hold")
@@ -220,23 +228,16 @@ class Held:
 
 async def test_concurrent_caller_waits_and_gets_the_same_result(shop: Shop) -> None:
     held = Held(shop)
-    shop.add(held.hold)
-    legs = LegByLeg(shop)
-    await legs.leg("hold")
-    results: list[str] = []
-
-    async def send() -> None:
-        results.append(text_of(await legs.leg("hold", state=legs.token)))
-
+    await held.begin()
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
-            group.start_soon(send)
+            group.start_soon(held.send)
             await held.begun.wait()
             for _ in range(4):
-                group.start_soon(send)
+                group.start_soon(held.send)
             await anyio.wait_all_tasks_blocked()
             held.go_on.set()
-    assert (results, shop.ran) == (["held 1"] * 5, ["hold"])
+    assert (held.results, shop.ran) == (["held 1"] * 5, ["hold"])
 
 
 @pytest.mark.usefixtures("impatient")
@@ -245,17 +246,10 @@ async def test_body_may_outlive_its_lease_and_waiters_learn_it(
 ) -> None:
     monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.3)
     held = Held(shop)
-    shop.add(held.hold)
-    legs = LegByLeg(shop)
-    await legs.leg("hold")
-    results: list[str] = []
-
-    async def send() -> None:
-        results.append(text_of(await legs.leg("hold", state=legs.token)))
-
+    legs = await held.begin()
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
-            group.start_soon(send)
+            group.start_soon(held.send)
             await held.begun.wait()
             for _ in range(3):
                 await ledger.until_renewed()
@@ -263,18 +257,7 @@ async def test_body_may_outlive_its_lease_and_waiters_learn_it(
                 assert await reason_of(legs, "hold") == (-32000, "still_running")
             held.go_on.set()
     assert text_of(await legs.leg("hold", state=legs.token)) == "held 1"
-    assert (results, shop.ran) == (["held 1"], ["hold"])
-
-
-async def test_interrupted_body_is_unknown_and_not_repeated(shop: Shop) -> None:
-    shop.add(Held(shop).hold, timeout=TIMEOUT)
-    legs = LegByLeg(shop)
-    await legs.leg("hold")
-    await until_timed_out(legs, "hold", shop)
-    told = await legs.leg("hold", state=legs.token)
-    assert "the outcome of this call is unknown" in text_of(told)
-    assert getattr(told, "is_error", False)
-    assert shop.ran == ["hold"]
+    assert (held.results, shop.ran) == (["held 1"], ["hold"])
 
 
 async def until_timed_out(legs: LegByLeg, tool: str, shop: Shop) -> None:
@@ -284,18 +267,8 @@ async def until_timed_out(legs: LegByLeg, tool: str, shop: Shop) -> None:
             assert (await reason_of(legs, tool))[1] == "tool_timeout"
 
 
-@pytest.mark.usefixtures("brief_shield")
-async def test_interrupted_body_is_repeated_where_allowed(shop: Shop) -> None:
-    held = Held(shop)
-    shop.add(held.hold, on_unknown="rerun")
-    legs = LegByLeg(shop)
-    await legs.leg("hold")
-    await cut_short(legs, "hold", held.begun)
-    held.go_on.set()
-    assert [text_of(await legs.leg("hold", state=legs.token)) for _ in range(2)] == ["held 2"] * 2
-
-
-async def test_a_body_whose_thread_was_left_behind_is_unknown(shop: Shop) -> None:
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_interrupted_body_is_unknown_and_not_repeated(shop: Shop, in_thread: bool) -> None:
     go_on = threading.Event()
 
     def slow() -> str:
@@ -303,15 +276,16 @@ async def test_a_body_whose_thread_was_left_behind_is_unknown(shop: Shop) -> Non
         assert go_on.wait(WAIT)
         return "slow"
 
-    shop.add(slow, timeout=TIMEOUT)
-    legs = LegByLeg(shop)
-    await legs.leg("slow")
+    body = slow if in_thread else Held(shop).hold
+    legs = await begun(shop, body, timeout=TIMEOUT)
     try:
-        await until_timed_out(legs, "slow", shop)
+        await until_timed_out(legs, body.__name__, shop)
     finally:
         go_on.set()
-    assert "the outcome of this call is unknown" in text_of(await legs.leg("slow", state=legs.token))
-    assert shop.ran == ["slow"]
+    told = await legs.leg(body.__name__, state=legs.token)
+    assert "the outcome of this call is unknown" in text_of(told)
+    assert getattr(told, "is_error", False)
+    assert len(shop.ran) == 1
 
 
 @pytest.mark.parametrize("over", ["memory", "http"])
@@ -341,26 +315,12 @@ async def test_begun_body_finishes_although_its_client_leaves(shop: Shop, over: 
     assert shop.ran == ["hold"]
 
 
-@pytest.mark.usefixtures("brief_shield")
-async def test_slow_body_is_not_interrupted_while_its_client_waits(shop: Shop) -> None:
-    async def slow() -> str:
-        await anyio.sleep(0.1)
-        return "done"
-
-    shop.add(slow)
-    legs = LegByLeg(shop)
-    await legs.leg("slow")
-    assert text_of(await legs.leg("slow", state=legs.token)) == "done"
-
-
 async def test_protocol_error_is_stored_as_one(shop: Shop) -> None:
     async def fail() -> str:
         shop.ran.append("fail")
         raise MCPError(code=INVALID_PARAMS, message=f"no. {len(shop.ran)}", data={"reason": "mine", "at": [1, None]})
 
-    shop.add(fail)
-    legs = LegByLeg(shop)
-    await legs.leg("fail")
+    legs = await begun(shop, fail)
     seen: list[Any] = []
     for _ in range(2):
         with pytest.raises(MCPError) as caught:

@@ -1,6 +1,5 @@
 """Operators act on tasks of every store: what the client sees then, and the line of the audit log."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,6 @@ def shop(ledger: Any, name: str = "shop", **options: Any) -> Server[Any]:
     @server.tool(task=True)
     async def order(ctx: Context) -> str:
         return f"ordered {await ctx.ask('size', 'How large?', int)}"
-
-    @server.tool(task=True)
-    async def choose(ctx: Context) -> str:
-        outcome = await ctx.ask_outcome("color", "Which color?", str)
-        return f"{outcome.action}"
 
     @server.tool(task=True)
     async def hold(ctx: Context) -> str:
@@ -143,15 +137,6 @@ async def test_answer_of_a_test_user_continues_the_task(audit: Path) -> None:
     assert "large" not in str(lines)
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_test_user_may_decline(action: str) -> None:
-    server = shop(None)
-    async with peers(server) as (peer,):
-        task, call = await asking(peer, "choose", "color")
-        await operator_of(server).answer(call, "color", {"action": action})
-        assert text_of(await peer.until(task)) == action
-
-
 @pytest.mark.parametrize(
     ("tool", "key", "said"),
     [
@@ -189,29 +174,6 @@ async def test_possible_actions_are_those_that_succeed() -> None:
         assert await possible() == []
 
 
-async def test_action_and_completion_race_with_one_winner(ledger: Any, audit: Path) -> None:
-    server = shop(ledger)
-    async with peers(server) as (peer,):
-        tasks = [(await asking(peer))[0] for _ in range(8)]
-        operator = operator_of(server, audit)
-
-        async def cancel(task: str, wait: int) -> None:
-            for _ in range(wait):
-                await anyio.lowlevel.checkpoint()
-            try:
-                await operator.act(task.split(".")[0], "cancel")
-            except TaskNotChanged as error:
-                assert "ended already, and is completed" in str(error)  # noqa: PT017 - either outcome is right
-
-        async with anyio.create_task_group() as group:
-            for place, task in enumerate(tasks):
-                group.start_soon(lambda task=task: peer.answer(task, size=1))
-                group.start_soon(cancel, task, 30 * place)
-        ends = {task.split(".")[0]: (await peer.until(task))["status"] for task in tasks}
-    outcomes = {line.call: line.outcome for line in logged(audit)}
-    assert {call: "done" if status == "cancelled" else "rejected" for call, status in ends.items()} == outcomes
-
-
 async def test_calls_of_another_service_are_not_touched(audit: Path) -> None:
     ledger = MemoryLedger()
     server, other = shop(ledger), shop(ledger, "wiki", run_tasks=False)
@@ -239,20 +201,6 @@ async def test_nothing_is_done_without_a_writable_log(tmp_path: Path) -> None:
         with pytest.raises(AuditUnwritable, match="nothing was done"):
             await operator.answer(call, "size", {"action": "decline"})
         assert (await peer.get(task))["status"] == "input_required"
-
-
-async def test_hostile_ids_are_unknown_calls(audit: Path) -> None:
-    server = shop(None)
-    actions: tuple[Any, ...] = ("cancel", "retry", "expire")
-    calls = ["unknown", "", "\udcff", "a/../b", "x" * 5000, "a.b", "\x00"]
-    told: dict[tuple[str, str], str] = {}
-    async with peers(server):
-        for call, action in itertools.product(calls, actions):
-            with pytest.raises(TaskNotChanged) as refused:
-                await operator_of(server, audit).act(call, action)
-            told[call, action] = str(refused.value)
-    assert {asked: text for asked, text in told.items() if "there is no such task" not in text} == {}
-    assert [(line.outcome, line.tool) for line in logged(audit)] == [("rejected", None)] * len(told)
 
 
 async def test_interrupted_action_is_in_the_log(audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from roundtrip.ledger.memory_tasks import MemoryTasks
 from roundtrip.machine.tasks import TaskState
 from roundtrip.server.tasks import foreground, service
 from roundtrip.server.tasks.engine import TaskEngine
-from roundtrip.testing import Era, User
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.shops import KEY
 from tests.kit.waiting import until
@@ -171,15 +170,6 @@ async def test_client_that_leaves_before_ends_the_body() -> None:
     assert await shop.stored() == 0
 
 
-async def test_task_of_a_slow_call_can_be_cancelled() -> None:
-    shop = Shop()
-    async with peers(shop.server) as (peer,):
-        handle = await peer.call("slow")
-        await peer.ask("tasks/cancel", taskId=handle["taskId"])
-        assert (await peer.get(handle["taskId"]))["status"] == "cancelled"
-        await until(lambda: "cancelled" in shop.log)
-
-
 async def test_repeated_request_gets_the_same_handle(tmp_path: Path) -> None:
     shops = [Shop(tmp_path), Shop(tmp_path)]
     handles: list[dict[str, Any]] = []
@@ -319,12 +309,6 @@ async def test_bodies_beyond_the_limit_begin_as_tasks(monkeypatch: pytest.Monkey
         shop.go_on.set()
         for handle in (first, second, third):
             assert (await peer.until(handle["taskId"]))["status"] == "completed"
-
-
-@pytest.mark.parametrize("era", [Era.RETRY, Era.LIVE])
-async def test_users_of_all_eras_get_the_same_result(era: Era) -> None:
-    call = await User(Shop().server, {"how_many": 3}, era=era).call("quick")
-    assert call.value == "3 over connection"
 
 
 def test_invalid_seconds_are_rejected() -> None:

@@ -25,7 +25,7 @@ async def run(*words: str, target: str = "shop") -> int:
     return await anyio.to_thread.run_sync(main, ["tasks", action, f"{SHOPS}:{target}", *rest])
 
 
-async def test_tasks_are_listed_without_their_contents(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     async with peers(workshops.shop()) as (peer,):
         asking = (await peer.call("build", secret="argument-4711"))["taskId"]
         await peer.asked(asking, "size")
@@ -37,30 +37,26 @@ async def test_tasks_are_listed_without_their_contents(capsys: pytest.CaptureFix
         listed = capsys.readouterr().out
         assert await run("ls", "--json", "--state", "asking") == 0
         data = json.loads(capsys.readouterr().out)
-    lines = listed.splitlines()
-    assert lines[0].split() == ["call", "tool", "state", "created", "changed", "next"]
-    assert [line.split()[:3] for line in lines[1:]] == [
-        [done.split(".")[0], "build", "completed"],
-        [asking.split(".")[0], "build", "asking"],
-    ]
-    assert [(one["call_id"], one["state"]) for one in data] == [(asking.split(".")[0], "asking")]
-    assert "argument-4711" not in listed
-
-
-async def test_task_is_shown_with_its_contents_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    async with peers(workshops.shop()) as (peer,):
-        task = (await peer.call("build", secret="argument-4711"))["taskId"]
-        await peer.asked(task, "size")
-        call_id = task.split(".")[0]
-        for text in (task, call_id, call_id[:6], "last"):
+        call_id = asking.split(".")[0]
+        for text in (asking, call_id, call_id[:6]):
             assert await run("show", text) == 0
             shown = capsys.readouterr().out
             assert f"call               {call_id}" in shown
             assert 'asks               ["size"]' in shown
             assert 'steps              ["first"]' in shown
             assert "argument-4711" not in shown
-        assert await run("show", task, "--reveal", "--json") == 0
+        assert await run("show", "last") == 0
+        assert f"call               {done.split('.')[0]}" in capsys.readouterr().out
+        assert await run("show", asking, "--reveal", "--json") == 0
         revealed = json.loads(capsys.readouterr().out)
+    lines = listed.splitlines()
+    assert lines[0].split() == ["call", "tool", "state", "created", "changed", "next"]
+    assert [line.split()[:3] for line in lines[1:]] == [
+        [done.split(".")[0], "build", "completed"],
+        [call_id, "build", "asking"],
+    ]
+    assert [(one["call_id"], one["state"]) for one in data] == [(call_id, "asking")]
+    assert "argument-4711" not in listed
     assert revealed["status message"] == "building argument-4711 (1)"
     assert revealed["arguments"] == {"secret": "argument-4711"}
     assert revealed["questions"]["size"]["params"]["message"] == "How large is argument-4711?"
@@ -90,24 +86,6 @@ async def lost(server: Any, tool: str, peer: Any, **sent: Any) -> str:
     return handle["taskId"]
 
 
-async def test_lost_task_is_retried_behind_its_steps(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "0")
-    server = workshops.shop()
-    async with peers(server) as (peer,):
-        task = await lost(server, "hold", peer)
-        assert (await peer.get(task))["status"] == "failed"
-        assert await run("retry", task) == 0
-        assert capsys.readouterr().out == f"{task.split('.')[0]}: is due again\n"
-        assert await run("retry", task) == 1
-        assert "only lost tasks can be retried, and this one is due" in capsys.readouterr().out
-        (tmp_path / "go on").touch()
-        monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "1")
-        async with peers(workshops.shop()) as (second,):
-            assert text_of(await second.until(task)) == "done"
-
-
 async def test_body_that_runs_once_is_retried_only_on_request(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +96,9 @@ async def test_body_that_runs_once_is_retried_only_on_request(
         task = await lost(server, "pay", peer, requestState=asked["requestState"])
         assert await run("retry", task) == 1
         assert "must not begin twice" in capsys.readouterr().out
+        assert (await peer.get(task))["status"] == "failed"
         assert await run("retry", "--even-once", task) == 0
+        assert capsys.readouterr().out == f"{task.split('.')[0]}: is due again\n"
         (tmp_path / "go on").touch()
         monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "1")
         async with peers(workshops.shop()) as (second,):

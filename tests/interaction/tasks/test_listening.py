@@ -98,15 +98,6 @@ async def test_foreign_and_unknown_tasks_are_not_acknowledged() -> None:
             assert (await stream.until("completed"))["taskId"] == own
 
 
-async def test_client_without_the_extension_cannot_listen_for_tasks() -> None:
-    async with peers(shop()) as (peer,):
-        task_id = await begun(peer, title="Ulysses")
-        plain = Peer(peer.http, peer.url, declares=False)
-        error = (await plain.send("subscriptions/listen", notifications={"taskIds": [task_id]}))["error"]
-        assert error["code"] == -32021
-        assert error["data"]["requiredCapabilities"]["extensions"] == {"io.modelcontextprotocol/tasks": {}}
-
-
 async def test_malformed_lists_of_tasks_are_rejected() -> None:
     malformed: list[Any] = ["one", [1], {"a": "b"}, [f"id-{number}" for number in range(257)]]
     async with peers(shop()) as (peer,):

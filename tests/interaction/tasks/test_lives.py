@@ -73,17 +73,6 @@ async def by_peer(peer: Peer) -> str:
     return text_of(await peer.until(task))
 
 
-async def test_body_of_a_task_sees_the_method_of_its_request() -> None:
-    server = Server[Any]("shop", keys=[KEY])
-
-    @server.tool(task=True)
-    async def look(ctx: Context) -> str:
-        return ctx.request_context.method
-
-    async with peers(server) as (peer,):
-        assert text_of(await peer.until((await peer.call("look"))["taskId"])) == "tools/call"
-
-
 def waiting(ledger: Any = None) -> Server[Any]:
     server = Server[Any]("shop", keys=[KEY], ledger=ledger)
 
@@ -180,30 +169,6 @@ async def test_expired_task_is_forgotten() -> None:
         assert (await peer.send("tasks/cancel", taskId=task))["error"]["code"] == -32602
 
 
-async def test_stopped_server_leaves_its_tasks_to_others(tmp_path: Path) -> None:
-    began = anyio.Event()
-
-    def shop(name: str) -> Server[Any]:
-        server = Server[Any]("shop", keys=[KEY], ledger=SqliteLedger(tmp_path / "tasks.db"))
-
-        @server.tool(task=True)
-        async def work(ctx: Context) -> str:
-            where = await ctx.step("where", lambda: name)
-            began.set()
-            if name == "one":
-                await anyio.sleep_forever()
-            return f"{where}, {name}"
-
-        return server
-
-    async with peers(shop("one")) as (peer,):
-        task = await task_of(peer, "work")
-        with anyio.fail_after(WAIT_SECONDS):
-            await began.wait()
-    async with peers(shop("two")) as (peer,):
-        assert text_of(await peer.until(task)) == "one, two"
-
-
 def test_persistent_store_without_keys_is_refused(tmp_path: Path) -> None:
     server = Server[Any]("shop", ledger=SqliteLedger(tmp_path / "tasks.db"))
     with pytest.raises(InvalidSignature, match="needs keys="):
@@ -237,19 +202,6 @@ async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypa
         assert text_of(await peer.until(task)) == "True"
 
 
-async def test_timeout_ends_a_task() -> None:
-    server = Server[Any]("shop", keys=[KEY])
-
-    @server.tool(task=True, timeout=0.05)
-    async def work() -> str:
-        await anyio.sleep_forever()
-        return ""
-
-    async with peers(server) as (peer,):
-        ended = await peer.until(await task_of(peer, "work"))
-    assert ended["error"]["data"]["reason"] == "tool_timeout"
-
-
 async def test_features_of_tools_work_inside_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legs, "_PAGE_SECONDS", 0.05)
     server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger())
@@ -271,6 +223,7 @@ async def test_features_of_tools_work_inside_a_task(monkeypatch: pytest.MonkeyPa
 
     @server.tool(name="dependency", task=True)
     async def dependency(used: Annotated[str, Depends(connection)], ctx: Context) -> str:
+        assert ctx.request_context.method == "tools/call"
         return f"{used} {await ctx.ask('sure', 'Sure?', bool)}"
 
     @server.tool(name="otherwise", task=True)
@@ -374,29 +327,6 @@ async def test_sleeps_have_places_of_their_own() -> None:
     async with peers(server) as (peer,):
         assert text_of(await peer.until(await task_of(peer, "named"))) == "all of them"
         assert "name them" in text_of(await peer.until(await task_of(peer, "together")))
-
-
-async def test_repeated_request_of_a_body_that_runs_once_finds_its_task() -> None:
-    clock, runs = Clock(), 0
-    system = System(time=clock)
-    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger(system=system), system=system)
-
-    @server.tool(task="required", exactly_once=True, task_ttl=1)
-    async def pay() -> str:
-        nonlocal runs
-        runs += 1
-        return "paid"
-
-    async with peers(server) as (peer,):
-        # A round without questions gives the call a token, by which its repetitions are known.
-        first = await peer.call("pay")
-        assert (first["resultType"], first.get("inputRequests", {})) == ("input_required", {})
-        again: dict[str, Any] = {"name": "pay", "arguments": {}, "requestState": first["requestState"]}
-        task = (await peer.ask("tools/call", **again))["taskId"]
-        await peer.until(task)
-        clock.advance(300)
-        assert (await peer.ask("tools/call", **again))["taskId"] == task
-        assert runs == 1
 
 
 async def test_tool_that_asks_by_hand_gets_its_answers() -> None:

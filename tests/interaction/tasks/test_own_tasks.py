@@ -60,19 +60,6 @@ async def test_tasks_of_others_are_left_alone_until_a_client_asks_for_them(
     assert theirs == []
 
 
-async def test_worker_runs_all_tasks(tmp_path: Path) -> None:
-    """With one module for servers on "own" and for workers."""
-    ran = list[str]()
-    async with peers(shop(tmp_path, False, [])) as (fleet,):
-        task = await begun(fleet, "ship", "theirs")
-        server = shop(tmp_path, "own", ran)
-        tasks = server.task_service
-        assert tasks is not None
-        async with server.own_lifespan(), tasks.working(10):
-            assert text_of(await fleet.until(task)) == "shipped theirs"
-    assert ran == ["theirs"]
-
-
 async def test_call_is_named_by_those_alone_who_may_ask_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Looks(monkeypatch)
     ours = list[str]()
@@ -84,6 +71,13 @@ async def test_call_is_named_by_those_alone_who_may_ask_for_it(tmp_path: Path, m
                 await command.get(other)
         await looks.more(3)
         assert ours == []
+        # A worker of the same module runs all tasks.
+        server = shop(tmp_path, "own", ours)
+        tasks = server.task_service
+        assert tasks is not None
+        async with server.own_lifespan(), tasks.working(10):
+            assert text_of(await fleet.until(waiting)) == "shipped theirs"
+    assert ours == ["theirs"]
 
 
 def test_choice_that_is_none_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

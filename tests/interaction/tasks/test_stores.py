@@ -55,24 +55,6 @@ async def loaded(store: TaskStore, call_id: str = "a") -> TaskEntry:
     return entry
 
 
-async def test_call_has_one_task(store: TaskStore, clock: Clock) -> None:
-    assert await store.add(entry_of(clock, content="first"))
-    assert not await store.add(entry_of(clock, content="second"))
-    assert (await loaded(store)).content == "first"
-    assert (await store.load("b"))[0] is None
-
-
-async def test_write_over_another_version_is_rejected(store: TaskStore, clock: Clock) -> None:
-    await store.add(entry_of(clock))
-    one, other = await loaded(store), await loaded(store)
-    for number, entry in enumerate((one, other)):
-        entry.version, entry.content = 1, str(number)
-    assert await store.save(one, version=0)
-    assert not await store.save(other, version=0)
-    assert (await loaded(store)).content == "0"
-    assert not await store.save(replace(one, call_id="gone"), version=0)
-
-
 async def test_loaded_task_is_a_copy_with_all_fields(store: TaskStore, clock: Clock) -> None:
     full = entry_of(clock, holder="h", epoch=3, runs_once=True, has_begun=True, tries=2, content="c", version=0)
     await store.add(full)
@@ -199,25 +181,18 @@ async def test_stored_steps_and_orderly_stops_count_as_no_death(store: TaskStore
             await change_task(store, "a", lambda entry, now: entry.give_up(now))
 
 
-async def test_full_memory_takes_no_new_tasks(clock: Clock) -> None:
-    store = MemoryLedger(max_bytes=10_000, system=System(time=clock)).tasks
-    await store.add(entry_of(clock, content="x" * 10_000))
-    with pytest.raises(LedgerDown, match="full, with 1 tasks"):
-        await store.add(entry_of(clock, "b"))
+@pytest.mark.parametrize(
+    ("size", "account", "said"), [(10_000, None, "full, with 1 tasks"), (20_000, "one", "the rest is for others")]
+)
+async def test_full_memory_takes_no_new_tasks(clock: Clock, size: int, account: str | None, said: str) -> None:
+    store = MemoryLedger(max_bytes=size, system=System(time=clock)).tasks
+    await store.add(entry_of(clock, content="x" * 10_000, account=account))
+    with pytest.raises(LedgerDown, match=said):
+        await store.add(entry_of(clock, "b", account=account))
+    assert account is None or await store.add(entry_of(clock, "c", account="other"))
     clock.advance(1001)
     await change_task(store, "a", lambda entry, now: None)
-    assert await store.add(entry_of(clock, "b"))
-
-
-async def test_one_caller_cannot_fill_memory(clock: Clock) -> None:
-    store = MemoryLedger(max_bytes=20_000, system=System(time=clock)).tasks
-    await store.add(entry_of(clock, content="x" * 10_000, account="one"))
-    with pytest.raises(LedgerDown, match="the rest is for others"):
-        await store.add(entry_of(clock, "b", account="one"))
-    assert await store.add(entry_of(clock, "c", account="other"))
-    clock.advance(1001)
-    await change_task(store, "a", lambda entry, now: None)
-    assert await store.add(entry_of(clock, "b", account="one"))
+    assert await store.add(entry_of(clock, "b", account=account))
 
 
 async def test_due_tasks_come_in_order_and_tell_the_next_time(store: TaskStore, clock: Clock) -> None:
@@ -232,14 +207,6 @@ async def test_due_tasks_come_in_order_and_tell_the_next_time(store: TaskStore, 
     assert (await store.due(5))[0] == ["a", "b"]
     await claimed(store, "one")
     assert (await store.due(5))[0] == ["b"]
-
-
-async def test_task_past_its_life_is_deleted(store: TaskStore, clock: Clock) -> None:
-    await store.add(entry_of(clock))
-    clock.advance(1001)
-    assert await change_task(store, "a", lambda entry, now: "changed") is None
-    assert (await store.load("a"))[0] is None
-    assert await change_task(store, "a", lambda entry, now: "changed") is None
 
 
 async def test_listeners_hear_of_each_change(store: TaskStore, clock: Clock) -> None:

@@ -112,61 +112,46 @@ async def task_of(peer: Peer, tool: str) -> str:
     return reply["taskId"]
 
 
-def call_in(path: Path) -> TracedCall:
-    (call,) = join(read_files(files_of([path])).lines).calls.values()
+def call_in(path: Path, tool: str = "ask") -> TracedCall:
+    calls = join(read_files(files_of([path])).lines).calls.values()
+    (call,) = [call for call in calls if call.tool == tool]
     return call
 
 
-def ended_as(path: Path) -> tuple[str, str | None, list[list[str]], list[str]]:
-    """Return the state and the failure of the only call, as lists show them, and its questions and explanations."""
-    call = call_in(path)
+def ended_as(path: Path, tool: str = "ask") -> tuple[str, str | None, list[list[str]], list[str]]:
+    """Return the state and failure of the call of a tool, as lists show them, with its questions and explanations."""
+    call = call_in(path, tool)
     row = row_of(call)
     return row["state"], row["failure"], [list(left) for left in row["left"]], [one.text for one in explain(call)]
 
 
-async def test_cancelled_task_that_asks_has_ended(tmp_path: Path, trace_of: Callable[..., str]) -> None:
-    async with peers(office(tmp_path / "calls.jsonl", anyio.Event())) as (peer,):
-        task = await task_of(peer, "ask")
-        await peer.asked(task, "sure")
-        await peer.ask("tasks/cancel", taskId=task)
-        await peer.ask("tasks/cancel", taskId=task)
-    assert task.split(".")[1] not in (tmp_path / "calls.jsonl").read_text()
-    state, failure, left, texts = ended_as(tmp_path / "calls.jsonl")
-    assert (state, failure, left) == ("failed", "cancelled", [["sure", "cancelled"]])
-    assert "its client cancelled its task" in texts[-1]
-    assert "the call was cancelled" in trace_of("show")
-    assert "waits for" not in trace_of("show")
-
-
-async def test_cancelled_tasks_are_counted_once(tmp_path: Path) -> None:
-    began, collected = anyio.Event(), Collected()
-    async with peers(office(tmp_path / "calls.jsonl", began, collected.telemetry)) as (peer,):
-        asking, running = await task_of(peer, "ask"), await task_of(peer, "pay")
+async def test_cancelled_tasks_have_ended_and_are_counted_once(tmp_path: Path, trace_of: Callable[..., str]) -> None:
+    transcript, began, collected = tmp_path / "calls.jsonl", anyio.Event(), Collected()
+    async with peers(office(transcript, began, collected.telemetry)) as (peer,):
+        running, asking = await task_of(peer, "pay"), await task_of(peer, "ask")
         await peer.asked(asking, "sure")
         with anyio.fail_after(WAIT_SECONDS):
             await began.wait()
-        for task in (asking, running):
+        for task in (running, asking, asking):
             await peer.ask("tasks/cancel", taskId=task)
+    assert asking.split(".")[1] not in transcript.read_text()
+    state, failure, left, texts = ended_as(transcript, "ask")
+    assert (state, failure, left) == ("failed", "cancelled", [["sure", "cancelled"]])
+    assert "its client cancelled its task" in texts[-1]
+    shown = trace_of("show")
+    assert "the call was cancelled" in shown
+    assert "waits for" not in shown
+    state, failure, _, texts = ended_as(transcript, "pay")
+    assert (state, failure) == ("failed", "cancelled")
+    assert [text for text in texts if "ended" in text or "failed" in text] == [
+        "The call ended because its client cancelled its task; nothing needs to be fixed if that was intended."
+    ]
     points = [point for point in collected.points["roundtrip.calls"] if isinstance(point, NumberDataPoint)]
     counted = [(dict(point.attributes or {}), point.value) for point in points]
     failed = {"roundtrip.state": "failed"}
     assert sorted(counted, key=str) == [
         ({"roundtrip.tool": "ask", **failed, "error.type": "cancelled"}, 1),
         ({"roundtrip.tool": "pay", **failed, "error.type": "CallTakenOver"}, 1),
-    ]
-
-
-async def test_cancelled_running_task_is_explained_by_its_cancellation(tmp_path: Path) -> None:
-    began = anyio.Event()
-    async with peers(office(tmp_path / "calls.jsonl", began)) as (peer,):
-        task = await task_of(peer, "pay")
-        with anyio.fail_after(WAIT_SECONDS):
-            await began.wait()
-        await peer.ask("tasks/cancel", taskId=task)
-    state, failure, _, texts = ended_as(tmp_path / "calls.jsonl")
-    assert (state, failure) == ("failed", "cancelled")
-    assert [text for text in texts if "ended" in text or "failed" in text] == [
-        "The call ended because its client cancelled its task; nothing needs to be fixed if that was intended."
     ]
 
 

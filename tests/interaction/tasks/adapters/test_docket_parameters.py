@@ -1,8 +1,6 @@
 """Dependencies of Docket in the parameters of tools: in usual calls, and in the legs of tasks."""
 
 import logging
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -334,16 +332,3 @@ async def test_prompt_cannot_have_a_dependency_of_docket() -> None:
 
     with pytest.raises(InvalidSignature, match="only as the default of a tool's own parameter"):
         Server[Any]("shop").prompt()(prompt)
-
-
-def test_server_without_such_parameters_does_not_import_docket() -> None:
-    program = """
-import sys
-from roundtrip import Context, Server
-server = Server("shop")
-@server.tool(task=True)
-async def work(ctx: Context) -> str: return ""
-print("docket" in sys.modules, "uncalled_for" in sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == ["False", "False"]

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 import httpx
@@ -16,7 +16,7 @@ from tests.interaction.tasks.processes import shops
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.postgres_server import postgres_server
 from tests.kit.programs import needs
-from tests.kit.redis_server import RedisServer, redis_server
+from tests.kit.redis_server import redis_server
 from tests.kit.stores import SHARED, Servers, place_of
 from tests.kit.waiting import until
 
@@ -92,13 +92,12 @@ async def test_tasks_of_others_and_unknown_keys_change_nothing(kind: str, starte
     require_unlogged(task, one, two)
 
 
-class Outage:
+class Outage(NamedTuple):
     """A store that goes away and comes back."""
 
-    def __init__(self, place: str, begin: Callable[[], None], end: Callable[[], None]) -> None:
-        self.place = place
-        self.begin = begin
-        self.end = end
+    place: str
+    begin: Callable[[], None]
+    end: Callable[[], None]
 
 
 @pytest.fixture(
@@ -114,12 +113,8 @@ def outage(request: pytest.FixtureRequest) -> Generator[Outage]:
             yield Outage(f"postgres {postgres.url} tasks", postgres.kill, postgres.start)
         return
     with redis_server() as redis:
-        begin, end = _ways(redis, is_killed=request.param == "redis is killed")
-        yield Outage(f"redis {redis.url} tasks", begin, end)
-
-
-def _ways(redis: RedisServer, *, is_killed: bool) -> tuple[Callable[[], None], Callable[[], None]]:
-    return (redis.kill, redis.start) if is_killed else (redis.stop, redis.go_on)
+        ways = (redis.kill, redis.start) if request.param == "redis is killed" else (redis.stop, redis.go_on)
+        yield Outage(f"redis {redis.url} tasks", *ways)
 
 
 async def require_errors(peer: Peer, task: str) -> None:
