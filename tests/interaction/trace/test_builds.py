@@ -67,12 +67,3 @@ def test_every_view_spells_a_build_alike(tmp_path: Path, capsys: pytest.CaptureF
     assert ["Build", f"{shown[0]} before, now {shown[1]}"] in page["steps"][1]["facts"]
     facts = [anyio.run(functools.partial(facts_of, one)), anyio.run(functools.partial(facts_of, other))]
     assert [builds_text(each) for each in facts] == [f"build {name}" for name in shown]
-
-
-def test_doctor_and_trace_report_equal_build_digests(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    one = server(path, None, "Which row?")
-    anyio.run(asked_on_both, one, one)
-    (call,) = join(read_files(files_of([path])).lines).calls.values()
-    assert call.began is not None
-    assert builds_text(anyio.run(facts_of, one)) == f"build {call.began.build}"

@@ -58,8 +58,8 @@ def cinema(transcript: Path) -> Server[Any]:
         await ctx.step("charge", no_card)
         return "charged"
 
-    @server.tool(confirm="Empty {hall}?")
-    async def empty(hall: str) -> str:
+    @server.tool(confirm="Empty it?")
+    async def empty() -> str:
         return "emptied"
 
     @server.tool()
@@ -85,33 +85,19 @@ def no_card() -> str:
         ("dawdle", {"row": 3}, "in its body", "(ToolTimedOut: 'timed out after 5s')"),
         ("charge", {"row": 3}, "in its step 'charge'", "PermissionError: 'no card' was raised"),
         ("book", DECLINE, "", "the user declined or cancelled a question that it needs an answer to"),
+        ("book", DECLINE, "", "to go on without the answer, take ElicitationResult[T]"),
+        ("reserve", DECLINE, "", "to go on without the answer, use ctx.ask_outcome"),
+        ("empty", None, "", "with confirm=, nothing runs unless the user accepts"),
         ("book", [{"row": 0}] * 3, "", "got as many invalid answers as attempts= allows"),
     ],
 )
 async def test_failed_call_says_where_and_why(tmp_path: Path, tool: str, answer: Any, place: str, cause: str) -> None:
     path = tmp_path / "calls.jsonl"
-    assert (await User(cinema(path), {"seat": answer}, allow_error=True).call(tool)).is_error
+    answers = {"confirm:empty": DECLINE} if tool == "empty" else {"seat": answer}
+    assert (await User(cinema(path), answers, allow_error=True).call(tool)).is_error
     (call,) = join(read_files(files_of([path])).lines).calls.values()
     (failure,) = [one for one in explain(call) if one.subject is ExplainedSubject.FAILURE]
     assert (failure.leg, failure.round) == (call.legs, call.round_count)
     assert place in failure.text
     assert cause in failure.text
     assert failure.text.startswith(f"Leg {call.legs} on ")
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "question", "cure"),
-    [
-        ("book", {}, "seat", "to go on without the answer, take ElicitationResult[T]"),
-        ("reserve", {}, "seat", "to go on without the answer, use ctx.ask_outcome"),
-        ("empty", {"hall": "2"}, "confirm:empty", "with confirm=, nothing runs unless the user accepts"),
-    ],
-)
-async def test_declined_call_says_what_could_go_on(
-    tmp_path: Path, tool: str, arguments: dict[str, str], question: str, cure: str
-) -> None:
-    path = tmp_path / "calls.jsonl"
-    assert (await User(cinema(path), {question: DECLINE}).call(tool, arguments)).is_error
-    (call,) = join(read_files(files_of([path])).lines).calls.values()
-    (failure,) = [one for one in explain(call) if one.subject is ExplainedSubject.FAILURE]
-    assert cure in failure.text

@@ -202,13 +202,28 @@ async def test_each_way_to_end_is_recorded(
         assert "elicitation was decline" in traced.ended.decline
 
 
-async def test_a_call_from_within_a_call_says_which(tmp_path: Path) -> None:
+async def test_calls_of_every_kind_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    await User(shop(path), era=Era.RETRY).call("outer")
-    outer, inner = calls_of(path)
-    assert (outer.tool, inner.tool) == ("outer", "inner")
-    assert inner.began is not None
-    assert (inner.began.within, inner.state, outer.state) == (outer.id, State.COMPLETED, State.COMPLETED)
+    user = User(shop(path), {"confirm": {"ok": True}, "sure": {"ok": True}}, era=Era.RETRY, allow_unused=True)
+    await user.get_prompt("letter", title="Dune")
+    await user.read_resource("shelf://Dune")
+    await user.call("hand")
+    await user.call("outer")
+    calls = calls_of(path)
+    began = [call.began for call in calls if call.began is not None]
+    asked = [[(each.asked.by, each.asked.questions[0].key) for each in call.rounds] for call in calls]
+    assert list(zip([line.method for line in began], [call.tool for call in calls], asked, strict=True)) == [
+        ("prompts/get", "letter", [("resolvers", "confirm")]),
+        ("resources/read", "shelf://{title}", [("resolvers", "confirm")]),
+        ("tools/call", "hand", [("author", "sure")]),
+        ("tools/call", "outer", []),
+        ("tools/call", "inner", []),
+    ]
+    assert {call.state for call in calls} == {State.COMPLETED}
+    assert [line.within for line in began] == [None] * 4 + [calls[3].id]
+    token = calls[2].rounds[0].asked.token
+    assert token is not None
+    assert "authored" in token.added
 
 
 async def test_cancelled_call_is_reported_as_failed(tmp_path: Path) -> None:
@@ -231,34 +246,6 @@ async def test_cancelled_call_is_reported_as_failed(tmp_path: Path) -> None:
     assert traced.ended is not None
     assert traced.ended.error is not None
     assert (traced.state, traced.ended.error.type) == (State.FAILED, "CancelledError")
-
-
-@pytest.mark.parametrize("kind", ["prompt", "resource"])
-async def test_prompts_and_templates_are_reported_like_tools(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "calls.jsonl"
-    user = User(shop(path), {"confirm": {"ok": True}}, era=Era.RETRY)
-    if kind == "prompt":
-        await user.get_prompt("letter", title="Dune")
-    else:
-        await user.read_resource("shelf://Dune")
-    (traced,) = calls_of(path)
-    assert traced.began is not None
-    assert (traced.began.method, traced.tool) == {
-        "prompt": ("prompts/get", "letter"),
-        "resource": ("resources/read", "shelf://{title}"),
-    }[kind]
-    assert (traced.state, len(traced.rounds)) == (State.COMPLETED, 1)
-
-
-async def test_hand_written_questions_are_reported_too(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    await User(shop(path), {"sure": {"ok": True}}, era=Era.RETRY).call("hand")
-    (traced,) = calls_of(path)
-    asked = traced.rounds[0].asked
-    assert (asked.by, [question.key for question in asked.questions]) == ("author", ["sure"])
-    assert asked.token is not None
-    assert "authored" in asked.token.added
-    assert traced.state is State.COMPLETED
 
 
 async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path, era: Era) -> None:
