@@ -15,11 +15,16 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server
 from roundtrip.cli import main
+from roundtrip.doctor.facts import Facts
+from roundtrip.doctor.findings import builds_text
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal_bytes import FORMAT
+from roundtrip.server.probe import PROBE_TOOL
 from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens.token import KeyRing, TokenCodec
+from roundtrip.trace.page.data import data_of
+from tests.interaction.trace.transcribed import calls_of
 from tests.kit.players import Reply
 from tests.kit.secrets import BORN, CountedEntropy, payload
 from tests.kit.shops import KEY, Choice, sure
@@ -132,6 +137,35 @@ async def test_repeated_question_is_explained(
     text = shop.explained(reason)
     assert text.startswith(f"Question '{later.get('key', 'confirm')}' was asked ")
     assert cause in text
+
+
+async def facts_of(server: Server[Any]) -> Facts:
+    async with Client(server, mode=Era.RETRY.value) as client:
+        return Facts.model_validate((await client.call_tool(PROBE_TOOL, {})).structured_content)
+
+
+async def test_every_view_spells_a_build_alike(shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builds, shown = ("2026.11", "fedcba9876543210" * 2), ("2026.11", "fedcba987654")
+    servers = [shop.asking(name, build, probe=True) for name, build in zip(("Sure?", "Really?"), builds, strict=True)]
+    hopper = LegByLeg(servers)
+    await hopper.leg("order", ARGUMENTS)
+    await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
+    (tmp_path / "token.txt").write_text(hopper.token)
+
+    def printed(*arguments: str) -> str:
+        assert main(["trace", *arguments]) in (0, 1)
+        return capsys.readouterr().out
+
+    assert printed("ls", str(shop.path)).split()[-1] == shown[0]
+    assert f"build {shown[1]}, after {shown[0]}" in printed("show", "last", str(shop.path))
+    assert f"between build {shown[0]} and build {shown[1]}" in printed("explain", "last", str(shop.path))
+    token_lines = printed("token", str(tmp_path / "token.txt")).splitlines()
+    assert [line.split()[-1] for line in token_lines if line.strip().startswith("build")] == [shown[1]]
+    (call,) = calls_of(shop.path)
+    page = data_of(call)
+    assert ["Build", shown[0]] in page["facts"]
+    assert ["Build", f"{shown[0]} before, now {shown[1]}"] in page["steps"][1]["facts"]
+    assert [builds_text(await facts_of(server)) for server in servers] == [f"build {name}" for name in shown]
 
 
 async def test_volatile(shop: Shop) -> None:

@@ -64,7 +64,7 @@ def test_tests_of_repeated_requests_pass(tmp_path: Path) -> None:
     project.serve(Path(features.__file__).read_text(encoding="utf-8"), "features")
     project.serve(SHOP, "shop")
     for name, story in STORIES.items():
-        call = recorded(story, tmp_path / f"{name}.jsonl")
+        call = anyio.run(recorded, story, tmp_path / f"{name}.jsonl")
         source = write_test(
             recorded_call(call, whole=True), ServerName("shop:server"), eras=("retry",), with_result=True
         )
