@@ -125,9 +125,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "exactly_once": Feature(_order("exactly_once"), {"guests": GUESTS}, ends="booked 2"),
     "exactly_once_plain": Feature(_order("exactly_once_plain"), ends="booked"),
     "exactly_once_body": Feature(_order("exactly_once_body"), {"guests": GUESTS, "room": ROOM}, ends="booked 2"),
-    "exactly_once_step": Feature(_order("exactly_once_step"), {"guests": GUESTS}, ends="charged"),
     "exactly_once_fails": Feature(_order("exactly_once_fails"), {"guests": GUESTS}, ends="sold out"),
-    "timeout": Feature(_order("timeout"), {"guests": GUESTS}, ends="2 in time"),
     "entered": Feature(_order("entered"), {"guests": GUESTS}, ends="desk open for 2"),
     "gate": Feature(_order("gate"), {"guests": GUESTS}, ends="let in 2"),
     "hidden_since": Feature(_order("hidden_since"), {"guests": GUESTS}, ends="seen by 2"),
@@ -310,20 +308,9 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
         return f"booked {party.adults}"
 
     @server.tool(exactly_once=True)
-    async def exactly_once_step(hotel: str, guests: Party, ctx: Context) -> str:
-        effect.append("exactly once step")
-        await ctx.step("clock", clock)
-        return "charged"
-
-    @server.tool(exactly_once=True)
     async def exactly_once_fails(hotel: str, guests: Party) -> str:
         effect.append("exactly once fails")
         raise ToolError("sold out")
-
-    @server.tool(timeout=60)
-    async def timeout(hotel: str, guests: Party) -> str:
-        effect.append("timeout")
-        return f"{guests.adults} in time"
 
     @server.tool()
     async def entered(hotel: str, guests: Party, desk: Annotated[str, Depends(desk)]) -> str:

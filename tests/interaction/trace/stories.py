@@ -70,18 +70,13 @@ STORIES: Final = {
 }
 
 
-async def play(story: Story, path: Path, effect: Effect) -> None:
-    server = serve(MemoryLedger(), effect, trace=Recorder(path, reveal="all"))
-    legs = LegByLeg([server])
+async def recorded(story: Story, path: Path) -> TracedCall:
+    effect = Effect()
+    legs = LegByLeg([serve(MemoryLedger(), effect, trace=Recorder(path, reveal="all"))])
     await legs.leg(story.tool, {"hotel": "Ritz"})
     for round_, answers in story.legs:
         token = legs.rounds[round_].request_state
         await legs.leg(story.tool, {"hotel": "Ritz"}, answers=answers, state=token)
-
-
-async def recorded(story: Story, path: Path) -> TracedCall:
-    effect = Effect()
-    await play(story, path, effect)
     assert len(effect) == story.bodies
     (call,) = calls_of(path)
     return call

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import anyio
 import pytest
 
-from roundtrip import Approvals, Context, Elicit, Pages, Resolve, Server
+from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.fork_reports import fork_data, fork_text
 from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
@@ -18,10 +18,11 @@ from roundtrip.cli import main
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.machine.journal import Action
 from roundtrip.server.rehearsal import End
-from roundtrip.testing import Approver, Era, User
+from roundtrip.testing import Era, User
 from roundtrip.trace.index.rows import row_of
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.recorder import Recorder
+from tests.interaction.trace import desks
 from tests.interaction.trace.deploys import Recording, changed, deploy
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.peer import peers
@@ -248,59 +249,38 @@ async def test_bodies_run_only_with_run(tmp_path: Path) -> None:
     assert ran == [*before, "old", "deleted"]
 
 
-async def test_approval_is_decided_by_the_fork_or_as_recorded(tmp_path: Path) -> None:
-    async def reader(request: Any) -> str | None:
-        return request.headers.get("x-user")
+def test_approval_is_decided_by_the_fork_or_as_recorded(recording: Recording) -> None:
+    server = desks.record(recording, "deliver")
+    (call,) = calls_of(recording.file)
+    *_, at = [each.number for each in recorded_call(call, whole=True).rounds if each.approvals]
 
-    server = Server[Any](
-        "shop",
-        keys=[KEY],
-        trace=Recorder(tmp_path / "calls.jsonl", reveal="all"),
-        principal=lambda ctx: "ann",
-        pages=Pages(base_url="https://shop.example", authenticate=reader, wait=0.1),
-        approvals=Approvals(groups={"fred": ["finance"]}),
-    )
+    async def scenario() -> None:
+        forked = await fork(server, call, at, run=True)
+        assert "Rome, as sam approved" in str(forked.result)
+        assert "    recorded: approved\n    fork:     approved (as recorded)\n" in fork_text(forked)
+        forked = await fork(server, call, at, run=True, deliver=OwnAnswer(Action.ACCEPT))
+        assert "Rome, as fork approved" in str(forked.result)
+        forked = await fork(server, call, at, run=True, deliver=OwnAnswer(Action.DECLINE, "too much"))
+        assert forked.end in (End.FAILED, End.DECLINED)
+        assert "ApprovalRejected" in forked.reason
+        assert "    recorded: approved\n    fork:     rejected: too much\n" in fork_text(forked)
+        assert fork_data(forked)["rounds"][0]["answers"] == {"deliver": {"action": "rejected", "data": "too much"}}
+        with pytest.raises(NotReplayable, match="'deliver' is an approval: answer it by :approve, or :reject REASON"):
+            await fork(server, call, at, run=True, deliver=OwnAnswer(Action.ACCEPT, True, "true"))
 
-    @server.tool()
-    async def refund(euros: int, ctx: Context) -> str:
-        approved = await ctx.approve("big", f"Refund {euros}?", by="finance")
-        return f"refunded {euros}, {approved.who}"
-
-    approver = Approver({"finance": "approve"}, headers={"x-user": "fred"})
-    headers = {"x-user": "ann"}
-    user = User(server, {}, client="no-elicitation", page_headers=headers, approver=approver, era=Era.RETRY)
-    assert (await user.call("refund", euros=5)).value == "refunded 5, fred"
-    (call,) = calls_of(tmp_path / "calls.jsonl")
-    (round_,) = [each for each in recorded_call(call, whole=True).rounds if each.approvals]
-    forked = await fork(server, call, round_.number, run=True)
-    assert "refunded 5, fred" in str(forked.result)
-    assert "    recorded: approved\n    fork:     approved (as recorded)\n" in fork_text(forked)
-    forked = await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.ACCEPT))
-    assert "refunded 5, fork" in str(forked.result)
-    forked = await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.DECLINE, "too much"))
-    assert forked.end in (End.FAILED, End.DECLINED)
-    assert "ApprovalRejected" in forked.reason
-    assert "    recorded: approved\n    fork:     rejected: too much\n" in fork_text(forked)
-    assert fork_data(forked)["rounds"][0]["answers"] == {"big": {"action": "rejected", "data": "too much"}}
-    with pytest.raises(NotReplayable, match="'big' is an approval: answer it by :approve, or :reject REASON"):
-        await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.ACCEPT, True, "true"))
-    waiting = join(line for serving in call.servings for line in serving.lines if line.leg < call.legs)
-    (row,) = [row_of(one) for one in waiting.calls.values()]
-    assert (row["state"], row["pending"], row["awaited"]) == ("awaiting_input", [], ["big by finance"])
+    anyio.run(scenario)
+    desks.cut_at_the_approval(recording)
+    (row,) = [row_of(one) for one in calls_of(recording.file)]
+    assert (row["state"], row["pending"], row["awaited"]) == ("awaiting_input", [], ["large by finance"])
 
 
-def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
+async def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Show that a fork, or a check, is no worker: that would end the task at its body."""
-    events: list[anyio.Event] = []
+    path, taken = tmp_path / "calls.jsonl", anyio.Event()
 
     def make() -> Server[Any]:
-        events.append(taken := anyio.Event())
-        server = Server[Any](
-            "shop",
-            keys=[KEY],
-            trace=Recorder(tmp_path / "calls.jsonl", reveal="all"),
-            ledger=SqliteLedger(tmp_path / "ledger.db"),
-        )
+        ledger = SqliteLedger(tmp_path / "ledger.db")
+        server = Server[Any]("shop", keys=[KEY], trace=Recorder(path, reveal="all"), ledger=ledger)
 
         async def slow() -> Elicit[int]:
             # A worker would take the task meanwhile.
@@ -319,23 +299,15 @@ def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
 
         return server
 
-    async def scenario() -> None:
-        server = make()
-        async with peers(server) as (peer,):
-            await peer.call("later")
-        await User(make(), {"slow": 2}, era=Era.RETRY).call("book")
-
-    async def forks() -> None:
-        server = make()
-        call = next(call for call in calls_of(tmp_path / "calls.jsonl") if call.tool == "book")
-        assert (await fork(server, call, 1, slow=3)).end is End.BODY
-        found: list[Checked] = []
-        await check_calls(make(), [call], found.append, now=time.time())
-        assert found[0].headline == "compatible"
-
-    with pytest.MonkeyPatch.context() as patched:
-        # No worker takes it before the fork.
-        patched.setenv("ROUNDTRIP_RUN_TASKS", "0")
-        anyio.run(scenario)
-    anyio.run(forks)
-    assert [event.is_set() for event in events] == [False] * 4
+    # No worker takes it before the fork.
+    monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "0")
+    async with peers(make()) as (peer,):
+        await peer.call("later")
+    await User(make(), {"slow": 2}, era=Era.RETRY).call("book")
+    monkeypatch.delenv("ROUNDTRIP_RUN_TASKS")
+    (call,) = [call for call in calls_of(path) if call.tool == "book"]
+    assert (await fork(make(), call, 1, slow=3)).end is End.BODY
+    found: list[Checked] = []
+    await check_calls(make(), [call], found.append, now=time.time())
+    assert found[0].headline == "compatible"
+    assert not taken.is_set()
