@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from roundtrip import Server
+from roundtrip import Server, Transition
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.forking import fork_call
 from roundtrip.checking.recorded import recorded_call
@@ -13,26 +13,11 @@ from roundtrip.ledger import SqliteLedger
 from roundtrip.server.rehearsal import End
 from roundtrip.testing import Era, User
 from roundtrip.trace.writing.recorder import Recorder
-from roundtrip.tracing import Beginning, TokenRejection
 from tests.interaction.trace.features import FEATURES, ROOTS, Effect, Feature, Heard, serve
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.waiting import WAIT
 
 ADA = "ada"
-
-
-class Told:
-    """A tracer that must not receive anything."""
-
-    def __init__(self) -> None:
-        self.told: list[object] = []
-
-    def begin(self, beginning: Beginning) -> Any:
-        self.told.append(beginning)
-        return self.told.append
-
-    def reject(self, rejection: TokenRejection) -> None:
-        self.told.append(rejection)
 
 
 class Site:
@@ -66,8 +51,8 @@ class Site:
     async def check(self, *, forks: int = 0) -> list[Checked]:
         """Check all calls with another process of the same code, and fork their rounds; nothing changes."""
         self.effect.closed = True
-        ledger, bus, told = SqliteLedger(self.folder / "ledger.db"), Heard(), Told()
-        server = serve(ledger, self.effect, bus, trace=[Recorder(self.calls, reveal="all"), told])
+        ledger, bus, told = self.ledger(), Heard(), list[Transition]()
+        server = serve(ledger, self.effect, bus, trace=[Recorder(self.calls, reveal="all"), told.append])
         server.disable(names={"hidden_since"})
         done, files = list(self.effect), self.bytes()
         found = await check_all(server, self.calls)
@@ -76,7 +61,7 @@ class Site:
             assert await fork_each(server, self.calls) > forks
         await ledger.aclose()
         assert self.bytes() == files
-        assert told.told == []
+        assert told == []
         assert bus.events == []
         return found
 

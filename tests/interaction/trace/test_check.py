@@ -12,17 +12,17 @@ from mcp_types import METHOD_NOT_FOUND
 from roundtrip.cli import main
 from roundtrip.testing import Era, LegByLeg
 from tests.interaction.trace.deploys import (
-    MIXED,
     REPLIES,
     SHOP,
+    TALKS,
     Change,
     Recording,
     changed,
     check,
     checked,
     deploy,
+    dream,
     module_of,
-    record_mixed,
 )
 from tests.kit.tables import check_each
 
@@ -265,10 +265,10 @@ def test_answers_that_end_or_repeat_a_call_are_checked(
 
 
 def test_samples_roots_and_pages_are_checked_too(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
-    record_mixed(recording, Era.RETRY, MIXED)
-    out = checked(recording, capsys, ("Think of a book", "Think of a film"), source=MIXED)
-    assert "order: asks 1 again\n  'think': reworded" in out
-    out = checked(recording, capsys, ("/pay", "/checkout"), source=MIXED)
+    dream(recording.load(TALKS), Era.RETRY)
+    out = checked(recording, capsys, ("Think of a book", "Think of a film"), source=TALKS)
+    assert "dream: asks 1 again\n  'think': reworded" in out
+    out = checked(recording, capsys, ("example/pay", "example/checkout"), source=TALKS)
     assert "recorded: 'Pay here <https://shop.example/pay>'" in out
 
 

@@ -11,9 +11,9 @@ from mcp.client import Client
 from mcp.server.request_state import RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server
+from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server, ToolError
 from roundtrip.cli import main
 from roundtrip.doctor.facts import Facts
 from roundtrip.doctor.findings import builds_text
@@ -21,13 +21,15 @@ from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal_bytes import FORMAT
 from roundtrip.server.probe import PROBE_TOOL
-from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
+from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens.token import KeyRing, TokenCodec
+from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.page.data import data_of
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.players import Reply
 from tests.kit.secrets import BORN, CountedEntropy, payload
 from tests.kit.shops import KEY, Choice, sure
+from tests.kit.time_limits import LIMIT, hang
 
 pytestmark = pytest.mark.anyio
 
@@ -311,3 +313,93 @@ async def test_a_seal_that_another_key_made(shop: Shop) -> None:
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
     assert "(or seal_keys=)" in shop.rejected(RejectionReason.SEAL)
+
+
+# Failures.
+
+
+class Seat(BaseModel):
+    row: Annotated[int, Field(ge=1)]
+
+
+async def seat() -> Elicit[Seat]:
+    return Elicit("Which row?", Seat)
+
+
+def price(seat: Annotated[Seat, Resolve(seat)]) -> int:
+    raise LookupError("no price list")
+
+
+def cinema(transcript: Path) -> Server[Any]:
+    server = Server[Any]("cinema", trace=Recorder(transcript, reveal="all"))
+
+    @server.tool()
+    async def crash(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        raise ValueError(f"row {seat.row} is broken")
+
+    @server.tool()
+    async def quote(price: Annotated[int, Resolve(price)]) -> int:
+        return price
+
+    @server.tool()
+    async def sold_out(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        raise ToolError("sold out")
+
+    @server.tool()
+    async def book(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        return f"row {seat.row}"
+
+    @server.tool(timeout=LIMIT)
+    async def dawdle(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        await hang()
+        return "done"
+
+    @server.tool()
+    async def charge(ctx: Context) -> str:
+        await ctx.ask("seat", "Which row?", Seat)
+        await ctx.step("charge", no_card)
+        return "charged"
+
+    @server.tool(confirm="Empty it?")
+    async def empty() -> str:
+        return "emptied"
+
+    @server.tool()
+    async def reserve(ctx: Context) -> str:
+        await ctx.ask("seat", "Which row?", Seat)
+        return "reserved"
+
+    return server
+
+
+def no_card() -> str:
+    raise PermissionError("no card")
+
+
+@pytest.mark.usefixtures("limits")
+@pytest.mark.roundtrip(eras="both")
+@pytest.mark.parametrize(
+    ("tool", "answer", "place", "cause"),
+    [
+        ("crash", {"row": 3}, "in its body", "ValueError: 'row 3 is broken' was raised"),
+        ("quote", {"row": 3}, "in the resolver or dependency 'price'", "LookupError: 'no price list' was raised"),
+        ("sold_out", {"row": 3}, "in its body", "(ToolError: 'sold out')"),
+        ("dawdle", {"row": 3}, "in its body", "(ToolTimedOut: 'timed out after 5s')"),
+        ("charge", {"row": 3}, "in its step 'charge'", "PermissionError: 'no card' was raised"),
+        ("book", DECLINE, "", "the user declined or cancelled a question that it needs an answer to"),
+        ("book", DECLINE, "", "to go on without the answer, take ElicitationResult[T]"),
+        ("reserve", DECLINE, "", "to go on without the answer, use ctx.ask_outcome"),
+        ("empty", None, "", "with confirm=, nothing runs unless the user accepts"),
+        ("book", [{"row": 0}] * 3, "", "got as many invalid answers as attempts= allows"),
+    ],
+)
+async def test_failed_call_says_where_and_why(tmp_path: Path, tool: str, answer: Any, place: str, cause: str) -> None:
+    path = tmp_path / "calls.jsonl"
+    answers = {"confirm:empty": DECLINE} if tool == "empty" else {"seat": answer}
+    assert (await User(cinema(path), answers, allow_error=True).call(tool)).is_error
+    (call,) = calls_of(path)
+    (failure,) = [one for one in explain(call) if one.subject is ExplainedSubject.FAILURE]
+    assert (failure.leg, failure.round) == (call.legs, call.round_count)
+    assert place in failure.text
+    assert cause in failure.text
+    assert failure.text.startswith(f"Leg {call.legs} on ")

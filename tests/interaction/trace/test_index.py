@@ -20,7 +20,6 @@ from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
 from roundtrip.trace.reading.calls import join
-from roundtrip.trace.reading.pruning import prune
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.files import LineFile
 from roundtrip.ui.fleet import fleet_data
@@ -250,9 +249,7 @@ def test_prune_keeps_each_audit_log_and_other_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     audit, data, torn = tmp_path / "operators.jsonl", tmp_path / "data.jsonl", tmp_path / "torn.jsonl"
-    acted = {"v": 1, "event": "acted", "at": 1.0, "instance": "ui", "call": "aaa1", "tool": "book"}
-    acted |= {"action": "cancel", "by": "ana", "outcome": "done", "why": ""}
-    audit.write_text(f"{json.dumps(acted)}\n")
+    audit.write_text(acted("aaa1"))
     data.write_text('{"film": "Mirror"}\n')
     torn.write_text(f'ed","at":1}}\n{Tale("aaa1").began(1, "ash").write()}')
     empty = tmp_path / "empty.jsonl"
@@ -264,21 +261,6 @@ def test_prune_keeps_each_audit_log_and_other_files(
     assert main(["trace", "prune", "--older-than", "30d", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[0] == str(torn)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "empty.jsonl", "operators.jsonl"]
-
-
-def test_prune_counts_no_file_that_a_server_writes_meanwhile(tmp_path: Path) -> None:
-    old = time.time() - 90 * 86_400
-    for name in ("a.jsonl", "b.jsonl"):
-        write_tales(tmp_path / name, Tale(f"{name[0] * 3}1").began(1, "ash").ended())
-        os.utime(tmp_path / name, (old, old))
-
-    def clock() -> float:
-        os.utime(tmp_path / "a.jsonl")
-        return time.time()
-
-    pruned = prune([tmp_path], before=old + 1, max_bytes=None, clock=clock)
-    assert (pruned.files, pruned.kept) == ([tmp_path / "b.jsonl"], (tmp_path / "a.jsonl").stat().st_size)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 def test_link_to_a_transcript_counts_once(tmp_path: Path) -> None:
@@ -354,13 +336,6 @@ def test_long_line_that_is_being_written_is_read_once(tmp_path: Path, monkeypatc
             file.write("y" * 1000)
         index.refresh()
         assert sum(read) < 10_000
-        # The file is written again, and another program gives it the number of the one before.
-        path.write_text(Tale("aaa1").began(1, "ash").ended().write())
-        assert [row["call"] for row in rows_of(tmp_path)] == ["aaa1"]
-        with path.open("a") as file:
-            file.write(Tale("bbb1").began(1, "ash").ended().write())
-        index.refresh()
-        assert sorted(names_of(index)) == ["aaa1", "bbb1"]
 
 
 def test_index_of_another_version_is_made_again(tmp_path: Path) -> None:

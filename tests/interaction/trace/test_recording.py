@@ -172,12 +172,6 @@ async def test_the_name_of_a_call_never_looks_like_an_option(tmp_path: Path, mon
 # Every way to end.
 
 
-async def play(server: Server[Any], era: Era, tool: str, answers: Answers | None) -> None:
-    lacks: list[Literal["elicitation"]] = ["elicitation"] if answers is None else []
-    with anyio.fail_after(WAIT):
-        await User(server, answers, era=era, lacks=lacks, allow_error=True).call(tool, title="Dune")
-
-
 @pytest.mark.parametrize(
     ("tool", "answers", "state", "error"),
     [
@@ -192,7 +186,8 @@ async def test_each_way_to_end_is_recorded(
     tmp_path: Path, era: Era, tool: str, answers: Answers | None, state: State, error: str | None
 ) -> None:
     path = tmp_path / "calls.jsonl"
-    await play(shop(path), era, tool, answers)
+    lacks: list[Literal["elicitation"]] = ["elicitation"] if answers is None else []
+    await User(shop(path), answers, era=era, lacks=lacks, allow_error=True).call(tool, title="Dune")
     (traced,) = calls_of(path)
     assert_path_is_in_the_table(traced)
     assert traced.ended is not None
