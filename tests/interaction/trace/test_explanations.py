@@ -54,11 +54,11 @@ class Shop:
         self.path = folder / "calls.jsonl"
         self._capsys = capsys
 
-    def server(self, build: str = "1", *, key: bytes = KEY, name: str = "shop", **options: Any) -> Server[Any]:
+    def server(self, build: str = "1", **options: Any) -> Server[Any]:
         recorder = Recorder(self.path, reveal="all", instance=f"instance-{build}")
         if "request_state_security" not in options:
-            options["keys"] = [key]
-        return Server[Any](name, build=build, trace=recorder, **options)
+            options["keys"] = [KEY]
+        return Server[Any]("shop", build=build, trace=recorder, **options)
 
     def with_tool(self, function: Callable[..., Any], build: str = "1", **options: Any) -> Server[Any]:
         server = self.server(build, **options)
@@ -393,8 +393,7 @@ def no_card() -> str:
         ("book", [{"row": 0}] * 3, "", "got as many invalid answers as attempts= allows"),
     ],
 )
-async def test_failed_call_says_where_and_why(tmp_path: Path, tool: str, answer: Any, place: str, cause: str) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_failed_call_says_where_and_why(path: Path, tool: str, answer: Any, place: str, cause: str) -> None:
     answers = {"confirm:empty": DECLINE} if tool == "empty" else {"seat": answer}
     assert (await User(cinema(path), answers, allow_error=True).call(tool)).is_error
     (call,) = calls_of(path)

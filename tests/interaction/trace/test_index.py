@@ -153,12 +153,17 @@ def test_foreign_file_in_its_place_is_left_alone(folder: Path, capsys: pytest.Ca
     assert printed(capsys, "ls", str(folder))[0] == 0
 
 
-def test_old_files_are_pruned_and_forgotten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_old_transcripts_are_pruned_and_nothing_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     printed(capsys, "index", str(folder))
-    (folder / "audit.jsonl").write_text("")
-    (folder / "ash.jsonl").replace(folder / "ash.jsonl.1")
+    others = {"audit.jsonl": "", "data.jsonl": '{"film": "Mirror"}\n', "operators.jsonl": acted("ccc1")}
+    for name, text in others.items():
+        (folder / name).write_text(text)
+    monkeypatch.setenv("ROUNDTRIP_AUDIT", str(folder / "audit.jsonl"))
+    (folder / "ash.jsonl.1").write_text('ed","at":1}\n' + (folder / "ash.jsonl").read_text())
     (folder / "ash.jsonl").write_text(Tale("new1").began(1, "ash").write())
-    for name, age in (("ash.jsonl.1", 40), ("birch.jsonl", 10), ("audit.jsonl", 100)):
+    for name, age in (("ash.jsonl.1", 40), ("birch.jsonl", 10), *((name, 100) for name in others)):
         at = time.time() - age * 24 * _HOUR
         os.utime(folder / name, (at, at))
     code, out, _ = printed(capsys, "prune", "--older-than", "30d", "--dry-run", str(folder))
@@ -170,7 +175,7 @@ def test_old_files_are_pruned_and_forgotten(folder: Path, capsys: pytest.Capture
     code, _, err = printed(capsys, "prune", "--max-size", "10", str(folder))
     assert code == 1
     assert "files written in the last hour, and what is no transcript are kept" in err
-    assert sorted(path.name for path in folder.glob("*.jsonl*")) == ["ash.jsonl", "audit.jsonl"]
+    assert sorted(path.name for path in folder.glob("*.jsonl*")) == ["ash.jsonl", *others]
 
 
 def test_prune_needs_a_bound(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,24 +248,6 @@ def test_more_files_than_may_be_open_make_one_index(tmp_path: Path, monkeypatch:
     found = sorted(rows_of(tmp_path), key=lambda row: row["call"])
     assert len(found) == 10
     assert found == read(tmp_path)
-
-
-def test_prune_keeps_each_audit_log_and_other_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    audit, data, torn = tmp_path / "operators.jsonl", tmp_path / "data.jsonl", tmp_path / "torn.jsonl"
-    audit.write_text(acted("aaa1"))
-    data.write_text('{"film": "Mirror"}\n')
-    torn.write_text(f'ed","at":1}}\n{Tale("aaa1").began(1, "ash").write()}')
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text("")
-    monkeypatch.setenv("ROUNDTRIP_AUDIT", str(empty))
-    for path in (audit, data, torn, empty):
-        at = time.time() - 90 * 86_400
-        os.utime(path, (at, at))
-    assert main(["trace", "prune", "--older-than", "30d", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == str(torn)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "empty.jsonl", "operators.jsonl"]
 
 
 def test_link_to_a_transcript_counts_once(tmp_path: Path) -> None:

@@ -99,8 +99,7 @@ ANSWERS: Answers = {"confirm": {"ok": True}, "note": {"note": "by noon"}}
 # One call.
 
 
-async def test_call_is_recorded_from_first_request_to_result(tmp_path: Path, era: Era) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_call_is_recorded_from_first_request_to_result(path: Path, era: Era) -> None:
     call = await User(shop(path), ANSWERS, era=era).call("order", title="Dune")
     assert call.text == "Dune for 7, by noon: 42"
     (traced,) = calls_of(path)
@@ -130,9 +129,8 @@ async def test_call_is_recorded_from_first_request_to_result(tmp_path: Path, era
 
 
 async def test_each_retry_leg_records_token_size_and_used_contents(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    path = tmp_path / "calls.jsonl"
     servers = [shop(path, name) for name in ("a", "b", "c")]
     hopper = LegByLeg(servers)
     sizes: list[int] = []
@@ -157,14 +155,13 @@ async def test_each_retry_leg_records_token_size_and_used_contents(
     assert traced.ended.reused == ("confirm",)
 
 
-async def test_the_name_of_a_call_never_looks_like_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_name_of_a_call_never_looks_like_an_option(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter([b"\xfb" * 9, b"\xf8" * 9, b"a" * 9])
 
     def draw(count: int) -> bytes:
         return next(drawn) if count == 9 else bytes(count)
 
     monkeypatch.setattr("os.urandom", draw)
-    path = tmp_path / "calls.jsonl"
     await User(shop(path), era=Era.RETRY).call("inner")
     assert calls_of(path)[0].id == "YWFhYWFhYWFh"
 
@@ -183,9 +180,8 @@ async def test_the_name_of_a_call_never_looks_like_an_option(tmp_path: Path, mon
     ids=["declined", "without the capability", "invalid too often", "crashed"],
 )
 async def test_each_way_to_end_is_recorded(
-    tmp_path: Path, era: Era, tool: str, answers: Answers | None, state: State, error: str | None
+    path: Path, era: Era, tool: str, answers: Answers | None, state: State, error: str | None
 ) -> None:
-    path = tmp_path / "calls.jsonl"
     lacks: list[Literal["elicitation"]] = ["elicitation"] if answers is None else []
     await User(shop(path), answers, era=era, lacks=lacks, allow_error=True).call(tool, title="Dune")
     (traced,) = calls_of(path)
@@ -197,8 +193,7 @@ async def test_each_way_to_end_is_recorded(
         assert "elicitation was decline" in traced.ended.decline
 
 
-async def test_calls_of_every_kind_are_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_calls_of_every_kind_are_recorded(path: Path) -> None:
     user = User(shop(path), {"confirm": {"ok": True}, "sure": {"ok": True}}, era=Era.RETRY, allow_unused=True)
     await user.get_prompt("letter", title="Dune")
     await user.read_resource("shelf://Dune")
@@ -221,8 +216,7 @@ async def test_calls_of_every_kind_are_recorded(tmp_path: Path) -> None:
     assert "authored" in token.added
 
 
-async def test_cancelled_call_is_reported_as_failed(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_cancelled_call_is_reported_as_failed(path: Path) -> None:
     server = Server[Any]("slow", trace=path)
     started = anyio.Event()
 
@@ -243,8 +237,7 @@ async def test_cancelled_call_is_reported_as_failed(tmp_path: Path) -> None:
     assert (traced.state, traced.ended.error.type) == (State.FAILED, "CancelledError")
 
 
-async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path, era: Era) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_unnamed_question_is_not_recorded_by_a_text_digest(path: Path, era: Era) -> None:
     server = Server[Any]("shop", keys=[KEY], trace=Recorder(path))
 
     @server.tool()
@@ -254,7 +247,7 @@ async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path,
 
     await User(server, {re.compile("Delete account"): {"ok": True}}, era=era).call("order")
     await User(server, {re.compile("Delete account"): DECLINE}, era=era).call("order")
-    assert label_of(digest("Delete account 1234?")) not in path.read_text()
+    assert label_of(digest("Delete account 1234?")) not in str(raw_lines(path))
     first, second = calls_of(path)
     (key,) = {question.key for round_ in first.rounds for question in round_.asked.questions}
     assert [[answer.key for answer in round_.answers] for round_ in first.rounds] == [[key]]
@@ -280,9 +273,8 @@ async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path,
     ids=lambda value: getattr(value, "name", value),
 )
 async def test_rejected_token_is_recorded_with_its_authentic_call(
-    tmp_path: Path, clock: Clock, reason: RejectionReason, whose: str | None
+    path: Path, clock: Clock, reason: RejectionReason, whose: str | None
 ) -> None:
-    path = tmp_path / "calls.jsonl"
     who = ["ada"]
 
     def principal(ctx: Any) -> str:
@@ -326,8 +318,7 @@ async def test_rejected_token_is_recorded_with_its_authentic_call(
     assert len(traced.strays) == (0 if whose else 1)
 
 
-async def test_unknown_name_of_a_rejected_token_is_not_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_unknown_name_of_a_rejected_token_is_not_recorded(path: Path) -> None:
     hopper = LegByLeg([shop(path)])
     with pytest.raises(MCPError):
         await hopper.leg("a secret \x1b[31m", {}, answers={}, state="nonsense")
@@ -354,13 +345,12 @@ async def test_environment_reveals_for_a_path_and_not_for_a_recorder(
     assert not named.exists(), "False switches the environment off"
 
 
-async def test_raising_tracer_harms_no_other_tracer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_raising_tracer_harms_no_other_tracer(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     steps: list[Transition] = []
 
     def broken(step: Transition) -> None:
         raise RuntimeError("broken")
 
-    path = tmp_path / "calls.jsonl"
     server = Server[Any]("shop", trace=[broken, steps.append, path])
     server.add_tool(lambda: "x", name="x")
     with caplog.at_level(logging.CRITICAL):
@@ -394,8 +384,7 @@ async def test_a_folder_gets_a_file_of_each_instance(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "\\\ud800", "\U0001f600\x1b[31m\u2028"], ids=["half", "spelt", "controls"])
-async def test_any_client_text_is_recorded_readably(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_any_client_text_is_recorded_readably(path: Path, text: str) -> None:
     server = Server[Any]("shop", trace=Recorder(path, reveal="all"))
     server.add_tool(ignore, name="order")
     await server.call_tool("order", {"title": text})
@@ -418,8 +407,7 @@ REVEALED: dict[str, Callable[[list[dict[str, Any]]], bool]] = {
 
 
 @pytest.mark.parametrize("kind", REVEALED)
-async def test_reveal_keeps_what_it_names_and_nothing_else(tmp_path: Path, kind: Any) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_reveal_keeps_what_it_names_and_nothing_else(path: Path, kind: Any) -> None:
     await User(shop(path, reveal=[kind]), ANSWERS, era=Era.RETRY).call("order", title="Dune")
     lines = raw_lines(path)
     assert {name for name, shows in REVEALED.items() if shows(lines)} == {kind}

@@ -35,7 +35,7 @@ server = serve(MemoryLedger(), Effect(), principal=lambda ctx: "ada")
 """
 
 
-def test_a_test_of_each_feature_passes(tmp_path: Path) -> None:
+def test_a_test_of_each_feature_and_repeated_request_passes(tmp_path: Path) -> None:
     project = Project(tmp_path / "project")
     project.serve(Path(features.__file__).read_text(encoding="utf-8"), "features")
     expected: dict[str, set[str]] = {}
@@ -55,22 +55,12 @@ def test_a_test_of_each_feature_passes(tmp_path: Path) -> None:
             assert ("give User visits=" in source) is name.startswith("page")
             (project.folder / f"test_{name}_{short}.py").write_text(source, encoding="utf-8")
             expected[f"{name}_{short}"] = {"passed"}
-    ended, out = project.run()
-    assert ended == expected, out
-
-
-def test_tests_of_repeated_requests_pass(tmp_path: Path) -> None:
-    project = Project(tmp_path / "project")
-    project.serve(Path(features.__file__).read_text(encoding="utf-8"), "features")
-    project.serve(SHOP, "shop")
     for name, story in STORIES.items():
         call = anyio.run(recorded, story, tmp_path / f"{name}.jsonl")
-        source = write_test(
-            recorded_call(call, whole=True), ServerName("shop:server"), eras=("retry",), with_result=True
-        )
-        (project.folder / f"test_{name}.py").write_text(source, encoding="utf-8")
+        (project.folder / f"test_{name}.py").write_text(to_test(call, Era.RETRY, "shop_retry"), encoding="utf-8")
+        expected[name] = {"passed"}
     ended, out = project.run()
-    assert ended == {name: {"passed"} for name in STORIES}, out
+    assert ended == expected, out
 
 
 def filled_in(generated: str) -> str:

@@ -43,29 +43,13 @@ def test_generated_test_fails_for_other_forms_results_and_questions(recording: R
 HOSTILE = "it's \"\"\" ''' \\ \n\t\x1b[31m\u2028\u202e%s \"); import os; os.abort()  #"
 
 
-def test_generated_tests_pass_for_calls_of_all_kinds(recording: Recording, project: Project) -> None:
-    failing = changed(
-        SHOP,
-        ("import Elicit", "import ToolError, Elicit"),
-        ("    RAN.append(title)", '    if title == "crash":\n        1 / 0\n    raise ToolError(f"no {title}")'),
-    )
+def test_generated_tests_with_hostile_texts_or_invalid_answers_pass(recording: Recording, project: Project) -> None:
     hostile = changed(SHOP, ('"Your name?"', repr(HOSTILE)), ('return f"', f'return {HOSTILE!r} + f"'))
-    for name, source in {"shop": SHOP, "failing": failing, "hostile": hostile}.items():
-        project.serve(source, name)
+    project.serve(SHOP, "shop")
+    project.serve(hostile, "hostile")
+    expected: dict[str, set[str]] = {}
     for era in ERAS:
         short = era.name.lower()
-        recording.call(era=era, answer=lambda params: {**REPLIES, "Really 7?": "decline"}[params.message])
-        project.generate(recording, name=f"refused_{short}")
-        recording.call(failing, era=era)
-        project.generate(recording, name=f"foreseen_{short}", server="failing")
-        crashing = {**REPLIES, "How many of crash?": {"number": 7}}
-        recording.call(
-            failing,
-            era=era,
-            arguments={"title": "crash"},
-            answer=lambda params, crashing=crashing: crashing[params.message],
-        )
-        project.generate(recording, name=f"crashed_{short}", server="failing")
         said = {"name": '"""\n\\'}
         recording.call(hostile, era=era, answer=lambda params, said=said: REPLIES.get(params.message, said))
         generated = project.generate(recording, name=f"hostile_{short}", server="hostile")
@@ -79,9 +63,9 @@ def test_generated_tests_pass_for_calls_of_all_kinds(recording: Recording, proje
         generated = project.generate(recording, "--both", name=f"both_{short}")
         assert "(The last answer was not valid: number: " in generated
         assert '(eras="both")' in generated
+        expected |= {f"hostile_{short}": {"passed"}, f"both_{short}": {"passed"}}
     ended, out = project.run()
-    assert len(ended) == 10
-    assert all(how == {"passed"} for how in ended.values()), out
+    assert ended == expected, out
 
 
 def record_talks(project: Project, recording: Recording, servers: Sequence[str]) -> None:
@@ -136,10 +120,6 @@ OTHERWISE: dict[str, tuple[Change, set[str]]] = {
     "another_page": (("pay.example", "pay.invalid"), {"retry_pays", "live_pays"}),
     "another_fallback": (("otherwise=3", "otherwise=4"), {"retry_falls_back", "live_falls_back"}),
     "another_error": (("out of film", "out of order"), {"retry_ends_with_an_error", "live_ends_with_an_error"}),
-    "no_error": (
-        ('raise MCPError(code=-32050, message="out of film")', 'return "out of film"'),
-        {"retry_ends_with_an_error", "live_ends_with_an_error"},
-    ),
     "no_question": (
         (
             "size: Annotated[int, Resolve(size)], colour: Annotated[str, Resolve(colour)]",

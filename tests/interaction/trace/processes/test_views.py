@@ -56,8 +56,7 @@ async def test_tail_follows_instances_rotation_and_files_that_appear_later(tmp_p
     assert len(files_of([tmp_path])) > 4
 
 
-async def test_tail_shows_one_line_for_each_event_and_filters_them(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_tail_shows_one_line_for_each_event_and_filters_them(path: Path) -> None:
     answers: Answers = {"confirm": [{"ok": "perhaps"}, DECLINE]}
     await User(shop(path), answers, era=Era.LIVE).call("order", ARGUMENTS)
     await order(shop(path), Era.LIVE)
@@ -81,8 +80,7 @@ async def test_tail_shows_actions_of_operators_by_their_tools(tmp_path: Path) ->
     assert lines[-1].split("  ")[1:] == ["command", "call-1", "order", "cancelled by a\\x1bna"]
 
 
-async def test_tail_ends_when_it_is_interrupted_or_unread(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_tail_ends_when_it_is_interrupted_or_unread(path: Path) -> None:
     await order(shop(path), Era.LIVE)
     with tailing("--lines", "1", str(path)) as tail:
         until(tail, "completed")
@@ -131,8 +129,7 @@ def on_a_terminal(*arguments: str, columns: int = 80, **environment: str) -> str
     return b"".join(chunks).decode()
 
 
-async def test_terminal_output_adapts_colors_and_width(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_terminal_output_adapts_colors_and_width(path: Path) -> None:
     await order(shop(path), Era.RETRY)
     shown = on_a_terminal("ls", str(path), columns=60)
     assert "\x1b[32mcompleted" in shown
