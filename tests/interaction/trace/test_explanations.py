@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from mcp.client import Client
@@ -20,12 +20,13 @@ from roundtrip.doctor.findings import builds_text
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal_bytes import FORMAT
+from roundtrip.machine.table import State
 from roundtrip.server.probe import PROBE_TOOL
 from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens.token import KeyRing, TokenCodec
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.page.data import data_of
-from tests.interaction.trace.transcribed import calls_of
+from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of
 from tests.kit.players import Reply
 from tests.kit.secrets import BORN, CountedEntropy, payload
 from tests.kit.shops import KEY, Choice, sure
@@ -379,26 +380,38 @@ def no_card() -> str:
 @pytest.mark.usefixtures("limits")
 @pytest.mark.roundtrip(eras="both")
 @pytest.mark.parametrize(
-    ("tool", "answer", "place", "cause"),
+    ("tool", "answer", "state", "place", "cause"),
     [
-        ("crash", {"row": 3}, "in its body", "ValueError: 'row 3 is broken' was raised"),
-        ("quote", {"row": 3}, "in the resolver or dependency 'price'", "LookupError: 'no price list' was raised"),
-        ("sold_out", {"row": 3}, "in its body", "(ToolError: 'sold out')"),
-        ("dawdle", {"row": 3}, "in its body", "(ToolTimedOut: 'timed out after 5s')"),
-        ("charge", {"row": 3}, "in its step 'charge'", "PermissionError: 'no card' was raised"),
-        ("book", DECLINE, "", "the user declined or cancelled a question that it needs an answer to"),
-        ("book", DECLINE, "", "to go on without the answer, take ElicitationResult[T]"),
-        ("reserve", DECLINE, "", "to go on without the answer, use ctx.ask_outcome"),
-        ("empty", None, "", "with confirm=, nothing runs unless the user accepts"),
-        ("book", [{"row": 0}] * 3, "", "got as many invalid answers as attempts= allows"),
+        ("crash", {"row": 3}, State.FAILED, "in its body", "ValueError: 'row 3 is broken' was raised"),
+        (
+            "quote",
+            {"row": 3},
+            State.FAILED,
+            "in the resolver or dependency 'price'",
+            "LookupError: 'no price list' was raised",
+        ),
+        ("sold_out", {"row": 3}, State.FAILED, "in its body", "(ToolError: 'sold out')"),
+        ("dawdle", {"row": 3}, State.FAILED, "in its body", "(ToolTimedOut: 'timed out after 5s')"),
+        ("charge", {"row": 3}, State.FAILED, "in its step 'charge'", "PermissionError: 'no card' was raised"),
+        ("book", DECLINE, State.DECLINED, "", "the user declined or cancelled a question that it needs an answer to"),
+        ("book", DECLINE, State.DECLINED, "", "to go on without the answer, take ElicitationResult[T]"),
+        ("reserve", DECLINE, State.DECLINED, "", "to go on without the answer, use ctx.ask_outcome"),
+        ("empty", DECLINE, State.DECLINED, "", "with confirm=, nothing runs unless the user accepts"),
+        ("book", [{"row": 0}] * 3, State.FAILED, "", "got as many invalid answers as attempts= allows"),
+        ("book", None, State.REJECTED, "", "CapabilityMissing"),
     ],
 )
-async def test_failed_call_says_where_and_why(path: Path, tool: str, answer: Any, place: str, cause: str) -> None:
-    answers = {"confirm:empty": DECLINE} if tool == "empty" else {"seat": answer}
-    assert (await User(cinema(path), answers, allow_error=True).call(tool)).is_error
+async def test_failed_call_says_where_and_why(
+    path: Path, tool: str, answer: Any, state: State, place: str, cause: str
+) -> None:
+    answers = {"confirm:empty" if tool == "empty" else "seat": answer} if answer is not None else {}
+    lacks: list[Literal["elicitation"]] = ["elicitation"] if answer is None else []
+    await User(cinema(path), answers, lacks=lacks, allow_error=True).call(tool)
     (call,) = calls_of(path)
+    assert_path_is_in_the_table(call)
+    assert call.state is state
     (failure,) = [one for one in explain(call) if one.subject is ExplainedSubject.FAILURE]
-    assert (failure.leg, failure.round) == (call.legs, call.round_count)
+    assert (failure.leg, failure.round or 0) == (call.legs, call.round_count)
     assert place in failure.text
     assert cause in failure.text
     assert failure.text.startswith(f"Leg {call.legs} on ")

@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import anyio
 import pytest
@@ -167,30 +167,6 @@ async def test_the_name_of_a_call_never_looks_like_an_option(path: Path, monkeyp
 
 
 # Every way to end.
-
-
-@pytest.mark.parametrize(
-    ("tool", "answers", "state", "error"),
-    [
-        ("order", {"confirm": DECLINE}, State.DECLINED, None),
-        ("order", None, State.REJECTED, "CapabilityMissing"),
-        ("order", {"confirm": [{"ok": 1.5}] * 3}, State.FAILED, "AnswerRejected"),
-        ("crash", None, State.FAILED, "RuntimeError"),
-    ],
-    ids=["declined", "without the capability", "invalid too often", "crashed"],
-)
-async def test_each_way_to_end_is_recorded(
-    path: Path, era: Era, tool: str, answers: Answers | None, state: State, error: str | None
-) -> None:
-    lacks: list[Literal["elicitation"]] = ["elicitation"] if answers is None else []
-    await User(shop(path), answers, era=era, lacks=lacks, allow_error=True).call(tool, title="Dune")
-    (traced,) = calls_of(path)
-    assert_path_is_in_the_table(traced)
-    assert traced.ended is not None
-    assert (traced.state, traced.ended.error.type if traced.ended.error is not None else None) == (state, error)
-    if state is State.DECLINED:
-        assert traced.ended.decline is not None
-        assert "elicitation was decline" in traced.ended.decline
 
 
 async def test_calls_of_every_kind_are_recorded(path: Path) -> None:

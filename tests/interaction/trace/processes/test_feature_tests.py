@@ -74,7 +74,7 @@ def filled_in(generated: str) -> str:
     return generated.replace('CALLER = "caller"', 'CALLER = "ada"')
 
 
-def test_generated_tests_pass_with_the_logins_filled_in(recording: Recording, project: Project) -> None:
+def test_generated_tests_pass_once_the_logins_are_filled_in(recording: Recording, project: Project) -> None:
     project.serve(DESK, "desk")
     decisions: dict[str, tuple[str, Era, Any]] = {
         "approved": ("refund", Era.RETRY, "approve"),
@@ -91,19 +91,13 @@ def test_generated_tests_pass_with_the_logins_filled_in(recording: Recording, pr
         assert "    {},\n" not in generated
         assert "principal=CALLER" in generated
         (project.folder / f"test_{name}.py").write_text(filled_in(generated))
+    record(recording)
+    project.generate(recording, name="without", server="desk")
     ended, out = project.run()
-    assert ended == {name: {"passed"} for name in decisions}, out
+    assert ended == {**{name: {"passed"} for name in decisions}, "without": {"failed"}}, out
+    assert "give Approver headers=" in out
     # Each has this approval. Now the person who decides reads other words.
     project.serve(DESK.replace("Refund {amount} for", "Give {amount} away for"), "desk")
     ended, out = project.run()
-    assert ended == {name: {"failed"} for name in decisions}, out
+    assert ended == {name: {"failed"} for name in [*decisions, "without"]}, out
     assert "away for" in out
-
-
-def test_generated_test_without_logins_says_so(recording: Recording, project: Project) -> None:
-    project.serve(DESK, "desk")
-    record(recording)
-    project.generate(recording, name="call", server="desk")
-    ended, out = project.run()
-    assert ended == {"call": {"failed"}}
-    assert "give Approver headers=" in out
