@@ -20,6 +20,7 @@ from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
 from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.pruning import prune
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.files import LineFile
 from roundtrip.ui.fleet import fleet_data
@@ -248,6 +249,21 @@ def test_more_files_than_may_be_open_make_one_index(tmp_path: Path, monkeypatch:
     found = sorted(rows_of(tmp_path), key=lambda row: row["call"])
     assert len(found) == 10
     assert found == read(tmp_path)
+
+
+def test_prune_counts_no_file_that_a_server_writes_meanwhile(tmp_path: Path) -> None:
+    old = time.time() - 90 * 86_400
+    for name in ("a.jsonl", "b.jsonl"):
+        write_tales(tmp_path / name, Tale(f"{name[0] * 3}1").began(1, "ash").ended())
+        os.utime(tmp_path / name, (old, old))
+
+    def clock() -> float:
+        os.utime(tmp_path / "a.jsonl")
+        return time.time()
+
+    pruned = prune([tmp_path], before=old + 1, max_bytes=None, clock=clock)
+    assert (pruned.files, pruned.kept) == ([tmp_path / "b.jsonl"], (tmp_path / "a.jsonl").stat().st_size)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 def test_link_to_a_transcript_counts_once(tmp_path: Path) -> None:
