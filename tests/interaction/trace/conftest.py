@@ -9,7 +9,7 @@ from tests.interaction.trace.deploys import Recording, forgetting
 from tests.interaction.trace.projects import Project
 from tests.kit.time_limits import limits
 
-__all__ = ["limits", "project", "recording"]
+__all__ = ["limits", "path", "project", "recording"]
 
 
 @pytest.fixture
@@ -19,6 +19,12 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Reco
     monkeypatch.chdir(tmp_path)
     with forgetting():
         yield Recording(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the place of a transcript."""
+    return tmp_path / "calls.jsonl"
 
 
 @pytest.fixture

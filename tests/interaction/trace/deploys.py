@@ -11,14 +11,14 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp_types import ElicitResult
+from mcp_types import Root
+from pydantic import FileUrl
 
 from roundtrip import Server
 from roundtrip.cli import main
 from roundtrip.cli.loading import load_server
-from roundtrip.testing import Era
-from roundtrip.testing.networks.fleet import Instance
-from tests.kit.players import call, connect, roots, sample
+from roundtrip.testing import ACCEPT, Era, User
+from tests.kit.players import call
 
 SHOP = """\
 from typing import Annotated
@@ -166,13 +166,59 @@ def checked(recording: Recording, capsys: pytest.CaptureFixture[str], *changes: 
     return out
 
 
-MIXED = """\
+TALKS = """\
 from typing import Annotated
 
+from mcp import MCPError
 from mcp_types import CreateMessageResult, ListRootsResult
-from roundtrip import ElicitUrl, ListRoots, Resolve, Sample, Server
+from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, ListRoots, Resolve, Sample, Server
 
-server = Server("mixed", keys=[b"k" * 32])
+server = Server("talks", keys=[b"k" * 32])
+
+
+def size() -> Elicit[int]:
+    return Elicit("Which size?", int)
+
+
+def colour() -> Elicit[str]:
+    return Elicit("Which colour?", str)
+
+
+@server.tool()
+async def choose(
+    size: Annotated[ElicitationResult[int], Resolve(size)],
+    colour: Annotated[ElicitationResult[str], Resolve(colour)],
+) -> str:
+    return f"{size.action}, {colour.action}"
+
+
+@server.tool()
+async def need(size: Annotated[int, Resolve(size)], colour: Annotated[str, Resolve(colour)]) -> str:
+    return f"{size}, {colour}"
+
+
+@server.tool()
+async def talk(ctx: Context) -> str:
+    one = await ctx.ask_outcome("one", "One?", bool)
+    two = await ctx.ask_outcome("two", "Two?", bool)
+    return f"{one.action}, {two.action}"
+
+
+@server.tool()
+async def pay(ctx: Context) -> str:
+    page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}"
+    return (await ctx.ask_outcome("page", ElicitUrl("Pay here", page))).action
+
+
+@server.tool()
+async def fall_back(ctx: Context) -> int:
+    return await ctx.ask("stars", "Stars?", int, otherwise=3)
+
+
+@server.tool()
+async def end(ctx: Context) -> str:
+    await ctx.ask("one", "One?", bool)
+    raise MCPError(code=-32050, message="out of film")
 
 
 def think() -> Sample:
@@ -183,33 +229,31 @@ def folders() -> ListRoots:
     return ListRoots()
 
 
-def pay(thought: Annotated[CreateMessageResult, Resolve(think)]) -> ElicitUrl[bool]:
+def toll(thought: Annotated[CreateMessageResult, Resolve(think)]) -> ElicitUrl[bool]:
     return ElicitUrl("Pay here", "https://shop.example/pay")
 
 
 @server.tool()
-async def order(
-    title: str,
+async def dream(
     thought: Annotated[CreateMessageResult, Resolve(think)],
     folders: Annotated[ListRootsResult, Resolve(folders)],
-    paid: Annotated[bool, Resolve(pay)],
+    toll: Annotated[bool, Resolve(toll)],
 ) -> str:
-    return f"{title} {paid}"
+    return f"{folders.roots[0].uri} {toll}"
+
+
+@server.tool(version="1")
+async def repeat(text: str) -> str:
+    return "first"
+
+
+@server.tool(name="repeat", version="2")
+async def repeat_twice(text: str) -> str:
+    return "second"
 """
 
 
-async def agree(context: Any, params: Any) -> ElicitResult:
-    del context, params
-    return ElicitResult(action="accept")
-
-
-def record_mixed(recording: Recording, era: Era, source: str) -> None:
-    server: Instance = recording.load(source)
-
-    async def play() -> None:
-        options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
-        async with connect(server, era, agree, **options) as client:  # type: ignore[arg-type]
-            result = await client.call_tool("order", {"title": "Dune"})
-            assert not result.is_error
-
-    anyio.run(play)
+def dream(server: Server[Any], era: Era) -> None:
+    """Make a call that asks for a sample, for roots and for a visit to a page."""
+    user = User(server, {"think": "Dune", "toll": ACCEPT}, era=era, roots=[Root(uri=FileUrl("file:///shop"))])
+    anyio.run(user.call, "dream")

@@ -9,13 +9,14 @@ from roundtrip.testing import Approver, Era, User
 from tests.interaction.trace.deploys import Recording
 
 DESK = """\
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel
 from starlette.requests import Request
 
 from roundtrip import Approval, Approvals, Approve, Context, Elicit, Pages, Resolve, Server
-from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger import SqliteLedger
 
 
 async def reader(request: Request) -> str | None:
@@ -32,7 +33,7 @@ def caller(context: Any) -> str | None:
 server = Server(
     "desk",
     keys=[b"k" * 32],
-    ledger=MemoryLedger(),
+    ledger=SqliteLedger(Path(__file__).parent / "desk.db"),
     principal=caller,
     pages=Pages(base_url="https://desk.example", authenticate=reader, wait=1),
     approvals=Approvals(groups={"fay": ["finance"], "sam": ["safety"]}),

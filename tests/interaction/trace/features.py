@@ -96,7 +96,6 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "resolver": Feature(_order("resolver"), {"guests": GUESTS, "room": ROOM}, ends="2+1 in Suite"),
     "outcome": Feature(_order("outcome"), {"guests": DECLINE}, ends="nobody"),
     "refused": Feature(_order("resolver"), {"guests": CANCEL}, ends="cancel"),
-    "refused_late": Feature(_order("resolver"), {"guests": GUESTS, "room": DECLINE}, ends="decline"),
     "invalid": Feature(
         _order("resolver"),
         {"guests": [{"adults": 0, "children": 3}, {"adults": 12}, GUESTS], "room": ROOM},
@@ -111,7 +110,6 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "once_asked": Feature(_order("once_asked"), {"guests": GUESTS, "agree": True}, ends="2 guests"),
     "page": Feature(_order("page"), {"pay": ACCEPT}, ends="paid"),
     "page_bound": Feature(_order("page_bound"), {"pay": ACCEPT}, ends="paid"),
-    "page_body": Feature(_order("page_body"), {"pay": ACCEPT}, ends="paid"),
     "page_declined": Feature(_order("page"), {"pay": DECLINE}, ends="decline"),
     "confirm": Feature(_order("confirm"), {"confirm:confirm": True}, ends="cleared Ritz"),
     "confirm_refused": Feature(_order("confirm"), {"confirm:confirm": DECLINE}, ends="decline"),
@@ -127,14 +125,9 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "exactly_once": Feature(_order("exactly_once"), {"guests": GUESTS}, ends="booked 2"),
     "exactly_once_plain": Feature(_order("exactly_once_plain"), ends="booked"),
     "exactly_once_body": Feature(_order("exactly_once_body"), {"guests": GUESTS, "room": ROOM}, ends="booked 2"),
-    "exactly_once_both": Feature(_order("exactly_once_both"), {"guests": GUESTS, "room": ROOM}, ends="booked 2"),
-    "exactly_once_step": Feature(_order("exactly_once_step"), {"guests": GUESTS}, ends="charged"),
     "exactly_once_fails": Feature(_order("exactly_once_fails"), {"guests": GUESTS}, ends="sold out"),
-    "exactly_once_refused": Feature(_order("exactly_once"), {"guests": DECLINE}, ends="decline"),
-    "timeout": Feature(_order("timeout"), {"guests": GUESTS}, ends="2 in time"),
     "entered": Feature(_order("entered"), {"guests": GUESTS}, ends="desk open for 2"),
     "gate": Feature(_order("gate"), {"guests": GUESTS}, ends="let in 2"),
-    "gate_entered": Feature(_order("gate_entered"), {"guests": GUESTS}, ends="let in 2"),
     "hidden_since": Feature(_order("hidden_since"), {"guests": GUESTS}, ends="seen by 2"),
     "version_1": Feature(
         LegRequest("versions", {"hotel": "Ritz"}, meta={"roundtrip/version": "1"}), {"guests": GUESTS}, ends="first 2"
@@ -194,10 +187,6 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
     def clock() -> int:
         effect.append("step")
         return 1
-
-    @contextmanager
-    def entering() -> Generator[bool]:
-        yield True
 
     @server.tool()
     async def plain(hotel: str) -> str:
@@ -265,12 +254,6 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
         effect.append("page bound")
         return "paid"
 
-    @server.tool()
-    async def page_body(hotel: str, ctx: Context) -> str:
-        effect.append("page body")
-        await ctx.ask("pay", pay())
-        return "paid"
-
     @server.tool(confirm="Clear {hotel}?")
     async def confirm(hotel: str) -> str:
         effect.append("confirm")
@@ -325,26 +308,9 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
         return f"booked {party.adults}"
 
     @server.tool(exactly_once=True)
-    async def exactly_once_both(hotel: str, guests: Party, ctx: Context) -> str:
-        effect.append("exactly once both")
-        await ctx.ask("room", "Which room?", Room)
-        return f"booked {guests.adults}"
-
-    @server.tool(exactly_once=True)
-    async def exactly_once_step(hotel: str, guests: Party, ctx: Context) -> str:
-        effect.append("exactly once step")
-        await ctx.step("clock", clock)
-        return "charged"
-
-    @server.tool(exactly_once=True)
     async def exactly_once_fails(hotel: str, guests: Party) -> str:
         effect.append("exactly once fails")
         raise ToolError("sold out")
-
-    @server.tool(timeout=60)
-    async def timeout(hotel: str, guests: Party) -> str:
-        effect.append("timeout")
-        return f"{guests.adults} in time"
 
     @server.tool()
     async def entered(hotel: str, guests: Party, desk: Annotated[str, Depends(desk)]) -> str:
@@ -354,11 +320,6 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
     @server.tool(enabled=lambda: not effect.closed)
     async def gate(hotel: str, guests: Party) -> str:
         effect.append("gate")
-        return f"let in {guests.adults}"
-
-    @server.tool(enabled=Depends(entering))
-    async def gate_entered(hotel: str, guests: Party) -> str:
-        effect.append("gate entered")
         return f"let in {guests.adults}"
 
     @server.tool()

@@ -1,6 +1,5 @@
 """A project of servers and generated tests, which run in a process of their own."""
 
-import json
 import os
 import re
 import sys
@@ -11,7 +10,7 @@ from typing import Final
 import pytest
 
 from roundtrip.cli import main
-from tests.interaction.trace.deploys import Recording
+from tests.interaction.trace.deploys import Recording, last_call
 from tests.kit.forks import start
 
 __all__ = ["TAKES", "Project"]
@@ -39,9 +38,8 @@ class Project:
 
     def generate(self, recording: Recording, *options: str, name: str = "call", server: str = "shop") -> str:
         """Make a test of the last recorded call, and return its source."""
-        lines = [json.loads(line) for line in recording.file.read_text(encoding="utf-8").splitlines()]
         file = self.folder / f"test_{name}.py"
-        what = [lines[-1]["call"], "--server", f"{server}:server", *options, "--output", str(file)]
+        what = [last_call(recording), "--server", f"{server}:server", *options, "--output", str(file)]
         assert main(["trace", "to-test", *what, str(recording.file)]) == 0
         return file.read_text(encoding="utf-8")
 

@@ -4,31 +4,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-from roundtrip import Server
+from roundtrip import Server, Transition
 from roundtrip.checking.checking import check_calls
+from roundtrip.checking.forking import fork_call
+from roundtrip.checking.recorded import recorded_call
 from roundtrip.checking.reports import Checked
 from roundtrip.ledger import SqliteLedger
+from roundtrip.server.rehearsal import End
 from roundtrip.testing import Era, User
 from roundtrip.trace.writing.recorder import Recorder
-from roundtrip.tracing import Beginning, TokenRejection
 from tests.interaction.trace.features import FEATURES, ROOTS, Effect, Feature, Heard, serve
 from tests.interaction.trace.transcribed import calls_of
+from tests.kit.waiting import WAIT
 
 ADA = "ada"
-
-
-class Told:
-    """A tracer that must not receive anything."""
-
-    def __init__(self) -> None:
-        self.told: list[object] = []
-
-    def begin(self, beginning: Beginning) -> Any:
-        self.told.append(beginning)
-        return self.told.append
-
-    def reject(self, rejection: TokenRejection) -> None:
-        self.told.append(rejection)
 
 
 class Site:
@@ -59,21 +48,45 @@ class Site:
             await play(make() if name.startswith("once") else shared, feature, era)
         await ledger.aclose()
 
-    async def check(self, **options: Any) -> list[Checked]:
-        """Check all calls with another process of the same code; it must have no effect."""
+    async def check(self, *, forks: int = 0) -> list[Checked]:
+        """Check all calls with another process of the same code, and fork their rounds; nothing changes."""
         self.effect.closed = True
-        ledger, bus, told = SqliteLedger(self.folder / "ledger.db"), Heard(), Told()
-        server = serve(ledger, self.effect, bus, trace=[Recorder(self.calls, reveal="all"), told], **options)
+        ledger, bus, told = self.ledger(), Heard(), list[Transition]()
+        server = serve(ledger, self.effect, bus, trace=[Recorder(self.calls, reveal="all"), told.append])
         server.disable(names={"hidden_since"})
         done, files = list(self.effect), self.bytes()
-        found: list[Checked] = []
-        await check_calls(server, calls_of(self.calls), found.append, now=time.time())
-        await ledger.aclose()
+        found = await check_all(server, self.calls)
         assert self.effect == done
+        if forks:
+            assert await fork_each(server, self.calls) > forks
+        await ledger.aclose()
         assert self.bytes() == files
-        assert told.told == []
+        assert told == []
         assert bus.events == []
         return found
+
+
+async def check_all(server: Server[Any], path: Path) -> list[Checked]:
+    found: list[Checked] = []
+    await check_calls(server, calls_of(path), found.append, now=time.time())
+    return found
+
+
+async def fork_each(server: Server[Any], path: Path) -> int:
+    """Come to each round of each call again, as recorded, and return how many there are."""
+    asking = [
+        (call, round_.number)
+        for call in calls_of(path)
+        for round_ in recorded_call(call, whole=True).rounds
+        if round_.questions
+    ]
+    forks = [
+        await fork_call(server, call, at=number, replies={}, run=False, now=time.time(), seconds=WAIT)
+        for call, number in asking
+    ]
+    ends = [(forked.differs, forked.end, call.tool) for forked, (call, _) in zip(forks, asking, strict=True)]
+    assert [end for end in ends if end[:2] != ("", End.ASKS)] == []
+    return len(forks)
 
 
 def _somebody(ctx: Any) -> str:

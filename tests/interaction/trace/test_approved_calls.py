@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from roundtrip.cli import main
-from roundtrip.testing import DECLINE, LEAVE, Era, User
-from tests.interaction.trace.deploys import Change, Recording, changed, check, checked
+from roundtrip.testing import DECLINE, Era, User
+from tests.interaction.trace.deploys import Change, Recording, check, checked
 from tests.interaction.trace.desks import ADA, ANSWERS, DESK, cut_at_the_approval, record
 
 
@@ -22,73 +22,37 @@ from tests.interaction.trace.desks import ADA, ANSWERS, DESK, cut_at_the_approva
         ("close", Era.TASK, "approve"),
     ],
 )
-def test_unchanged_code_with_approvals_is_compatible(
+def test_unchanged_code_with_approvals_is_compatible_and_its_calls_untouched(
     recording: Recording, capsys: pytest.CaptureFixture[str], tool: str, era: Era, decision: Any
 ) -> None:
     record(recording, tool, era=era, decision=decision)
     assert '"approvals":[{' in recording.file.read_text()
+    stored = (recording.folder / "desk.db").read_bytes()
     assert f"{tool}: compatible" in checked(recording, capsys, source=DESK)
+    assert (recording.folder / "desk.db").read_bytes() == stored
 
 
-def test_open_approval_is_compatible_or_asked_again(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_approval_is_decided_again_or_diverges(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reworded, gone = ("Refund {amount} for", "Pay {amount} for"), ("amount > 100", "amount > 1000")
+
+    def check(change: Change, *parts: str) -> None:
+        report = checked(recording, capsys, change, source=DESK)
+        assert [part for part in parts if part not in report] == []
+
     record(recording)
+    check(reworded, "refund: asks 1 again", "'large': reworded", "now:      'Pay 500 for A1? (decided by 'finance')'")
+    check(('for {order}?", by="finance"', 'for {order}?", by="safety"'), "'large': reworded", "(decided by 'safety')'")
+    check(gone, "now:      runs the body")
     cut_at_the_approval(recording)
     assert "refund: compatible" in checked(recording, capsys, source=DESK)
-    assert "'large': reworded" in checked(recording, capsys, ("Refund {amount} for", "Pay {amount} for"), source=DESK)
-    gone = checked(recording, capsys, ("amount > 100", "amount > 1000"), source=DESK)
-    assert "recorded: waits for the approval 'large'\n    now:      runs the body" in gone
-
-
-@pytest.mark.parametrize(
-    ("change", "now"),
-    [
-        (("Refund {amount} for", "Pay {amount} for"), "now:      'Pay 500 for A1? (decided by 'finance')'"),
-        (('for {order}?", by="finance"', 'for {order}?", by="safety"'), "A1? (decided by 'safety')'"),
-    ],
-)
-def test_changed_approval_is_decided_again(
-    recording: Recording, capsys: pytest.CaptureFixture[str], change: Change, now: str
-) -> None:
-    record(recording)
-    report = checked(recording, capsys, change, source=DESK)
-    assert "refund: asks 1 again" in report
-    assert "'large': reworded" in report
-    assert now in report
-
-
-@pytest.mark.parametrize("decision", ["approve", "reject"])
-def test_dropped_and_new_approvals_diverge(
-    recording: Recording, capsys: pytest.CaptureFixture[str], decision: str
-) -> None:
-    record(recording, decision=decision)
-    assert "now:      runs the body" in checked(recording, capsys, ("amount > 100", "amount > 1000"), source=DESK)
+    check(reworded, "'large': reworded")
+    check(gone, "recorded: waits for the approval 'large'\n    now:      runs the body")
     recording.file.unlink()
     server = recording.load(DESK)
     anyio.run(lambda: User(server, {"why": {"kind": "late"}}).call("refund", order="A1", amount=5))
-    report = checked(recording, capsys, ("amount > 100", "amount > 1"), source=DESK)
-    assert "recorded: runs the body\n    now:      waits for the approval 'large'" in report
-
-
-def test_check_never_touches_the_stored_call(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
-    stored = changed(
-        DESK,
-        (
-            "from roundtrip.ledger import MemoryLedger",
-            "from pathlib import Path\nfrom roundtrip.ledger import SqliteLedger",
-        ),
-        ("MemoryLedger()", "SqliteLedger(Path(__file__).parent / 'desk.db')"),
-    )
-    server = recording.load(stored)
-
-    async def play() -> None:
-        user = User(server, {"why": {"kind": "late"}, "page": LEAVE}, principal="ada")
-        await user.call("refund", order="A1", amount=500)
-
-    anyio.run(play)
-    database = recording.folder / "desk.db"
-    before = database.read_bytes()
-    assert "refund: compatible" in checked(recording, capsys, source=stored)
-    assert database.read_bytes() == before
+    check(("amount > 100", "amount > 1"), "recorded: runs the body\n    now:      waits for the approval 'large'")
 
 
 def test_approval_recorded_without_its_person_is_not_replayed(

@@ -16,7 +16,7 @@ from mcp_types import TextContent
 
 from roundtrip import Recorder, Server
 from roundtrip.trace.writing import files
-from tests.interaction.trace.transcribed import calls_of, events
+from tests.interaction.trace.transcribed import events, raw_lines
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -47,8 +47,7 @@ def shop(path: Path) -> Server[Any]:
     return server
 
 
-async def test_concurrent_calls_share_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_concurrent_calls_share_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with counted_writes(monkeypatch) as counts:
         async with Client(shop(path)) as client, anyio.create_task_group() as group:
             for number in range(50):
@@ -57,8 +56,7 @@ async def test_concurrent_calls_share_writes(tmp_path: Path, monkeypatch: pytest
     assert len(counts) < 50, counts
 
 
-async def test_idle_recorder_writes_in_the_next_turn(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_idle_recorder_writes_in_the_next_turn(path: Path) -> None:
     reached, go_on = anyio.Event(), anyio.Event()
     server = Server[Any]("shop", trace=path)
 
@@ -78,8 +76,7 @@ async def test_idle_recorder_writes_in_the_next_turn(tmp_path: Path) -> None:
     assert events(path) == ["began", "ended"]
 
 
-async def test_flush_writes_at_once_from_any_thread(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_flush_writes_at_once_from_any_thread(path: Path) -> None:
     recorder = Recorder(path)
     server = Server[Any]("shop", trace=recorder)
 
@@ -95,24 +92,13 @@ async def test_flush_writes_at_once_from_any_thread(tmp_path: Path) -> None:
     assert result.content[0].text == "began"
 
 
-async def test_arguments_that_a_body_changes_are_recorded_as_sent(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_arguments_and_result_are_recorded_before_later_changes(path: Path) -> None:
     server = Server[Any]("shop", trace=Recorder(path, reveal="all"))
 
     @server.tool()
     async def spoil(order: Any) -> str:
         order["book"] = "none"
-        return "spoilt"
-
-    async with Client(server) as client:
-        await client.call_tool("spoil", {"order": {"book": "Ulysses"}})
-    (call,) = calls_of(path)
-    assert "Ulysses" in repr(call)
-
-
-async def test_result_that_middleware_changes_is_recorded_as_returned(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    server = shop(path)
+        return "returned"
 
     async def shout(ctx: Any, call_next: Any) -> Any:
         result = await call_next(ctx)
@@ -122,8 +108,9 @@ async def test_result_that_middleware_changes_is_recorded_as_returned(tmp_path: 
 
     server.middleware.append(shout)
     async with Client(server) as client:
-        seen = await client.call_tool("greet", {"name": "Ada"})
+        seen = await client.call_tool("spoil", {"order": {"book": "Ulysses"}})
     assert seen.content[0] == TextContent(type="text", text="changed")
-    ended = json.loads(path.read_text().splitlines()[-1])
-    assert "Hello, Ada" in json.dumps(ended["result"])
+    began, ended = raw_lines(path)
+    assert "Ulysses" in json.dumps(began["arguments"])
+    assert "returned" in json.dumps(ended["result"])
     assert "changed" not in json.dumps(ended["result"])

@@ -12,32 +12,27 @@ from mcp_types import METHOD_NOT_FOUND
 from roundtrip.cli import main
 from roundtrip.testing import Era, LegByLeg
 from tests.interaction.trace.deploys import (
-    MIXED,
     REPLIES,
     SHOP,
+    TALKS,
     Change,
     Recording,
     changed,
     check,
     checked,
     deploy,
+    dream,
     module_of,
-    record_mixed,
 )
 from tests.kit.tables import check_each
 
-DEPENDS_ON_NOTHING: Change = (
-    "async def sure(copies: Annotated[Copies, Resolve(copies)]) -> Elicit[Sure]:\n"
-    '    return Elicit(f"Really {copies.number}?", Sure)',
-    'async def sure() -> Elicit[Sure]:\n    return Elicit("Really 7?", Sure)',
-)
 WITHOUT_SURE: Change = ("    sure: Annotated[Sure, Resolve(sure)],\n", "")
 
 
 def test_unchanged_code_is_compatible_without_running_bodies_or_recording(
-    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    recording: Recording, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recording.call(era=era)
+    recording.call()
     before = recording.file.read_bytes()
     monkeypatch.setenv("ROUNDTRIP_TRACE", str(recording.file))
     out = checked(recording, capsys)
@@ -63,10 +58,6 @@ def test_answer_that_no_longer_counts_is_asked_again(recording: Recording, capsy
             (
                 [("le=10", "le=20")],
                 ["'copies': schema changed", "- properties.number.maximum: 10", "+ properties.number.maximum: 20"],
-            ),
-            (
-                [("le=10", "le=5")],
-                ["'copies': schema changed", "- properties.number.maximum: 10", "+ properties.number.maximum: 5"],
             ),
             (
                 [
@@ -103,20 +94,19 @@ def test_another_way_is_a_divergence_at_its_round(recording: Recording, capsys: 
             ([WITHOUT_SURE], 2, ["recorded: asks 'sure'", "now:      runs the body"]),
             (
                 [
-                    ("    sure: Annotated", "    gift: Annotated[Sure, Resolve(gift)],\n    sure: Annotated"),
                     (
-                        "@server.tool()",
-                        "async def gift() -> Elicit[Sure]:\n    return Elicit('A gift?', Sure)\n\n\n@server.tool()",
-                    ),
+                        "async def sure(copies: Annotated[Copies, Resolve(copies)]) -> Elicit[Sure]:\n"
+                        '    return Elicit(f"Really {copies.number}?", Sure)',
+                        'async def sure() -> Elicit[Sure]:\n    return Elicit("Really 7?", Sure)',
+                    )
                 ],
                 1,
                 [
                     "recorded: asks 'buyer', 'copies'",
-                    "now:      asks 'buyer', 'copies', 'gift'",
-                    "'gift' says 'A gift?'",
+                    "now:      asks 'buyer', 'copies', 'sure'",
+                    "'sure' says 'Really 7?'",
                 ],
             ),
-            ([DEPENDS_ON_NOTHING], 1, ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'copies', 'sure'"]),
             ([("@server.tool()\n", "")], 1, ["does not accept the call: Unknown tool: order"]),
             (
                 [
@@ -138,29 +128,14 @@ def test_another_way_is_a_divergence_at_its_round(recording: Recording, capsys: 
     )
 
 
-RESOLVERS = SHOP[SHOP.index("class Name") : SHOP.index("@server.tool")]
-MOVED = """\
-from typing import Annotated
-
-from pydantic import BaseModel, Field
-
-from roundtrip import Elicit, Resolve
-
-
-"""
-
-
 def test_a_pure_refactoring_is_compatible(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
     recording.call()
 
     def check(changes: list[Change]) -> None:
-        (recording.folder / "shop_forms.py").write_text(MOVED + RESOLVERS, encoding="utf-8")
-        out = checked(recording, capsys, *changes)
-        assert "order: compatible\n" in out
+        assert "order: compatible\n" in checked(recording, capsys, *changes)
 
     check_each(
         [
-            [(RESOLVERS, ""), ("\nRAN", "\nfrom shop_forms import *\n\nRAN")],
             [("    buyer: Annotated", "    by: Annotated"), ("{buyer.name}", "{by.name}")],
             [
                 ("    buyer: Annotated[Name, Resolve(buyer)],\n", ""),
@@ -204,11 +179,9 @@ def test_waiting_call_is_checked_with_its_pending_questions(
 
     check_each(
         [
-            ([], "compatible"),
             ([("Really {", "Sure about {")], "asks 1 again"),
             ([("Resolve(sure)", 'Resolve(sure, key="certain")')], "asks 1 again"),
             ([("Resolve(sure)", 'Resolve(sure, key="certain", was=("sure",))')], "compatible"),
-            ([("Your name?", "Who are you?")], "asks 1 again"),
             ([WITHOUT_SURE], "diverges at round 2"),
         ],
         check,
@@ -271,27 +244,10 @@ def test_unrevealed_recording_is_reported_with_advice(recording: Recording, caps
     assert out.endswith("2 calls: 1 compatible, 0 asking again, 0 diverging, 1 not replayed\n")
 
 
-ASKING_BODY: list[Change] = [
-    ("import Elicit", "import Context, Elicit"),
-    (
-        "    sure: Annotated[Sure, Resolve(sure)],\n) -> str:\n",
-        "    ctx: Context,\n) -> str:\n    await ctx.ask_outcome('tip', 'A tip?', Sure)\n",
-    ),
-]
-
-
-def test_body_questions_are_reported_as_unchecked(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
-    source = changed(SHOP, *ASKING_BODY)
-    recording.call(source, era=Era.RETRY, answer=lambda params: {**REPLIES, "A tip?": {"ok": True}}[params.message])
-    out = checked(recording, capsys, ("A tip?", "Something for the staff?"), source=source)
-    assert "order: compatible\n  note: the body asks from round 2 on, and was not run" in out
-    assert module_of("changed.py:server").RAN == []
-    out = checked(recording, capsys, ("Your name?", "Who?"), source=source)
-    assert "order: asks 1 again\n  'buyer': reworded" in out
-
-
-def test_declined_call_must_be_declined_again(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
-    recording.call(era=Era.RETRY, answer=lambda params: {**REPLIES, "Really 7?": "decline"}[params.message])
+def test_answers_that_end_or_repeat_a_call_are_checked(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.call(answer=lambda params: {**REPLIES, "Really 7?": "decline"}[params.message])
     assert "order: compatible\n" in checked(recording, capsys)
     out = checked(
         recording,
@@ -301,27 +257,18 @@ def test_declined_call_must_be_declined_again(recording: Recording, capsys: pyte
     )
     assert "order: diverges at round 3\n" in out
     assert "recorded: declines the call, as the user gave no answer\n    now:      runs the body\n" in out
-
-
-def test_invalid_answer_stays_invalid_or_becomes_valid(
-    recording: Recording, capsys: pytest.CaptureFixture[str]
-) -> None:
+    recording.file.unlink()
     given = iter([{"number": 12}, {"number": 7}])
-    recording.call(
-        era=Era.RETRY,
-        answer=lambda params: next(given) if "How many" in params.message else REPLIES[params.message],
-    )
+    recording.call(answer=lambda params: next(given) if "How many" in params.message else REPLIES[params.message])
     assert "order: compatible\n" in checked(recording, capsys)
-    out = checked(recording, capsys, ("le=10", "le=20"))
-    assert "order: asks 1 again\n  'copies': schema changed" in out
+    assert "order: asks 1 again\n  'copies': schema changed" in checked(recording, capsys, ("le=10", "le=20"))
 
 
 def test_samples_roots_and_pages_are_checked_too(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
-    record_mixed(recording, Era.RETRY, MIXED)
-    assert "order: compatible\n" in checked(recording, capsys, source=MIXED)
-    out = checked(recording, capsys, ("Think of a book", "Think of a film"), source=MIXED)
-    assert "order: asks 1 again\n  'think': reworded" in out
-    out = checked(recording, capsys, ("/pay", "/checkout"), source=MIXED)
+    dream(recording.load(TALKS), Era.RETRY)
+    out = checked(recording, capsys, ("Think of a book", "Think of a film"), source=TALKS)
+    assert "dream: asks 1 again\n  'think': reworded" in out
+    out = checked(recording, capsys, ("example/pay", "example/checkout"), source=TALKS)
     assert "recorded: 'Pay here <https://shop.example/pay>'" in out
 
 

@@ -4,25 +4,33 @@ import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from mcp.client import Client
 from mcp.server.request_state import RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server
+from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server, ToolError
 from roundtrip.cli import main
+from roundtrip.doctor.facts import Facts
+from roundtrip.doctor.findings import builds_text
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal_bytes import FORMAT
-from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
+from roundtrip.machine.table import State
+from roundtrip.server.probe import PROBE_TOOL
+from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens.token import KeyRing, TokenCodec
+from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
+from roundtrip.trace.page.data import data_of
+from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of
 from tests.kit.players import Reply
 from tests.kit.secrets import BORN, CountedEntropy, payload
 from tests.kit.shops import KEY, Choice, sure
+from tests.kit.time_limits import LIMIT, hang
 
 pytestmark = pytest.mark.anyio
 
@@ -47,11 +55,11 @@ class Shop:
         self.path = folder / "calls.jsonl"
         self._capsys = capsys
 
-    def server(self, build: str = "1", *, key: bytes = KEY, name: str = "shop", **options: Any) -> Server[Any]:
+    def server(self, build: str = "1", **options: Any) -> Server[Any]:
         recorder = Recorder(self.path, reveal="all", instance=f"instance-{build}")
         if "request_state_security" not in options:
-            options["keys"] = [key]
-        return Server[Any](name, build=build, trace=recorder, **options)
+            options["keys"] = [KEY]
+        return Server[Any]("shop", build=build, trace=recorder, **options)
 
     def with_tool(self, function: Callable[..., Any], build: str = "1", **options: Any) -> Server[Any]:
         server = self.server(build, **options)
@@ -104,45 +112,63 @@ async def play(servers: list[Server[Any]], *replies: dict[str, Reply]) -> None:
         await hopper.leg("order", ARGUMENTS, answers=reply, state=hopper.token)
 
 
-async def test_missing(shop: Shop) -> None:
-    server = shop.asking()
-    await play([server, server], {"other": YES})
-    text = shop.explained(Reason.MISSING)
-    assert "Question 'confirm' was asked again in round 2" in text
-    assert "without an answer to it, but with 1 answer to questions that were not asked" in text
-    assert "a client must answer every question" in text
+@pytest.mark.parametrize(
+    ("reason", "later", "reply", "cause"),
+    [
+        (Reason.MISSING, {}, {"other": YES}, "without an answer to it, but with 1 answer to questions that were not"),
+        (Reason.INVALID, {}, {"confirm": {"ok": "perhaps"}}, "because the answer did not fit its form ("),
+        (
+            Reason.REWORDED,
+            {"build": "2", "message": "Really?"},
+            {"confirm": YES},
+            "its message changed from 'Sure?' to 'Really?' between build 1 and build 2",
+        ),
+        (
+            Reason.SCHEMA_CHANGED,
+            {"build": "2", "schema": LongChoice},
+            {"confirm": YES},
+            "its form changed ('note' is new) between build 1 and build 2",
+        ),
+        (Reason.RENAMED, {"build": "2", "key": "approve"}, {"confirm": YES}, "Resolve(fn, was=('confirm',))"),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+async def test_repeated_question_is_explained(
+    shop: Shop, reason: Reason, later: dict[str, Any], reply: dict[str, Reply], cause: str
+) -> None:
+    await play([shop.asking(), shop.asking(**later)], reply)
+    text = shop.explained(reason)
+    assert text.startswith(f"Question '{later.get('key', 'confirm')}' was asked ")
+    assert cause in text
 
 
-async def test_invalid(shop: Shop, era: Era) -> None:
-    await User(shop.asking(), {"confirm": [{"ok": "perhaps"}, YES]}, era=era).call("order", ARGUMENTS)
-    text = shop.explained(Reason.INVALID)
-    assert "Question 'confirm' was asked again in round 2, because the answer did not fit its form (" in text
-    assert "attempt 2" in text
-    assert "descriptions of the fields" in text
+async def facts_of(server: Server[Any]) -> Facts:
+    async with Client(server, mode=Era.RETRY.value) as client:
+        return Facts.model_validate((await client.call_tool(PROBE_TOOL, {})).structured_content)
 
 
-async def test_reworded(shop: Shop) -> None:
-    await play([shop.asking(), shop.asking("Really?", "2")], {"confirm": YES})
-    text = shop.explained(Reason.REWORDED)
-    assert "Question 'confirm'" in text
-    assert "its message changed from 'Sure?' to 'Really?' between build 1 and build 2" in text
-    assert "keep a message while" in text
+async def test_every_view_spells_a_build_alike(shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builds, shown = ("2026.11", "fedcba9876543210" * 2), ("2026.11", "fedcba987654")
+    servers = [shop.asking(name, build, probe=True) for name, build in zip(("Sure?", "Really?"), builds, strict=True)]
+    hopper = LegByLeg(servers)
+    await hopper.leg("order", ARGUMENTS)
+    await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
+    (tmp_path / "token.txt").write_text(hopper.token)
 
+    def printed(*arguments: str) -> str:
+        assert main(["trace", *arguments]) in (0, 1)
+        return capsys.readouterr().out
 
-async def test_schema_changed(shop: Shop) -> None:
-    await play([shop.asking(), shop.asking("Sure?", "2", LongChoice)], {"confirm": YES})
-    text = shop.explained(Reason.SCHEMA_CHANGED)
-    assert "Question 'confirm'" in text
-    assert "its form changed ('note' is new) between build 1 and build 2" in text
-    assert "keep the fields of a form" in text
-
-
-async def test_renamed(shop: Shop) -> None:
-    await play([shop.asking(), shop.asking(build="2", key="approve")], {"confirm": YES})
-    text = shop.explained(Reason.RENAMED)
-    assert "Question 'approve'" in text
-    assert "known as 'confirm', a name that no question has now" in text
-    assert "Resolve(fn, was=('confirm',))" in text
+    assert printed("ls", str(shop.path)).split()[-1] == shown[0]
+    assert f"build {shown[1]}, after {shown[0]}" in printed("show", "last", str(shop.path))
+    assert f"between build {shown[0]} and build {shown[1]}" in printed("explain", "last", str(shop.path))
+    token_lines = printed("token", str(tmp_path / "token.txt")).splitlines()
+    assert [line.split()[-1] for line in token_lines if line.strip().startswith("build")] == [shown[1]]
+    (call,) = calls_of(shop.path)
+    page = data_of(call)
+    assert ["Build", shown[0]] in page["facts"]
+    assert ["Build", f"{shown[0]} before, now {shown[1]}"] in page["steps"][1]["facts"]
+    assert [builds_text(await facts_of(server)) for server in servers] == [f"build {name}" for name in shown]
 
 
 async def test_volatile(shop: Shop) -> None:
@@ -198,21 +224,14 @@ async def test_questions_that_follow_a_revised_one_are_explained(
     async def order(title: str, ctx: Context[Any, Any]) -> str:
         city = await ctx.ask("city", "Where to?", City)
         await ctx.ask("sure", f"{city.city}, sure?", Choice)
-        await ctx.ask("really", f"{city.city}, really?", Choice)
         await ctx.review("review", "All right?", ["city"])
         return title
 
-    answers: Answers = {
-        "city": {"city": "Rome"},
-        "sure": [YES, YES],
-        "really": [YES, YES],
-        "review": {"city.city": "Oslo"},
-    }
+    answers: Answers = {"city": {"city": "Rome"}, "sure": [YES, YES], "review": {"city.city": "Oslo"}}
     await User(shop.with_tool(order), answers, era=era).call("order", ARGUMENTS)
     assert main(["trace", "explain", "last", str(shop.path)]) == 1
     told = " ".join(capsys.readouterr().out.split())
-    assert "Question 'sure' was asked again in round 5, because the user changed " in told
-    assert "Question 'really' was asked again in round 6, because the user changed " in told
+    assert "Question 'sure' was asked again in round 4, because the user changed " in told
     assert "on which it may depend" in told
 
 
@@ -295,3 +314,104 @@ async def test_a_seal_that_another_key_made(shop: Shop) -> None:
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
     assert "(or seal_keys=)" in shop.rejected(RejectionReason.SEAL)
+
+
+# Failures.
+
+
+class Seat(BaseModel):
+    row: Annotated[int, Field(ge=1)]
+
+
+async def seat() -> Elicit[Seat]:
+    return Elicit("Which row?", Seat)
+
+
+def price(seat: Annotated[Seat, Resolve(seat)]) -> int:
+    raise LookupError("no price list")
+
+
+def cinema(transcript: Path) -> Server[Any]:
+    server = Server[Any]("cinema", trace=Recorder(transcript, reveal="all"))
+
+    @server.tool()
+    async def crash(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        raise ValueError(f"row {seat.row} is broken")
+
+    @server.tool()
+    async def quote(price: Annotated[int, Resolve(price)]) -> int:
+        return price
+
+    @server.tool()
+    async def sold_out(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        raise ToolError("sold out")
+
+    @server.tool()
+    async def book(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        return f"row {seat.row}"
+
+    @server.tool(timeout=LIMIT)
+    async def dawdle(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        await hang()
+        return "done"
+
+    @server.tool()
+    async def charge(ctx: Context) -> str:
+        await ctx.ask("seat", "Which row?", Seat)
+        await ctx.step("charge", no_card)
+        return "charged"
+
+    @server.tool(confirm="Empty it?")
+    async def empty() -> str:
+        return "emptied"
+
+    @server.tool()
+    async def reserve(ctx: Context) -> str:
+        await ctx.ask("seat", "Which row?", Seat)
+        return "reserved"
+
+    return server
+
+
+def no_card() -> str:
+    raise PermissionError("no card")
+
+
+@pytest.mark.usefixtures("limits")
+@pytest.mark.roundtrip(eras="both")
+@pytest.mark.parametrize(
+    ("tool", "answer", "state", "place", "cause"),
+    [
+        ("crash", {"row": 3}, State.FAILED, "in its body", "ValueError: 'row 3 is broken' was raised"),
+        (
+            "quote",
+            {"row": 3},
+            State.FAILED,
+            "in the resolver or dependency 'price'",
+            "LookupError: 'no price list' was raised",
+        ),
+        ("sold_out", {"row": 3}, State.FAILED, "in its body", "(ToolError: 'sold out')"),
+        ("dawdle", {"row": 3}, State.FAILED, "in its body", "(ToolTimedOut: 'timed out after 5s')"),
+        ("charge", {"row": 3}, State.FAILED, "in its step 'charge'", "PermissionError: 'no card' was raised"),
+        ("book", DECLINE, State.DECLINED, "", "the user declined or cancelled a question that it needs an answer to"),
+        ("book", DECLINE, State.DECLINED, "", "to go on without the answer, take ElicitationResult[T]"),
+        ("reserve", DECLINE, State.DECLINED, "", "to go on without the answer, use ctx.ask_outcome"),
+        ("empty", DECLINE, State.DECLINED, "", "with confirm=, nothing runs unless the user accepts"),
+        ("book", [{"row": 0}] * 3, State.FAILED, "", "got as many invalid answers as attempts= allows"),
+        ("book", None, State.REJECTED, "", "CapabilityMissing"),
+    ],
+)
+async def test_failed_call_says_where_and_why(
+    path: Path, tool: str, answer: Any, state: State, place: str, cause: str
+) -> None:
+    answers = {"confirm:empty" if tool == "empty" else "seat": answer} if answer is not None else {}
+    lacks: list[Literal["elicitation"]] = ["elicitation"] if answer is None else []
+    await User(cinema(path), answers, lacks=lacks, allow_error=True).call(tool)
+    (call,) = calls_of(path)
+    assert_path_is_in_the_table(call)
+    assert call.state is state
+    (failure,) = [one for one in explain(call) if one.subject is ExplainedSubject.FAILURE]
+    assert (failure.leg, failure.round or 0) == (call.legs, call.round_count)
+    assert place in failure.text
+    assert cause in failure.text
+    assert failure.text.startswith(f"Leg {call.legs} on ")

@@ -1,7 +1,6 @@
 """`roundtrip trace fork`: a recorded call comes to each of its rounds again, and goes another way from there."""
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 import anyio
 import pytest
 
-from roundtrip import Approvals, Context, Elicit, Pages, Resolve, Server
+from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.fork_reports import fork_data, fork_text
 from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
@@ -19,16 +18,18 @@ from roundtrip.cli import main
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.machine.journal import Action
 from roundtrip.server.rehearsal import End
-from roundtrip.testing import Approver, Era, User
+from roundtrip.testing import Era, User
 from roundtrip.trace.index.rows import row_of
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.recorder import Recorder
-from tests.interaction.trace.features import FEATURES, Heard, serve
-from tests.interaction.trace.sites import Site
+from tests.interaction.trace import desks
+from tests.interaction.trace.deploys import Recording, changed, deploy
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.peer import peers
 from tests.kit.tables import check_each
 from tests.kit.waiting import WAIT
+
+pytestmark = pytest.mark.anyio
 
 KEY = "7f" * 32
 
@@ -38,197 +39,140 @@ async def fork(server: Server[Any], call: TracedCall, at: int, *, run: bool = Fa
     return await fork_call(server, call, at=at, replies=given, run=run, now=time.time(), seconds=WAIT)
 
 
-def test_each_round_of_each_feature_is_come_to_again_and_nothing_is_changed(tmp_path: Path, era: Era) -> None:
-    site = Site(tmp_path)
-
-    async def scenario() -> None:
-        await site.record(era)
-        site.effect.closed = True
-        ledger = SqliteLedger(site.folder / "ledger.db")
-        server = serve(ledger, site.effect, Heard())
-        server.disable(names={"hidden_since"})
-        files, forks = site.bytes(), 0
-        for name, call in zip(FEATURES, calls_of(site.calls), strict=True):
-            for round_ in recorded_call(call, whole=True).rounds:
-                if round_.questions:
-                    forked = await fork(server, call, round_.number)
-                    assert (forked.differs, forked.end) == ("", End.ASKS), name
-                    forks += 1
-        await ledger.aclose()
-        assert forks > 40
-        assert site.bytes() == files
-
-    anyio.run(scenario)
-
-
 SHOP = """
 from pathlib import Path
 from typing import Annotated
-from roundtrip import Approval, Context, Elicit, Recorder, Resolve, Server
+from roundtrip import Context, Elicit, Resolve, Server
 
 HERE = Path(__file__).parent
-server = Server("shop", keys=["{key}"], trace=Recorder(HERE / "calls.jsonl", reveal={reveal!r}))
+server = Server("shop", keys=["7f" * 32])
 
 async def which(film: str) -> Elicit[str]:
-    return Elicit(f"Which row for {{film}}?", str)
+    return Elicit(f"Which row for {film}?", str)
 
 def charged(euros: int) -> int:
     with (HERE / "charged").open("a") as file:
-        file.write(f"{{euros}}\\n")
+        file.write(f"{euros}\\n")
     return euros
 
-@server.tool(confirm="Book {{film}}?")
+@server.tool(confirm="Book {film}?")
 async def book(film: str, row: Annotated[str, Resolve(which)], ctx: Context) -> str:
-    seats = await ctx.ask("seats", "{wording}", int)
+    seats = await ctx.ask("seats", "How many?", int)
     if seats > 3:
-        await ctx.ask("sure", f"{{seats}} seats. Sure?", bool)
+        await ctx.ask("sure", f"{seats} seats. Sure?", bool)
     paid = await ctx.step("charge", charged, 10 * seats)
-    return f"{{film}}, row {{row}}, {{paid}} euros"
+    return f"{film}, row {row}, {paid} euros"
 """
 
 
-class Shop:
-    """A shop in a file, with a recorded call."""
-
-    def __init__(self, folder: Path, *, reveal: str | list[str] = "all") -> None:
-        self.folder = folder
-        self._reveal = reveal
-        self.write("How many?")
-
-    def write(self, wording: str) -> None:
-        source = SHOP.format(key=KEY, wording=wording, reveal=self._reveal)
-        (self.folder / "fork_shop.py").write_text(source)
-
-    def fork(self, *words: str) -> int:
-        file = str(self.folder / "fork_shop.py")
-        return main(["trace", "fork", "last", "--server", file, *words, str(self.folder / "calls.jsonl")])
-
-    @property
-    def charged(self) -> list[str]:
-        file = self.folder / "charged"
-        return file.read_text().split() if file.exists() else []
+def fork_last(shop: Recording, *words: str, source: str = SHOP) -> int:
+    return main(["trace", "fork", "last", "--server", deploy(shop.folder, "now", source), *words, str(shop.file)])
 
 
-@pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    monkeypatch.setattr("sys.path", [*sys.path])
-    made = Shop(tmp_path)
-    record(made)
-    return made
+def charged(shop: Recording) -> list[str]:
+    """Return the effects of all bodies."""
+    return (shop.folder / "charged").read_text().split()
 
 
-def record(shop: Shop) -> None:
-    from roundtrip.cli.loading import load_server
-
-    server = load_server(str(shop.folder / "fork_shop.py"))
+def record(shop: Recording, reveal: str = "all") -> None:
+    server = shop.load(SHOP, reveal=reveal)
     answers: Any = {"confirm:book": {}, "which": "A", "seats": 2}
     call = anyio.run(lambda: User(server, answers, era=Era.RETRY).call("book", film="Dune"))
     assert call.value == "Dune, row A, 20 euros"
-    assert shop.charged == ["20"]
+    assert charged(shop) == ["20"]
 
 
-def test_fork_ends_at_a_step_that_was_not_recorded(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.fork("--at", "2", "--answer", "which=B") == 0
+@pytest.fixture
+def shop(recording: Recording) -> Recording:
+    record(recording)
+    return recording
+
+
+def test_fork_ends_at_a_step_that_was_not_recorded(shop: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fork_last(shop, "--at", "2", "--answer", "which=B") == 0
     shown = capsys.readouterr().out
     assert 'recorded: {"value": "A"}\n    fork:     "B"' in shown
     assert "recorded: completed: Dune, row A, 20 euros" in shown
     assert "it would run the step 'charge' now, which has no result by then; --run runs it" in shown
     assert '    recorded: {"value": 2}\n    fork:     {"value": 2} (as recorded)\n' in shown
-    assert shop.charged == ["20"]
-    assert shop.fork("--at", "3") == 0
+    assert charged(shop) == ["20"]
+    assert fork_last(shop, "--at", "3") == 0
     assert "    fork:     open (the recorded answer still fits)\n" in capsys.readouterr().out
 
 
 def test_fork_with_another_answer_comes_to_other_questions_and_another_end(
-    shop: Shop, capsys: pytest.CaptureFixture[str]
+    shop: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert shop.fork("--at", "3", "--answer", "seats=5") == 0
+    assert fork_last(shop, "--at", "3", "--answer", "seats=5") == 0
     shown = capsys.readouterr().out
     assert "'sure' '5 seats. Sure?'\n    fork:     open" in shown
     assert "it waits for the answers of the last round" in shown
-    assert shop.fork("--at", "3", "--answer", "seats=5", "--answer", "sure=true", "--run", "--json") == 0
+    assert fork_last(shop, "--at", "3", "--answer", "seats=5", "--answer", "sure=true", "--run", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert [round_["round"] for round_ in told["rounds"]] == [3, 4]
     assert told["fork"]["end"] == "completed"
     assert told["fork"]["result"]["content"] == [{"type": "text", "text": "Dune, row A, 50 euros"}]
-    assert shop.charged == ["20", "50"]
-
-
-def test_falsy_answer_is_shown(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    def check(value: str, shown: str) -> None:
-        assert shop.fork("--at", "3", "--answer", f"seats={value}") == 0
-        assert f"    fork:     {shown}\n" in capsys.readouterr().out
-
-    check_each([("0", "0"), ("false", "false"), ('""', '""'), ("", '""'), ("{}", "{}")], check)
-
-
-def test_word_for_an_action_answers_a_question(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.fork("--at", "1", "--answer", "confirm:book=:accept") == 0
-    assert "it would run the step 'charge' now" in capsys.readouterr().out
-    assert shop.fork("--at", "2", "--answer", "which=:decline") == 0
-    assert "fork:     declined: " in capsys.readouterr().out
-    assert shop.fork("--at", "1", "--answer", "confirm:book=:decline") == 0
-    assert "fork:     declined: " in capsys.readouterr().out
+    assert charged(shop) == ["20", "50"]
 
 
 def test_changed_code_is_forked_and_what_it_asks_otherwise_is_said(
-    shop: Shop, capsys: pytest.CaptureFixture[str]
+    shop: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shop.write("How many seats?")
-    assert shop.fork("--at", "3") == 0
+    reworded = changed(SHOP, ("How many?", "How many seats?"))
+    assert fork_last(shop, "--at", "3", source=reworded) == 0
     assert "'How many seats?'" in capsys.readouterr().out
-    source = (shop.folder / "fork_shop.py").read_text()
-    (shop.folder / "fork_shop.py").write_text(source.replace('ctx.ask("seats"', 'ctx.ask("places"'))
-    assert shop.fork("--at", "3", "--answer", "places=2", "--run") == 1
+    renamed = changed(reworded, ('ctx.ask("seats"', 'ctx.ask("places"'))
+    assert fork_last(shop, "--at", "3", "--answer", "places=2", "--run", source=renamed) == 1
     shown = capsys.readouterr().out
     assert "It does not come to that round as recorded: the code as it is now asks places, and not seats." in shown
     assert "fork:     it waits" in shown
-    assert shop.charged == ["20"]
+    assert charged(shop) == ["20"]
 
 
-def test_mistakes_are_told(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    def check(words: list[str], why: str) -> None:
-        assert shop.fork(*words) == 2
-        assert why in capsys.readouterr().err
+def test_answers_are_taken_and_shown(shop: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(words: str, shown: list[str], code: int) -> None:
+        assert fork_last(shop, "--at", *words.split()) == code
+        printed = capsys.readouterr()
+        assert [part for part in shown if part not in printed.out + printed.err] == []
 
+    answered = "    fork:     "
     check_each(
         [
-            (["--at", "9"], "it has no round 9 with questions; its rounds: 1, 2, 3"),
-            (["--at", "2", "--answer", "row=B"], "round 2 asks 'which', and not 'row'"),
-            (["--at", "2", "--answer", "which"], "--answer must be KEY=VALUE, got 'which'"),
+            *((f"3 --answer seats={given}", [f"{answered}{given}\n"], 0) for given in ("0", "false", '""', "{}")),
+            ("3 --answer seats=", [f'{answered}""\n'], 0),
+            (f"2 --answer which={'[' * 100_000}", ["[[["], 0),
+            ("1 --answer confirm:book=:accept", ["it would run the step 'charge' now"], 0),
+            ("2 --answer which=:decline", ["fork:     declined: "], 0),
+            ("1 --answer confirm:book=:decline", ["fork:     declined: "], 0),
+            (
+                "3 --answer seats=many --run",
+                ["round 4\n  'seats'", "fork:     asked again: ", "fork:     open"],
+                0,
+            ),
+            ("3 --answer seats=5 --answer shure=:decline --run", ["not asked: 'shure'"], 1),
+            ("9", ["it has no round 9 with questions; its rounds: 1, 2, 3"], 2),
+            ("2 --answer row=B", ["round 2 asks 'which', and not 'row'"], 2),
+            ("2 --answer which", ["--answer must be KEY=VALUE, got 'which'"], 2),
         ],
         check,
     )
-
-
-def test_invalid_answer_is_asked_again_and_not_given_again(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.fork("--at", "3", "--answer", "seats=many", "--run") == 0
-    shown = capsys.readouterr().out
-    assert "round 4\n  'seats'" in shown
-    assert "fork:     asked again: " in shown, shown
-    assert "fork:     open" in shown
-    assert shop.charged == ["20"]
-
-
-def test_misspelt_later_answer_is_told_beside_the_fork(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.fork("--at", "3", "--answer", "seats=5", "--answer", "shure=:decline", "--run") == 1
-    shown = capsys.readouterr().out
-    assert "not asked: 'shure'" in shown
-    assert shop.charged == ["20"]
+    assert charged(shop) == ["20"]
+    # A text that reads like a number stays a text.
+    check("2 --answer which=7 --run", ["completed: Dune, row 7, 20 euros"], 0)
 
 
 @pytest.mark.parametrize(
     ("reveal", "words", "code", "told"),
     [
-        (["questions"], ["--at", "2"], 2, "recorded without reveal; record with Server(trace=Recorder(path"),
+        ("questions", ["--at", "2"], 2, "recorded without reveal; record with Server(trace=Recorder(path"),
         (
-            ["arguments", "answers", "questions", "results", "errors"],
+            "arguments,answers,questions,results,errors",
             ["--at", "1", "--run"],
             2,
             "the results of its steps are not revealed",
         ),
         (
-            ["arguments", "answers", "questions", "steps"],
+            "arguments,answers,questions,steps",
             ["--at", "2", "--answer", "which=B"],
             0,
             "recorded: completed, and its end is not revealed",
@@ -237,68 +181,19 @@ def test_misspelt_later_answer_is_told_beside_the_fork(shop: Shop, capsys: pytes
     ids=["no answers", "no steps", "no result"],
 )
 def test_what_is_not_revealed_is_said(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    reveal: list[str],
-    words: list[str],
-    code: int,
-    told: str,
+    recording: Recording, capsys: pytest.CaptureFixture[str], reveal: str, words: list[str], code: int, told: str
 ) -> None:
-    monkeypatch.setattr("sys.path", [*sys.path])
-    shop = Shop(tmp_path, reveal=reveal)
-    record(shop)
-    assert shop.fork(*words) == code
+    record(recording, reveal)
+    assert fork_last(recording, *words) == code
     printed = capsys.readouterr()
     assert told in (printed.err if code else printed.out)
-    assert shop.charged == ["20"]
+    assert charged(recording) == ["20"]
 
 
-def test_deeply_nested_answer_is_a_text(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.fork("--at", "2", "--answer", f"which={'[' * 100_000}") == 0
-    assert "[[[" in capsys.readouterr().out
-
-
-def test_text_that_reads_like_a_number_stays_text(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.fork("--at", "2", "--answer", "which=7", "--run") == 0
-    assert "completed: Dune, row 7, 20 euros" in capsys.readouterr().out
-
-
-def test_body_that_calls_another_tool_is_refused_without_run(tmp_path: Path) -> None:
+async def test_bodies_run_only_with_run(tmp_path: Path) -> None:
     ran: list[str] = []
     trace = Recorder(tmp_path / "calls.jsonl", reveal="all")
-    server = Server[Any]("shop", keys=[KEY], trace=trace)
-
-    @server.tool()
-    async def send() -> str:
-        ran.append("sent")
-        return "sent"
-
-    @server.tool()
-    async def order(ctx: Context) -> str:
-        seats = await ctx.ask("seats", "How many?", int)
-        await server.call_tool("send", {})
-        return f"{seats} ordered"
-
-    async def scenario() -> None:
-        await User(server, {"seats": 2}, era=Era.RETRY).call("order")
-        call = next(call for call in calls_of(tmp_path / "calls.jsonl") if call.tool == "order")
-        assert ran == ["sent"]
-        with pytest.raises(NotReplayable, match=r"it calls tool 'send', whose body runs only with --run"):
-            await fork(server, call, 1, seats=3)
-        assert ran == ["sent"]
-        forked = await fork(server, call, 1, run=True, seats=3)
-        assert forked.end is End.COMPLETED
-        assert ran == ["sent", "sent"]
-
-    anyio.run(scenario)
-
-
-def test_bodies_that_run_once_or_cannot_ask_do_not_run(tmp_path: Path) -> None:
-    ran: list[str] = []
-    server = Server[Any](
-        "shop", keys=[KEY], trace=Recorder(tmp_path / "calls.jsonl", reveal="all"), ledger=MemoryLedger()
-    )
+    server = Server[Any]("shop", keys=[KEY], trace=trace, ledger=MemoryLedger())
 
     async def why() -> Elicit[str]:
         return Elicit("Why?", str)
@@ -323,78 +218,69 @@ def test_bodies_that_run_once_or_cannot_ask_do_not_run(tmp_path: Path) -> None:
             ran.append("caught")
         return why
 
-    async def scenario() -> None:
-        for tool in ("delete", "charge", "careful"):
-            await User(server, {"why": "old", "sure": True}, era=Era.RETRY, allow_unused=True).call(tool)
-        before = [*ran]
-        deleted, charged, cared = calls_of(tmp_path / "calls.jsonl")
-        at = {call.tool: recorded_call(call, whole=True).rounds[-1].number for call in (deleted, charged, cared)}
-        assert (await fork(server, deleted, at["delete"], why="new")).end is End.BODY
-        assert (await fork(server, charged, at["charge"], sure=False)).end is End.BODY
-        assert (await fork(server, cared, at["careful"], why="new")).step == "send"
-        assert ran == before
-        assert (await fork(server, charged, at["charge"], run=True, sure=False)).end is End.COMPLETED
-        assert ran == [*before, "old"]
-
-    anyio.run(scenario)
-
-
-def test_approval_is_decided_by_the_fork_or_as_recorded(tmp_path: Path) -> None:
-    async def reader(request: Any) -> str | None:
-        return request.headers.get("x-user")
-
-    server = Server[Any](
-        "shop",
-        keys=[KEY],
-        trace=Recorder(tmp_path / "calls.jsonl", reveal="all"),
-        principal=lambda ctx: "ann",
-        pages=Pages(base_url="https://shop.example", authenticate=reader, wait=0.1),
-        approvals=Approvals(groups={"fred": ["finance"]}),
-    )
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        why = await ctx.ask("why", "Why?", str)
+        await server.call_tool("delete_now", {})
+        return why
 
     @server.tool()
-    async def refund(euros: int, ctx: Context) -> str:
-        approved = await ctx.approve("big", f"Refund {euros}?", by="finance")
-        return f"refunded {euros}, {approved.who}"
+    async def delete_now() -> str:
+        ran.append("deleted")
+        return "deleted"
+
+    for tool in ("delete", "charge", "careful", "order"):
+        await User(server, {"why": "old", "sure": True}, era=Era.RETRY, allow_unused=True).call(tool)
+    before = [*ran]
+    calls = {call.tool: call for call in calls_of(tmp_path / "calls.jsonl")}
+
+    async def forked(tool: str, *, run: bool = False, **replies: Any) -> Fork:
+        last = recorded_call(calls[tool], whole=True).rounds[-1].number
+        return await fork(server, calls[tool], last, run=run, **replies)
+
+    assert (await forked("delete", why="new")).end is End.BODY
+    assert (await forked("charge", sure=False)).end is End.BODY
+    assert (await forked("careful", why="new")).step == "send"
+    with pytest.raises(NotReplayable, match=r"it calls tool 'delete_now', whose body runs only with --run"):
+        await forked("order", why="new")
+    assert ran == before
+    assert (await forked("charge", run=True, sure=False)).end is End.COMPLETED
+    assert (await forked("order", run=True, why="new")).end is End.COMPLETED
+    assert ran == [*before, "old", "deleted"]
+
+
+def test_approval_is_decided_by_the_fork_or_as_recorded(recording: Recording) -> None:
+    server = desks.record(recording, "deliver")
+    (call,) = calls_of(recording.file)
+    *_, at = [each.number for each in recorded_call(call, whole=True).rounds if each.approvals]
 
     async def scenario() -> None:
-        approver = Approver({"finance": "approve"}, headers={"x-user": "fred"})
-        headers = {"x-user": "ann"}
-        user = User(server, {}, client="no-elicitation", page_headers=headers, approver=approver, era=Era.RETRY)
-        assert (await user.call("refund", euros=5)).value == "refunded 5, fred"
-        (call,) = calls_of(tmp_path / "calls.jsonl")
-        (round_,) = [each for each in recorded_call(call, whole=True).rounds if each.approvals]
-        forked = await fork(server, call, round_.number, run=True)
-        assert "refunded 5, fred" in str(forked.result)
+        forked = await fork(server, call, at, run=True)
+        assert "Rome, as sam approved" in str(forked.result)
         assert "    recorded: approved\n    fork:     approved (as recorded)\n" in fork_text(forked)
-        forked = await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.ACCEPT))
-        assert "refunded 5, fork" in str(forked.result)
-        forked = await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.DECLINE, "too much"))
+        forked = await fork(server, call, at, run=True, deliver=OwnAnswer(Action.ACCEPT))
+        assert "Rome, as fork approved" in str(forked.result)
+        forked = await fork(server, call, at, run=True, deliver=OwnAnswer(Action.DECLINE, "too much"))
         assert forked.end in (End.FAILED, End.DECLINED)
         assert "ApprovalRejected" in forked.reason
         assert "    recorded: approved\n    fork:     rejected: too much\n" in fork_text(forked)
-        assert fork_data(forked)["rounds"][0]["answers"] == {"big": {"action": "rejected", "data": "too much"}}
-        with pytest.raises(NotReplayable, match="'big' is an approval: answer it by :approve, or :reject REASON"):
-            await fork(server, call, round_.number, run=True, big=OwnAnswer(Action.ACCEPT, True, "true"))
-        waiting = join(line for serving in call.servings for line in serving.lines if line.leg < call.legs)
-        (row,) = [row_of(one) for one in waiting.calls.values()]
-        assert (row["state"], row["pending"], row["awaited"]) == ("awaiting_input", [], ["big by finance"])
+        assert fork_data(forked)["rounds"][0]["answers"] == {"deliver": {"action": "rejected", "data": "too much"}}
+        with pytest.raises(NotReplayable, match="'deliver' is an approval: answer it by :approve, or :reject REASON"):
+            await fork(server, call, at, run=True, deliver=OwnAnswer(Action.ACCEPT, True, "true"))
 
     anyio.run(scenario)
+    desks.cut_at_the_approval(recording)
+    (row,) = [row_of(one) for one in calls_of(recording.file)]
+    assert (row["state"], row["pending"], row["awaited"]) == ("awaiting_input", [], ["large by finance"])
 
 
-def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
+async def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Show that a fork, or a check, is no worker: that would end the task at its body."""
-    events: list[anyio.Event] = []
+    path, taken = tmp_path / "calls.jsonl", anyio.Event()
 
     def make() -> Server[Any]:
-        events.append(taken := anyio.Event())
-        server = Server[Any](
-            "shop",
-            keys=[KEY],
-            trace=Recorder(tmp_path / "calls.jsonl", reveal="all"),
-            ledger=SqliteLedger(tmp_path / "ledger.db"),
-        )
+        ledger = SqliteLedger(tmp_path / "ledger.db")
+        server = Server[Any]("shop", keys=[KEY], trace=Recorder(path, reveal="all"), ledger=ledger)
 
         async def slow() -> Elicit[int]:
             # A worker would take the task meanwhile.
@@ -413,23 +299,15 @@ def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path) -> None:
 
         return server
 
-    async def scenario() -> None:
-        server = make()
-        async with peers(server) as (peer,):
-            await peer.call("later")
-        await User(make(), {"slow": 2}, era=Era.RETRY).call("book")
-
-    async def forks() -> None:
-        server = make()
-        call = next(call for call in calls_of(tmp_path / "calls.jsonl") if call.tool == "book")
-        assert (await fork(server, call, 1, slow=3)).end is End.BODY
-        found: list[Checked] = []
-        await check_calls(make(), [call], found.append, now=time.time())
-        assert found[0].headline == "compatible"
-
-    with pytest.MonkeyPatch.context() as patched:
-        # No worker takes it before the fork.
-        patched.setenv("ROUNDTRIP_RUN_TASKS", "0")
-        anyio.run(scenario)
-    anyio.run(forks)
-    assert [event.is_set() for event in events] == [False] * 4
+    # No worker takes it before the fork.
+    monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "0")
+    async with peers(make()) as (peer,):
+        await peer.call("later")
+    await User(make(), {"slow": 2}, era=Era.RETRY).call("book")
+    monkeypatch.delenv("ROUNDTRIP_RUN_TASKS")
+    (call,) = [call for call in calls_of(path) if call.tool == "book"]
+    assert (await fork(make(), call, 1, slow=3)).end is End.BODY
+    found: list[Checked] = []
+    await check_calls(make(), [call], found.append, now=time.time())
+    assert found[0].headline == "compatible"
+    assert not taken.is_set()

@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import anyio
 import pytest
@@ -99,8 +99,7 @@ ANSWERS: Answers = {"confirm": {"ok": True}, "note": {"note": "by noon"}}
 # One call.
 
 
-async def test_call_is_recorded_from_first_request_to_result(tmp_path: Path, era: Era) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_call_is_recorded_from_first_request_to_result(path: Path, era: Era) -> None:
     call = await User(shop(path), ANSWERS, era=era).call("order", title="Dune")
     assert call.text == "Dune for 7, by noon: 42"
     (traced,) = calls_of(path)
@@ -130,9 +129,8 @@ async def test_call_is_recorded_from_first_request_to_result(tmp_path: Path, era
 
 
 async def test_each_retry_leg_records_token_size_and_used_contents(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    path = tmp_path / "calls.jsonl"
     servers = [shop(path, name) for name in ("a", "b", "c")]
     hopper = LegByLeg(servers)
     sizes: list[int] = []
@@ -157,14 +155,13 @@ async def test_each_retry_leg_records_token_size_and_used_contents(
     assert traced.ended.reused == ("confirm",)
 
 
-async def test_the_name_of_a_call_never_looks_like_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_name_of_a_call_never_looks_like_an_option(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter([b"\xfb" * 9, b"\xf8" * 9, b"a" * 9])
 
     def draw(count: int) -> bytes:
         return next(drawn) if count == 9 else bytes(count)
 
     monkeypatch.setattr("os.urandom", draw)
-    path = tmp_path / "calls.jsonl"
     await User(shop(path), era=Era.RETRY).call("inner")
     assert calls_of(path)[0].id == "YWFhYWFhYWFh"
 
@@ -172,47 +169,30 @@ async def test_the_name_of_a_call_never_looks_like_an_option(tmp_path: Path, mon
 # Every way to end.
 
 
-async def play(server: Server[Any], era: Era, tool: str, answers: Answers | None) -> None:
-    lacks: list[Literal["elicitation"]] = ["elicitation"] if answers is None else []
-    with anyio.fail_after(WAIT):
-        await User(server, answers, era=era, lacks=lacks, allow_error=True).call(tool, title="Dune")
+async def test_calls_of_every_kind_are_recorded(path: Path) -> None:
+    user = User(shop(path), {"confirm": {"ok": True}, "sure": {"ok": True}}, era=Era.RETRY, allow_unused=True)
+    await user.get_prompt("letter", title="Dune")
+    await user.read_resource("shelf://Dune")
+    await user.call("hand")
+    await user.call("outer")
+    calls = calls_of(path)
+    began = [call.began for call in calls if call.began is not None]
+    asked = [[(each.asked.by, each.asked.questions[0].key) for each in call.rounds] for call in calls]
+    assert list(zip([line.method for line in began], [call.tool for call in calls], asked, strict=True)) == [
+        ("prompts/get", "letter", [("resolvers", "confirm")]),
+        ("resources/read", "shelf://{title}", [("resolvers", "confirm")]),
+        ("tools/call", "hand", [("author", "sure")]),
+        ("tools/call", "outer", []),
+        ("tools/call", "inner", []),
+    ]
+    assert {call.state for call in calls} == {State.COMPLETED}
+    assert [line.within for line in began] == [None] * 4 + [calls[3].id]
+    token = calls[2].rounds[0].asked.token
+    assert token is not None
+    assert "authored" in token.added
 
 
-@pytest.mark.parametrize(
-    ("tool", "answers", "state", "error"),
-    [
-        ("order", {"confirm": DECLINE}, State.DECLINED, None),
-        ("order", None, State.REJECTED, "CapabilityMissing"),
-        ("order", {"confirm": [{"ok": 1.5}] * 3}, State.FAILED, "AnswerRejected"),
-        ("crash", None, State.FAILED, "RuntimeError"),
-    ],
-    ids=["declined", "without the capability", "invalid too often", "crashed"],
-)
-async def test_each_way_to_end_is_recorded(
-    tmp_path: Path, era: Era, tool: str, answers: Answers | None, state: State, error: str | None
-) -> None:
-    path = tmp_path / "calls.jsonl"
-    await play(shop(path), era, tool, answers)
-    (traced,) = calls_of(path)
-    assert_path_is_in_the_table(traced)
-    assert traced.ended is not None
-    assert (traced.state, traced.ended.error.type if traced.ended.error is not None else None) == (state, error)
-    if state is State.DECLINED:
-        assert traced.ended.decline is not None
-        assert "elicitation was decline" in traced.ended.decline
-
-
-async def test_a_call_from_within_a_call_says_which(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    await User(shop(path), era=Era.RETRY).call("outer")
-    outer, inner = calls_of(path)
-    assert (outer.tool, inner.tool) == ("outer", "inner")
-    assert inner.began is not None
-    assert (inner.began.within, inner.state, outer.state) == (outer.id, State.COMPLETED, State.COMPLETED)
-
-
-async def test_cancelled_call_is_reported_as_failed(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_cancelled_call_is_reported_as_failed(path: Path) -> None:
     server = Server[Any]("slow", trace=path)
     started = anyio.Event()
 
@@ -233,36 +213,7 @@ async def test_cancelled_call_is_reported_as_failed(tmp_path: Path) -> None:
     assert (traced.state, traced.ended.error.type) == (State.FAILED, "CancelledError")
 
 
-@pytest.mark.parametrize("kind", ["prompt", "resource"])
-async def test_prompts_and_templates_are_reported_like_tools(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "calls.jsonl"
-    user = User(shop(path), {"confirm": {"ok": True}}, era=Era.RETRY)
-    if kind == "prompt":
-        await user.get_prompt("letter", title="Dune")
-    else:
-        await user.read_resource("shelf://Dune")
-    (traced,) = calls_of(path)
-    assert traced.began is not None
-    assert (traced.began.method, traced.tool) == {
-        "prompt": ("prompts/get", "letter"),
-        "resource": ("resources/read", "shelf://{title}"),
-    }[kind]
-    assert (traced.state, len(traced.rounds)) == (State.COMPLETED, 1)
-
-
-async def test_hand_written_questions_are_reported_too(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    await User(shop(path), {"sure": {"ok": True}}, era=Era.RETRY).call("hand")
-    (traced,) = calls_of(path)
-    asked = traced.rounds[0].asked
-    assert (asked.by, [question.key for question in asked.questions]) == ("author", ["sure"])
-    assert asked.token is not None
-    assert "authored" in asked.token.added
-    assert traced.state is State.COMPLETED
-
-
-async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path, era: Era) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_unnamed_question_is_not_recorded_by_a_text_digest(path: Path, era: Era) -> None:
     server = Server[Any]("shop", keys=[KEY], trace=Recorder(path))
 
     @server.tool()
@@ -272,7 +223,7 @@ async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path,
 
     await User(server, {re.compile("Delete account"): {"ok": True}}, era=era).call("order")
     await User(server, {re.compile("Delete account"): DECLINE}, era=era).call("order")
-    assert label_of(digest("Delete account 1234?")) not in path.read_text()
+    assert label_of(digest("Delete account 1234?")) not in str(raw_lines(path))
     first, second = calls_of(path)
     (key,) = {question.key for round_ in first.rounds for question in round_.asked.questions}
     assert [[answer.key for answer in round_.answers] for round_ in first.rounds] == [[key]]
@@ -298,9 +249,8 @@ async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path,
     ids=lambda value: getattr(value, "name", value),
 )
 async def test_rejected_token_is_recorded_with_its_authentic_call(
-    tmp_path: Path, clock: Clock, reason: RejectionReason, whose: str | None
+    path: Path, clock: Clock, reason: RejectionReason, whose: str | None
 ) -> None:
-    path = tmp_path / "calls.jsonl"
     who = ["ada"]
 
     def principal(ctx: Any) -> str:
@@ -344,8 +294,7 @@ async def test_rejected_token_is_recorded_with_its_authentic_call(
     assert len(traced.strays) == (0 if whose else 1)
 
 
-async def test_unknown_name_of_a_rejected_token_is_not_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_unknown_name_of_a_rejected_token_is_not_recorded(path: Path) -> None:
     hopper = LegByLeg([shop(path)])
     with pytest.raises(MCPError):
         await hopper.leg("a secret \x1b[31m", {}, answers={}, state="nonsense")
@@ -372,13 +321,12 @@ async def test_environment_reveals_for_a_path_and_not_for_a_recorder(
     assert not named.exists(), "False switches the environment off"
 
 
-async def test_raising_tracer_harms_no_other_tracer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_raising_tracer_harms_no_other_tracer(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     steps: list[Transition] = []
 
     def broken(step: Transition) -> None:
         raise RuntimeError("broken")
 
-    path = tmp_path / "calls.jsonl"
     server = Server[Any]("shop", trace=[broken, steps.append, path])
     server.add_tool(lambda: "x", name="x")
     with caplog.at_level(logging.CRITICAL):
@@ -412,8 +360,7 @@ async def test_a_folder_gets_a_file_of_each_instance(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "\\\ud800", "\U0001f600\x1b[31m\u2028"], ids=["half", "spelt", "controls"])
-async def test_any_client_text_is_recorded_readably(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_any_client_text_is_recorded_readably(path: Path, text: str) -> None:
     server = Server[Any]("shop", trace=Recorder(path, reveal="all"))
     server.add_tool(ignore, name="order")
     await server.call_tool("order", {"title": text})
@@ -436,8 +383,7 @@ REVEALED: dict[str, Callable[[list[dict[str, Any]]], bool]] = {
 
 
 @pytest.mark.parametrize("kind", REVEALED)
-async def test_reveal_keeps_what_it_names_and_nothing_else(tmp_path: Path, kind: Any) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_reveal_keeps_what_it_names_and_nothing_else(path: Path, kind: Any) -> None:
     await User(shop(path, reveal=[kind]), ANSWERS, era=Era.RETRY).call("order", title="Dune")
     lines = raw_lines(path)
     assert {name for name, shows in REVEALED.items() if shows(lines)} == {kind}

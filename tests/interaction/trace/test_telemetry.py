@@ -1,6 +1,5 @@
 """`Telemetry`: spans and metrics of real calls on both eras, as OpenTelemetry's own SDK receives them."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -15,12 +14,13 @@ from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
-from roundtrip import Context, Recorder, Telemetry, ToolError
+from roundtrip import Context, Recorder, Telemetry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import unpack_open
-from roundtrip.testing import CANCEL, DECLINE, Clock, Era, Hop, LegByLeg, User
+from roundtrip.testing import CANCEL, Clock, Era, Hop, LegByLeg, User
 from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import read_unverified
+from tests.interaction.trace.transcribed import raw_lines
 from tests.kit.bookshop import Copies, bookshop
 from tests.kit.collected import (
     Collected,
@@ -104,13 +104,27 @@ async def test_leg_span_nests_between_request_and_function_spans(
 ) -> None:
     collected.become_the_provider_of_the_process(monkeypatch)
     tracer = collected.tracers.get_tracer("author")
-    server = bookshop(trace=collected.telemetry)
+    seen: list[tuple[trace.Span, trace.Span]] = []
+
+    async def look(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        before = trace.get_current_span()
+        try:
+            return await call_next(ctx)
+        finally:
+            seen.append((before, trace.get_current_span()))
+
+    server = bookshop(trace=collected.telemetry, middleware=[look])
 
     @server.tool()
     async def work(ctx: Context[Any, Any]) -> str:
         answer = await ctx.elicit("Which?", Copies)
         with tracer.start_as_current_span("work"):
             return answer.action
+
+    @server.tool()
+    def plain() -> str:
+        with tracer.start_as_current_span("in a thread"):
+            return "done"
 
     await User(server, {re.compile("Which"): {"copies": 1}}, era=era).call("work")
     spans = {context_of(span).span_id: span for span in collected.all_spans}
@@ -126,44 +140,12 @@ async def test_leg_span_nests_between_request_and_function_spans(
         assert leg.end_time <= request.end_time
     (work_span,) = [span for span in spans.values() if span.name == "work"]
     assert work_span.parent == context_of(legs[-1])
-
-
-async def test_thread_spans_belong_to_their_leg(collected: Collected) -> None:
-    tracer = collected.tracers.get_tracer("author")
-    server = bookshop(trace=collected.telemetry)
-
-    @server.tool()
-    def plain() -> str:
-        with tracer.start_as_current_span("work"):
-            return "done"
-
-    await User(server, era=Era.RETRY).call("plain")
-    work, leg = collected.all_spans
-    assert work.parent == context_of(leg)
-
-
-async def test_after_a_leg_the_span_before_it_is_current_again(era: Era, collected: Collected) -> None:
-    seen: list[tuple[trace.Span, trace.Span]] = []
-
-    async def look(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        before = trace.get_current_span()
-        try:
-            return await call_next(ctx)
-        finally:
-            if ctx.method == "tools/call":
-                seen.append((before, trace.get_current_span()))
-
-    server = bookshop(trace=collected.telemetry, middleware=[look])
-
-    @server.tool()
-    async def fail() -> str:
-        raise ToolError("no")
-
-    await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
-    await User(server, {"confirm_backorder": DECLINE}, era=era).call("consider", ARGUMENTS)
-    await User(server, era=era).call("fail")
-    assert len(seen) == (6 if era is Era.RETRY else 3)
-    assert all(before is after for before, after in seen)
+    await User(server, era=era).call("plain")
+    in_thread, leg = [span for span in collected.all_spans if span.name in ("in a thread", "roundtrip.leg plain")]
+    assert in_thread.parent == context_of(leg)
+    await User(server, {"confirm_backorder": CANCEL}, era=era).call("order", ARGUMENTS)
+    assert seen
+    assert all(before is after for before, after in seen), "the span before a leg is current again"
 
 
 async def test_span_reports_the_state_of_its_call(era: Era, collected: Collected) -> None:
@@ -177,6 +159,10 @@ async def test_span_reports_the_state_of_its_call(era: Era, collected: Collected
     assert told["mcp.method.name"] == "tools/call"
     assert "roundtrip.pending" not in told
     assert collected.spans[-1].status.status_code is StatusCode.UNSET
+    events = [event for span in collected.spans for event in events_of(span)]
+    assert [name for name, _ in events] == ["roundtrip.asked", "roundtrip.answered"] * 2
+    keys = [told.get("roundtrip.keys") for name, told in events if name == "roundtrip.answered"]
+    assert keys == ([("confirm_backorder",), ("how_many",)] if era is Era.LIVE else [None, None])
 
 
 async def test_span_lists_questions_reasons_and_pending(collected: Collected) -> None:
@@ -192,54 +178,6 @@ async def test_span_lists_questions_reasons_and_pending(collected: Collected) ->
     answered, again = events_of(second)
     assert answered[0] == "roundtrip.answered"
     assert again == ("roundtrip.asked", {**asked, "roundtrip.reason": "missing", "roundtrip.round": 2})
-
-
-async def test_live_span_reports_when_questions_were_asked_and_answered(collected: Collected) -> None:
-    await User(bookshop(trace=collected.telemetry), ROUNDS, era=Era.LIVE).call("order", ARGUMENTS)
-    (span,) = collected.spans
-    assert [name for name, _ in events_of(span)] == ["roundtrip.asked", "roundtrip.answered"] * 2
-    keys = [told["roundtrip.keys"] for name, told in events_of(span) if name == "roundtrip.answered"]
-    assert keys == [("confirm_backorder",), ("how_many",)]
-
-
-async def test_a_failure_is_an_error_without_its_text(collected: Collected) -> None:
-    server = bookshop(trace=collected.telemetry)
-
-    @server.tool()
-    async def fail() -> str:
-        raise LookupError("no such book: Neuromancer")
-
-    await User(server, era=Era.RETRY).call("fail")
-    (span,) = collected.spans
-    assert span.status.status_code is StatusCode.ERROR
-    assert span.status.description is None
-    assert attributes_of(span)["error.type"] == "LookupError"
-    assert attributes_of(span)["roundtrip.state"] == "failed"
-    assert list(span.events) == []
-    (point,) = collected.points["roundtrip.calls"]
-    assert told(point) == {"roundtrip.tool": "fail", "roundtrip.state": "failed", "error.type": "LookupError"}
-
-
-async def test_decline_by_the_user_is_not_an_error(collected: Collected) -> None:
-    user = User(bookshop(trace=collected.telemetry), {"confirm_backorder": DECLINE}, era=Era.RETRY)
-    await user.call("order", ARGUMENTS)
-    span = collected.spans[-1]
-    assert attributes_of(span)["roundtrip.state"] == "declined"
-    assert span.status.status_code is StatusCode.UNSET
-
-
-async def test_error_result_marks_the_span_as_failed(collected: Collected) -> None:
-    server = bookshop(trace=collected.telemetry)
-
-    @server.tool()
-    async def sorry() -> CallToolResult:
-        return CallToolResult(content=[TextContent(type="text", text="sorry")], is_error=True)
-
-    await User(server, era=Era.RETRY).call("sorry")
-    (span,) = collected.spans
-    assert attributes_of(span)["roundtrip.state"] == "completed"
-    assert attributes_of(span)["error.type"] == "tool_error"
-    assert span.status.status_code is StatusCode.ERROR
 
 
 async def test_nested_function_has_a_nested_span(collected: Collected) -> None:
@@ -289,27 +227,53 @@ async def test_invented_client_fields_become_no_attributes(collected: Collected)
     assert point.attributes == {"roundtrip.reason": "malformed"}
 
 
-async def test_calls_are_counted_by_the_state_they_end_in(era: Era, collected: Collected) -> None:
+async def test_how_a_call_ended_is_in_its_span_and_counted(era: Era, collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
 
     @server.tool()
     async def fail() -> str:
-        raise ToolError("no")
+        raise LookupError("no such book: Neuromancer")
+
+    @server.tool()
+    async def sorry() -> CallToolResult:
+        return CallToolResult(content=[TextContent(type="text", text="sorry")], is_error=True)
 
     await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
     await User(server, {"how_many": {"copies": 1}}, era=era).call("order", {"title": "Dune"})
     await User(server, {"confirm_backorder": CANCEL}, era=era).call("order", ARGUMENTS)
-    await User(server, era=era).call("fail")
-    counted = {
-        (told(point)["roundtrip.tool"], told(point)["roundtrip.state"]): number(point)
-        for point in collected.points["roundtrip.calls"]
-    }
-    assert counted == {("order", "completed"): 2, ("order", "declined"): 1, ("fail", "failed"): 1}
+    for tool in ("fail", "sorry"):
+        await User(server, era=era).call(tool)
+    told_of = [(span, attributes_of(span)) for span in collected.spans]
+    ends = [
+        (told["roundtrip.tool"], told["roundtrip.state"], told.get("error.type"), span.status.status_code)
+        for span, told in told_of
+        if told["roundtrip.state"] != "awaiting_input"
+    ]
+    assert ends == [
+        ("order", "completed", None, StatusCode.UNSET),
+        ("order", "completed", None, StatusCode.UNSET),
+        ("order", "declined", None, StatusCode.UNSET),
+        ("fail", "failed", "LookupError", StatusCode.ERROR),
+        ("sorry", "completed", "tool_error", StatusCode.ERROR),
+    ]
+    (failed,) = [span for span, told in told_of if told["roundtrip.tool"] == "fail"]
+    assert (failed.status.description, list(failed.events)) == (None, []), "no text of the error"
+    counted = {tuple(told(point).values()): number(point) for point in collected.points["roundtrip.calls"]}
     rounds = {
-        (told(point)["roundtrip.tool"], told(point)["roundtrip.state"]): histogram(point).sum
-        for point in collected.points["roundtrip.call.rounds"]
+        tuple(told(point).values())[:2]: histogram(point).sum for point in collected.points["roundtrip.call.rounds"]
     }
-    assert rounds == {("order", "completed"): 3, ("order", "declined"): 1, ("fail", "failed"): 0}
+    assert counted == {
+        ("order", "completed"): 2,
+        ("order", "declined"): 1,
+        ("fail", "failed", "LookupError"): 1,
+        ("sorry", "completed", "tool_error"): 1,
+    }
+    assert rounds == {
+        ("order", "completed"): 3,
+        ("order", "declined"): 1,
+        ("fail", "failed"): 0,
+        ("sorry", "completed"): 0,
+    }
 
 
 @pytest.mark.parametrize(("passed", "waited"), [(42, 42), (-20, 0)], ids=["in time", "with a slow clock"])
@@ -342,14 +306,11 @@ async def test_metrics_count_rounds_and_tokens_and_are_labeled_by_names_alone(er
     assert all(reason == {"roundtrip.tool": "order", "roundtrip.reason": "new"} for reason in reasons)
 
 
-async def test_a_transcript_and_telemetry_may_be_had_together(era: Era, collected: Collected, tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_a_transcript_and_telemetry_may_be_had_together(era: Era, collected: Collected, path: Path) -> None:
     server = bookshop(trace=[Recorder(path), collected.telemetry])
     await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
-    (recorded,) = {json.loads(line)["call"] for line in path.read_text().splitlines()}
+    (recorded,) = {line["call"] for line in raw_lines(path)}
     assert {attributes_of(span)["roundtrip.call"] for span in collected.spans} == {recorded}
-    links = [len(span.links) for span in collected.spans]
-    assert links == ([0, 1, 1] if era is Era.RETRY else [0])
 
 
 class Broken(SpanProcessor):

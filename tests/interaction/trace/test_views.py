@@ -26,8 +26,7 @@ def listed(path: Path, capsys: pytest.CaptureFixture[str], *filters: str) -> lis
     return json.loads(capsys.readouterr().out)
 
 
-async def test_a_call_is_listed_and_shown(era: Era, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_a_call_is_listed_and_shown(era: Era, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     await order(shop(path), era)
     (found,) = listed(path, capsys)
     assert (found["tool"], found["state"], found["rounds"]) == ("order", "completed", 3)
@@ -48,10 +47,7 @@ async def test_a_call_is_listed_and_shown(era: Era, tmp_path: Path, capsys: pyte
     assert main(["trace", "explain", found["call"], str(path)]) == 0
 
 
-async def test_the_same_call_on_both_eras_differs_in_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_the_same_call_on_both_eras_differs_in_nothing(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for era in ERAS:
         await order(shop(path), era)
     await order(shop(path), Era.LIVE, gift=False)
@@ -64,10 +60,7 @@ async def test_the_same_call_on_both_eras_differs_in_nothing(
     assert (difference["round"], difference["key"], difference["what"]) == (3, "gift", "answer")
 
 
-async def test_abandoned_question_is_not_reported_as_answered(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_abandoned_question_is_not_reported_as_answered(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server = Server[Any]("shop", trace=Recorder(path))
     given_up = anyio.Event()
     patience = anyio.CancelScope()

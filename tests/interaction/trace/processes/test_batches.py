@@ -40,15 +40,13 @@ async def call(times):
     "ending",
     ["sys.exit(3)", "os.kill(os.getpid(), 2)", "raise RuntimeError", "asyncio.get_running_loop().stop()"],
 )
-def test_process_that_ends_by_itself_loses_no_line(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / "calls.jsonl"
+def test_process_that_ends_by_itself_loses_no_line(path: Path, ending: str) -> None:
     program = _PROGRAM.replace("ENDING", ending) + "\nasyncio.run(call(30))\n"
     subprocess.run([sys.executable, "-c", program, str(path)], check=False, capture_output=True, timeout=60)
     assert events(path) == ["began", "ended"] * 30
 
 
-def test_forked_process_writes_no_line_of_its_parent(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+def test_forked_process_writes_no_line_of_its_parent(path: Path) -> None:
     # The child ends with lines of its parent waiting, and makes a call of its own.
     ending = textwrap.indent(
         textwrap.dedent("""
@@ -70,8 +68,7 @@ def test_forked_process_writes_no_line_of_its_parent(tmp_path: Path) -> None:
     assert len({(line["instance"], line["serving"], line["event"]) for line in lines}) == 22
 
 
-async def test_killed_process_keeps_the_lines_before_the_last_moment(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_killed_process_keeps_the_lines_before_the_last_moment(path: Path) -> None:
     # Each call prints its number once the client has its result.
     program = _PROGRAM.replace("        ENDING", "").replace(
         'await client.call_tool("greet", {"name": str(number)})',

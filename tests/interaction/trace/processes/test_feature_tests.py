@@ -35,7 +35,7 @@ server = serve(MemoryLedger(), Effect(), principal=lambda ctx: "ada")
 """
 
 
-def test_a_test_of_each_feature_passes(tmp_path: Path) -> None:
+def test_a_test_of_each_feature_and_repeated_request_passes(tmp_path: Path) -> None:
     project = Project(tmp_path / "project")
     project.serve(Path(features.__file__).read_text(encoding="utf-8"), "features")
     expected: dict[str, set[str]] = {}
@@ -55,22 +55,12 @@ def test_a_test_of_each_feature_passes(tmp_path: Path) -> None:
             assert ("give User visits=" in source) is name.startswith("page")
             (project.folder / f"test_{name}_{short}.py").write_text(source, encoding="utf-8")
             expected[f"{name}_{short}"] = {"passed"}
+    for name, story in STORIES.items():
+        call = anyio.run(recorded, story, tmp_path / f"{name}.jsonl")
+        (project.folder / f"test_{name}.py").write_text(to_test(call, Era.RETRY, "shop_retry"), encoding="utf-8")
+        expected[name] = {"passed"}
     ended, out = project.run()
     assert ended == expected, out
-
-
-def test_tests_of_repeated_requests_pass(tmp_path: Path) -> None:
-    project = Project(tmp_path / "project")
-    project.serve(Path(features.__file__).read_text(encoding="utf-8"), "features")
-    project.serve(SHOP, "shop")
-    for name, story in STORIES.items():
-        call = recorded(story, tmp_path / f"{name}.jsonl")
-        source = write_test(
-            recorded_call(call, whole=True), ServerName("shop:server"), eras=("retry",), with_result=True
-        )
-        (project.folder / f"test_{name}.py").write_text(source, encoding="utf-8")
-    ended, out = project.run()
-    assert ended == {name: {"passed"} for name in STORIES}, out
 
 
 def filled_in(generated: str) -> str:
@@ -84,7 +74,7 @@ def filled_in(generated: str) -> str:
     return generated.replace('CALLER = "caller"', 'CALLER = "ada"')
 
 
-def test_generated_tests_pass_with_the_logins_filled_in(recording: Recording, project: Project) -> None:
+def test_generated_tests_pass_once_the_logins_are_filled_in(recording: Recording, project: Project) -> None:
     project.serve(DESK, "desk")
     decisions: dict[str, tuple[str, Era, Any]] = {
         "approved": ("refund", Era.RETRY, "approve"),
@@ -101,19 +91,13 @@ def test_generated_tests_pass_with_the_logins_filled_in(recording: Recording, pr
         assert "    {},\n" not in generated
         assert "principal=CALLER" in generated
         (project.folder / f"test_{name}.py").write_text(filled_in(generated))
+    record(recording)
+    project.generate(recording, name="without", server="desk")
     ended, out = project.run()
-    assert ended == {name: {"passed"} for name in decisions}, out
+    assert ended == {**{name: {"passed"} for name in decisions}, "without": {"failed"}}, out
+    assert "give Approver headers=" in out
     # Each has this approval. Now the person who decides reads other words.
     project.serve(DESK.replace("Refund {amount} for", "Give {amount} away for"), "desk")
     ended, out = project.run()
-    assert ended == {name: {"failed"} for name in decisions}, out
+    assert ended == {name: {"failed"} for name in [*decisions, "without"]}, out
     assert "away for" in out
-
-
-def test_generated_test_without_logins_says_so(recording: Recording, project: Project) -> None:
-    project.serve(DESK, "desk")
-    record(recording)
-    project.generate(recording, name="call", server="desk")
-    ended, out = project.run()
-    assert ended == {"call": {"failed"}}
-    assert "give Approver headers=" in out

@@ -109,15 +109,6 @@ def test_reasons_and_errors_in_the_rules_exist() -> None:
         assert hasattr(roundtrip.errors, name)
 
 
-def test_panels_of_the_dashboard_have_their_own_places() -> None:
-    dashboard = json.loads((FOLDER / "dashboard.json").read_text())
-    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
-    assert len({panel["id"] for panel in dashboard["panels"]}) == len(set(places)) == len(places)
-    assert all(panel["description"].endswith(".") for panel in dashboard["panels"])
-    (given,) = dashboard["__inputs"]
-    assert f"${{{given['name']}}}" in json.dumps(dashboard["panels"])
-
-
 def test_server_of_the_example_is_scraped(tmp_path: Path) -> None:
     port = free_port()
     variables = {"METRICS_PORT": str(port), "ROUNDTRIP_KEYS": KEY}

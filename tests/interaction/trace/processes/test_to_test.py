@@ -12,7 +12,7 @@ import pytest
 
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import CANCEL, DECLINE, IGNORE, LEAVE, Era, LegRequest, User
-from tests.interaction.trace.deploys import MIXED, REPLIES, SHOP, Change, Recording, changed, last_call, record_mixed
+from tests.interaction.trace.deploys import REPLIES, SHOP, TALKS, Change, Recording, changed, dream, last_call
 from tests.interaction.trace.projects import TAKES, Project
 
 RUFF: Final = shutil.which("ruff", path=str(Path(sys.executable).parent))
@@ -27,7 +27,6 @@ def test_generated_test_fails_for_other_forms_results_and_questions(recording: R
     }
     for name, change in changes.items():
         project.serve(changed(SHOP, change), f"shop_{name}")
-    project.serve(changed(MIXED, ("Think of a book", "Think of a film")), "mixed")
     expected: dict[str, set[str]] = {}
     for era in ERAS:
         short = era.name.lower()
@@ -37,9 +36,6 @@ def test_generated_test_fails_for_other_forms_results_and_questions(recording: R
             project.generate(recording, "--no-result", name=f"{name}_{short}_questions", server=f"shop_{name}")
             expected[f"{name}_{short}"] = {"failed"}
             expected[f"{name}_{short}_questions"] = {"passed" if name == "result" else "failed"}
-        record_mixed(recording, era, MIXED)
-        project.generate(recording, name=f"mixed_{short}", server="mixed")
-        expected[f"mixed_{short}"] = {"failed"}
     ended, out = project.run()
     assert ended == expected, out
 
@@ -47,31 +43,13 @@ def test_generated_test_fails_for_other_forms_results_and_questions(recording: R
 HOSTILE = "it's \"\"\" ''' \\ \n\t\x1b[31m\u2028\u202e%s \"); import os; os.abort()  #"
 
 
-def test_generated_tests_pass_for_calls_of_all_kinds(recording: Recording, project: Project) -> None:
-    failing = changed(
-        SHOP,
-        ("import Elicit", "import ToolError, Elicit"),
-        ("    RAN.append(title)", '    if title == "crash":\n        1 / 0\n    raise ToolError(f"no {title}")'),
-    )
+def test_generated_tests_with_hostile_texts_or_invalid_answers_pass(recording: Recording, project: Project) -> None:
     hostile = changed(SHOP, ('"Your name?"', repr(HOSTILE)), ('return f"', f'return {HOSTILE!r} + f"'))
-    for name, source in {"shop": SHOP, "failing": failing, "hostile": hostile, "mixed": MIXED}.items():
-        project.serve(source, name)
+    project.serve(SHOP, "shop")
+    project.serve(hostile, "hostile")
+    expected: dict[str, set[str]] = {}
     for era in ERAS:
         short = era.name.lower()
-        recording.call(era=era, answer=lambda params: {**REPLIES, "Really 7?": "decline"}[params.message])
-        project.generate(recording, name=f"refused_{short}")
-        recording.call(failing, era=era)
-        project.generate(recording, name=f"foreseen_{short}", server="failing")
-        crashing = {**REPLIES, "How many of crash?": {"number": 7}}
-        recording.call(
-            failing,
-            era=era,
-            arguments={"title": "crash"},
-            answer=lambda params, crashing=crashing: crashing[params.message],
-        )
-        project.generate(recording, name=f"crashed_{short}", server="failing")
-        record_mixed(recording, era, MIXED)
-        project.generate(recording, name=f"mixed_{short}", server="mixed")
         said = {"name": '"""\n\\'}
         recording.call(hostile, era=era, answer=lambda params, said=said: REPLIES.get(params.message, said))
         generated = project.generate(recording, name=f"hostile_{short}", server="hostile")
@@ -85,74 +63,9 @@ def test_generated_tests_pass_for_calls_of_all_kinds(recording: Recording, proje
         generated = project.generate(recording, "--both", name=f"both_{short}")
         assert "(The last answer was not valid: number: " in generated
         assert '(eras="both")' in generated
+        expected |= {f"hostile_{short}": {"passed"}, f"both_{short}": {"passed"}}
     ended, out = project.run()
-    assert len(ended) == 12
-    assert all(how == {"passed"} for how in ended.values()), out
-
-
-TALKS = """\
-from typing import Annotated
-
-from mcp import MCPError
-from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, Resolve, Server
-
-server = Server("talks", keys=[b"k" * 32])
-
-
-def size() -> Elicit[int]:
-    return Elicit("Which size?", int)
-
-
-def colour() -> Elicit[str]:
-    return Elicit("Which colour?", str)
-
-
-@server.tool()
-async def choose(
-    size: Annotated[ElicitationResult[int], Resolve(size)],
-    colour: Annotated[ElicitationResult[str], Resolve(colour)],
-) -> str:
-    return f"{size.action}, {colour.action}"
-
-
-@server.tool()
-async def need(size: Annotated[int, Resolve(size)], colour: Annotated[str, Resolve(colour)]) -> str:
-    return f"{size}, {colour}"
-
-
-@server.tool()
-async def talk(ctx: Context) -> str:
-    one = await ctx.ask_outcome("one", "One?", bool)
-    two = await ctx.ask_outcome("two", "Two?", bool)
-    return f"{one.action}, {two.action}"
-
-
-@server.tool()
-async def pay(ctx: Context) -> str:
-    page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}"
-    return (await ctx.ask_outcome("page", ElicitUrl("Pay here", page))).action
-
-
-@server.tool()
-async def fall_back(ctx: Context) -> int:
-    return await ctx.ask("stars", "Stars?", int, otherwise=3)
-
-
-@server.tool()
-async def end(ctx: Context) -> str:
-    await ctx.ask("one", "One?", bool)
-    raise MCPError(code=-32050, message="out of film")
-
-
-@server.tool(version="1")
-async def repeat(text: str) -> str:
-    return "first"
-
-
-@server.tool(name="repeat", version="2")
-async def repeat_twice(text: str) -> str:
-    return "second"
-"""
+    assert ended == expected, out
 
 
 def record_talks(project: Project, recording: Recording, servers: Sequence[str]) -> None:
@@ -170,6 +83,9 @@ def record_talks(project: Project, recording: Recording, servers: Sequence[str])
             for module in servers:
                 project.generate(recording, name=f"{short}_{module}_{name}", server=module)
 
+        dream(server, era)
+        for module in servers:
+            project.generate(recording, name=f"{short}_{module}_dreams", server=module)
         record("talks", "talk", {"one": True, "two": DECLINE})
         record("declined", "choose", {"size": DECLINE, "colour": "red"})
         record("cancelled", "need", {"size": CANCEL, "colour": "red"}, allow_unused=True)
@@ -184,7 +100,6 @@ def record_talks(project: Project, recording: Recording, servers: Sequence[str])
             record("left", "talk", {"one": True, "two": LEAVE})
             record("left_at_once", "need", {"size": LEAVE, "colour": LEAVE})
             record("ignored", "need", [{"size": IGNORE, "colour": "red"}, {"size": 7}])
-            record("ignored_wholly", "need", [{"size": IGNORE, "colour": IGNORE}, {"size": 7, "colour": "red"}])
 
 
 OTHERWISE: dict[str, tuple[Change, set[str]]] = {
@@ -201,25 +116,10 @@ OTHERWISE: dict[str, tuple[Change, set[str]]] = {
         ),
         {"retry_talks", "live_talks", "retry_left"},
     ),
-    "another_round": (
-        (
-            """\
-    one = await ctx.ask_outcome("one", "One?", bool)
-    two = await ctx.ask_outcome("two", "Two?", bool)
-""",
-            """\
-    one, two = (await ctx.ask_all_outcomes({"one": Elicit("One?", bool), "two": Elicit("Two?", bool)})).values()
-""",
-        ),
-        {"retry_talks", "live_talks", "retry_left"},
-    ),
+    "another_sample": (("Think of a book", "Think of a film"), {"retry_dreams", "live_dreams"}),
     "another_page": (("pay.example", "pay.invalid"), {"retry_pays", "live_pays"}),
     "another_fallback": (("otherwise=3", "otherwise=4"), {"retry_falls_back", "live_falls_back"}),
     "another_error": (("out of film", "out of order"), {"retry_ends_with_an_error", "live_ends_with_an_error"}),
-    "no_error": (
-        ('raise MCPError(code=-32050, message="out of film")', 'return "out of film"'),
-        {"retry_ends_with_an_error", "live_ends_with_an_error"},
-    ),
     "no_question": (
         (
             "size: Annotated[int, Resolve(size)], colour: Annotated[str, Resolve(colour)]",
@@ -229,7 +129,6 @@ OTHERWISE: dict[str, tuple[Change, set[str]]] = {
             *(f"{era}_{what}" for era in ("retry", "live") for what in ("cancelled", "cannot_be_asked")),
             "retry_left_at_once",
             "retry_ignored",
-            "retry_ignored_wholly",
         },
     ),
     "another_version": (
@@ -245,7 +144,7 @@ def test_generated_tests_pass_until_the_call_differs(recording: Recording, proje
         project.serve(changed(TALKS, change), how)
     record_talks(project, recording, ["unchanged", *OTHERWISE])
     ended, out = project.run()
-    assert len(ended) == 24 * (len(OTHERWISE) + 1)
+    assert len(ended) == 25 * (len(OTHERWISE) + 1)
     failed = {name for name, how in ended.items() if how != {"passed"}}
     assert [name for name in failed if "_unchanged_" in name] == [], out
     for how, (_, calls) in OTHERWISE.items():
@@ -256,15 +155,13 @@ def test_generated_tests_pass_until_the_call_differs(recording: Recording, proje
 
 @pytest.mark.skipif(RUFF is None, reason="ruff is not installed")
 def test_generated_test_satisfies_formatter_linter_and_type_checker(recording: Recording, project: Project) -> None:
-    for name, source in {"shop": SHOP, "mixed": MIXED, "talks": TALKS}.items():
+    for name, source in {"shop": SHOP, "talks": TALKS}.items():
         project.serve(source, name)
     for era in ERAS:
         short = era.name.lower()
         recording.call(era=era)
         for number, options in enumerate([(), ("--both",), ("--no-result",)]):
             project.generate(recording, *options, name=f"{short}_{number}")
-        record_mixed(recording, era, MIXED)
-        project.generate(recording, name=f"mixed_{short}", server="mixed")
     record_talks(project, recording, ["talks"])
     tests = [file.name for file in project.folder.glob("test_*.py")]
     (project.folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')

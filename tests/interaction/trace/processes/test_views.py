@@ -4,13 +4,11 @@ import fcntl
 import json
 import os
 import pty
-import queue
 import signal
 import struct
 import termios
 import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,75 +21,54 @@ from tests.interaction.trace.orders import ARGUMENTS, order, shop
 from tests.kit.forks import Piped, piped, start
 from tests.kit.hosts import ROOT, WAIT
 from tests.kit.transcripts import acted, asked, began, write
-from tests.unit.cli.trace.tokens import TOKEN, hostile_token
+from tests.unit.cli.trace.tokens import hostile_token
 
 pytestmark = pytest.mark.anyio
 
 
-class Tail:
-    """Running `roundtrip trace tail`, read line by line."""
-
-    def __init__(self, piped: Piped) -> None:
-        self.process = piped.process
-        self.stderr = piped.stderr
-        self._stdout = piped.stdout
-        self._lines: queue.Queue[str] = queue.Queue()
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-
-    def _read(self) -> None:
-        for line in self._stdout:
-            self._lines.put(line.rstrip("\n"))
-
-    def until(self, holds: Callable[[str], bool]) -> list[str]:
-        """Return the lines up to the first that passes the check."""
-        deadline = time.monotonic() + WAIT
-        lines: list[str] = []
-        while not lines or not holds(lines[-1]):
-            lines.append(self._lines.get(timeout=max(0.01, deadline - time.monotonic())))
-        return lines
-
-
 @contextmanager
-def tailing(*arguments: str) -> Generator[Tail]:
+def tailing(*arguments: str) -> Generator[Piped]:
     with piped(main, "trace", "tail", *arguments, cwd=ROOT) as running:
-        tail = Tail(running)
-        try:
-            yield tail
-        finally:
-            tail.process.kill()
-            tail.reader.join(WAIT)
+        yield running
+
+
+def until(tail: Piped, end: str) -> list[str]:
+    """Return the lines up to the first that has a text."""
+    lines: list[str] = []
+    while not lines or end not in lines[-1]:
+        lines.append(tail.stdout.readline().rstrip("\n"))
+        assert lines[-1], "the process ended"
+    return lines
 
 
 async def test_tail_follows_instances_rotation_and_files_that_appear_later(tmp_path: Path) -> None:
     await order(shop(tmp_path / "one.jsonl", instance="one", max_bytes=1500, keep=50), Era.RETRY)
     with tailing("--json", "--lines", "2", str(tmp_path)) as tail:
-        past = [json.loads(line) for line in tail.until(lambda line: '"ended"' in line)]
+        past = [json.loads(line) for line in until(tail, '"ended"')]
         assert [line["event"] for line in past] == ["began", "ended"]
         await order(shop(tmp_path / "one.jsonl", instance="one", max_bytes=1500, keep=50), Era.RETRY)
-        again = [json.loads(line) for line in tail.until(lambda line: '"ended"' in line)]
+        again = [json.loads(line) for line in until(tail, '"ended"')]
         assert [line["event"] for line in again] == ["began", "asked"] * 3 + ["began", "ended"]
         await order(shop(tmp_path / "two.jsonl", instance="two"), Era.LIVE)
-        live = [json.loads(line) for line in tail.until(lambda line: '"ended"' in line)]
+        live = [json.loads(line) for line in until(tail, '"ended"')]
         assert [line["event"] for line in live] == ["began", *["asked", "answered"] * 3, "ended"]
         assert {line["instance"] for line in live} == {"two"}
     assert len(files_of([tmp_path])) > 4
 
 
-async def test_tail_shows_one_line_for_each_event_and_filters_them(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_tail_shows_one_line_for_each_event_and_filters_them(path: Path) -> None:
     answers: Answers = {"confirm": [{"ok": "perhaps"}, DECLINE]}
     await User(shop(path), answers, era=Era.LIVE).call("order", ARGUMENTS)
     await order(shop(path), Era.LIVE)
     with tailing("--lines", "100", "--reason", "invalid", str(path)) as tail:
-        (line,) = tail.until(lambda line: True)
+        (line,) = until(tail, "")
         assert line.endswith("  order  asked confirm (invalid), round 2 in leg 1")
     with tailing("--lines", "100", "--tool", "ord*", str(path)) as tail:
-        lines = tail.until(lambda line: "completed" in line)
+        lines = until(tail, "completed")
         assert len(lines) == 14
         last = lines[-1].split("  ")[2]
     with tailing("--lines", "100", "--call", last[:6], str(path)) as tail:
-        lines = tail.until(lambda line: "completed" in line)
+        lines = until(tail, "completed")
         assert len(lines) == 8
 
 
@@ -99,31 +76,20 @@ async def test_tail_shows_actions_of_operators_by_their_tools(tmp_path: Path) ->
     write(tmp_path / "calls.jsonl", [began(), asked(1)])
     write(tmp_path / "audit.jsonl", [acted(5, by="a\x1bna", tool=None), acted(6, call="other", tool="pay")])
     with tailing("--lines", "100", "--tool", "order", str(tmp_path)) as tail:
-        lines = tail.until(lambda line: " by " in line)
+        lines = until(tail, " by ")
     assert lines[-1].split("  ")[1:] == ["command", "call-1", "order", "cancelled by a\\x1bna"]
 
 
-async def test_tail_ends_when_it_is_interrupted(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_tail_ends_when_it_is_interrupted_or_unread(path: Path) -> None:
     await order(shop(path), Era.LIVE)
     with tailing("--lines", "1", str(path)) as tail:
-        tail.until(lambda line: "completed" in line)
+        until(tail, "completed")
         tail.process.send_signal(signal.SIGINT)
         assert tail.process.wait(WAIT) == 130
-
-
-def code_once_unread(*arguments: str, after: str) -> int:
-    """Return the exit of a command whose output closes after its first line."""
-    with piped(main, *arguments, cwd=ROOT) as running:
-        assert after in running.stdout.readline()
-        running.stdout.close()
-        return running.process.wait(WAIT)
-
-
-async def test_tail_ends_when_its_reader_leaves(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    await order(shop(path), Era.LIVE)
-    assert code_once_unread("trace", "tail", "--lines", "1", str(path), after="completed") == 141
+    with tailing("--lines", "1", str(path)) as tail:
+        until(tail, "completed")
+        tail.stdout.close()
+        assert tail.process.wait(WAIT) == 141
 
 
 async def test_tail_waits_for_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
@@ -131,7 +97,7 @@ async def test_tail_waits_for_a_file_that_is_not_there_yet(tmp_path: Path) -> No
     with tailing(str(path)) as tail:
         assert "'" + str(path) + "' does not exist yet" in tail.stderr.readline()
         await order(shop(path), Era.LIVE)
-        assert len(tail.until(lambda line: "completed" in line)) == 8
+        assert len(until(tail, "completed")) == 8
 
 
 def on_a_terminal(*arguments: str, columns: int = 80, **environment: str) -> str:
@@ -163,24 +129,16 @@ def on_a_terminal(*arguments: str, columns: int = 80, **environment: str) -> str
     return b"".join(chunks).decode()
 
 
-async def test_terminal_output_adapts_colors_and_width(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
+async def test_terminal_output_adapts_colors_and_width(tmp_path: Path, path: Path) -> None:
     await order(shop(path), Era.RETRY)
     shown = on_a_terminal("ls", str(path), columns=60)
     assert "\x1b[32mcompleted" in shown
     assert "instances" not in shown
     assert "instances" in on_a_terminal("ls", str(path), columns=160)
     assert "\x1b[32m" not in on_a_terminal("ls", str(path), columns=60, NO_COLOR="1")
-
-
-def test_token_on_a_terminal_has_our_colors_and_none_of_its_text(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(hostile_token(), encoding="utf-8")
     shown = on_a_terminal("token", str(tmp_path / "token"))
     assert "\x1b[" in shown
     assert r"\x1b[31m\x07\u202e" in shown
     assert "\x07" not in shown
     assert "\x1b[31m" not in shown
-    (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
-    plain = on_a_terminal("token", str(tmp_path / "token"), NO_COLOR="1")
-    assert "target" in plain
-    assert "\x1b[3" not in plain
