@@ -74,7 +74,7 @@ def test_rotation_loses_nothing_however_often_it_happens_between_two_looks(tmp_p
     assert len(list(tmp_path.iterdir())) == 5
 
 
-def test_late_line_in_a_rotated_file_is_reported(tmp_path: Path) -> None:
+def test_rotated_file_is_read_for_late_lines_and_let_go_of(tmp_path: Path) -> None:
     path = write(tmp_path / "calls.jsonl", [text_of("1")])
     with following(path) as follower, path.open("a", encoding="utf-8") as slow:
         assert calls_of(follower) == ["1"]
@@ -84,26 +84,15 @@ def test_late_line_in_a_rotated_file_is_reported(tmp_path: Path) -> None:
         slow.write(text_of("3") + "\n")
         slow.flush()
         assert calls_of(follower) == ["3"]
-
-
-def test_rotated_files_are_let_go_of_in_the_end(tmp_path: Path) -> None:
-    path = write(tmp_path / "calls.jsonl", [text_of("1")])
-    with following(path) as follower:
-        assert calls_of(follower) == ["1"]
-        path.rename(tmp_path / "calls.jsonl.1")
-        write(path, [text_of("2")])
         for _ in range(200):
             calls_of(follower)
         assert follower.open_files == 1
-
-
-def test_a_file_that_was_emptied_is_read_from_its_beginning(tmp_path: Path) -> None:
-    path = write(tmp_path / "calls.jsonl", [text_of("1"), text_of("2")])
-    with following(path) as follower:
-        assert calls_of(follower) == ["1", "2"]
+        # A file that was emptied is read from its beginning.
+        write(path, [text_of("4")])
+        assert calls_of(follower) == ["4"]
         path.write_text("", encoding="utf-8")
-        write(path, [text_of("3")])
-        assert calls_of(follower) == ["3"]
+        write(path, [text_of("5")])
+        assert calls_of(follower) == ["5"]
 
 
 def test_lines_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
