@@ -191,16 +191,13 @@ def test_a_rotated_file_keeps_its_owner(path: Path) -> None:
     assert (path.stat().st_uid, path.stat().st_gid) == (12345, 23456)
 
 
-def test_an_age_that_no_call_has_is_rejected(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_or_age_that_cannot_be_is_rejected(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def check(seconds: str) -> None:
         with pytest.raises(SystemExit):
             main(["keys", "rotate", str(path), "--max-age", seconds])
         assert "must be a number of seconds" in capsys.readouterr().err
 
     check_each(["1e300", "nan", "-1"], check)
-
-
-def test_a_step_that_is_not_the_next_is_rejected(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["keys", "rotate", str(path), "--step", "1"]) == 0
     before = path.read_bytes()
     assert "--step 1 must be the next step, which is 2" in _refused(["rotate", str(path), "--step", "1"], capsys)

@@ -41,6 +41,13 @@ def test_question_is_pending_until_another_leg_begins() -> None:
     begun = call_of(*lines, hopping()[4])
     assert begun.pending == ()
     assert begun.state is State.RESUMED
+    # A process that was restarted and serves the same leg again is a replay.
+    restarted = call_of(
+        *lines[:3], began(12, leg=2, round=1, instance="b"), lines[3].model_copy(update={"at": AT + 13})
+    )
+    assert [len(serving.lines) for serving in restarted.servings] == [2, 1, 2]
+    assert len(restarted.replays) == 1
+    assert restarted.pending
 
 
 def test_replayed_leg_answers_the_round_that_asked() -> None:
@@ -66,19 +73,6 @@ def test_a_live_call_waits_within_its_one_leg() -> None:
     assert times == [(2000, 3000, 1), (2000, 3000, 1), (1000, 10_000, 1)]
     assert [found.key for found in taken.rounds[0].answers] == ["format"]
     assert (abandoned.rounds[0].answered_at, abandoned.rounds[0].given_up_at) == (None, AT + 4)
-
-
-def test_restarted_process_serving_the_same_leg_is_a_replay() -> None:
-    lines = hopping()
-    call = call_of(
-        *lines[:2],
-        began(10, leg=2, round=1, instance="b"),
-        began(12, leg=2, round=1, instance="b"),
-        asked(13, question("gift"), leg=2, round=2, instance="b", answers=[answer("size")]),
-    )
-    assert [len(serving.lines) for serving in call.servings] == [2, 1, 2]
-    assert len(call.replays) == 1
-    assert call.pending
 
 
 def test_failed_and_retried_leg_did_not_end_the_call() -> None:

@@ -103,17 +103,14 @@ def test_page_has_a_step_per_round_and_an_end() -> None:
     assert data["steps"][1]["moves"][0] == ["awaiting_input", "resume"]
 
 
-def test_waiting_call_ends_with_its_pending_round() -> None:
+def test_waiting_call_ends_with_its_pending_round_or_a_rejection() -> None:
     tale = Tale().began(1).asked(question("a"), until=1_790_000_600.0)
     data = data_of(tale.call())
     assert [each["name"] for each in data["steps"]] == ["Round 1"]
     assert data["rows"] == [{"key": "a", "marks": "3"}]
     (waits,) = [text for name, text in data["facts"] if name == "Waits for"]
     assert waits.startswith("a (until ")
-
-
-def test_late_rejection_is_its_own_step() -> None:
-    rejected = step(Tale().began(1).asked(question("a")).rejected("expired"), 1)
+    rejected = step(tale.rejected("expired"), 1)
     assert rejected["name"] == "Now: awaiting_input"
     assert [rejection["reason"] for rejection in rejected["rejections"]] == ["expired"]
 
