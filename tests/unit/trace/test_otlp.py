@@ -139,12 +139,25 @@ async def test_leg_begins_with_the_awaited_answers(tmp_path: Path, clock: Clock)
     assert plain(answered["attributes"]) == {"roundtrip.waited": pytest.approx(42, abs=0.5)}
 
 
-def test_call_known_by_rejection_alone_is_one_span() -> None:
+def test_repeated_leg_links_to_its_earlier_serving() -> None:
+    asked: dict[str, Any] = {"event": "asked", "by": "body", "questions": [], "ms": 1}
+    lines: list[dict[str, Any]] = [
+        {**BEGAN, "serving": 1, "at": 1.0},
+        {**asked, "serving": 1, "at": 1.1},
+        {**BEGAN, "serving": 2, "at": 5.0},
+        {**asked, "serving": 2, "at": 5.1},
+        {**BEGAN, "serving": 3, "leg": 2, "at": 3.0},
+        {**BEGAN, "serving": 4, "leg": 2, "at": 7.0},
+        {**BEGAN, "serving": 5, "leg": 4, "at": 9.0},
+    ]
+    first, replayed, second, again, late = spans_of(otlp_document(told(*lines)))
+    assert second["links"][0]["spanId"] == first["spanId"]
+    assert again["links"][0]["spanId"] == replayed["spanId"]
+    assert late["links"][0]["spanId"] == again["spanId"]
     rejected = {"event": "rejected", "reason": "expired", "method": "tools/call", "leg": 3, "round": 2}
-    (span,) = spans_of(otlp_document(told(rejected)))
-    assert span["name"] == "roundtrip.rejected ?"
-    assert plain(span["attributes"])["roundtrip.leg"] == 3
-    assert span["links"] == []
+    (alone,) = spans_of(otlp_document(told(rejected)))
+    assert (alone["name"], alone["links"]) == ("roundtrip.rejected ?", [])
+    assert plain(alone["attributes"])["roundtrip.leg"] == 3
 
 
 async def test_rejected_token_is_an_error_span_with_its_reason(tmp_path: Path, clock: Clock) -> None:
@@ -196,23 +209,6 @@ def test_only_what_went_wrong_is_an_error() -> None:
         ],
         check,
     )
-
-
-def test_repeated_leg_links_to_its_earlier_serving() -> None:
-    asked: dict[str, Any] = {"event": "asked", "by": "body", "questions": [], "ms": 1}
-    lines: list[dict[str, Any]] = [
-        {**BEGAN, "serving": 1, "at": 1.0},
-        {**asked, "serving": 1, "at": 1.1},
-        {**BEGAN, "serving": 2, "at": 5.0},
-        {**asked, "serving": 2, "at": 5.1},
-        {**BEGAN, "serving": 3, "leg": 2, "at": 3.0},
-        {**BEGAN, "serving": 4, "leg": 2, "at": 7.0},
-        {**BEGAN, "serving": 5, "leg": 4, "at": 9.0},
-    ]
-    first, replayed, second, again, late = spans_of(otlp_document(told(*lines)))
-    assert second["links"][0]["spanId"] == first["spanId"]
-    assert again["links"][0]["spanId"] == replayed["spanId"]
-    assert late["links"][0]["spanId"] == again["spanId"]
 
 
 def test_a_time_or_name_that_cannot_be_still_gives_a_document() -> None:
