@@ -25,13 +25,11 @@ from roundtrip import Elicit, Pages, Resolve, Server
 from roundtrip.ledger import MemoryLedger, RedisLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger
 
-OLD, NEW, OTHER = (name * 32 for name in ("o", "n", "x"))
+OLD, OTHER = "o" * 32, "x" * 32
 FOLDER: Final = "DOCTOR_TEST_FOLDER"
 """The variable that names a folder for ledgers."""
 REDIS: Final = "DOCTOR_TEST_REDIS"
 """The variable that names a Redis, if there is one."""
-UNREADY: Final = "X-Unready"
-"""A header that has the readiness route say no."""
 ENDLESS: Final = "X-Endless"
 """A header that has the readiness route say no, and never stop."""
 PASSWORD: Final = "Bearer sesame"
@@ -101,13 +99,11 @@ def _shops() -> Mapping[str, Server[Any]]:
         "plain": shop(),
         "without-probe": shop(probe=False),
         "other-keys": shop(keys=[OTHER]),
-        "new-and-old": shop(keys=[NEW, OLD]),
         "other-audience": shop(audience="https://shop.example/\x1b[31m"),
         "next-build": next_build(),
         "with-pages": with_pages(),
         "other-principal": shop(principal=by_port),
         "paying": paying(SqliteLedger(folder / "shared.db")),
-        "paying-elsewhere": paying(SqliteLedger(folder / f"{os.getpid()}.db")),
         "paying-alone": paying(MemoryLedger()),
         "paying-in-vain": paying(SqliteLedger(folder / "missing" / "ledger.db")),
     }
@@ -189,7 +185,7 @@ class Street:
         async def ready(request: Request) -> Response:
             if ENDLESS in request.headers:
                 return StreamingResponse(_for_ever(), 503)
-            return PlainTextResponse("", 503 if UNREADY in request.headers else 200)
+            return PlainTextResponse("")
 
         @asynccontextmanager
         async def lifespan(street: Starlette) -> AsyncGenerator[None]:

@@ -60,12 +60,6 @@ def test_literal_fits_one_line_or_is_spread() -> None:
     assert assignment("A", [exact]) == f'A = ["{exact}"]'
     assert assignment("A", [f"{exact}x"]) == f'A = [\n    "{exact}x",\n]'
     assert assignment("A", {}) == "A = {}"
-
-
-def test_plain_name_is_unchanged() -> None:
     assert literal({"a": Name("YES"), "b": ["YES"]}) == '{"a": YES, "b": ["YES"]}'
-
-
-def test_a_number_that_json_has_no_word_for_stays_one() -> None:
     assert math.isnan(eval(literal(float("nan"))))
     assert eval(literal([float("inf"), float("-inf")])) == [math.inf, -math.inf]

@@ -54,16 +54,30 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return printed.err
 
 
-def test_without_a_server_it_draws_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_drawing_goes_to_standard_output_or_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(format: str, start: str) -> None:
+        assert main(["graph", "--format", format]) == 0
+        assert capsys.readouterr().out.startswith(start)
+        assert main(["graph", "graph_shop:server", "--format", format, "--output", "drawing"]) == 0
+        assert capsys.readouterr().out == ""
+        written = (folder / "drawing").read_text(encoding="utf-8")
+        assert written.startswith(start)
+        assert "price" in written
+
+    check_each([("svg", "<svg "), ("html", "<!doctype html>"), ("dot", "digraph ")], check)
     assert main(["graph"]) == 0
     assert capsys.readouterr().out.startswith("stateDiagram-v2\n")
-    assert main(["graph", "--format", "dot"]) == 0
-    assert capsys.readouterr().out.startswith("digraph machine {\n")
-    assert main(["graph", "--format", "svg"]) == 0
-    assert capsys.readouterr().out.startswith("<svg ")
+    assert "cannot write 'no/such/folder': No such file" in failure(capsys, "--output", "no/such/folder")
+    (folder / "taken").mkdir()
+    assert "cannot write 'taken': Is a directory" in failure(capsys, "--output", "taken")
 
 
-def test_a_server_is_found_by_import_path_and_by_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_is_found_by_import_path_and_by_file(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     drawing = "order\n    price <- price\nprice\n    title <- title (argument)\n"
     drawn: dict[str, str] = {}
     for target in ("graph_shop:server", "graph_shop.py:server", "./graph_shop.py:server"):
@@ -71,11 +85,7 @@ def test_a_server_is_found_by_import_path_and_by_file(folder: Path, capsys: pyte
             assert main(["graph", target, *tool, "--format", "text"]) == 0
             drawn[" ".join([target, *tool])] = capsys.readouterr().out
     assert drawn == dict.fromkeys(drawn, drawing)
-
-
-def test_file_may_import_neighbors_and_is_known_by_full_path(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+    # A file may import its neighbors, also if it is known by its full path.
     (folder / "graph_neighbour.py").write_text("here = 1", encoding="utf-8")
     (folder / "graph_shop.py").write_text(SHOP.format(neighbour="import graph_neighbour"), encoding="utf-8")
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
@@ -141,31 +151,10 @@ def test_undrawable_target_is_rejected_with_advice(folder: Path, capsys: pytest.
     )
 
 
-@pytest.mark.parametrize("target", ["graph_broken:server", "graph_broken.py:server"])
-def test_module_failing_to_import_is_reported_with_its_reason(
-    folder: Path, target: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_module_failing_to_import_is_reported_with_its_reason(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "graph_broken.py").write_text("import graph_missing", encoding="utf-8")
-    assert "failed: ModuleNotFoundError: No module named 'graph_missing'" in failure(capsys, target)
-    (folder / "graph_broken.py").write_text("1 / 0", encoding="utf-8")
-    assert "failed: ZeroDivisionError: division by zero" in failure(capsys, target)
-
-
-def test_a_drawing_is_written_to_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def check(format: str, start: str) -> None:
-        assert main(["graph", "graph_shop:server", "--format", format, "--output", "drawing"]) == 0
-        assert capsys.readouterr().out == ""
-        written = (folder / "drawing").read_text(encoding="utf-8")
-        assert written.startswith(start)
-        assert "price" in written
-
-    check_each([("svg", "<svg "), ("html", "<!doctype html>"), ("dot", "digraph")], check)
-
-
-def test_a_file_that_cannot_be_written_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "cannot write 'no/such/folder': No such file" in failure(capsys, "--output", "no/such/folder")
-    (folder / "taken").mkdir()
-    assert "cannot write 'taken': Is a directory" in failure(capsys, "--output", "taken")
+    for target in ("graph_broken:server", "graph_broken.py:server"):
+        assert "failed: ModuleNotFoundError: No module named 'graph_missing'" in failure(capsys, target)
 
 
 # With a call.

@@ -42,17 +42,13 @@ def _refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> st
     return capsys.readouterr().err
 
 
-def test_new_key_file_is_private_and_holds_one_key(path: Path) -> None:
+def test_new_key_file_is_private_and_replaces_none(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(KeyFile.read(path).keys) == 1
-    assert list(path.parent.iterdir()) == [path], "nothing is left over"
-
-
-def test_a_file_that_exists_is_left_alone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = path.read_bytes()
     assert "was not changed" in _refused(["new", str(path)], capsys)
     assert path.read_bytes() == before
-    assert list(path.parent.iterdir()) == [path]
+    assert list(path.parent.iterdir()) == [path], "nothing is left over"
 
 
 def test_rotation_takes_three_steps_verified_by_all_neighbors(path: Path) -> None:
@@ -130,58 +126,47 @@ def test_invalid_key_file_is_rejected_without_revealing_its_contents(
 # The environment.
 
 
-def test_a_server_reads_the_key_file_that_the_environment_names(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROUNDTRIP_KEY_FILE", str(path))
-    identity = Server("shop").identity()
-    assert (identity.keys, identity.own_key) == (_hints(path), False)
-
-
-def test_a_server_that_is_given_keys_ignores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROUNDTRIP_KEYS", "short")
-    assert Server("shop", keys=[KEY]).identity().own_key is False
-    with pytest.raises(ValueError, match="ROUNDTRIP_KEYS"):
-        Server("shop")
-
-
-@pytest.mark.parametrize(
-    ("variables", "told"),
-    [
-        ({"ROUNDTRIP_KEYS": KEY, "ROUNDTRIP_KEY_FILE": "keys"}, "both"),
-        ({"ROUNDTRIP_KEYS": " , "}, "empty"),
-        ({"ROUNDTRIP_KEY_FILE": ""}, "empty"),
-        ({"ROUNDTRIP_KEY_FILE": "/nowhere/keys"}, "cannot be read"),
-        ({"ROUNDTRIP_KEYS": f"{KEY},{KEY}"}, "repeats"),
-    ],
-)
-def test_an_environment_that_gives_no_usable_keys_is_rejected(
-    variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=told):
-        Server("shop")
-
-
-def test_unnamed_server_error_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROUNDTRIP_KEYS", KEY)
-    with pytest.raises(ValueError, match="ROUNDTRIP_KEYS"):
-        Server()
-
-
-def test_a_server_without_keys_has_one_of_its_own() -> None:
-    assert Server("shop").identity().own_key
-    assert Server("shop").identity().keys != Server("shop").identity().keys
-
-
-def test_a_file_that_everybody_can_read_is_warned_of(
+def test_a_server_reads_the_key_file_that_the_environment_names(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("ROUNDTRIP_KEY_FILE", str(path))
-    Server("shop")
+    identity = Server("shop").identity()
+    assert (identity.keys, identity.own_key) == (_hints(path), False)
     assert "chmod 600" not in caplog.text
     path.chmod(0o644)
     Server("shop")
     assert "chmod 600" in caplog.text
+
+
+def test_an_environment_that_gives_no_usable_keys_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(variables: dict[str, str], told: str) -> None:
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            with pytest.raises(ValueError, match=told):
+                Server("shop")
+            # Keys that a server is given count before the environment.
+            assert Server("shop", keys=[KEY]).identity().own_key is False
+
+    check_each(
+        [
+            ({"ROUNDTRIP_KEYS": "short"}, "ROUNDTRIP_KEYS"),
+            ({"ROUNDTRIP_KEYS": KEY, "ROUNDTRIP_KEY_FILE": "keys"}, "both"),
+            ({"ROUNDTRIP_KEYS": " , "}, "empty"),
+            ({"ROUNDTRIP_KEY_FILE": ""}, "empty"),
+            ({"ROUNDTRIP_KEY_FILE": "/nowhere/keys"}, "cannot be read"),
+            ({"ROUNDTRIP_KEYS": f"{KEY},{KEY}"}, "repeats"),
+        ],
+        check,
+    )
+
+
+def test_a_server_without_keys_has_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Server("shop").identity().own_key
+    assert Server("shop").identity().keys != Server("shop").identity().keys
+    monkeypatch.setenv("ROUNDTRIP_KEYS", KEY)
+    with pytest.raises(ValueError, match="ROUNDTRIP_KEYS"):
+        Server()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="folders are not locked elsewhere")
@@ -206,16 +191,13 @@ def test_a_rotated_file_keeps_its_owner(path: Path) -> None:
     assert (path.stat().st_uid, path.stat().st_gid) == (12345, 23456)
 
 
-def test_an_age_that_no_call_has_is_rejected(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_or_age_that_cannot_be_is_rejected(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def check(seconds: str) -> None:
         with pytest.raises(SystemExit):
             main(["keys", "rotate", str(path), "--max-age", seconds])
         assert "must be a number of seconds" in capsys.readouterr().err
 
     check_each(["1e300", "nan", "-1"], check)
-
-
-def test_a_step_that_is_not_the_next_is_rejected(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["keys", "rotate", str(path), "--step", "1"]) == 0
     before = path.read_bytes()
     assert "--step 1 must be the next step, which is 2" in _refused(["rotate", str(path), "--step", "1"], capsys)

@@ -45,21 +45,20 @@ def test_files_of_a_project_are_what_their_readers_read(folder: Path, capsys: py
     assert any(step.get("run") == "pytest" for step in workflow["jobs"]["tests"]["steps"])
 
 
-def test_two_projects_have_different_keys(folder: Path) -> None:
-    assert main(["new", "one"]) == main(["new", "two"]) == 0
-    assert KeyFile.read(folder / "one" / "keys").signs.key != KeyFile.read(folder / "two" / "keys").signs.key
-
-
-def test_project_is_made_in_this_folder_on_demand(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_projects_in_new_folders_and_here_have_different_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "notes.md").write_text("mine")
+    assert main(["new", "one"]) == 0
+    capsys.readouterr()
     assert main(["new", "cinema", "--here"]) == 0
+    assert "cd " not in capsys.readouterr().out
     assert (folder / "cinema.py").is_file()
     assert (folder / "notes.md").read_text() == "mine"
-    assert "cd " not in capsys.readouterr().out
+    assert KeyFile.read(folder / "one" / "keys").signs.key != KeyFile.read(folder / "keys").signs.key
+    (folder / "taken").write_text("mine")
+    assert "'taken' is a file" in refused(capsys, "taken")
 
 
-@pytest.mark.parametrize("existing", ["keys", ".github/workflows/tests.yml"])
-@pytest.mark.parametrize("dangling", [False, True])
+@pytest.mark.parametrize(("existing", "dangling"), [("keys", True), (".github/workflows/tests.yml", False)])
 def test_existing_file_is_not_overwritten(
     folder: Path, capsys: pytest.CaptureFixture[str], existing: str, dangling: bool
 ) -> None:
@@ -98,11 +97,6 @@ def test_unusable_name_is_rejected(folder: Path, capsys: pytest.CaptureFixture[s
         ],
         check,
     )
-
-
-def test_file_in_place_of_the_folder_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "cinema").write_text("mine")
-    assert "'cinema' is a file" in refused(capsys, "cinema")
 
 
 @pytest.mark.parametrize(

@@ -65,41 +65,35 @@ def test_three_meeting_rotation_phases_are_reported_one_by_one() -> None:
     assert "first [old, new] on every instance" in finding.advice
 
 
-def test_custom_codec_is_not_a_problem_in_itself() -> None:
-    finding = only("keys", seen(facts(1, keys=()), facts(2, keys=())))
-    assert finding.level is Level.NOTE
+def clocks(*offsets: float, **given: Any) -> Observed:
+    return seen(*(facts(number) for number, _ in enumerate(offsets, start=1)), offsets=offsets, **given)
 
 
-def test_single_instance_with_its_own_key_is_a_warning() -> None:
-    assert only("keys", seen(facts(1, own_key=True))).level is Level.NOTE
+def test_levels_fit_what_was_seen() -> None:
+    def check(topic: str, observed: Observed, levels: list[Level]) -> None:
+        assert [finding.level for finding in of(topic, observed)] == levels
+
+    apart = seen(facts(1, exactly_once=True), facts(2, exactly_once=True))
+    rows: list[tuple[str, Observed, list[Level]]] = [
+        ("keys", seen(facts(1, keys=()), facts(2, keys=())), [Level.NOTE]),
+        ("keys", seen(facts(1, own_key=True)), [Level.NOTE]),
+        ("clock", clocks(0, 0, 1), [Level.OK]),
+        ("clock", clocks(0, 0, 45), [Level.NOTE]),
+        ("clock", clocks(0, -45, 0), [Level.NOTE]),
+        ("clock", clocks(45, -45, 0), [Level.PROBLEM]),
+        ("clock", clocks(0, 0, 600), [Level.PROBLEM]),
+        ("clock", clocks(0, 70, uncertainty=6), [Level.NOTE]),
+        ("ledger", apart, [Level.NOTE]),
+        ("build", seen(facts(1), facts(2, roundtrip="2")), [Level.OK, Level.NOTE]),
+    ]
+    check_each(rows, check)
 
 
-CLOCKS: list[tuple[tuple[float, ...], Level]] = [
-    ((0, 0, 1), Level.OK),
-    ((0, 0, 45), Level.NOTE),
-    ((0, -45, 0), Level.NOTE),
-    ((45, -45, 0), Level.PROBLEM),
-    ((0, 0, 600), Level.PROBLEM),
-]
-
-
-def test_clocks_are_held_against_each_other() -> None:
-    found = [only("clock", seen(facts(1), facts(2), facts(3), offsets=offsets)).level for offsets, _ in CLOCKS]
-    assert found == [level for _, level in CLOCKS]
-
-
-def test_a_slow_network_is_not_taken_for_a_wrong_clock() -> None:
-    assert only("clock", seen(facts(1), facts(2), offsets=(0, 70), uncertainty=6)).level is Level.NOTE
-
-
-def test_wrong_clock_of_the_doctor_leaves_the_service_well() -> None:
-    first, second = of("clock", seen(facts(1), facts(2), facts(3), offsets=(600, 600, 600)))
+def test_wrong_clock_is_named() -> None:
+    first, second = of("clock", clocks(600, 600, 600))
     assert (first.level, second.level) == (Level.OK, Level.NOTE)
     assert second.text == "this machine's clock is 10.0 min behind of the service's"
-
-
-def test_instance_disagreeing_with_this_machine_is_the_wrong_one() -> None:
-    assert "the clock of #2 is 10.0 min ahead" in only("clock", seen(facts(1), facts(2), offsets=(0, 600))).text
+    assert "the clock of #2 is 10.0 min ahead" in only("clock", clocks(0, 600)).text
 
 
 def test_tools_that_differ_are_named_up_to_a_number() -> None:
@@ -108,24 +102,21 @@ def test_tools_that_differ_are_named_up_to_a_number() -> None:
     assert "tool0, tool1, tool2, tool3, tool4 and 4 more" in text
 
 
-def test_versions_that_differ_are_noted() -> None:
-    builds = of("build", seen(facts(1), facts(2, roundtrip="2")))
-    assert [finding.level for finding in builds] == [Level.OK, Level.NOTE]
-
-
-KINDS = [
-    ((("MemoryLedger", "process"),) * 2, "RedisLedger"),
-    ((("SqliteLedger", "machine"), ("RedisLedger", "fleet")), "different kinds"),
-    ((("SqliteLedger", "machine"),) * 2, "the same file"),
-    ((("RedisLedger", "fleet"),) * 2, "database and prefix"),
+PAYS: dict[str, Any] = {"exactly_once": True}
+KINDS: list[tuple[tuple[str, str], tuple[str, str], dict[str, Any], str]] = [
+    (("MemoryLedger", "process"), ("MemoryLedger", "process"), PAYS, "RedisLedger"),
+    (("SqliteLedger", "machine"), ("RedisLedger", "fleet"), PAYS, "different kinds"),
+    (("SqliteLedger", "machine"), ("SqliteLedger", "machine"), PAYS, "the same file"),
+    (("RedisLedger", "fleet"), ("RedisLedger", "fleet"), PAYS, "database and prefix"),
+    (("MemoryLedger", "process"), ("MemoryLedger", "process"), {"tasks": {"own_keys": ["new"], "runs": True}}, ""),
 ]
 
 
 def test_the_advice_on_ledgers_fits_their_kinds() -> None:
-    def check(kinds: tuple[tuple[str, str], ...], advice: str) -> None:
+    def check(one: tuple[str, str], other: tuple[str, str], given: dict[str, Any], advice: str) -> None:
         both = [
-            facts(number, ledger=kind, reach=reach, exactly_once=True)
-            for number, (kind, reach) in enumerate(kinds, start=1)
+            facts(number, ledger=kind, reach=reach, **given)
+            for number, (kind, reach) in enumerate((one, other), start=1)
         ]
         observed = seen(*both, marker=both[0].instance)
         for instance, look in zip(observed.instances.values(), (Look.SEEN, Look.ABSENT), strict=True):
@@ -137,51 +128,42 @@ def test_the_advice_on_ledgers_fits_their_kinds() -> None:
     check_each(KINDS, check)
 
 
-def test_unseen_ledger_is_not_reported_as_shared() -> None:
-    assert only("ledger", seen(facts(1, exactly_once=True), facts(2, exactly_once=True))).level is Level.NOTE
-
-
-def test_unexplained_rejection_says_where_to_look() -> None:
-    observed = seen(facts(1), facts(2))
-    observed.journeys.append(ProbedCall(0, 1, Reached.REJECTED, facts(1).instance))
-    finding = only("calls", observed)
+def test_calls_are_judged_by_their_ends_elsewhere() -> None:
+    rejected, same = seen(facts(1), facts(2)), seen(facts(1), facts(2))
+    instance = facts(1).instance
+    rejected.journeys.append(ProbedCall(0, 1, Reached.REJECTED, instance))
+    same.journeys.append(ProbedCall(0, 0, Reached.DONE, instance, instance))
+    finding = only("calls", rejected)
     assert finding.level is Level.PROBLEM
     assert finding.text.endswith("were rejected: from #1 to #2")
     assert "read the log of the instance that rejected" in finding.advice
+    assert only("calls", same).level is Level.NOTE
 
 
-def test_calls_that_never_changed_their_instance_show_nothing() -> None:
-    observed = seen(facts(1), facts(2))
-    same = facts(1).instance
-    observed.journeys.append(ProbedCall(0, 0, Reached.DONE, same, same))
-    assert only("calls", observed).level is Level.NOTE
-
-
-def test_intermittent_instance_behind_a_balancer_is_a_problem() -> None:
+def test_what_an_address_answered_is_quoted() -> None:
     observed = seen(facts(1))
-    observed.places[0].failures, observed.places[0].probes = ["not-mcp: HTTP status 502"], 12
+    place = observed.places[0]
+    place.failures, place.probes = ["not-mcp: HTTP status 502"], 12
+    place.older_clients, place.older_clients_detail = Live.NO, "Session not found"
     assert "1 of 12 probes failed, the first with: not-mcp: HTTP status 502" in only("reach", observed).text
-
-
-def test_unknown_older_client_is_quoted() -> None:
-    observed = seen(facts(1))
-    observed.places[0].older_clients, observed.places[0].older_clients_detail = Live.NO, "Session not found"
     assert "(Session not found)" in only("older clients", observed).text
 
 
-HOSTILE: list[dict[str, Any]] = [
-    {"instance": "../../etc"},
-    {"name": "x" * 201},
-    {"keys": ["k"] * 65},
-    {"reach": "galaxy"},
-    {"tools": {"x": 3}},
-]
-
-
 def test_an_answer_out_of_bounds_is_not_read() -> None:
-    for hostile in HOSTILE:
+    def check(hostile: dict[str, Any]) -> None:
         with pytest.raises(ValidationError):
             Said.model_validate({**facts(1).model_dump(), "clock": 1.0, **hostile})
+
+    check_each(
+        [
+            {"instance": "../../etc"},
+            {"name": "x" * 201},
+            {"keys": ["k"] * 65},
+            {"reach": "galaxy"},
+            {"tools": {"x": 3}},
+        ],
+        check,
+    )
 
 
 def test_report_without_an_instance_says_so() -> None:
@@ -198,23 +180,17 @@ def test_report_says_which_way_an_instance_serves_requests() -> None:
     assert [line.endswith("; served by the fast lane") for line in lines if "Python" in line] == [True, False]
 
 
-def test_workers_that_were_not_met_are_counted() -> None:
+def test_instances_that_were_met_are_counted() -> None:
     observed = seen(facts(1, group="g", workers=4), facts(2, group="g", workers=4), facts(3))
     assert observed.announced == 5
-    note = next(finding for finding in findings_of(observed) if finding.topic == "instances")
-    assert (note.level, note.text) == (
-        Level.NOTE,
-        "3 of 5 workers were met; the others were not compared",
-    )
+    note = only("instances", observed)
+    assert (note.level, note.text) == (Level.NOTE, "3 of 5 workers were met; the others were not compared")
     *_, (_, ((summary, _),)) = as_lines(observed, [])
     assert summary == "3 of 5 instances met: no problems"
-
-
-def test_stopping_rule_is_printed() -> None:
     observed = seen(facts(1), facts(2))
     for place, quiet in zip(observed.places, (8, 16), strict=True):
         place.quiet = quiet
-    ok = next(finding for finding in findings_of(observed) if finding.topic == "instances")
+    ok = only("instances", observed)
     assert (ok.level, ok.text) == (Level.OK, "2 were met, and at each address the last 8 requests met no other")
 
 
@@ -222,12 +198,9 @@ def tasks(**given: Any) -> dict[str, Any]:
     return {"own_keys": ["new", "old"], "runs": True, **given}
 
 
-def test_tasks_are_counted_by_state_and_key() -> None:
+def test_tasks_are_counted_and_their_former_keys_noted() -> None:
     found = only("tasks", seen(facts(1, tasks=tasks(states={"asking": 3, "due": 1}, keys={"new": 4}))))
     assert (found.level, found.text) == (Level.OK, "3 asking, 1 due; encrypted: 4 with new")
-
-
-def test_former_keys_of_tasks_are_noted() -> None:
     found = only("tasks", seen(facts(1, tasks=tasks(states={"due": 2}, keys={"new": 1, "old": 1}))))
     assert (found.level, "former keys are in use: old" in found.text) == (Level.NOTE, True)
     assert "rekey" in found.advice
@@ -261,11 +234,3 @@ def test_overdue_and_lost_tasks_are_found() -> None:
         "2 tasks have been due for more than a minute, and no instance that was met runs tasks",
     )
     assert (lost.level, lost.text) == (Level.NOTE, "1 tasks are lost, because their workers died")
-
-
-def test_instances_with_tasks_must_share_a_ledger() -> None:
-    one, other = facts(1, tasks=tasks()), facts(2, tasks=tasks())
-    observed = seen(one, other, marker=one.instance)
-    observed.instances[one.instance].look = Look.SEEN
-    observed.instances[other.instance].look = Look.ABSENT
-    assert only("ledger", observed).level is Level.PROBLEM

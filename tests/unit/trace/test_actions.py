@@ -32,28 +32,17 @@ def test_actions_are_joined_in_order_of_time() -> None:
     assert traced.calls["call-1"].last_at == AT + 9
 
 
-def test_call_that_an_operator_ended_waits_for_nothing() -> None:
-    def check(action: str) -> None:
-        lines = [*waiting(), acted(5, action)]
-        call = call_of(*lines)
-        assert call.state is State.FAILED
-        assert call.pending == ()
-        assert call.ended_by is not None
-        assert "waits for" not in shown(*lines)
-
-    check_each(["cancel", "expire"], check)
-
-
-def test_other_actions_leave_the_state_of_a_call() -> None:
-    def check(line: Line) -> None:
+def test_only_done_cancels_and_expiries_end_a_call() -> None:
+    def check(line: Line, state: State) -> None:
         call = call_of(*waiting(), line)
-        assert call.state is State.AWAITING_INPUT
-        assert len(call.pending) == 1
+        assert (call.state, call.ended_by is not None) == (state, state is State.FAILED)
+        assert len(call.pending) == (state is State.AWAITING_INPUT)
+        assert ("waits for" in shown(*waiting(), line)) == (state is State.AWAITING_INPUT)
 
-    check_each([acted(5, outcome="rejected", why="no"), acted(5, "remind"), acted(5, "answer")], check)
-
-
-def test_recorded_end_of_a_call_counts_before_an_action() -> None:
+    ending = [(acted(5, action), State.FAILED) for action in ("cancel", "expire")]
+    others = [acted(5, outcome="rejected", why="no"), acted(5, "remind"), acted(5, "answer")]
+    check_each([*ending, *((line, State.AWAITING_INPUT) for line in others)], check)
+    # A recorded end counts before an action.
     assert call_of(*waiting(), began(2, leg=2, round=1), ended(3, leg=2, round=1), acted(5)).state is State.COMPLETED
 
 

@@ -1,6 +1,7 @@
 """Lines of many instances become calls: in order, each answer with the round that asked for it."""
 
 import random
+from typing import Any
 
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import State
@@ -30,11 +31,7 @@ def test_legs_join_in_any_file_order() -> None:
         assert (call.legs, call.round_count, call.bodies) == (3, 2, 1)
         assert [[found.key for found in round_.answers] for round_ in call.rounds] == [["size"], ["gift"]]
         assert call.waited_ms == 18_000
-
-
-def test_marks_say_what_became_of_each_question_in_each_round() -> None:
-    marks = call_of(*hopping()).marks()
-    assert marks == {"size": [Mark.ASKED, None, Mark.REUSED], "gift": [None, Mark.ASKED, None]}
+        assert call.marks() == {"size": [Mark.ASKED, None, Mark.REUSED], "gift": [None, Mark.ASKED, None]}
 
 
 def test_question_is_pending_until_another_leg_begins() -> None:
@@ -44,6 +41,13 @@ def test_question_is_pending_until_another_leg_begins() -> None:
     begun = call_of(*lines, hopping()[4])
     assert begun.pending == ()
     assert begun.state is State.RESUMED
+    # A process that was restarted and serves the same leg again is a replay.
+    restarted = call_of(
+        *lines[:3], began(12, leg=2, round=1, instance="b"), lines[3].model_copy(update={"at": AT + 13})
+    )
+    assert [len(serving.lines) for serving in restarted.servings] == [2, 1, 2]
+    assert len(restarted.replays) == 1
+    assert restarted.pending
 
 
 def test_replayed_leg_answers_the_round_that_asked() -> None:
@@ -59,44 +63,16 @@ def test_replayed_leg_answers_the_round_that_asked() -> None:
 
 
 def test_a_live_call_waits_within_its_one_leg() -> None:
-    call = call_of(
-        began(era="live"),
-        asked(1, ms=1000.0),
-        answered(4, ms=4000.0, waited=3000.0, answers=[answer()]),
-        ended(5, ms=5000.0, bodies=1),
-    )
-    assert (call.server_ms, call.waited_ms, call.legs) == (2000, 3000, 1)
-    assert [found.key for found in call.rounds[0].answers] == ["format"]
-
-
-def test_abandoned_live_question_was_not_answered() -> None:
-    call = call_of(
-        began(era="live"),
-        asked(1, ms=1000.0),
-        answered(4, ms=4000.0, waited=3000.0, keys=()),
-        ended(5, ms=5000.0, bodies=1),
-    )
-    (round_,) = call.rounds
-    assert (round_.answered_at, round_.given_up_at) == (None, AT + 4)
-    assert (call.server_ms, call.waited_ms) == (2000, 3000)
-
-
-def test_time_of_a_live_question_that_was_interrupted_is_no_work() -> None:
-    call = call_of(began(era="live"), asked(1, ms=1000.0), ended(11, ms=11_000.0, state="rejected"))
-    assert (call.server_ms, call.waited_ms) == (1000, 10_000)
-
-
-def test_restarted_process_serving_the_same_leg_is_a_replay() -> None:
-    lines = hopping()
-    call = call_of(
-        *lines[:2],
-        began(10, leg=2, round=1, instance="b"),
-        began(12, leg=2, round=1, instance="b"),
-        asked(13, question("gift"), leg=2, round=2, instance="b", answers=[answer("size")]),
-    )
-    assert [len(serving.lines) for serving in call.servings] == [2, 1, 2]
-    assert len(call.replays) == 1
-    assert call.pending
+    asking = [began(era="live"), asked(1, ms=1000.0)]
+    waited: dict[str, Any] = {"ms": 4000.0, "waited": 3000.0}
+    over = ended(5, ms=5000.0, bodies=1)
+    taken = call_of(*asking, answered(4, answers=[answer()], **waited), over)
+    abandoned = call_of(*asking, answered(4, keys=(), **waited), over)
+    interrupted = call_of(*asking, ended(11, ms=11_000.0, state="rejected"))
+    times = [(call.server_ms, call.waited_ms, call.legs) for call in (taken, abandoned, interrupted)]
+    assert times == [(2000, 3000, 1), (2000, 3000, 1), (1000, 10_000, 1)]
+    assert [found.key for found in taken.rounds[0].answers] == ["format"]
+    assert (abandoned.rounds[0].answered_at, abandoned.rounds[0].given_up_at) == (None, AT + 4)
 
 
 def test_failed_and_retried_leg_did_not_end_the_call() -> None:

@@ -55,17 +55,11 @@ def test_failure_names_leg_round_place_exception_and_cure() -> None:
         "Leg 2 on 'a' failed after round 1, in its body, because ValueError: 'no seat left' was raised; its traceback "
         "is in the log of instance 'a' at that time; raise ToolError for errors that callers should see."
     )
-
-
-def test_unrecorded_text_is_not_shown() -> None:
-    text = told(*failed())
-    assert "ValueError was raised (record with reveal=['errors']" in text
-
-
-def test_client_that_left_a_live_question_is_named_as_the_cause() -> None:
+    assert "ValueError was raised (record with reveal=['errors']" in told(*failed())
+    assert "ended with an error result" in told(began(), ended(is_error=True))
     moves: list[Any] = [["resolve", "resolving", 0.1], ["ask", "awaiting_input", 0.2], ["fail", "failed", 2]]
-    text = told(*failed("MCPError", text="Connection closed", moves=moves))
-    assert "the client closed the connection, or answered a question with a protocol error" in text
+    left = told(*failed("MCPError", text="Connection closed", moves=moves))
+    assert "the client closed the connection, or answered a question with a protocol error" in left
 
 
 def test_repeated_failure_is_explained_once() -> None:
@@ -73,10 +67,6 @@ def test_repeated_failure_is_explained_once() -> None:
     first = failed()
     again[1] = again[1].model_copy(update={"error": first[-1].error})  # type: ignore[union-attr]
     assert len(list(failures_of(call_of(*first, *again)))) == 1
-
-
-def test_result_that_is_an_error_counts_as_failure() -> None:
-    assert "ended with an error result" in told(began(), ended(is_error=True))
 
 
 def test_call_whose_answers_come_too_late_says_what_to_raise() -> None:

@@ -74,7 +74,7 @@ def test_rotation_loses_nothing_however_often_it_happens_between_two_looks(tmp_p
     assert len(list(tmp_path.iterdir())) == 5
 
 
-def test_late_line_in_a_rotated_file_is_reported(tmp_path: Path) -> None:
+def test_rotated_file_is_read_for_late_lines_and_let_go_of(tmp_path: Path) -> None:
     path = write(tmp_path / "calls.jsonl", [text_of("1")])
     with following(path) as follower, path.open("a", encoding="utf-8") as slow:
         assert calls_of(follower) == ["1"]
@@ -84,26 +84,15 @@ def test_late_line_in_a_rotated_file_is_reported(tmp_path: Path) -> None:
         slow.write(text_of("3") + "\n")
         slow.flush()
         assert calls_of(follower) == ["3"]
-
-
-def test_rotated_files_are_let_go_of_in_the_end(tmp_path: Path) -> None:
-    path = write(tmp_path / "calls.jsonl", [text_of("1")])
-    with following(path) as follower:
-        assert calls_of(follower) == ["1"]
-        path.rename(tmp_path / "calls.jsonl.1")
-        write(path, [text_of("2")])
         for _ in range(200):
             calls_of(follower)
         assert follower.open_files == 1
-
-
-def test_a_file_that_was_emptied_is_read_from_its_beginning(tmp_path: Path) -> None:
-    path = write(tmp_path / "calls.jsonl", [text_of("1"), text_of("2")])
-    with following(path) as follower:
-        assert calls_of(follower) == ["1", "2"]
+        # A file that was emptied is read from its beginning.
+        write(path, [text_of("4")])
+        assert calls_of(follower) == ["4"]
         path.write_text("", encoding="utf-8")
-        write(path, [text_of("3")])
-        assert calls_of(follower) == ["3"]
+        write(path, [text_of("5")])
+        assert calls_of(follower) == ["5"]
 
 
 def test_lines_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
@@ -115,32 +104,16 @@ def test_lines_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
 
 
 def test_invalid_lines_are_counted_and_skipped(tmp_path: Path) -> None:
-    deep = "[" * 100_000
-    lines = ["", "{", "[]", "3", deep, '{"v":1}', '{"v":1,"event":"began","at":NaN}', '{"v":2,"event":"x"}', began()]
-    reading = read_files([write(tmp_path / "calls.jsonl", lines)])
-    assert (len(reading.lines), reading.unreadable, reading.newer) == (1, 6, 1)
-
-
-def test_a_line_with_a_lone_surrogate_is_read(tmp_path: Path) -> None:
-    text = began(arguments={"value": "HERE"}).model_dump_json(exclude_unset=True).replace("HERE", "\\ud800")
-    reading = read_files([write(tmp_path / "calls.jsonl", [text])])
-    assert (len(reading.lines), reading.unreadable) == (1, 0)
-
-
-def test_times_that_are_no_numbers_are_rejected_with_their_line(tmp_path: Path) -> None:
     text = began().model_dump_json(exclude_unset=True)
-    lines = [text.replace('"at":1795000000.0', f'"at":{at}') for at in ("NaN", "Infinity", "1e999")]
-    assert text not in lines
-    assert read_files([write(tmp_path / "calls.jsonl", lines)]).unreadable == 3
-
-
-def test_bytes_that_are_no_text_spoil_their_line_only(tmp_path: Path) -> None:
-    path = write(tmp_path / "calls.jsonl", [began()])
+    surrogate = began(arguments={"value": "HERE"}).model_dump_json(exclude_unset=True).replace("HERE", "\\ud800")
+    times = [text.replace('"at":1795000000.0', f'"at":{at}') for at in ("NaN", "Infinity", "1e999")]
+    assert text not in times
+    lines = ["", "{", "[]", "3", "[" * 100_000, '{"v":1}', *times, '{"v":2,"event":"x"}', surrogate]
+    path = write(tmp_path / "calls.jsonl", lines)
     with path.open("ab") as file:
         file.write(b"\xff\xfe\x00\n")
-    write(path, [began(1, call="call-2")])
-    reading = read_files([path])
-    assert (len(reading.lines), reading.unreadable) == (2, 1)
+    reading = read_files([write(path, [began()])])
+    assert (len(reading.lines), reading.unreadable, reading.newer) == (2, 9, 1)
 
 
 def test_rotated_files_are_read_oldest_first(tmp_path: Path) -> None:

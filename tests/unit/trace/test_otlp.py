@@ -75,22 +75,16 @@ BEGAN: Final = {"event": "began", "method": "tools/call", "tool": "order", "era"
 
 async def test_every_leg_is_a_span_linked_to_the_former(tmp_path: Path) -> None:
     await User(shops(tmp_path, "abc"), ROUNDS, network=Hop()).call("order", ARGUMENTS)
-    document = otlp_document(recorded(tmp_path))
-    first, second, third = spans_of(document)
-    assert first["links"] == []
-    assert [link["spanId"] for link in second["links"]] == [first["spanId"]]
-    assert [link["spanId"] for link in third["links"]] == [second["spanId"]]
-    assert {link["traceId"] for span in (second, third) for link in span["links"]} == {first["traceId"]}
-    instances = [plain(resource["resource"]["attributes"]) for resource in document["resourceSpans"]]
-    assert [instance["service.instance.id"] for instance in instances] == ["a", "b", "c"]
-
-
-async def test_document_follows_the_otlp_json_encoding(tmp_path: Path) -> None:
-    await User(shops(tmp_path, "ab"), ROUNDS, network=Hop()).call("order", ARGUMENTS)
     document = json.loads(json.dumps(otlp_document(recorded(tmp_path)), allow_nan=False))
     assert json.loads(json.dumps(otlp_document(recorded(tmp_path)))) == document
-    assert len({span["spanId"] for span in spans_of(document)}) == 3
-    for span in spans_of(document):
+    instances = [plain(resource["resource"]["attributes"]) for resource in document["resourceSpans"]]
+    assert [instance["service.instance.id"] for instance in instances] == ["a", "b", "c"]
+    first, second, third = spans_of(document)
+    assert len({span["spanId"] for span in (first, second, third)}) == 3
+    assert first["links"] == []
+    for span, former in ((second, first), (third, second)):
+        assert [(link["traceId"], link["spanId"]) for link in span["links"]] == [(first["traceId"], former["spanId"])]
+    for span in (first, second, third):
         assert re.fullmatch("[0-9a-f]{32}", span["traceId"])
         assert re.fullmatch("[0-9a-f]{16}", span["spanId"])
         assert span["kind"] in range(1, 6)
@@ -145,12 +139,25 @@ async def test_leg_begins_with_the_awaited_answers(tmp_path: Path, clock: Clock)
     assert plain(answered["attributes"]) == {"roundtrip.waited": pytest.approx(42, abs=0.5)}
 
 
-def test_call_known_by_rejection_alone_is_one_span() -> None:
+def test_repeated_leg_links_to_its_earlier_serving() -> None:
+    asked: dict[str, Any] = {"event": "asked", "by": "body", "questions": [], "ms": 1}
+    lines: list[dict[str, Any]] = [
+        {**BEGAN, "serving": 1, "at": 1.0},
+        {**asked, "serving": 1, "at": 1.1},
+        {**BEGAN, "serving": 2, "at": 5.0},
+        {**asked, "serving": 2, "at": 5.1},
+        {**BEGAN, "serving": 3, "leg": 2, "at": 3.0},
+        {**BEGAN, "serving": 4, "leg": 2, "at": 7.0},
+        {**BEGAN, "serving": 5, "leg": 4, "at": 9.0},
+    ]
+    first, replayed, second, again, late = spans_of(otlp_document(told(*lines)))
+    assert second["links"][0]["spanId"] == first["spanId"]
+    assert again["links"][0]["spanId"] == replayed["spanId"]
+    assert late["links"][0]["spanId"] == again["spanId"]
     rejected = {"event": "rejected", "reason": "expired", "method": "tools/call", "leg": 3, "round": 2}
-    (span,) = spans_of(otlp_document(told(rejected)))
-    assert span["name"] == "roundtrip.rejected ?"
-    assert plain(span["attributes"])["roundtrip.leg"] == 3
-    assert span["links"] == []
+    (alone,) = spans_of(otlp_document(told(rejected)))
+    assert (alone["name"], alone["links"]) == ("roundtrip.rejected ?", [])
+    assert plain(alone["attributes"])["roundtrip.leg"] == 3
 
 
 async def test_rejected_token_is_an_error_span_with_its_reason(tmp_path: Path, clock: Clock) -> None:
@@ -204,33 +211,12 @@ def test_only_what_went_wrong_is_an_error() -> None:
     )
 
 
-def test_repeated_leg_links_to_its_earlier_serving() -> None:
-    asked: dict[str, Any] = {"event": "asked", "by": "body", "questions": [], "ms": 1}
-    lines: list[dict[str, Any]] = [
-        {**BEGAN, "serving": 1, "at": 1.0},
-        {**asked, "serving": 1, "at": 1.1},
-        {**BEGAN, "serving": 2, "at": 5.0},
-        {**asked, "serving": 2, "at": 5.1},
-        {**BEGAN, "serving": 3, "leg": 2, "at": 3.0},
-        {**BEGAN, "serving": 4, "leg": 2, "at": 7.0},
-        {**BEGAN, "serving": 5, "leg": 4, "at": 9.0},
-    ]
-    first, replayed, second, again, late = spans_of(otlp_document(told(*lines)))
-    assert second["links"][0]["spanId"] == first["spanId"]
-    assert again["links"][0]["spanId"] == replayed["spanId"]
-    assert late["links"][0]["spanId"] == again["spanId"]
-
-
-def test_a_time_that_cannot_be_still_gives_a_document() -> None:
+def test_a_time_or_name_that_cannot_be_still_gives_a_document() -> None:
     def check(at: float) -> None:
-        (span,) = spans_of(otlp_document(told({**BEGAN, "at": at, "leg": 10**30})))
+        (span,) = spans_of(otlp_document(told({**BEGAN, "at": at, "leg": 10**30, "tool": "or\ud800der 📚"})))
         assert 0 <= int(span["startTimeUnixNano"]) < 2**63
         assert 0 < plain(span["attributes"])["roundtrip.leg"] < 2**63
+        assert span["name"] == "roundtrip.leg or\ufffdder 📚"
+        json.dumps(span, ensure_ascii=False).encode()
 
     check_each([-5.0, 1e11, 1e300], check)
-
-
-def test_name_with_a_lone_surrogate_becomes_sendable() -> None:
-    (span,) = spans_of(otlp_document(told({**BEGAN, "tool": "or\ud800der 📚"})))
-    assert span["name"] == "roundtrip.leg or\ufffdder 📚"
-    json.dumps(span, ensure_ascii=False).encode()

@@ -73,26 +73,17 @@ def test_no_text_ends_the_data_or_becomes_markup() -> None:
     # As many tags as in any other page.
     assert len(re.findall("<", page)) == len(re.findall("<", plain))
     assert not re.search("[\u2028\u2029\u202e\x00\x1b]", page)
-
-
-def test_page_data_is_ascii_without_markup_characters() -> None:
-    text = json_for_html({"a": "<!--</script>&\u2028\u2029é"})
+    text = json_for_html({"a": f"<!--</script>&{HOSTILE}é"})
     assert text.isascii()
     assert not set("<>&") & set(text)
-    assert json.loads(text) == {"a": "<!--</script>&\u2028\u2029é"}
 
 
-def test_unsafe_numbers_are_shown_as_recorded() -> None:
+def test_numbers_and_times_of_any_size_are_shown() -> None:
     big = 2**70 + 1
-    tale = Tale().began(1, arguments={"value": {"big": big, "lone": "\ud800"}})
-    data = embedded(html(tale.call()))
+    tale = Tale().began(1, arguments={"value": {"big": big, "lone": "\ud800"}}).asked(question("a"))
+    data = embedded(html(tale.began(2, at=1e308).ended(at=1e308, ms=1e308).call()))
     assert str(big) in data["steps"][0]["lines"][0]["text"]
     assert json.loads(data["steps"][0]["arguments"]["text"])["lone"] == "\ud800"
-
-
-def test_times_that_are_no_times_are_shown_all_the_same() -> None:
-    tale = Tale().began(1).asked(question("a")).began(2, at=1e308).ended(at=1e308, ms=1e308)
-    data = embedded(html(tale.call()))
     assert ["Waiting", "?"] in data["facts"]
     assert data["share"] == 1
 
@@ -108,26 +99,20 @@ def test_page_has_a_step_per_round_and_an_end() -> None:
         ("End: completed", "completed"),
     ]
     assert data["rows"] == [{"key": "a", "marks": "0."}]
+    assert data["steps"][0]["moves"] == [["received", "begin"], ["resolving", "ask"]]
+    assert data["steps"][1]["moves"][0] == ["awaiting_input", "resume"]
 
 
-def test_waiting_call_ends_with_its_pending_round() -> None:
+def test_waiting_call_ends_with_its_pending_round_or_a_rejection() -> None:
     tale = Tale().began(1).asked(question("a"), until=1_790_000_600.0)
     data = data_of(tale.call())
     assert [each["name"] for each in data["steps"]] == ["Round 1"]
     assert data["rows"] == [{"key": "a", "marks": "3"}]
     (waits,) = [text for name, text in data["facts"] if name == "Waits for"]
     assert waits.startswith("a (until ")
-
-
-def test_late_rejection_is_its_own_step() -> None:
-    rejected = step(Tale().began(1).asked(question("a")).rejected("expired"), 1)
+    rejected = step(tale.rejected("expired"), 1)
     assert rejected["name"] == "Now: awaiting_input"
     assert [rejection["reason"] for rejection in rejected["rejections"]] == ["expired"]
-
-
-def test_transitions_name_their_source_on_continuing_legs() -> None:
-    assert step(ordinary(), 0)["moves"] == [["received", "begin"], ["resolving", "ask"]]
-    assert step(ordinary(), 1)["moves"][0] == ["awaiting_input", "resume"]
 
 
 def test_question_shows_its_reason_and_its_answer() -> None:

@@ -42,23 +42,12 @@ def test_durations() -> None:
     )
 
 
-def test_sizes() -> None:
-    assert [size_text(size) for size in (0, 1023, 1024, 70_000, 3 * 1024**2)] == [
-        "0 B",
-        "1023 B",
-        "1.0 KiB",
-        "68.4 KiB",
-        "3.0 MiB",
-    ]
-
-
-def test_clocks_stand_for_times_that_no_calendar_has() -> None:
+def test_sizes_clocks_and_counts() -> None:
+    sizes = [size_text(size) for size in (0, 1023, 1024, 70_000, 3 * 1024**2)]
+    assert sizes == ["0 B", "1023 B", "1.0 KiB", "68.4 KiB", "3.0 MiB"]
     assert clock_text(1_795_000_000.1234, zone=UTC) == "2026-11-18 11:06:40"
     assert clock_text(1_795_000_000.1234, zone=UTC, precise=True) == "2026-11-18 11:06:40.123"
     assert clock_text(1e300) == "?"
-
-
-def test_counts() -> None:
     assert [count_text(number, "leg") for number in (0, 1, 2)] == ["0 legs", "1 leg", "2 legs"]
     assert count_text(2, "time of day", "times of day") == "2 times of day"
     assert [times_text(number) for number in (1, 2, 3)] == ["once", "twice", "3 times"]

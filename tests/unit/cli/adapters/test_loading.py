@@ -30,13 +30,9 @@ def test_server_with_roundtrip_loads_where_it_need_not_be_ours(folder: Path, suf
     assert load_any_server(file).name == "sdk"
 
 
-@pytest.mark.parametrize("suffix", ["", ":mcp"])
-def test_server_without_roundtrip_is_told_of_install(folder: Path, suffix: str) -> None:
-    said = complaint(load_attached, written(folder, INSTALLED) + suffix)
+def test_server_without_roundtrip_is_told_of_install(folder: Path) -> None:
+    said = complaint(load_attached, written(folder, INSTALLED))
     assert "of type FastMCP" in said
     assert said.endswith("or call install() of roundtrip.install or roundtrip.fastmcp on it")
-
-
-def test_functions_that_make_servers_of_fastmcp_are_listed(folder: Path) -> None:
     file = written(folder, "from fastmcp import FastMCP\ndef fast() -> FastMCP: ...\n")
     assert complaint(load_attached, file).endswith(f"name the function: {file}:fast")

@@ -13,6 +13,7 @@ import pytest
 from roundtrip.cli.parsing import OptionsAnywhere
 from tests.kit.forks import is_readable
 from tests.kit.programs import needs
+from tests.kit.tables import check_each
 from tests.unit.cli.completions import script
 
 SECONDS: Final = 60
@@ -70,24 +71,25 @@ def complete(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str],
     return Completing(request.param, script(request.param, capsys), tmp_path)
 
 
-def test_commands_and_actions_are_completed(
+def test_words_of_command_lines_are_completed(
     complete: Completing, whole: dict[tuple[str, ...], OptionsAnywhere]
 ) -> None:
     assert {words[0] for words in whole if len(words) == 1} <= complete("")
-    assert complete("se") == {"serve"}
-    assert complete("tasks", "re") == {"retry", "rekey"}
-
-
-def test_options_and_their_choices_are_completed(complete: Completing) -> None:
-    assert complete("serve", "--rel") == {"--reload"}
-    assert complete("call", "--era", "") == {"retry", "live", "auto"}
-    assert complete("host-config", "c") == {"claude-code", "claude-desktop", "cursor"}
-    assert complete("tasks", "ls", "--state", "c") == {"completed", "cancelled"}
-
-
-def test_servers_are_completed_as_files(complete: Completing) -> None:
-    assert "cinema.py" in complete("serve", "cin")
     assert "cinema.py" in complete("call", "cin")
+
+    def check(words: tuple[str, ...], completed: set[str]) -> None:
+        assert complete(*words) == completed
+
+    check_each(
+        [
+            (("se",), {"serve"}),
+            (("tasks", "re"), {"retry", "rekey"}),
+            (("serve", "--rel"), {"--reload"}),
+            (("call", "--era", ""), {"retry", "live", "auto"}),
+            (("tasks", "ls", "--state", "c"), {"completed", "cancelled"}),
+        ],
+        check,
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", *(pytest.param(shell, marks=needs(shell)) for shell in ("zsh", "fish"))])

@@ -116,13 +116,24 @@ def test_filters_that_mean_nothing_are_rejected(path: Path, capsys: pytest.Captu
     )
 
 
-def test_no_match_exits_like_grep(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "ls", "--tool", "none", str(path)]) == 1
-    printed = capsys.readouterr()
-    assert printed.out == "and 1 token rejected without a known call (--rejections lists them)\n"
-    assert printed.err == "roundtrip trace: no recorded call fits the filters\n"
-    assert main(["trace", "ls", "--rejections", "--reason", "expired", str(path)]) == 1
-    assert capsys.readouterr().err == "roundtrip trace: no rejected token fits the filters\n"
+def test_no_match_exits_like_grep(tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = str(write(tmp_path / "empty.jsonl", []))
+
+    def check(arguments: list[str], out: str, err: str) -> None:
+        assert main(["trace", "ls", *arguments]) == 1
+        assert capsys.readouterr() == (out, f"roundtrip trace: {err}\n")
+
+    strays = "and 1 token rejected without a known call (--rejections lists them)\n"
+    none = "no rejected token fits the filters"
+    check_each(
+        [
+            (["--tool", "none", str(path)], strays, "no recorded call fits the filters"),
+            (["--rejections", "--reason", "expired", str(path)], "", none),
+            ([empty], "", "no call is recorded"),
+            (["--json", empty], "[]\n", "no call is recorded"),
+        ],
+        check,
+    )
 
 
 def test_rejections_without_a_call_are_listed_and_explained(
@@ -135,48 +146,37 @@ def test_rejections_without_a_call_are_listed_and_explained(
     (told,) = json.loads(capsys.readouterr().out)
     assert told["reason"] == "tampered"
     assert "changed after it had been signed" in told["text"]
-    assert main(["trace", "ls", "--rejections", "--reason", "expired", str(path)]) == 1
 
 
-def test_a_directory_and_the_environment_name_transcripts_too(
+def test_directory_and_environment_name_transcripts_and_lost_lines(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert listed(capsys, tmp_path) == [RETRY, LIVE, PENDING]
-    monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
-    assert main(["trace", "ls", "--tool", "sell"]) == 0
-    assert LIVE in capsys.readouterr().out
-
-
-def test_without_a_transcript_it_says_how_to_name_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "ls"]) == 2
-    assert (
-        "name a transcript, or a directory of them, as the last argument, or set ROUNDTRIP_TRACE"
-        in capsys.readouterr().err
-    )
-    assert main(["trace", "ls", str(tmp_path / "none.jsonl")]) == 2
-    assert "there is no file" in capsys.readouterr().err
-
-
-def test_transcript_in_the_place_of_a_call_is_recognized(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "show", str(path)]) == 2
-    assert f"a call must be named before it; write: last {path}" in capsys.readouterr().err
-
-
-def test_unreadable_lines_are_reported_on_stderr(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(path, ["{", "}", '{"v":7}'])
-    assert main(["trace", "ls", "--json", str(path)]) == 0
+    monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
+    assert main(["trace", "ls", "--json", "--tool", "sell"]) == 0
     printed = capsys.readouterr()
-    assert json.loads(printed.out)
+    assert [call["call"] for call in json.loads(printed.out)] == [LIVE]
     assert "roundtrip trace: 2 lines are not a transcript's, and left out" in printed.err
     assert "roundtrip trace: 1 line is of a newer roundtrip, and left out; upgrade to read them" in printed.err
 
 
-def test_an_empty_transcript_has_no_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "calls.jsonl", [])
-    assert listed(capsys, path) == []
-    assert main(["trace", "ls", str(path)]) == 1
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", "roundtrip trace: no call is recorded\n")
+def test_command_without_its_transcript_says_how_to_name_one(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(arguments: list[str], message: str) -> None:
+        assert main(["trace", *arguments]) == 2
+        assert message in capsys.readouterr().err
+
+    how = "name a transcript, or a directory of them, as the last argument, or set ROUNDTRIP_TRACE"
+    check_each(
+        [
+            (["ls"], how),
+            (["ls", str(tmp_path / "none.jsonl")], "there is no file"),
+            (["show", str(path)], f"a call must be named before it; write: last {path}"),
+        ],
+        check,
+    )
 
 
 def test_hostile_names_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from typing import Final
 
 import pytest
 from mcp.server.request_state import AESGCMRequestStateCodec
@@ -70,57 +71,59 @@ def test_a_token_is_read_from_standard_input_without_keys(
     assert "\x1b" not in shown
 
 
-def test_token_file_is_verified_with_keys_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+OLDER: Final = "b" * 64
+
+
+@pytest.mark.parametrize("how", ["keys", "variable", "option", "lines"])
+def test_token_file_is_verified_with_keys_from_each_place(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    older = b"b" * 64
-    token = codec(older).seal(payload(journal(computed=SECRET), older))
-    (tmp_path / "token").write_text(token, encoding="utf-8")
-    monkeypatch.setenv("ROUNDTRIP_KEYS", f"{'a' * 64}, {older.decode()}\n")
-    assert trace(str(tmp_path / "token")) == 0
+    path, token = tmp_path / "keys", tmp_path / "token"
+    since = datetime(2026, 11, 18, tzinfo=UTC)
+    made = KeyFile(RoledKey(Role.SIGNS, "a" * 64, since), RoledKey(Role.FORMER, OLDER, since))
+    path.write_bytes(f"\n{'a' * 64}\r\n{OLDER}\n\n".encode() if how == "lines" else made.text().encode())
+    path.chmod(0o600)
+    token.write_text(codec(OLDER.encode()).seal(payload(journal(computed=SECRET), OLDER.encode())), encoding="utf-8")
+    if how == "variable":
+        monkeypatch.setenv("ROUNDTRIP_KEY_FILE", str(path))
+    else:
+        # Keys that an option names count before the environment.
+        monkeypatch.setenv("ROUNDTRIP_KEYS", f"{'a' * 64}, {OLDER}\n" if how == "keys" else "not this one")
+    option = ["--keys-file", str(path)] if how in ("option", "lines") else []
+    assert trace(str(token), *option) == 0
     shown = capsys.readouterr().out
     assert "signature  valid, by key 2 of 2 (1 is the newest)" in shown
     assert f'  quote: "{SECRET}"' in shown
     assert "author's   no request_state" in shown
-
-
-@pytest.mark.parametrize("how", ["variable", "option"])
-def test_token_is_verified_with_a_key_file(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    older, path = "b" * 64, tmp_path / "keys"
-    since = datetime(2026, 11, 18, tzinfo=UTC)
-    made = KeyFile(RoledKey(Role.SIGNS, "a" * 64, since), RoledKey(Role.FORMER, older, since))
-    path.write_text(made.text())
-    path.chmod(0o600)
-    give(monkeypatch, codec(older.encode()).seal(payload(journal(computed=SECRET), older.encode())))
-    if how == "variable":
-        monkeypatch.setenv("ROUNDTRIP_KEY_FILE", str(path))
-    assert trace("-", *(["--keys-file", str(path)] if how == "option" else [])) == 0
-    assert "signature  valid, by key 2 of 2 (1 is the newest)" in capsys.readouterr().out
-
-
-def test_key_file_variables_that_servers_reject_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROUNDTRIP_KEY_FILE", str(tmp_path / "none"))
-    give(monkeypatch, TOKEN)
-    assert "ROUNDTRIP_KEY_FILE: the key file" in failure("-")
-    monkeypatch.setenv("ROUNDTRIP_KEYS", "a" * 64)
-    give(monkeypatch, TOKEN)
-    assert "are both set; unset one of them" in failure("-")
-
-
-def test_keys_come_from_a_file_one_on_each_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    keys = tmp_path / "keys"
-    keys.write_bytes(b"\n" + OTHER + b"\r\n" + NEW + b"\n\n")
-    monkeypatch.setenv("ROUNDTRIP_KEYS", "not this one")
-    give(monkeypatch, TOKEN)
-    assert trace("-", "--keys-file", str(keys), "--json") == 0
+    assert trace(str(token), *option, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["signature"], found["key"]) == ("valid", 2)
+    assert (found["signature"], found["key"], found["journal"]["written"]) == ("valid", 2, BORN)
     assert found["sealed"]["computed"] == {"quote": SECRET}
-    assert found["journal"]["written"] == BORN
+
+
+def test_missing_empty_and_unusable_keys_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    none, empty = str(tmp_path / "none"), tmp_path / "empty"
+    empty.write_text("\n \n", encoding="utf-8")
+
+    def check(variables: dict[str, str], arguments: list[str], told: str) -> None:
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            give(patch, TOKEN)
+            failed = failure("-", *arguments)
+        assert told in failed
+        assert "too-short-a-key" not in failed
+
+    check_each(
+        [
+            ({}, ["--keys-file", none], "cannot read the file with the keys"),
+            ({}, ["--keys-file", str(empty)], "holds no key"),
+            ({"ROUNDTRIP_KEYS": "too-short-a-key"}, [], "keys[0] has 15 bytes"),
+            ({"ROUNDTRIP_KEY_FILE": none}, [], "ROUNDTRIP_KEY_FILE: the key file"),
+            ({"ROUNDTRIP_KEY_FILE": none, "ROUNDTRIP_KEYS": "a" * 64}, [], "are both set; unset one of them"),
+        ],
+        check,
+    )
 
 
 def test_unverified_token_shows_its_reason_and_exits_with_one(
@@ -149,14 +152,24 @@ def test_unverified_token_shows_its_reason_and_exits_with_one(
     )
 
 
-def test_an_encrypted_token_says_that_it_needs_keys(
+def test_token_whose_state_cannot_be_read_says_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    give(monkeypatch, codec(encrypt=True).seal(payload(journal())))
-    assert trace("-") == 0
-    shown = capsys.readouterr().out
-    assert "The whole token is encrypted" in shown
-    assert "tools/call" not in shown
+    def check(token: str, told: str, hidden: str) -> None:
+        give(monkeypatch, token)
+        assert trace("-") == 0
+        shown = capsys.readouterr().out
+        assert told in shown
+        assert hidden not in shown
+
+    unreadable = "call       the token has no journal that this version can read"
+    check_each(
+        [
+            (codec(encrypt=True).seal(payload(journal())), "The whole token is encrypted", "tools/call"),
+            (codec().seal(claims() + b"[2]"), unreadable, "sealed"),
+        ],
+        check,
+    )
 
 
 def test_a_token_as_an_argument_is_rejected_and_not_repeated() -> None:
@@ -175,19 +188,6 @@ def test_missing_file_error_does_not_repeat_a_possible_secret(tmp_path: Path) ->
     assert "Is a directory" in failure(str(tmp_path))
     assert "File name too long" in failure("A" * 5000)
     assert "null" in failure("a\0b")
-
-
-def test_missing_empty_and_unusable_keys_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    give(monkeypatch, TOKEN)
-    assert "cannot read the file with the keys" in failure("-", "--keys-file", str(tmp_path / "none"))
-    (tmp_path / "empty").write_text("\n \n", encoding="utf-8")
-    give(monkeypatch, TOKEN)
-    assert "holds no key" in failure("-", "--keys-file", str(tmp_path / "empty"))
-    monkeypatch.setenv("ROUNDTRIP_KEYS", "too-short-a-key")
-    give(monkeypatch, TOKEN)
-    told = failure("-")
-    assert "keys[0] has 15 bytes" in told
-    assert "too-short-a-key" not in told
 
 
 def test_invalid_token_is_an_error_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,16 +253,6 @@ def test_deeply_nested_data_is_an_error_without_a_traceback(
             sys.setrecursionlimit(usual)
     assert outcomes[0] == "shown"
     assert set(outcomes) <= {"shown", "what the token holds is nested too deeply to be shown"}
-
-
-def test_state_that_is_no_journal_is_reported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    give(monkeypatch, codec().seal(claims() + b"[2]"))
-    assert trace("-") == 0
-    shown = capsys.readouterr().out
-    assert "call       the token has no journal that this version can read" in shown
-    assert "sealed" not in shown
 
 
 def test_nothing_in_a_token_reaches_the_screen_as_a_command(

@@ -113,41 +113,31 @@ close
     )
 
 
-def test_mermaid_draws_each_box_once_and_quotes_names() -> None:
-    drawing = draw(Format.MERMAID, "order")
-    assert drawing.startswith("flowchart LR\n")
-    assert drawing.count('"price<br/>once per call"') == 1
-    assert '"say &quot;yes&quot; &lt;b&gt;<br/>consent, asks the user for Consent"' in drawing
-    assert '-.->|"consent (outcome)"| t0' in drawing
-
-
-def test_dot_draws_each_box_once_and_quotes_names() -> None:
-    drawing = draw(Format.DOT, "order")
-    assert drawing.startswith("digraph tools {\n")
-    assert drawing.endswith("\n}")
-    assert r'label="say \"yes\" <b>\nconsent, asks the user for Consent"' in drawing
-    assert 'label="consent (outcome)", style=dashed' in drawing
-
-
-def test_every_line_joins_two_boxes_that_are_drawn() -> None:
-    def check(format: Format, arrow: str) -> None:
-        drawing = draw(format)
-        boxes = set(re.findall(r"^ +(t\d+\w*)[\[({ ]+(?!-)", drawing, re.MULTILINE))
-        lines = re.findall(rf"^ +(t\d+\w*) (?:{arrow})(?:\|.*\|)? (t\d+\w*)", drawing, re.MULTILINE)
+def test_graphs_quote_names_and_join_boxes_that_are_drawn() -> None:
+    def check(format: Format, keyword: str, arrow: str, quoted: list[str]) -> None:
+        one, all_tools = draw(format, "order"), draw(format)
+        assert [text for text in quoted if one.count(text) != 1] == []
+        assert "subgraph" not in one
+        assert all_tools.startswith(keyword)
+        assert all_tools.count(keyword) == 1
+        assert len(re.findall(r"^ +subgraph ", all_tools, re.MULTILINE)) == 3
+        boxes = set(re.findall(r"^ +(t\d+\w*)[\[({ ]+(?!-)", all_tools, re.MULTILINE))
+        lines = re.findall(rf"^ +(t\d+\w*) (?:{arrow})(?:\|.*\|)? (t\d+\w*)", all_tools, re.MULTILINE)
         assert len(lines) == 6
         assert {end for line in lines for end in line} <= boxes
 
-    check_each([(Format.MERMAID, r"-+>|-\.->"), (Format.DOT, "->")], check)
-
-
-def test_several_tools_are_framed_in_one_document() -> None:
-    def check(format: Format) -> None:
-        drawing = draw(format)
-        assert drawing.count("flowchart" if format is Format.MERMAID else "digraph") == 1
-        assert len(re.findall(r"^ +subgraph ", drawing, re.MULTILINE)) == 3
-        assert "subgraph" not in draw(format, "order")
-
-    check_each([Format.MERMAID, Format.DOT], check)
+    mermaid = [
+        '"price<br/>once per call"',
+        '"say &quot;yes&quot; &lt;b&gt;<br/>consent, asks the user for Consent"',
+        '-.->|"consent (outcome)"| t0',
+    ]
+    dot = [
+        r'label="say \"yes\" <b>\nconsent, asks the user for Consent"',
+        'label="consent (outcome)", style=dashed',
+    ]
+    check_each(
+        [(Format.MERMAID, "flowchart LR\n", r"-+>|-\.->", mermaid), (Format.DOT, "digraph tools {\n", "->", dot)], check
+    )
 
 
 def test_aliased_argument_is_drawn_under_its_function_name() -> None:
@@ -165,18 +155,13 @@ def test_aliased_argument_is_drawn_under_its_function_name() -> None:
     assert re.search(r'^    t0_a0\(\["title<br/>', draw_plans(server.plans, Format.MERMAID), re.MULTILINE)
 
 
-def test_page_is_drawn_as_a_page() -> None:
-    def check(page: Any) -> None:
-        assert "login: sends the user to a page" in drawn(page)
+def test_pages_and_choices_are_drawn_as_such() -> None:
+    def check(returns: Any, told: str) -> None:
+        assert f"login: {told}" in drawn(returns)
 
-    check_each([ElicitUrl[str], ElicitUrl], check)
-
-
-def test_choice_is_drawn_as_a_question() -> None:
-    def check(question: Any) -> None:
-        assert "login: asks the user" in drawn(question)
-
-    check_each([Elicit[Literal["a", "b"]], Elicit[list[Literal["a", "b"]]], Elicit], check)
+    page, question = "sends the user to a page", "asks the user"
+    choices = (Elicit[Literal["a", "b"]], Elicit[list[Literal["a", "b"]]], Elicit)
+    check_each([(ElicitUrl[str], page), (ElicitUrl, page), *((choice, question) for choice in choices)], check)
 
 
 def drawn(returns: Any) -> str:

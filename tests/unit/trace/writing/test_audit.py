@@ -51,26 +51,17 @@ def test_hostile_names_stay_in_their_line(tmp_path: Path, name: str) -> None:
     assert (len(reading.lines), reading.lost) == (1, 0)
 
 
-def test_line_follows_half_a_line_of_a_killed_process(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    path.write_text('{"v":1,"ev')
-    with log_at(path).open("call-1", None, "expire") as line:
-        line.write("done")
-    reading = read_files([path])
-    assert (len(reading.lines), reading.unreadable) == (1, 1)
-
-
 def test_file_is_opened_before_the_action(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "file" / "audit.jsonl", Path("nul\0")):
-        (tmp_path / "file").write_text("")
-        with pytest.raises(AuditUnwritable, match=r"must be writable, got: .*; nothing was done; name another file"):
+    def check(path: Path, told: str) -> None:
+        with pytest.raises(AuditUnwritable, match=told):
             log_at(path).open("call-1", "order", "cancel")
 
-
-def test_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
-    with pytest.raises(AuditUnwritable, match="its folder does not exist; nothing was done"):
-        log_at(tmp_path / "trces" / "audit.jsonl").open("call-1", "order", "cancel")
-    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("")
+    unwritable = r"must be writable, got: .*; nothing was done; name another file"
+    places = (tmp_path, tmp_path / "file" / "audit.jsonl", Path("nul\0"))
+    missing = (tmp_path / "trces" / "audit.jsonl", "its folder does not exist; nothing was done")
+    check_each([*((path, unwritable) for path in places), missing], check)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")

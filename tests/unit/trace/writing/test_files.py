@@ -12,6 +12,7 @@ import pytest
 from roundtrip import Recorder, Server
 from roundtrip.testing import User
 from roundtrip.trace.writing.files import LineFile
+from tests.kit.tables import check_each
 
 SOME = 1 << 20
 
@@ -20,19 +21,14 @@ def lines_of(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines(keepends=True)
 
 
-def test_new_file_and_folders_are_private(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "er" / "calls.jsonl"
-    LineFile(path, max_bytes=SOME, keep=1).append([b"one\n"])
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.read_bytes() == b"one\n"
-
-
-def test_existing_file_keeps_its_permissions(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    path.write_bytes(b"before\n")
-    path.chmod(0o640)
-    LineFile(path, max_bytes=SOME, keep=1).append([b"after\n"])
-    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"before\nafter\n", 0o640)
+def test_new_files_are_private_and_existing_ones_keep_their_mode(tmp_path: Path) -> None:
+    new, old = tmp_path / "deep" / "er" / "calls.jsonl", tmp_path / "calls.jsonl"
+    old.write_bytes(b"before\n")
+    old.chmod(0o640)
+    for path in (new, old):
+        LineFile(path, max_bytes=SOME, keep=1).append([b"after\n"])
+    assert (new.read_bytes(), stat.S_IMODE(new.stat().st_mode)) == (b"after\n", 0o600)
+    assert (old.read_bytes(), stat.S_IMODE(old.stat().st_mode)) == (b"before\nafter\n", 0o640)
 
 
 def test_full_files_are_numbered_and_the_oldest_goes(tmp_path: Path) -> None:
@@ -48,13 +44,15 @@ def test_full_files_are_numbered_and_the_oldest_goes(tmp_path: Path) -> None:
     assert sorted(other.name for other in tmp_path.iterdir()) == ["calls.jsonl", "calls.jsonl.1", "calls.jsonl.2"]
 
 
-def test_full_file_without_backups_is_restarted(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    file = LineFile(path, max_bytes=25, keep=0)
-    for number in range(5):
-        file.append([b"%09d\n" % number])
-    assert [int(line) for line in lines_of(path)] == [4]
-    assert list(tmp_path.iterdir()) == [path]
+def test_full_file_without_backups_is_restarted_and_unbounded_kept(tmp_path: Path) -> None:
+    restarted, unbounded = tmp_path / "restarted.jsonl", tmp_path / "unbounded.jsonl"
+    for path, max_bytes, keep in ((restarted, 25, 0), (unbounded, 0, 3)):
+        file = LineFile(path, max_bytes=max_bytes, keep=keep)
+        for number in range(5):
+            file.append([b"%09d\n" % number])
+    assert [int(line) for line in lines_of(restarted)] == [4]
+    assert [int(line) for line in lines_of(unbounded)] == [*range(5)]
+    assert sorted(tmp_path.iterdir()) == [restarted, unbounded]
 
 
 def test_oversized_line_gets_its_own_file(tmp_path: Path) -> None:
@@ -64,13 +62,6 @@ def test_oversized_line_gets_its_own_file(tmp_path: Path) -> None:
         file.append([line])
     assert lines_of(path) == [b"c\n"]
     assert lines_of(path.with_name("calls.jsonl.1")) == [b"b" * 50 + b"\n"]
-
-
-def test_a_file_without_a_bound_is_never_renamed(tmp_path: Path) -> None:
-    file = LineFile(tmp_path / "calls.jsonl", max_bytes=0, keep=3)
-    for _ in range(50):
-        file.append([b"x" * 99 + b"\n"])
-    assert [other.name for other in tmp_path.iterdir()] == ["calls.jsonl"]
 
 
 def test_special_file_is_written_and_never_rotated(tmp_path: Path) -> None:
@@ -83,14 +74,20 @@ def test_special_file_is_written_and_never_rotated(tmp_path: Path) -> None:
     os.close(write)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-def test_a_full_disk_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    file = LineFile(Path("/dev/full"), max_bytes=SOME, keep=1)
-    with caplog.at_level(logging.WARNING, logger="roundtrip"):
-        for _ in range(5):
+def test_place_that_takes_no_line_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    os.mkfifo(tmp_path / "unread")
+
+    def check(path: str) -> None:
+        caplog.clear()
+        file = LineFile(Recorder(path).path, max_bytes=SOME, keep=1)
+        for _ in range(3):
             file.append([b"lost\n"])
-    (record,) = caplog.records
-    assert "No space left on device" in record.getMessage()
+        (record,) = caplog.records
+        assert "cannot write the transcript" in record.getMessage()
+
+    full = [name for name in ("/dev/full",) if Path(name).exists()]
+    with caplog.at_level(logging.WARNING, logger="roundtrip"):
+        check_each([*full, str(tmp_path / "unread"), "nul\0.jsonl", "x" * 5000], check)
 
 
 def test_unwritable_place_warns_once_per_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -109,44 +106,20 @@ def test_unwritable_place_warns_once_per_outage(tmp_path: Path, caplog: pytest.L
     assert (blocked / "calls.jsonl").read_bytes() == b"kept\nkept\n"
 
 
-def test_truncated_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "calls.jsonl"
+    path.write_bytes(b"whole\nkil")
     file = LineFile(path, max_bytes=SOME, keep=1)
     true_write = os.write
 
-    def write_three_bytes(fd: int, data: bytes) -> int:
-        return true_write(fd, data[:3])
+    def write_four_bytes(fd: int, data: bytes) -> int:
+        return true_write(fd, data[:4])
 
-    monkeypatch.setattr(os, "write", write_three_bytes)
+    monkeypatch.setattr(os, "write", write_four_bytes)
     file.append([b"first\n"])
     monkeypatch.setattr(os, "write", true_write)
     file.append([b"second\n"])
-    assert path.read_bytes() == b"fir\nsecond\n"
-
-
-def test_half_line_of_a_killed_process_spoils_no_other(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    path.write_bytes(b"whole\nhal")
-    LineFile(path, max_bytes=SOME, keep=1).append([b"next\n"])
-    assert path.read_bytes() == b"whole\nhal\nnext\n"
-
-
-def test_unread_pipe_blocks_no_writer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with caplog.at_level(logging.WARNING, logger="roundtrip"):
-        LineFile(tmp_path / "pipe", max_bytes=SOME, keep=1).append([b"lost\n"])
-    assert "cannot write the transcript" in caplog.text
-
-
-@pytest.mark.parametrize("path", ["nul\0.jsonl", "x" * 5000], ids=["nul", "too long"])
-def test_invalid_path_warns_once(path: str, caplog: pytest.LogCaptureFixture) -> None:
-    recorder = Recorder(path)
-    file = LineFile(recorder.path, max_bytes=SOME, keep=1)
-    with caplog.at_level(logging.WARNING, logger="roundtrip"):
-        file.append([b"lost\n"])
-        file.append([b"lost\n"])
-    (record,) = caplog.records
-    assert "cannot write the transcript" in record.getMessage()
+    assert path.read_bytes() == b"whole\nkil\nfir\nsecond\n"
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system has no list of open files")

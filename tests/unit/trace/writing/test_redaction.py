@@ -53,9 +53,15 @@ def test_a_value_is_revealed_in_its_wire_form() -> None:
 
 
 def test_only_the_kinds_that_were_chosen_are_revealed() -> None:
-    redaction = Redaction(KEY, read_reveal(["questions", "steps"]))
-    shown = {kind for kind in REVEALABLE if "value" in json.loads(redaction.render(kind, "x"))}
-    assert shown == {"questions", "steps"}
+    def check(given: Any, expected: Any) -> None:
+        redaction = Redaction(KEY, read_reveal(given))
+        shown = {kind for kind in REVEALABLE if "value" in json.loads(redaction.render(kind, "x"))}
+        assert shown == set(expected)
+
+    every = [(given, REVEALABLE) for given in ("all", ["all"], REVEALABLE)]
+    check_each([*every, (["questions", "steps"], ["questions", "steps"])], check)
+    with pytest.raises(ValueError, match=r"some of arguments, answers, .*, got 'secrets'"):
+        read_reveal(["answers", "secrets"])  # type: ignore[list-item]
 
 
 def test_frequent_values_are_written_consistently() -> None:
@@ -91,15 +97,3 @@ def test_unnamed_question_name_is_not_a_testable_digest() -> None:
     assert redaction.names_in(f"Question {name!r} was not answered") == f"Question {told!r} was not answered"
     assert redaction.name("confirm") == "confirm"
     assert Redaction(KEY, read_reveal("questions")).name(name) == name
-
-
-def test_all_can_be_said_in_several_ways() -> None:
-    def check(given: Any) -> None:
-        assert read_reveal(given) == frozenset(REVEALABLE)
-
-    check_each(["all", ["all"], REVEALABLE], check)
-
-
-def test_an_unknown_kind_is_rejected_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"some of arguments, answers, .*, got 'secrets'"):
-        read_reveal(["answers", "secrets"])  # type: ignore[list-item]
