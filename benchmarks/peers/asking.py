@@ -415,7 +415,7 @@ ROWS: Final = (
     Row(
         name="enum",
         feature="An `Enum` field in a form",
-        test="tests/unit/questions/test_richer_forms.py::test_a_single_value_is_a_form_of_one_field",
+        test="tests/interaction/questions/test_forms.py::test_choices_single_and_multiple_with_and_without_titles",
         roundtrip=enum_ours,
         sdk=enum_sdk,
         fastmcp=enum_fastmcp,
