@@ -19,6 +19,7 @@ from fastmcp.server.transforms.search import BM25SearchTransform, RegexSearchTra
 from fastmcp.tools import Tool
 from fastmcp.tools import tool as fastmcp_tool
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
+from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 from mcp_types import CallToolResult
 from pydantic import BaseModel
 
@@ -381,7 +382,7 @@ async def test_methods_and_standalone_decorator_ask() -> None:
 # Mistakes.
 
 
-def asking(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
+def asking(film: str, seats: Annotated[Seats, SdkResolve(ask_seats)]) -> int:
     return seats.seats
 
 

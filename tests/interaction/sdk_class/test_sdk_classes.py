@@ -286,10 +286,14 @@ def test_objects_made_of_asking_functions_are_rejected() -> None:
     server = MCPServer("cinema")
     install(server)
 
-    def greet(name: Annotated[Seats, Resolve(ask_seats)]) -> str:
+    @roundtrip.tool(confirm="Greet {name}?")
+    def greet(name: str) -> str:
         return f"Hello, {name}"
 
     with pytest.raises(InvalidSignature, match="prompt 'greet' asks by roundtrip"):
         server.add_prompt(Prompt.from_function(greet))
     with pytest.raises(InvalidSignature, match="resource 'greet' asks by roundtrip"):
         server.add_resource(FunctionResource(uri="films://greet", name="greet", fn=cast("Any", greet)))
+    # Its own object cannot even be made of a parameter with a marker.
+    with pytest.raises(InvalidSignature, match=r"Resolve\('ask_seats'\) fills a parameter"):
+        server.add_prompt(Prompt.from_function(book))
