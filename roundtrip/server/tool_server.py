@@ -299,9 +299,9 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         """
         for_client = begins_for_client()
         try:
-            incoming, stored = Incoming.by(context), self._legs.stored_calls
-            if stored is not None and for_client and incoming.record is not None:
-                return await stored.serve_old_client(self._calls, name, arguments, incoming)
+            incoming = Incoming.by(context)
+            if for_client:
+                return await self._calls.serve_in_handler(name, arguments, incoming, version)
             return result_of(await self._calls.serve(name, arguments, incoming, version))
         except UnknownTool as error:
             if not for_client:
