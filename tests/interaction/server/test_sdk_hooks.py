@@ -1,15 +1,17 @@
 """The SDK's hooks around calls of tools: approvals, pages and tasks go on behind them."""
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, TypeVar
 
 import httpx
 import pytest
 from mcp.server.context import CallNext, ServerRequestContext
-from mcp.server.extension import Extension
+from mcp.server.extension import Extension, ToolBinding
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult
 
-from roundtrip import Server
+import roundtrip
+from roundtrip import Approval, Approve, Resolve, Server
 from tests.kit import approving
 from tests.kit.approving import Person, open_shop, shop
 from tests.kit.page_users import client_of, go_on, text_of
@@ -104,3 +106,59 @@ async def test_hook_may_answer_by_itself(hooked: Server[Any], monkeypatch: pytes
         result = await client.call_tool("refund", {"amount": 5})
         assert result.is_error
         assert await Person(url, "fay").inbox() == []
+
+
+async def refund_order(order: str) -> str:
+    return f"refunded {order}"
+
+
+async def refund_approved(order: str, approval: Annotated[Approval, Resolve(approving.large)]) -> str:
+    return f"refunded {order}"
+
+
+GIVEN: Final[dict[str, tuple[Callable[..., Any], dict[str, Any]]]] = {
+    "confirm": (refund_order, {"confirm": Approve("Refund {order}?", by="finance")}),
+    "resolver": (refund_approved, {}),
+    "task": (refund_order, {"task": True}),
+    "required": (refund_order, {"task": "required"}),
+}
+
+
+def given_to_the_constructor(what: str) -> Server[Any]:
+    fn, options = GIVEN[what]
+
+    async def copied(order: str) -> str:
+        return await fn(order)
+
+    asking = roundtrip.tool(**options)(copied) if options else fn
+    return shop(tools=[Tool.from_function(asking, name="given")])
+
+
+def given_by_an_extension(what: str) -> Server[Any]:
+    fn, options = GIVEN[what]
+
+    class Giving(Extension):
+        identifier = "com.example/giving"
+
+        def tools(self) -> Sequence[ToolBinding]:
+            return [ToolBinding(fn=fn, kwargs={"name": "given", **options})]
+
+    return shop(extensions=[Giving()])
+
+
+@pytest.mark.parametrize("what", GIVEN)
+@pytest.mark.parametrize("make", [given_to_the_constructor, given_by_an_extension])
+async def test_tool_of_constructor_or_extension_keeps_its_promise(
+    make: Callable[[str], Server[Any]], what: str
+) -> None:
+    async with open_shop(make(what)) as url, httpx.AsyncClient(timeout=WAIT) as http:
+        if what in ("task", "required"):
+            peer = Peer(http, f"{url}/mcp", headers={"x-user": "ann"})
+            made = await peer.call("given", order="o1")
+            assert made["resultType"] == "task"
+            assert (await peer.until(made["taskId"]))["status"] == "completed"
+            return
+        async with client_of(url) as client:
+            asked = await client.call_tool("given", {"order": "o1"})
+            await Person(url, "fay").decide("approve")
+            assert text_of(await go_on(client, asked)) == "refunded o1"
