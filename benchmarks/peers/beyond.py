@@ -384,7 +384,7 @@ ROWS: Final = (
     Row(
         name="auth",
         feature="Authentication",
-        test="tests/interaction/protocol/test_principals.py::test_a_user_resumes_a_call_of_their_own",
+        test="tests/interaction/protocol/test_principals.py::test_a_token_is_good_in_its_user_s_hands_alone",
         roundtrip=takes(Server.__init__, "token_verifier", "auth_server_provider"),
         sdk=takes(MCPServer.__init__, "token_verifier", "auth_server_provider"),
         fastmcp=auth_fastmcp,

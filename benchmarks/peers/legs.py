@@ -506,7 +506,7 @@ ROWS: Final = (
     Row(
         name="secrecy",
         feature="Earlier answers in the token",
-        test="tests/unit/tokens/test_tokens.py::test_signed_payload_is_readable_without_a_key",
+        test="tests/unit/tokens/test_tokens.py::test_only_a_signed_payload_is_readable_without_a_key",
         roundtrip=secrecy_ours,
         sdk=secrecy_sdk,
         fastmcp=secrecy_fastmcp,

@@ -441,7 +441,7 @@ ROWS: Final = (
     Row(
         name="cycle",
         feature="Two functions need each other",
-        test="tests/interaction/resolvers/test_depends_refused.py::test_a_cycle_is_rejected_with_its_whole_path",
+        test="tests/unit/resolvers/test_refusals.py::test_a_cycle_is_rejected_and_drawn_however_long_it_is",
         roundtrip=cycle_ours,
         sdk=cycle_sdk,
         fastmcp=cycle_fastmcp,

@@ -8,15 +8,23 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect
 
-from tests.browser.chromium import ARGUMENTS, find_chromium
+from tests.browser.chromium import chromium
 from tests.kit.hosts import ROOT
 from tests.kit.programs import needs
+from tests.kit.waiting import WAIT
 
-__all__ = ["Axe", "Tab", "expect", "scroll_width"]
+__all__ = ["DRAWINGS", "Axe", "Tab", "expect", "scroll_width"]
+
+expect.set_options(timeout=WAIT * 1000)
 
 Axe = Callable[..., None]
+DRAWINGS: Final = (
+    *(".rt-drawing text", "#exchange-pane svg", ".mark"),
+    *("#first", "#last", "#grid thead button", ".changes b"),
+)
+"""Texts in drawings and symbols, whose contrast axe cannot tell."""
 _FOLDER: Final = Path(__file__).parent
 _AXE: Final = ROOT / ".ci" / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -33,7 +41,7 @@ class Tab:
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", self._dismiss)
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(WAIT * 1000)
 
     def _dismiss(self, dialog: Dialog) -> None:
         self.dialogs.append(dialog.message)
@@ -62,10 +70,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def browser() -> Generator[Browser]:
-    with sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture

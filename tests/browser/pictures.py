@@ -6,13 +6,10 @@ import pty
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import anyio
-from playwright.sync_api import sync_playwright
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
@@ -21,11 +18,12 @@ from rich.text import Text
 from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
-from tests.browser.chromium import ARGUMENTS, find_chromium
+from tests.browser.chromium import chromium
 from tests.browser.orders import record_order
-from tests.browser.pages.desk import running
+from tests.browser.pages.connected import connected_shop
 from tests.browser.pages.shop import DELIVERY, page_shop
-from tests.browser.ui.asking_tasks import begin
+from tests.browser.playground.conftest import playing
+from tests.browser.ui.asking_tasks import begin, run
 from tests.interaction.tasks import workshops
 from tests.kit.operated import operating
 from tests.kit.page_calls import confirmation
@@ -58,18 +56,15 @@ def main() -> None:
 
 def _photograph(call: TracedCall, page: Path, to: Path) -> None:
     page.write_text(html(call), encoding="utf-8")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+    with chromium() as browser:
         tab = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
         tab.goto(f"{page.as_uri()}#step-{_ROUND}")
         tab.screenshot(path=to)
-        browser.close()
 
 
 def _photograph_questions() -> None:
     """Draw a question page in light and, with mistakes on a phone, in dark; and a confirmation."""
-    with page_shop() as shop, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+    with page_shop() as shop, chromium() as browser:
         shop.ask(DELIVERY, {"charge": confirmation("Charge 24.50 euros?\nTo the card that ends in 4242.")})
         tab = browser.new_page(viewport={"width": 640, "height": 300}, color_scheme="light")
         tab.goto(shop.url())
@@ -82,21 +77,18 @@ def _photograph_questions() -> None:
         tab.get_by_role("button", name="No, do not").click()
         tab.get_by_role("button", name="Yes").wait_for()
         tab.screenshot(path=IMAGES / "question-page-confirmation.png", full_page=True)
-        browser.close()
 
 
 def _photograph_inbox() -> None:
     """Draw an approval in the inbox."""
-    with running() as desk, sync_playwright() as playwright:
-        desk.ask("a torn cover")
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+    with connected_shop() as desk, chromium() as browser:
+        desk.ask("refund", amount=5, note="a torn cover")
         tab = browser.new_page(viewport={"width": 640, "height": 300}, color_scheme="light")
-        tab.context.add_cookies([{"name": "user", "value": "fay", "url": desk.url}])
-        tab.goto(f"{desk.url}/approvals")
+        tab.context.add_cookies([{"name": "user", "value": "fay", "url": desk.base}])
+        tab.goto(f"{desk.base}/approvals")
         tab.get_by_role("link").first.click()
         tab.get_by_label("Reason").fill("The photo shows it")
         tab.screenshot(path=IMAGES / "inbox-approval.png", full_page=True)
-        browser.close()
 
 
 def _photograph_playground() -> None:
@@ -105,34 +97,26 @@ def _photograph_playground() -> None:
         folder = Path(name)
         new = [sys.executable, "-m", "roundtrip", "new", "cinema", "--here"]
         subprocess.run(new, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        dev = [sys.executable, "-m", "roundtrip", "dev", "cinema.py"]
-        with (
-            subprocess.Popen(dev, cwd=folder, stdout=subprocess.PIPE, text=True) as running,
-            sync_playwright() as driver,
-        ):
-            try:
-                address = running.stdout.readline().strip() if running.stdout is not None else ""
-                browser = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
-                tab = browser.new_page(viewport={"width": 1280, "height": 720}, color_scheme="light")
-                tab.goto(address)
-                tab.get_by_role("textbox", name="Film").fill("Solaris")
-                tab.get_by_role("button", name="Call", exact=True).click()
-                tab.locator("article.open").get_by_role("textbox").fill("2")
-                tab.get_by_role("button", name="Answer").click()
-                tab.locator("article.open").get_by_label("back").check()
-                tab.locator("#states li:nth-child(8)").wait_for()
-                tab.screenshot(path=IMAGES / "playground.png")
-                tab.get_by_role("button", name="Answer").click()
-                tab.get_by_text("Booked 2 seats").first.wait_for()
-                phone = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
-                phone.goto(address)
-                phone.locator("#play").scroll_into_view_if_needed()
-                phone.evaluate("document.getElementById('conversation').scrollIntoView()")
-                phone.screenshot(path=IMAGES / "playground-phone.png")
-                browser.close()
-            finally:
-                running.terminate()
-                running.wait()
+        with playing("cinema.py", folder=folder) as played, chromium() as browser:
+            tab = browser.new_page(viewport={"width": 1280, "height": 720}, color_scheme="light")
+            tab.goto(played.url)
+            tab.get_by_role("textbox", name="Film").fill("Solaris")
+            tab.get_by_role("button", name="Call", exact=True).click()
+            tab.locator("article.open").get_by_role("textbox").fill("2")
+            tab.get_by_role("button", name="Answer").click()
+            tab.locator("article.open").get_by_label("back").check()
+            tab.locator("#states li:nth-child(8)").wait_for()
+            tab.screenshot(path=IMAGES / "playground.png")
+            tab.get_by_role("button", name="Answer").click()
+            tab.get_by_text("Booked 2 seats").first.wait_for()
+            phone = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
+            phone.goto(played.url)
+            phone.locator("#play").scroll_into_view_if_needed()
+            phone.evaluate("document.getElementById('conversation').scrollIntoView()")
+            phone.screenshot(path=IMAGES / "playground-phone.png")
+            tab.goto("about:blank")
+            phone.goto("about:blank")
+            played.end()
 
 
 def _photograph_operating() -> None:
@@ -140,14 +124,12 @@ def _photograph_operating() -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         os.environ |= {workshops.FOLDER: name, "ROUNDTRIP_TRACE_REVEAL": "all", "ROUNDTRIP_TRACE": f"{name}/traces/"}
-        with ThreadPoolExecutor(1) as pool:
-            asks, _ = pool.submit(anyio.run, begin).result()
+        asks, _ = run(begin)
         for rounds in (1, 2, 3):
             record_order(folder / "traces" / f"{rounds}.jsonl", rounds=rounds)
         record_order(folder / "traces" / "all.jsonl", pause=_PAUSE)
         options = ["--server", "tests.interaction.tasks.workshops:shop", "--test-user", str(folder / "traces")]
-        with operating(*options) as served, sync_playwright() as driver:
-            browser = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+        with operating(*options) as served, chromium() as browser:
             tab = browser.new_page(viewport={"width": 1280, "height": 520}, color_scheme="light")
             tab.goto(f"{served.url}?state=awaiting_input")
             tab.locator("#rows tr").nth(4).wait_for()
@@ -163,7 +145,6 @@ def _photograph_operating() -> None:
             phone = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
             phone.goto(f"{served.url}fleet")
             phone.screenshot(path=IMAGES / "ui-phone.png")
-            browser.close()
             served.end()
 
 

@@ -1,15 +1,12 @@
 """Pages of other origins call a server of `roundtrip serve` in a real Chromium, which asks the server if they may."""
 
-import threading
-from collections.abc import Generator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
-import pytest
+from starlette.responses import HTMLResponse
 
 from tests.browser.conftest import Tab
+from tests.browser.hosting import hosted_in_a_thread
 from tests.interaction.serving.services import KEY, Service
 
 _CALL: Final = """
@@ -39,27 +36,15 @@ async ([url, tool, state]) => {
 """
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+_PAGE: Final = "<!doctype html><link rel=icon href=data:,><title>App</title>"
 
 
-@pytest.fixture
-def page_url(tmp_path: Path) -> Generator[str]:
-    folder = tmp_path / "pages"
-    folder.mkdir()
-    (folder / "index.html").write_text("<!doctype html><link rel=icon href=data:,><title>App</title>", encoding="utf-8")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-def test_page_of_an_allowed_origin_answers_a_question(tab: Tab, page_url: str, tmp_path: Path) -> None:
-    with Service("shop", "--allowed-origin", page_url, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
-        tab.page.goto(page_url)
+def test_page_of_an_allowed_origin_answers_a_question(tab: Tab, tmp_path: Path) -> None:
+    with (
+        hosted_in_a_thread(HTMLResponse(_PAGE)) as allowed,
+        Service("shop", "--allowed-origin", allowed, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service,
+    ):
+        tab.page.goto(allowed)
         asked = tab.page.evaluate(_CALL, [service.url, "agree", None])["result"]
         (key,) = asked["inputRequests"]
         answers = {key: {"action": "accept", "content": {"value": True}}}
@@ -67,7 +52,7 @@ def test_page_of_an_allowed_origin_answers_a_question(tab: Tab, page_url: str, t
         result = tab.page.evaluate(_CALL, [service.url, "agree", retry])["result"]
         assert result["content"][0]["text"] == "agreed: True"
         # The origin of the same page by another name.
-        tab.page.goto(page_url.replace("127.0.0.1", "localhost"))
+        tab.page.goto(allowed.replace("127.0.0.1", "localhost"))
         assert "Failed to fetch" in tab.page.evaluate(_CALL, [service.url, "agree", None])
     assert any("blocked by CORS policy" in line for line in tab.complaints)
     tab.complaints.clear()

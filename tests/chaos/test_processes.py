@@ -1,47 +1,81 @@
-"""Three real processes that share a key and nothing else; one is killed and comes back as another build."""
+"""Three real processes that share a key and a transcript; one is killed and comes back as another build."""
 
-from collections.abc import Generator
-from contextlib import ExitStack
+import random
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp_types import CallToolResult
 
-from roundtrip.testing import Conversation, Hop, LegByLeg, LegDelivery, LegRequest, Route, User
+from roundtrip.machine.table import State
+from roundtrip.testing import LegByLeg, LegDelivery, LegRequest, Route, User
+from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of
 from tests.kit.hosts import WAIT, HttpProcess
 from tests.kit.instances import ROUNDS, next_shop, shop
 
 pytestmark = pytest.mark.anyio
+
+CALLS = 100
+AT_ONCE = 8
 ARGUMENTS = {"title": "Dune"}
+REPLIES = {"sure": {"ok": True}, "how_many": {"copies": 2}, "wrap": {"ok": True}}
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Generator[list[HttpProcess]]:
-    """Run three instances whose clocks are half a minute apart."""
-    with ExitStack() as stack:
-        instances = [stack.enter_context(HttpProcess()) for _ in range(3)]
-        for instance, skew in zip(instances, (0.0, 30.0, -30.0), strict=True):
-            instance.start(shop, skew=skew)
-        yield instances
+class Chance:
+    """Route on which each leg goes to a random instance."""
 
+    name = "chance"
 
-class Tour:
-    """Route on which each leg goes to the next of some instances."""
-
-    name = "tour"
-
-    def __init__(self, *stops: HttpProcess) -> None:
-        self._stops = [stop.url for stop in stops]
+    def __init__(self, seed: int, urls: list[str]) -> None:
+        self._choose = random.Random(seed).choice
+        self._urls = urls
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        await route.fleet.go_to(self._stops[route.number - 1])
+        await route.fleet.go_to(self._choose(self._urls))
         return await route.onward(leg)
 
 
-def facts(call: Conversation) -> dict[str, Any]:
-    assert not call.is_error
-    return facts_of(call.result)
+async def play(number: int, urls: list[str]) -> None:
+    user = User(urls, REPLIES, network=Chance(number, urls))
+    assert not (await user.call("order", title=f"book {number}")).is_error
+
+
+@pytest.mark.timeout(300)
+async def test_a_hundred_calls_are_recorded_completely_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
+    with HttpProcess() as a, HttpProcess() as b, HttpProcess() as c:
+        for instance in (a, b, c):
+            instance.start(shop)
+        numbers = iter(range(CALLS))
+        urls = [instance.url for instance in (a, b, c)]
+
+        async def some() -> None:
+            for number in numbers:
+                await play(number, urls)
+
+        with anyio.fail_after(240):
+            async with anyio.create_task_group() as group:
+                for _ in range(AT_ONCE):
+                    group.start_soon(some)
+        # A killed process loses the lines of its last moment.
+        for instance in (a, b, c):
+            instance.stop()
+    traced = calls_of(path)
+    assert len(traced) == CALLS
+    for call in traced:
+        assert call.state is State.COMPLETED
+        assert [serving.leg for serving in call.servings] == [1, 2, 3, 4]
+        assert all(serving.began is not None and len(serving.lines) == 2 for serving in call.servings)
+        asked = [[question.key for question in round_.asked.questions] for round_ in call.rounds]
+        assert asked == [["sure"], ["how_many"], ["wrap"]]
+        assert [len(round_.answers) for round_ in call.rounds] == [1, 1, 1]
+        assert_path_is_in_the_table(call)
+    assert len({instance for call in traced for instance in call.instances}) == 3
+    assert sum(len(call.instances) > 1 for call in traced) > CALLS / 2
 
 
 def facts_of(result: Any) -> dict[str, Any]:
@@ -51,46 +85,23 @@ def facts_of(result: Any) -> dict[str, Any]:
     return result.structured_content
 
 
-async def test_every_leg_of_a_call_is_served_by_another_process(fleet: list[HttpProcess]) -> None:
-    first, second, third = fleet
-    with anyio.fail_after(WAIT):
-        tour = Tour(first, second, third, second)
-        end = facts(await User(first.url, ROUNDS, network=tour).call("order", ARGUMENTS))
-    assert end == {
-        "title": "Dune",
-        "price": first.pid,
-        "copies": 3,
-        "wrapped": False,
-        "served_by": second.pid,
-    }
-
-
-async def test_clocks_half_a_minute_apart_lose_no_call(fleet: list[HttpProcess]) -> None:
-    _, fast, slow = fleet
-    with anyio.fail_after(WAIT):
-        for order in ((fast, slow), (slow, fast)):
-            end = facts(await User([one.url for one in order], ROUNDS, network=Hop()).call("order", ARGUMENTS))
-            assert end["price"] == order[0].pid
-
-
-async def test_call_survives_its_process_and_a_new_build(
-    fleet: list[HttpProcess],
-) -> None:
-    first, second, third = fleet
-    began_at = first.pid
-    hopper = LegByLeg([first.url, second.url, first.url, third.url])
-    with anyio.fail_after(2 * WAIT):
-        await hopper.leg("order", ARGUMENTS)
-        first.kill()
-        await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
-        first.start(next_shop)
-        await hopper.leg("order", ARGUMENTS, answers=ROUNDS[1], state=hopper.token)
-        assert list(hopper.questions) == ["wrap"]
-        on_the_old = facts_of(await hopper.leg("order", ARGUMENTS, answers=ROUNDS[2], state=hopper.token))
-        on_the_new = facts_of(
-            await LegByLeg([first.url]).leg("order", ARGUMENTS, answers=ROUNDS[2], state=hopper.token)
-        )
-    assert first.pid != began_at
-    assert on_the_old["price"] == on_the_new["price"] == began_at
-    assert on_the_new["discount"] == 5
-    assert "discount" not in on_the_old
+async def test_call_survives_its_process_a_new_build_and_other_clocks() -> None:
+    with HttpProcess() as first, HttpProcess() as fast, HttpProcess() as slow:
+        for instance, skew in ((first, 0.0), (fast, 30.0), (slow, -30.0)):
+            instance.start(shop, skew=skew)
+        began_at = first.pid
+        hopper = LegByLeg([first.url, fast.url, first.url, slow.url])
+        with anyio.fail_after(2 * WAIT):
+            await hopper.leg("order", ARGUMENTS)
+            first.kill()
+            await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
+            first.start(next_shop)
+            await hopper.leg("order", ARGUMENTS, answers=ROUNDS[1], state=hopper.token)
+            assert list(hopper.questions) == ["wrap"]
+            last: dict[str, Any] = {"answers": ROUNDS[2], "state": hopper.token}
+            on_the_old = facts_of(await hopper.leg("order", ARGUMENTS, **last))
+            on_the_new = facts_of(await LegByLeg([first.url]).leg("order", ARGUMENTS, **last))
+        bought = {"title": "Dune", "price": began_at, "copies": 3, "wrapped": False}
+        assert on_the_old == {**bought, "served_by": slow.pid}
+        assert on_the_new == {**bought, "served_by": first.pid, "discount": 5}
+        assert first.pid != began_at

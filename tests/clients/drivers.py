@@ -29,10 +29,12 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult, TextContent
 
+from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing import Era
 from tests.clients.environments import FOLDER, EnvironmentMissing, OlderPython, older_python
 from tests.conformance.suite import NODE_MODULES
 from tests.kit.tiers import Tier, current_tier
+from tests.kit.wire import ACCEPT, headers_of, meta_of
 
 __all__ = ["DRIVERS", "Driver", "Outcome", "Target", "ToolCall", "Transport", "driver_of", "node_with"]
 
@@ -378,46 +380,30 @@ def _outcome_of_json(said: dict[str, Any], asked: Sequence[str]) -> Outcome:
     return _outcome_of(CallToolResult.model_validate(said.get("result", said)), asked)
 
 
-_HEADERS: Final = {"accept": "application/json, text/event-stream"}
+def _by_hand(revision: str) -> Run:
+    """Send the requests of a revision by hand, and declare nothing."""
 
+    async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
+        url, numbers = target.url or "", count()
+        async with httpx.AsyncClient(headers=ACCEPT, timeout=_SECONDS) as client:
+            if revision < FIRST_OF_RETRY_ERA:
+                begin = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": _NAME, "version": "1"}}
+                hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": begin}
+                client.headers["mcp-session-id"] = (await client.post(url, json=hello)).headers["mcp-session-id"]
+                client.headers["mcp-protocol-version"] = revision
+                await client.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-async def _bare(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
-    """Send the requests of 2026-07-28 by hand, and declare nothing."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": _NAME, "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    numbers = count()
-    async with httpx.AsyncClient(timeout=_SECONDS) as client:
+            async def make(tool: str, arguments: dict[str, Any]) -> Outcome:
+                params: dict[str, Any] = {"name": tool, "arguments": arguments}
+                if revision >= FIRST_OF_RETRY_ERA:
+                    params["_meta"] = meta_of(_NAME, {})
+                sent = {"jsonrpc": "2.0", "id": next(numbers), "method": "tools/call", "params": params}
+                headers = headers_of("tools/call", params, revision)
+                return _outcome_of_message(await client.post(url, json=sent, headers=headers))
 
-        async def make(tool: str, arguments: dict[str, Any]) -> Outcome:
-            params = {"name": tool, "arguments": arguments, "_meta": meta}
-            named = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": tool}
-            sent = {"jsonrpc": "2.0", "id": next(numbers), "method": "tools/call", "params": params}
-            return _outcome_of_message(await client.post(target.url or "", json=sent, headers={**_HEADERS, **named}))
+            return [await _to_the_end(target, call, make) for call in calls]
 
-        return [await _to_the_end(target, call, make) for call in calls]
-
-
-async def _bare_handshake(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
-    """Send the requests of 2025-06-18 by hand, and declare nothing."""
-    revision = "2025-06-18"
-    numbers = count()
-    begin = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": _NAME, "version": "1"}}
-    async with httpx.AsyncClient(headers=_HEADERS, timeout=_SECONDS) as client:
-        hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": begin}
-        answered = await client.post(target.url or "", json=hello)
-        headers = {"mcp-session-id": answered.headers["mcp-session-id"], "mcp-protocol-version": revision}
-        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        await client.post(target.url or "", json=ready, headers=headers)
-
-        async def make(tool: str, arguments: dict[str, Any]) -> Outcome:
-            params = {"name": tool, "arguments": arguments}
-            sent = {"jsonrpc": "2.0", "id": next(numbers), "method": "tools/call", "params": params}
-            return _outcome_of_message(await client.post(target.url or "", json=sent, headers=headers))
-
-        return [await _to_the_end(target, call, make) for call in calls]
+    return run
 
 
 def _outcome_of_message(response: httpx.Response) -> Outcome:
@@ -458,8 +444,8 @@ DRIVERS: Final = (
     Driver("MCP Inspector 2.12, `mcpdo`", _OLD, _mcpdo(Era.LIVE), ("stdio",), _INSPECTED, is_slow=True),
     Driver("Python SDK 2.3 without callbacks", _NEW, _sdk("auto", asks=False)),
     Driver("Python SDK 2.3 without callbacks", _OLD, _sdk("legacy", asks=False)),
-    Driver("Requests by hand", _NEW, _bare, ("HTTP",)),
-    Driver("Requests by hand", _OLDER, _bare_handshake, ("HTTP",)),
+    Driver("Requests by hand", _NEW, _by_hand(_NEW), ("HTTP",)),
+    Driver("Requests by hand", _OLDER, _by_hand(_OLDER), ("HTTP",)),
 )
 
 

@@ -1,14 +1,17 @@
 """The tables of `docs/clients.md` that the tests of foreign clients write, and the calls that both are about."""
 
 import re
-from pathlib import Path
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
+
+import pytest
 
 from specs.sections import with_section
 from tests.clients.drivers import DRIVERS, Driver, ToolCall
 from tests.kit.hosts import ROOT
 
-__all__ = ["CALLS", "DONE", "KINDS", "MISSING", "ClientTable", "row_of", "survey"]
+__all__ = ["CALLS", "DONE", "KINDS", "MISSING", "ClientTable", "survey", "table"]
 
 PAGE: Final = ROOT / "docs" / "clients.md"
 
@@ -45,53 +48,61 @@ class ClientTable:
         section: The name of its section.
         command: The command that writes it.
         columns: The headings behind those of the client and its revision.
-        page: The file.
+        updates: Whether this run writes the rows instead of comparing them.
     """
 
-    def __init__(self, section: str, *, command: str, columns: list[str], page: Path = PAGE) -> None:
-        self.command = command
+    def __init__(self, section: str, *, command: str, columns: list[str], updates: bool) -> None:
+        self._command = command
         self._section = section
         self._columns = ["client", "revision", *columns]
-        self._page = page
-        self._rows = {_start_of(row): row for row in self._read()}
+        self._updates = updates
         self._found: dict[str, str] = {}
 
-    def __contains__(self, row: str) -> bool:
-        return self._rows.get(_start_of(row)) == row
-
-    @property
-    def starts(self) -> list[str]:
-        """Return the client and the revision of each row of the page, in order."""
-        return [_start_of(row) for row in self._read()]
-
-    @property
-    def wanted(self) -> list[str]:
-        """Return the client and the revision of each row that the page should have, in order."""
-        return [_start_of(row_of(driver)) for driver in DRIVERS]
-
-    def add(self, row: str) -> None:
+    def check(self, driver: Driver, *cells: str) -> None:
+        """Take note of what a client does, and compare it with the page."""
+        row = _row_of(driver, *cells)
         self._found[_start_of(row)] = row
+        assert self._updates or row in self._read(), f"docs/clients.md is stale, run: {self._command}"
+
+    def check_starts(self) -> None:
+        """Check that the page has a row for each client, in order, and no other."""
+        assert self._updates or [_start_of(row) for row in self._read()] == _STARTS
 
     def write(self) -> None:
-        """Replace the rows of the clients that ran."""
-        # Read again: another worker of the tests may have written its rows meanwhile.
+        """Replace the rows of the clients that ran, if this run writes them."""
+        if not self._updates:
+            return
+        # Read now: another worker of the tests may have written its rows meanwhile.
         rows = {**{_start_of(row): row for row in self._read()}, **self._found}
-        listed = [rows[start] for start in self.wanted if start in rows]
         head = [f"| {' | '.join(self._columns)} |", f"|{'---|' * len(self._columns)}"]
-        text = self._page.read_text(encoding="utf-8")
-        self._page.write_text(
-            with_section(text, self._section, [*head, *listed], command=self.command), encoding="utf-8"
-        )
+        lines = [*head, *(rows[start] for start in _STARTS if start in rows)]
+        text = with_section(PAGE.read_text(encoding="utf-8"), self._section, lines, command=self._command)
+        PAGE.write_text(text, encoding="utf-8")
 
     def _read(self) -> list[str]:
-        text = self._page.read_text(encoding="utf-8")
+        text = PAGE.read_text(encoding="utf-8")
         section = text.partition(f"<!-- {self._section}:")[2].partition(f"<!-- end of {self._section} -->")[0]
         return [line for line in section.splitlines() if line.startswith("| ")][1:]
 
 
-def row_of(driver: Driver, *cells: str) -> str:
+@contextmanager
+def table(request: pytest.FixtureRequest, section: str, *, columns: list[str]) -> Generator[ClientTable]:
+    """Yield a table that the tests of a module write."""
+    command = f"pytest {request.path.relative_to(ROOT)} --snapshot-update"
+    made = ClientTable(
+        section, command=command, columns=columns, updates=bool(request.config.getoption("update_snapshots"))
+    )
+    yield made
+    made.write()
+
+
+def _row_of(driver: Driver, *cells: str) -> str:
     return f"| {' | '.join([driver.name, driver.revision, *cells])} |"
 
 
 def _start_of(row: str) -> str:
     return "|".join(row.split("|")[1:3])
+
+
+_STARTS: Final = [_start_of(_row_of(driver)) for driver in DRIVERS]
+"""The client and the revision of each row that a page should have, in order."""

@@ -14,14 +14,14 @@ import pytest
 from roundtrip.known_clients import Support, known_client
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing import served
+from tests.clients import tables
 from tests.clients.drivers import Driver, Outcome, Target, ToolCall, Transport, of_clients
 from tests.clients.shop import make_server
-from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable, row_of
+from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable
 from tests.kit.hosts import stdio
 
 pytestmark = pytest.mark.anyio
 
-COMMAND: Final = "pytest tests/clients/test_matrix.py --snapshot-update"
 COLUMNS: Final = ["over", "declares", "form", "confirmation", "page", "two questions", "review", "eleven questions"]
 
 REPORT: Final = ToolCall("what_can_you_ask")
@@ -30,10 +30,8 @@ ENDLESS: Final = re.compile(r"(?:after|than|exceeded) (\d+) (?:input-required )?
 
 @pytest.fixture(scope="module")
 def table(request: pytest.FixtureRequest) -> Generator[ClientTable]:
-    table = ClientTable("matrix", command=COMMAND, columns=COLUMNS)
-    yield table
-    if request.config.getoption("update_snapshots"):
-        table.write()
+    with tables.table(request, "matrix", columns=COLUMNS) as table:
+        yield table
 
 
 @asynccontextmanager
@@ -75,9 +73,7 @@ def check_known(declared: dict[str, Any], version: str, cells: Sequence[str]) ->
 
 
 @of_clients
-async def test_client_completes_or_gets_a_clear_error(
-    driver: Driver, table: ClientTable, request: pytest.FixtureRequest
-) -> None:
+async def test_client_completes_or_gets_a_clear_error(driver: Driver, table: ClientTable) -> None:
     await driver.prepare()
     found: list[list[str]] = []
     for transport in driver.transports:
@@ -94,14 +90,8 @@ async def test_client_completes_or_gets_a_clear_error(
         check_known(declared, declared["version"], cells)
         found.append([", ".join(kinds) or "nothing", *cells, *(["not tried"] if is_short else [])])
     assert all(one == found[0] for one in found), "the transports differ"
-    row = row_of(driver, ", ".join(driver.transports), *found[0])
-    table.add(row)
-    if request.config.getoption("update_snapshots"):
-        return
-    assert row in table, f"docs/clients.md is stale, run: {COMMAND}"
+    table.check(driver, ", ".join(driver.transports), *found[0])
 
 
-def test_table_has_a_row_for_each_client_and_no_other(table: ClientTable, request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("update_snapshots"):
-        return  # written at the end of this run
-    assert table.starts == table.wanted
+def test_table_has_a_row_for_each_client_and_no_other(table: ClientTable) -> None:
+    table.check_starts()

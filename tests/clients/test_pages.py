@@ -13,10 +13,11 @@ import pytest
 
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing import Approver, served
+from tests.clients import tables
 from tests.clients.desktop import Desktop, Fill, desktop
 from tests.clients.drivers import Driver, Outcome, Target, ToolCall, of_clients, of_clients_by
 from tests.clients.shop import BASE, BOSS, USER, make_server_with_pages
-from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable, row_of, survey
+from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable, survey
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +25,6 @@ of_newer_clients = of_clients_by(
     lambda driver: driver.revision == FIRST_OF_RETRY_ERA and "Inspector" not in driver.name
 )
 
-COMMAND: Final = "pytest tests/clients/test_pages.py --snapshot-update"
 NO_ANSWER: Final = dict[str, str]()
 REFUND: Final = ToolCall("refund", {"amount": 5}, [NO_ANSWER] * 20)
 COLUMNS: Final = ["form", "confirmation", "page", "two questions", "review", "approval", "eleven questions"]
@@ -44,10 +44,8 @@ FILL: Final[Mapping[str, Fill]] = {
 
 @pytest.fixture(scope="module")
 def table(request: pytest.FixtureRequest) -> Generator[ClientTable]:
-    table = ClientTable("pages matrix", command=COMMAND, columns=COLUMNS)
-    yield table
-    if request.config.getoption("update_snapshots"):
-        table.write()
+    with tables.table(request, "pages matrix", columns=COLUMNS) as table:
+        yield table
 
 
 @asynccontextmanager
@@ -113,12 +111,8 @@ async def cells_of(driver: Driver, calls: Sequence[ToolCall]) -> list[str]:
 
 
 @of_clients
-async def test_client_completes_every_tool(driver: Driver, table: ClientTable, request: pytest.FixtureRequest) -> None:
-    row = row_of(driver, *await cells_of(driver, [*CALLS[:-1], REFUND, CALLS[-1]]))
-    table.add(row)
-    if request.config.getoption("update_snapshots"):
-        return
-    assert row in table, f"docs/clients.md is stale, run: {COMMAND}"
+async def test_client_completes_every_tool(driver: Driver, table: ClientTable) -> None:
+    table.check(driver, *await cells_of(driver, [*CALLS[:-1], REFUND, CALLS[-1]]))
 
 
 @of_newer_clients
@@ -128,7 +122,5 @@ async def test_client_completes_twenty_and_fifty_questions(driver: Driver) -> No
     assert all(await cells_of(driver, [survey(number) for number in numbers]))
 
 
-def test_table_has_a_row_for_each_client_and_no_other(table: ClientTable, request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("update_snapshots"):
-        return  # written at the end of this run
-    assert table.starts == table.wanted
+def test_table_has_a_row_for_each_client_and_no_other(table: ClientTable) -> None:
+    table.check_starts()

@@ -3,7 +3,8 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +29,7 @@ from tests.combinations.rows import HONEST, Row
 from tests.interaction.secrecy.markers import everything_logged
 from tests.kit.hosts import stdio
 
-__all__ = ["ROW_VARIABLE", "Environment", "Played", "make_over_stdio", "play"]
+__all__ = ["ROW_VARIABLE", "Environment", "Played", "make", "make_over_stdio", "play", "serving"]
 
 ROW_VARIABLE: Final = "ROUNDTRIP_TESTS_FEATURES"
 _NIGHTS: Final = 3
@@ -271,3 +272,22 @@ async def play(environment: Environment) -> Played:
     for question in call.questions:
         environment.agency.plant.note_tickets(question.url or "")
     return Played(environment.row, environment, call, logged, rejected, logged_of_rejected)
+
+
+_serving: list[Environment] = []
+"""The environment of the present row, for commands that load a server."""
+
+
+@contextmanager
+def serving(environment: Environment) -> Generator[None]:
+    """Let `make` return servers of this environment."""
+    _serving.append(environment)
+    try:
+        yield
+    finally:
+        _serving.remove(environment)
+
+
+def make() -> AnyServer:
+    """Make an instance of the row's server."""
+    return _serving[-1].make()

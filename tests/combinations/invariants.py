@@ -11,20 +11,23 @@ from mcp_types import CallToolResult, ElicitRequestURLParams, GetPromptResult, R
 
 from roundtrip.checking.recorded import recorded_call
 from roundtrip.cli import main
-from roundtrip.client.legs import LIVES
+from roundtrip.client.legs import LIVES, LegRequest
 from roundtrip.testing import Conversation, Era
 from roundtrip.testing.clocks import Clock
+from roundtrip.testing.networks.fleet import Make
+from roundtrip.testing.networks.network import Breach, LegDelivery, Route
 from roundtrip.trace.reading.calls import TracedCall
-from tests.combinations import target
-from tests.combinations.environment import Environment, Played
+from tests.combinations.environment import Environment, Played, serving
 from tests.combinations.features import LUGGAGE, OTHER_LUGGAGE, PAGE
-from tests.combinations.rollout import SHORT, Rollout
-from tests.interaction.secrecy.markers import text_of_files
 from tests.interaction.trace.transcribed import calls_of
 
 __all__ = ["INVARIANTS", "LATER", "Later"]
 
 LINK: Final = "Please answer on this page."
+SHORT: Final = 60.0
+"""Seconds that a call of the new build may live."""
+_LATE: Final = 250.0
+_TIMES: Final = 2
 
 
 def nothing_fails(played: Played) -> None:
@@ -109,7 +112,7 @@ def transcripts_keep_what_is_not_revealed(played: Played) -> None:
     """Require that no value is in a transcript that reveals none, and no token or ticket in any."""
     if played.row.trace == "off":
         return
-    told = text_of_files(played.environment.folder) if played.row.ledger != "sqlite" else _transcript(played)
+    told = "\n".join(path.read_text() for path in played.environment.folder.glob("*.jsonl*"))
     revealed = frozenset({"argument", "answer", "sample", "once", "step", "done"})
     kept = revealed if played.row.trace == "all" else frozenset[str]()
     assert played.environment.agency.plant.lines_with(told, but=kept) == []
@@ -134,9 +137,9 @@ def unchanged_code_is_compatible(played: Played) -> None:
     if played.row.trace != "all" or call is None:
         return
     booked = played.environment.agency.booked.copy()
-    with target.serving(played.environment):
+    with serving(played.environment):
         told = _command(
-            "check", "--json", "tests.combinations.target:make", str(played.environment.transcript), may_find=True
+            "check", "--json", "tests.combinations.environment:make", str(played.environment.transcript), may_find=True
         )
     verdicts = {one["call"]: one for one in json.loads(told)}
     verdict = verdicts[call.id]
@@ -150,10 +153,10 @@ def a_fork_comes_to_every_round(played: Played) -> None:
     if played.row.trace != "all" or call is None or played.row.kind != "tool":
         return
     recorded, booked = recorded_call(call, whole=True), played.environment.agency.booked.copy()
-    with target.serving(played.environment):
+    with serving(played.environment):
         for round_ in recorded.rounds:
             if round_.questions or round_.approvals:
-                words = ["--server", "tests.combinations.target:make", "--at", str(round_.number), "--json"]
+                words = ["--server", "tests.combinations.environment:make", "--at", str(round_.number), "--json"]
                 told = _command("trace", "fork", call.id, *words, str(played.environment.transcript), may_find=True)
                 forked = json.loads(told)
                 assert (forked["differs"], forked["fork"]["end"]) == (None, "asks"), json.dumps(forked, indent=1)
@@ -186,6 +189,30 @@ async def a_second_instance_continues_it(environment: Environment) -> None:
     era = Era.RETRY if environment.row.task is None else Era.TASK
     call = await environment.call(environment.user(era=era, network=["restart"]))
     assert result_of(call).startswith("3 nights")
+
+
+class Rollout:
+    """Network on which each request reaches the new build and then the old one, whose tokens the client uses."""
+
+    name = "rollout"
+
+    def __init__(self, make: Make, clock: Clock) -> None:
+        self._make = make
+        self._clock = clock
+
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
+        """Send a leg, and after the end of the call send it again from time to time."""
+        await route.fleet.deploy(self._make)
+        delivery = await route.onward(leg) if leg.state is not None else None
+        await route.fleet.start()
+        if delivery is None or delivery.final is None:
+            return await route.onward(leg)
+        for _ in range(_TIMES):
+            self._clock.advance(_LATE)
+            late = await route.onward(leg)
+            if late.final != delivery.final:
+                raise Breach(f"a late duplicate was answered with {late.told} instead of {delivery.told}")
+        return delivery
 
 
 async def a_late_duplicate_in_a_rollout_runs_nothing(environment: Environment) -> None:
@@ -253,10 +280,6 @@ def _shown(call: Conversation) -> Any:
 
 def _states(call: Conversation) -> Any:
     return call.states
-
-
-def _transcript(played: Played) -> str:
-    return "\n".join(path.read_text() for path in played.environment.folder.glob("*.jsonl*"))
 
 
 def _genuine(played: Played) -> TracedCall | None:

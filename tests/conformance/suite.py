@@ -9,7 +9,7 @@ older than 22 (in one command: a second one would take away what the first one b
         @ai-sdk/mcp@2.0.99 axe-core@4.11.4 oidc-provider@9.13.3
 
 It is looked for in the `node_modules` that the environment variable ROUNDTRIP_CONFORMANCE names, else in those of
-`.ci`. `python -m tests.conformance.suite` prints what it found.
+`.ci`.
 
 The suite's own verdict is too kind: many checks only ask whether there is *some* content, so a tool that
 fails, or does not exist, passes them; other scenarios can never do worse than warn. So a scored scenario
@@ -18,23 +18,22 @@ no failure, no skipped check and no warning that is not listed below, and passed
 result where a result was wanted.
 """
 
-import argparse
 import contextlib
 import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tests.kit.hosts import ROOT, free_port, is_listening
+from tests.kit.waiting import until_plain
+
 EVERYTHING: Final = ROOT / "examples" / "everything.py"
 NODE_MODULES: Final = Path(os.environ.get("ROUNDTRIP_CONFORMANCE", ROOT / ".ci" / "node_modules"))
 
@@ -51,10 +50,6 @@ WANTS_ERROR_RESULT = {"tools-call-error"}
 
 class SuiteMissing(Exception):
     """Node or the suite is not here, so nothing can be said about the server."""
-
-
-class ServerDidNotStart(Exception):
-    """The server ended, or did not accept connections in time; the message holds what it printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,6 @@ class Scenario:
     name: str
     scored: bool
     passed: int = 0
-    notes: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
 
 
@@ -92,7 +86,6 @@ class Report:
     requirements: str
     scenarios: list[Scenario]
     exit_code: int
-    seconds: float
 
     @property
     def problems(self) -> list[str]:
@@ -101,22 +94,6 @@ class Report:
         if self.exit_code != 0 and not found:
             found.append(f"the suite exited with {self.exit_code}, but no failing check was found")
         return found
-
-    def summary(self) -> str:
-        """The run in a few lines."""
-        scored = [each for each in self.scenarios if each.scored]
-        clean = sum(not each.problems for each in scored)
-        checks = sum(each.passed for each in scored)
-        unscored = [each for each in self.scenarios if not each.scored]
-        failing = sorted(each.name for each in unscored if each.problems)
-        lines = [
-            f"{self.requirements}: {clean} of {len(scored)} scored scenarios clean, "
-            f"{checks} checks passed, {self.seconds:.1f} s",
-            *(f"  problem  {problem}" for problem in self.problems),
-            *(f"  note     {each.name}: {note}" for each in scored for note in each.notes),
-            f"  not scored: {len(unscored)}, of which not clean: {', '.join(failing) or 'none'}",
-        ]
-        return "\n".join(lines)
 
 
 def find_suite(node_modules: Path = NODE_MODULES) -> Suite:
@@ -153,60 +130,29 @@ def _node_version(command: str) -> int | None:
 
 
 @contextlib.contextmanager
-def serving(script: Path, *, timeout: float = 30.0) -> Generator[str]:
-    """Run `script --port N` on a free port and give its URL; the process is gone afterwards.
-
-    Raises:
-        ServerDidNotStart: It ended, or took longer than `timeout` seconds to accept a connection.
-    """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        command = [sys.executable, str(script), "--port", str(port)]
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+def serving(script: Path) -> Generator[str]:
+    """Run `script --port N` on a free port, and yield its URL; the process is gone afterwards."""
+    port = free_port()
+    with subprocess.Popen([sys.executable, str(script), "--port", str(port)], stdout=subprocess.DEVNULL) as process:
         try:
-            deadline = time.monotonic() + timeout
-            while not _accepts(port):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    output.seek(0)
-                    raise ServerDidNotStart(f"{script.name} does not listen:\n{output.read()[-2000:]}")
-                time.sleep(0.05)
+            until_plain(lambda: process.poll() is not None or is_listening(port), what="the start of the server")
+            assert process.poll() is None, f"{script.name} has ended"
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
-            process.terminate()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(timeout=10)
+            process.kill()
 
 
-def _accepts(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1):
-            return True
-    except OSError:
-        return False
-
-
-def run_suite(suite: Suite, url: str, *, requirements: str, timeout: float = 180.0) -> Report:
-    """Run one set of requirements against a server that is up.
-
-    Raises:
-        subprocess.TimeoutExpired: The suite took longer than `timeout` seconds.
-    """
+def run_suite(suite: Suite, url: str, *, requirements: str) -> Report:
+    """Run one set of requirements against a server that is up."""
     entry = str(suite.package / "dist" / "index.js")
     with tempfile.TemporaryDirectory() as results:
         command = [str(suite.node), entry, "server", "--url", url, "--requirements", requirements, "-o", results]
-        begun = time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-        seconds = time.monotonic() - begun
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         checks = {_scenario_name(path): _checks(path) for path in Path(results).glob("*/checks.json")}
     scored = suite.scored(requirements)
     scenarios = [_judge(name, checks.get(name), scored=True) for name in scored]
     scenarios += [_judge(name, checks[name], scored=False) for name in sorted(checks.keys() - set(scored))]
-    return Report(requirements, scenarios, done.returncode, seconds)
+    return Report(requirements, scenarios, done.returncode)
 
 
 def _scenario_name(path: Path) -> str:
@@ -235,7 +181,6 @@ def _judge(name: str, checks: Sequence[dict[str, Any]] | None, *, scored: bool) 
             if name not in WANTS_ERROR_RESULT and _is_error_result(check):
                 scenario.problems.append(f"{identifier}: passed, but with an error result")
         elif status == "WARNING" and identifier in ACCEPTED_WARNINGS:
-            scenario.notes.append(f"accepted warning {line}")
             asserted = True
         elif status in ("FAILURE", "WARNING", "SKIPPED"):
             scenario.problems.append(f"{status.lower()} {line}")
@@ -254,22 +199,3 @@ def run(script: Path, suite: Suite) -> list[Report]:
     """Run every set of requirements against one process of `script`."""
     with serving(script) as url:
         return [run_suite(suite, url, requirements=each) for each in REQUIREMENTS]
-
-
-def main() -> int:
-    """Exit with 0 if everything scored is clean, 1 if something is not, 2 if it could not be run."""
-    parser = argparse.ArgumentParser(description="Run the official MCP conformance suite against a server script.")
-    parser.add_argument("--server", type=Path, default=EVERYTHING, help="script that takes --port N")
-    parser.add_argument("--node-modules", type=Path, default=NODE_MODULES, help="where the suite is installed")
-    arguments = parser.parse_args()
-    try:
-        reports = run(arguments.server, find_suite(arguments.node_modules))
-    except (SuiteMissing, ServerDidNotStart, subprocess.TimeoutExpired) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print("\n".join(report.summary() for report in reports))
-    return int(any(report.problems for report in reports))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

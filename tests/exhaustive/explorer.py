@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -363,13 +363,3 @@ def explore(make: Callable[[Operations], Scene], bounds: Bounds, *, most: int = 
         finally:
             run.close()
     return Exploration(len(seen), transitions, ends, None)
-
-
-def at_once(work: Awaitable[T]) -> T:
-    """Run a coroutine that waits for nothing."""
-    step: Any = work
-    try:
-        step.send(None)
-    except StopIteration as ended:
-        return ended.value
-    raise RuntimeError("it must not wait")

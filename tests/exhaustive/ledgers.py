@@ -19,8 +19,8 @@ from roundtrip.machine.table import EntryState, State
 from roundtrip.server import exactly_once
 from roundtrip.server.exactly_once import LEASE_SECONDS, LedgerClaim
 from roundtrip.system import System
-from tests.exhaustive.explorer import Operations, Worker, at_once
-from tests.simulation.loop import Process
+from tests.exhaustive.explorer import Operations, Worker
+from tests.simulation.loop import Process, at_once
 
 __all__ = ["PayingOnce", "patient"]
 

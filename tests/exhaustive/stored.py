@@ -10,7 +10,7 @@ from roundtrip.engine.computed import NotedValue
 from roundtrip.engine.leg import Finished
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import Reach
-from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskState
 from roundtrip.server.parts import Effects, Parts, parts_of
@@ -20,8 +20,8 @@ from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.legs import TaskLeg
 from roundtrip.system import System
-from tests.exhaustive.explorer import Operations, Worker, at_once
-from tests.simulation.loop import Process
+from tests.exhaustive.explorer import Operations, Worker
+from tests.simulation.loop import Process, at_once
 
 __all__ = ["StoredCall"]
 
@@ -51,7 +51,7 @@ _PARTS: Final = parts_of(
 
 
 class _Tasks:
-    """Tasks of the store, as one worker reaches them. Announcements are lost, which a store may do."""
+    """What a worker does with tasks of the store. Announcements are lost, which a store may do."""
 
     def __init__(self, scene: StoredCall, worker: Worker) -> None:
         self._scene = scene
@@ -75,23 +75,6 @@ class _Tasks:
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
         return lambda: None
-
-    async def add(self, entry: TaskEntry) -> bool:
-        raise NotImplementedError
-
-    async def due(self, limit: int) -> tuple[list[str], float | None]:
-        raise NotImplementedError
-
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
-        raise NotImplementedError
-
-    async def labelled(
-        self, label: str, *, limit: int, after: tuple[float, str] | None = None
-    ) -> Sequence[TaskSummary]:
-        raise NotImplementedError
-
-    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
-        raise NotImplementedError
 
 
 class _Connection(MemoryLedger):

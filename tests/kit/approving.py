@@ -12,7 +12,7 @@ from starlette.requests import Request
 from roundtrip import Approval, Approvals, Approve, Context, Elicit, Pages, Resolve, Server
 from roundtrip.errors import ApprovalExpired, ApprovalRejected
 from tests.kit.hosts import hosted
-from tests.kit.page_users import BASE, KEY, user_of
+from tests.kit.page_users import BASE, KEY, Browser, user_of
 from tests.kit.waiting import WAIT, until
 
 __all__ = ["BASE", "GROUPS", "KEY", "Person", "how_much", "large", "open_shop", "reader", "shop", "user_of"]
@@ -76,21 +76,15 @@ def shop(*, approvals: Approvals | None = None, wait: float = 20, **options: Any
     return server
 
 
-class Person:
+class Person(Browser):
     """Person who decides, on the pages or by the API."""
 
     def __init__(self, url: str, name: str | None) -> None:
-        self.url = url
+        super().__init__(url, name)
         self.name = name
 
-    @asynccontextmanager
-    async def _http(self) -> AsyncGenerator[httpx.AsyncClient]:
-        async with httpx.AsyncClient(cookies={"user": self.name} if self.name else None, timeout=WAIT) as http:
-            yield http
-
     async def get(self, path: str) -> httpx.Response:
-        async with self._http() as http:
-            return await http.get(path.replace(BASE, self.url) if path.startswith(BASE) else f"{self.url}{path}")
+        return await self.open(path if path.startswith(BASE) else f"{self.url}{path}")
 
     async def inbox(self) -> list[tuple[str, str]]:
         """Return the ids and headings of everything on the pages of the inbox."""
@@ -125,7 +119,7 @@ class Person:
         tokens = re.findall(r'name="token" value="([^"]+)"', page)
         fields = {"token": tokens[0] if tokens else "", "choice": choice, "reason": reason}
         sent = {"origin": BASE, "sec-fetch-site": "same-origin"} | headers
-        async with self._http() as http:
+        async with self.http() as http:
             return await http.post(f"{self.url}/approvals/{approval}", data=fields, headers=sent)
 
     async def decide(self, choice: str, reason: str = "", *, start: str = "") -> str:

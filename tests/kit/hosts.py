@@ -46,15 +46,6 @@ _SERVER_PORTS: Final = range(20_000, 30_000)
 Factory = Callable[[], MCPServer[Any]]
 
 
-def _app_of(server: MCPServer[Any]) -> uvicorn.Server:
-    app = server.streamable_http_app(stateless_http=True)
-    return uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
-
-
-def _url_of(listening: socket.socket) -> str:
-    return f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-
-
 def listening(port: int = 0) -> socket.socket:
     """Listen on a port of this machine, by default a free one, without delays of what is sent.
 
@@ -124,7 +115,7 @@ class HttpProcess:
     def __init__(self) -> None:
         self._listening = listening()
         self._process: Started | None = None
-        self.url = _url_of(self._listening)
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/mcp"
 
     @property
     def pid(self) -> int:
@@ -172,4 +163,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.fd is None:
         server.run()
     else:
-        _app_of(server).run(sockets=[socket.socket(fileno=options.fd)])
+        app = server.streamable_http_app(stateless_http=True)
+        config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5)
+        uvicorn.Server(config).run(sockets=[socket.socket(fileno=options.fd)])

@@ -3,23 +3,10 @@
 import os
 from typing import Annotated, Any
 
-from pydantic import BaseModel
-
 from roundtrip import Elicit, Resolve, Server
+from tests.kit.shops import Choice, Copies, sure
 
 KEY = b"one key for the whole fleet of shops"
-
-
-class Choice(BaseModel):
-    ok: bool
-
-
-class Copies(BaseModel):
-    copies: int
-
-
-async def sure() -> Elicit[Choice]:
-    return Elicit("Sure?", Choice)
 
 
 async def how_many(choice: Annotated[Choice, Resolve(sure)]) -> Elicit[Copies]:
@@ -35,6 +22,11 @@ async def wrap(copies: Annotated[Copies, Resolve(how_many)]) -> Elicit[Choice]:
     return Elicit(f"Wrap all {copies.copies}?", Choice)
 
 
+def ordered(title: str, price: int, copies: Copies, wrapped: Choice, **more: int) -> dict[str, Any]:
+    served = {"title": title, "price": price, "copies": copies.copies, "wrapped": wrapped.ok, "served_by": os.getpid()}
+    return {**served, **more}
+
+
 def shop(build: str = "1", **options: Any) -> Server[Any]:
     server = Server[Any]("shop", keys=[KEY], build=build, **options)
 
@@ -45,13 +37,7 @@ def shop(build: str = "1", **options: Any) -> Server[Any]:
         copies: Annotated[Copies, Resolve(how_many)],
         wrapped: Annotated[Choice, Resolve(wrap)],
     ) -> dict[str, Any]:
-        return {
-            "title": title,
-            "price": price,
-            "copies": copies.copies,
-            "wrapped": wrapped.ok,
-            "served_by": os.getpid(),
-        }
+        return ordered(title, price, copies, wrapped)
 
     return server
 
@@ -71,14 +57,7 @@ def next_shop() -> Server[Any]:
         price: Annotated[int, Resolve(price, once=True)],
         title: str,
     ) -> dict[str, Any]:
-        return {
-            "title": title,
-            "price": price,
-            "copies": copies.copies,
-            "wrapped": wrapped.ok,
-            "served_by": os.getpid(),
-            "discount": discount,
-        }
+        return ordered(title, price, copies, wrapped, discount=discount)
 
     return server
 

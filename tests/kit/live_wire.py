@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 import httpx
@@ -38,27 +38,26 @@ class Session:
         ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         assert (await self.http.post(self.url, json=ready, headers=HEADERS)).status_code == 202
 
-    @asynccontextmanager
-    async def calling(self, tool: str, arguments: dict[str, Any] | None = None) -> AsyncGenerator[dict[str, Any]]:
-        """Call a tool, and yield its first message; leave the request at the end of the `with` block."""
-        params = {"name": tool, "arguments": arguments or {}, "_meta": {"progressToken": 1}}
+    async def _messages(self, params: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        """Call a tool, and yield each message of the response."""
         body = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
         async with self.http.stream("POST", self.url, json=body, headers=HEADERS) as response:
             async for line in response.aiter_lines():
                 if line.startswith("data: {"):
                     yield json.loads(line.removeprefix("data:"))
-                    break
+
+    @asynccontextmanager
+    async def calling(self, tool: str, arguments: dict[str, Any] | None = None) -> AsyncGenerator[dict[str, Any]]:
+        """Call a tool, and yield its first message; leave the request at the end of the `with` block."""
+        params = {"name": tool, "arguments": arguments or {}, "_meta": {"progressToken": 1}}
+        async with aclosing(self._messages(params)) as messages:
+            yield await anext(messages)
 
     async def call(self, tool: str, *answers: dict[str, Any]) -> dict[str, Any]:
         """Call a tool, answer each question with the next result, and return the tool's result."""
         left = list(answers)
-        params: dict[str, Any] = {"name": tool, "arguments": {}}
-        body: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
-        async with self.http.stream("POST", self.url, json=body, headers=HEADERS) as response:
-            async for line in response.aiter_lines():
-                if not line.startswith("data: {"):
-                    continue
-                message = json.loads(line.removeprefix("data:"))
+        async with aclosing(self._messages({"name": tool, "arguments": {}})) as messages:
+            async for message in messages:
                 if "method" not in message:
                     return message["result"]
                 if "id" in message:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.kit.hosts import listening
 from tests.kit.waiting import WAIT
 
 __all__ = ["NGINX", "host_of", "listening", "nginx", "runnable", "serving"]
@@ -32,59 +33,25 @@ http {{
         keepalive 64;
         keepalive_timeout 2s;
     }}
-    map $http_mcp_session_id $target {{ {homes} default fleet; }}
-    {sessions}
     server {{
         listen {listen};
         location / {{
-            proxy_pass http://$target;
+            proxy_pass http://fleet;
             proxy_http_version 1.1;
             proxy_set_header Connection "";
             proxy_set_header Host $http_host;
             proxy_buffering off;
             proxy_read_timeout 1h;
-            {headers}
             {extra}
-        }}
-        location @unreachable {{
-            default_type application/json;
-            if ($target != fleet) {{ return 404 '{gone}'; }}
-            return 502;
         }}
     }}
 }}
-"""
-
-_GONE: Final = '{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found: its instance is gone"}}'
-
-_NAMED: Final = """
-    upstream {name} {{ server {host} max_fails=0; keepalive 16; keepalive_timeout 2s; }}
-"""
-
-# A session id leaves as NAME.ID and comes back to the instance of that name as ID.
-_SESSIONS: Final = """
-    map $upstream_addr $instance {{ {names} default ""; }}
-    map $upstream_http_mcp_session_id $named_session {{ "" ""; default $instance.$upstream_http_mcp_session_id; }}
-    map $http_mcp_session_id $session {{ "~^i[0-9]+\\.(?<own>[0-9a-f]+)$" $own; default $http_mcp_session_id; }}
-"""
-
-_HEADERS: Final = """
-            proxy_hide_header Mcp-Session-Id;
-            add_header Mcp-Session-Id $named_session always;
-            proxy_set_header Mcp-Session-Id $session;
-            error_page 502 504 = @unreachable;
 """
 
 
 def host_of(address: str) -> str:
     """Return host and port of an instance, given as they are or as a URL"""
     return urlsplit(address).netloc or address
-
-
-def _sessions_of(hosts: Sequence[str]) -> str:
-    groups = "".join(_NAMED.format(name=f"i{at}", host=host) for at, host in enumerate(hosts))
-    names = " ".join(f'"~(^| ){host.replace(".", "[.]")}$" i{at};' for at, host in enumerate(hosts))
-    return groups + _SESSIONS.format(names=names)
 
 
 def runnable(text: str, folder: Path) -> str:
@@ -94,11 +61,6 @@ def runnable(text: str, folder: Path) -> str:
     )
     head, http, rest = text.partition("http {")
     return f"pid {folder}/nginx.pid; error_log {folder}/error.log; {head}{http} access_log off; {places}{rest}"
-
-
-def listening() -> socket.socket:
-    """Listen on a free port of this machine."""
-    return socket.create_server(("127.0.0.1", 0))
 
 
 @contextmanager
@@ -130,12 +92,11 @@ def serving(configuration: Path, *sockets: socket.socket) -> Generator[subproces
 
 
 @contextmanager
-def nginx(upstreams: Sequence[str], *, affinity: bool = False, extra: str = "") -> Generator[str]:
+def nginx(upstreams: Sequence[str], *, extra: str = "") -> Generator[str]:
     """The address (`http://127.0.0.1:PORT`) of an nginx that goes round robin over instances.
 
     Args:
         upstreams: The instances, as URLs or as `host:port`.
-        affinity: Have a session stay with the instance that opened it.
         extra: Directives for the location, such as `proxy_next_upstream error timeout non_idempotent;`.
     """
     hosts = [host_of(upstream) for upstream in upstreams]
@@ -144,11 +105,7 @@ def nginx(upstreams: Sequence[str], *, affinity: bool = False, extra: str = "") 
         listen = f"127.0.0.1:{door.getsockname()[1]}"
         text = _CONFIGURATION.format(
             servers=" ".join(f"server {host} max_fails=0;" for host in hosts),
-            homes=" ".join(f'"~^i{at}[.]" i{at};' for at in range(len(hosts))) if affinity else "",
-            sessions=_sessions_of(hosts) if affinity else "",
             listen=listen,
-            gone=_GONE,
-            headers=_HEADERS if affinity else "",
             extra=extra,
         )
         configuration = folder / "nginx.conf"

@@ -58,14 +58,20 @@ class Browser:
     """Browser of one user, which fills in the text fields of pages."""
 
     def __init__(self, url: str, user: str | None) -> None:
-        self._url = url
+        self.url = url
         self._cookies = {"user": user} if user else None
         self.seen: list[str] = []
         """The headings of the pages that were answered."""
 
-    async def open(self, link: str) -> httpx.Response:
+    @asynccontextmanager
+    async def http(self) -> AsyncGenerator[httpx.AsyncClient]:
+        """Connect as this user."""
         async with httpx.AsyncClient(cookies=self._cookies, timeout=WAIT) as http:
-            return await http.get(link.replace(BASE, self._url))
+            yield http
+
+    async def open(self, link: str) -> httpx.Response:
+        async with self.http() as http:
+            return await http.get(link.replace(BASE, self.url))
 
     async def open_with(self, link: str, text: str) -> str:
         """Load a page again until it has a text, as browsers do, and return it."""
@@ -85,8 +91,8 @@ class Browser:
         names = re.findall(r'<input type="text" id="[^"]+" name="([^"]+)"', page)
         fields = {"token": token, "decision": decision, **dict(zip(names, texts, strict=False))}
         headers = {"origin": BASE, "sec-fetch-site": "same-origin"}
-        async with httpx.AsyncClient(cookies=self._cookies, timeout=WAIT) as http:
-            return await http.post(link.replace(BASE, self._url), data=fields, headers=headers)
+        async with self.http() as http:
+            return await http.post(link.replace(BASE, self.url), data=fields, headers=headers)
 
     async def answer_all(self, link: str, answers: Mapping[str, str]) -> str:
         """Answer page after page until the call has ended, and return the heading of the last one."""

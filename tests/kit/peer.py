@@ -10,6 +10,7 @@ import httpx
 
 from roundtrip import Server
 from tests.kit.hosts import WAIT, hosted
+from tests.kit.wire import headers_of, meta_of
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 ENDED: Final = frozenset(("completed", "failed", "cancelled"))
@@ -34,21 +35,16 @@ class Peer:
         capabilities: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
         if self.declares:
             capabilities["extensions"] = {EXTENSION: {}}
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": capabilities,
-            "io.modelcontextprotocol/clientInfo": {"name": "peer of tasks", "version": "1"},
+        body = {
+            "jsonrpc": "2.0",
+            "id": self._ids,
+            "method": method,
+            "params": {**params, "_meta": meta_of("peer of tasks", capabilities)},
         }
-        headers = {
-            **self._headers,
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": "2026-07-28",
-            "mcp-method": method,
-        }
-        named = header or params.get("name") or params.get("taskId")
+        headers = {**self._headers, **headers_of(method, params)}
+        named = header or params.get("taskId")
         if named is not None:
             headers["mcp-name"] = named
-        body = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": {**params, "_meta": meta}}
         return {"json": body, "headers": headers}
 
     async def send(self, method: str, *, header: str | None = None, **params: Any) -> dict[str, Any]:

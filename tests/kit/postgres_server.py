@@ -22,6 +22,7 @@ _PROGRAMS: Final = os.pathsep.join([os.environ.get("PATH", os.defpath), *map(str
 _INITDB: Final = shutil.which("initdb", path=_PROGRAMS)
 _POSTGRES: Final = shutil.which("postgres", path=_PROGRAMS)
 _PSQL: Final = shutil.which("psql", path=_PROGRAMS)
+_INITDB_OPTIONS: Final = ("--username=tests", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
 _OPTIONS: Final = ("fsync=off", "full_page_writes=off", "listen_addresses=")
 
 
@@ -49,21 +50,8 @@ class PostgresServer:
             pytest.skip("PostgreSQL is not installed")
         if self._user is not None:
             shutil.chown(self._folder, self._user)
-        command = [
-            str(_INITDB),
-            "-D",
-            str(self._folder / "data"),
-            "-U",
-            "tests",
-            "-A",
-            "trust",
-            "--no-sync",
-            "-E",
-            "UTF8",
-        ]
-        subprocess.run(
-            [*command, "--locale=C"], check=True, capture_output=True, timeout=WAIT, user=self._user, cwd="/"
-        )
+        command = [str(_INITDB), "--pgdata", str(self._folder / "data"), *_INITDB_OPTIONS]
+        subprocess.run(command, check=True, capture_output=True, timeout=WAIT, user=self._user, cwd="/")
 
     def start(self) -> None:
         commit = f"synchronous_commit={'on' if self._durable else 'off'}"

@@ -58,10 +58,10 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(tree: ast.Module, known: Mapping[str, ast.Module], *, in_functions: bool = True) -> set[str]:
+def imported(tree: ast.Module, known: Mapping[str, ast.Module]) -> set[str]:
     """Return the modules among the known ones that a module imports, except for type checkers only."""
     names: set[str] = set()
-    for statement in _imports(tree, in_functions=in_functions):
+    for statement in _imports(tree):
         if isinstance(statement, ast.Import):
             names |= {alias.name for alias in statement.names}
             continue
@@ -73,13 +73,11 @@ def imported(tree: ast.Module, known: Mapping[str, ast.Module], *, in_functions:
     return names & known.keys()
 
 
-def _imports(node: ast.AST, *, in_functions: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-        return
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not in_functions:
         return
     if isinstance(node, ast.Import | ast.ImportFrom):
         yield node
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _BLOCKS):
-            yield from _imports(child, in_functions=in_functions)
+            yield from _imports(child)

@@ -16,7 +16,7 @@ import pytest
 from roundtrip.ledger import MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.postgres_connections import PostgresConnections
 from roundtrip.redis_connections import RedisConnections, RedisScript
-from roundtrip.system import System
+from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock
 from tests.kit.hosts import free_port
 from tests.kit.postgres_server import PostgresServer, postgres_server
@@ -128,37 +128,25 @@ async def ledger(request: pytest.FixtureRequest, started: Servers, tmp_path: Pat
     await made.aclose()
 
 
-def ledger_of(kind: str, started: Servers, folder: Path) -> AnyLedger:
-    """Return a new ledger of a kind, which shares nothing with others."""
-    name = f"s{next(_NAMES)}"
+def ledger_of(kind: str, started: Servers, folder: Path, *, system: System = SYSTEM) -> AnyLedger:
+    """Return a new ledger of a kind, which shares nothing with others; those of this process may have other clocks."""
     match kind:
         case "memory":
-            return MemoryLedger()
+            return MemoryLedger(system=system)
         case "sqlite":
-            return SqliteLedger(folder / f"{name}.db", durable=False)
-        case "redis":
-            return RedisLedger(started.redis.url, prefix=name)
+            return SqliteLedger(folder / f"s{next(_NAMES)}.db", durable=False, system=system)
         case _:
-            return PostgresLedger(started.postgres.url, schema=name)
+            return ledger_at(place_of(kind, started, folder))
 
 
 @asynccontextmanager
 async def turned_ledger(kind: str, started: Servers, folder: Path, clock: Clock) -> AsyncGenerator[AnyLedger]:
     """Yield a ledger whose store of tasks reads a clock of the test."""
-    system = System(time=clock)
-    name = f"s{next(_NAMES)}"
-    ledger: AnyLedger
-    match kind:
-        case "memory":
-            ledger = MemoryLedger(system=system)
-        case "sqlite":
-            ledger = SqliteLedger(folder / f"{name}.db", durable=False, system=system)
-        case "redis":
-            ledger = RedisLedger(started.redis.url, prefix=name)
-            _turn_redis(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
-        case _:
-            ledger = PostgresLedger(started.postgres.url, schema=name)
-            _turn_postgres(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
+    ledger = ledger_of(kind, started, folder, system=System(time=clock))
+    if isinstance(ledger, RedisLedger):
+        _turn_redis(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
+    elif isinstance(ledger, PostgresLedger):
+        _turn_postgres(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
     try:
         yield ledger
     finally:

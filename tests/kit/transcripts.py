@@ -105,15 +105,16 @@ def rejected(at: float = 4.0, reason: RejectionReason = RejectionReason.EXPIRED,
 
 
 def acted(at: float = 5.0, action: str = "cancel", **fields: Any) -> ActedLine:
-    head = {"v": 1, "event": "acted", "at": AT + at, "instance": "command", "call": "call-1", "tool": "order"}
-    line: Any = LINE.validate_python({**head, "action": action, "by": "ana", "outcome": "done", **fields})
-    return line
+    return _of_none("acted", at, {"instance": "command", "action": action, "by": "ana", "outcome": "done", **fields})
 
 
 def stopped(at: float = 5.0, how: str = "cancelled", **fields: Any) -> StoppedLine:
-    head = {"v": 1, "event": "stopped", "at": AT + at, "instance": "a", "call": "call-1", "tool": "order"}
-    line: Any = LINE.validate_python({**head, "how": how, **fields})
-    return line
+    return _of_none("stopped", at, {"instance": "a", "how": how, **fields})
+
+
+def _of_none(event: str, at: float, fields: dict[str, Any]) -> Any:
+    """Make a line that belongs to no request."""
+    return LINE.validate_python({"v": 1, "event": event, "at": AT + at, "call": "call-1", "tool": "order", **fields})
 
 
 def call_of(*lines: Line) -> TracedCall:

@@ -94,11 +94,3 @@ def test_any_answer_becomes_a_value_or_a_short_reason(model: type[BaseModel], da
         assert 0 < len(result) <= 300
     else:
         assert isinstance(result, model)
-
-
-@settings(max_examples=examples(100), deadline=None, database=None)
-@given(model=MODELS)
-def test_the_defaults_alone_are_an_answer_where_nothing_is_required(model: type[BaseModel]) -> None:
-    """Shows F3."""
-    rendered = form_of(model)
-    assert isinstance(outcome(rendered, {}), str) == bool(rendered.schema.get("required"))

@@ -91,20 +91,3 @@ def test_any_answer_is_accepted_asked_again_or_rejected(rounds: list[Any]) -> No
         assert not vault.opened or fits(Opened, rounds)
 
     besiege(vault, play)
-
-
-@settings(max_examples=examples(50), deadline=None, database=None)
-@given(responses=RESPONSES)
-def test_answers_without_a_state_are_answers_to_nothing(responses: Any) -> None:
-    """Shows S8, S9."""
-    vault = Vault()
-
-    async def play(send: Send) -> None:
-        reply = await send({"inputResponses": responses})
-        if isinstance(reply, MCPError):
-            assert reply.code == INVALID_PARAMS, reply
-        else:
-            assert reply.result_type == "input_required"
-        assert vault.untouched
-
-    besiege(vault, play)

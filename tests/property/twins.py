@@ -18,11 +18,12 @@ from mcp.shared.exceptions import MCPError
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.system import System
+from tests.kit.asgi_scopes import scope_of
 from tests.kit.waiting import WAIT
 
 MAX_BYTES: Final = 20_000
@@ -175,34 +176,8 @@ def _messages(post: Post) -> Iterator[Message]:
 
 
 def _scope(post: Post) -> Scope:
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": post.verb,
-        "scheme": "http",
-        "path": "/mcp",
-        "raw_path": b"/mcp",
-        "root_path": "",
-        "query_string": b"",
-        "headers": [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in post.headers],
-        "client": ("127.0.0.1", 50000),
-        "server": ("127.0.0.1", 8000),
-        "state": {},
-    }
-
-
-class Guest(BaseModel):
-    """Guest of a table."""
-
-    name: str
-    age: float | None = None
-
-
-class Order(BaseModel):
-    """Answer to a question."""
-
-    size: int = Field(ge=1)
+    headers = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in post.headers]
+    return scope_of(headers, verb=post.verb, state={})
 
 
 def _server(twin: Twin, *, fast_lane: bool) -> Server[Any]:
@@ -241,14 +216,6 @@ def _add_plain_tools(twin: Twin, server: Server[Any]) -> None:
         return a + b
 
     @server.tool
-    def threaded(text: str) -> str:
-        return text[::-1]
-
-    @server.tool
-    async def structured(name: str, age: float | None = None) -> Guest:
-        return Guest(name=name, age=age)
-
-    @server.tool
     async def numbers(which: str) -> dict[str, Any]:
         values: dict[str, Any] = {
             "nan": float("nan"),
@@ -273,21 +240,12 @@ def _add_plain_tools(twin: Twin, server: Server[Any]) -> None:
     async def refuse(code: int, text: str) -> str:
         raise MCPError(code=code, message=text, data={"text": text})
 
-    @server.tool
-    async def ask(ctx: Context, table: str) -> str:
-        order = await ctx.ask("order", f"How many at {table}?", Order)
-        return f"{table}: {order.size}"
-
     def wine(food: str) -> Elicit[bool]:
         return Elicit(f"Wine with {food}?", bool)
 
     @server.tool
     async def dinner(food: str, wine: Annotated[bool, Resolve(wine)]) -> str:
         return f"{food}, {wine}"
-
-    @server.tool(confirm="Delete {path}?")
-    async def delete(path: str) -> str:
-        return f"deleted {path}"
 
     @server.tool
     async def routed(

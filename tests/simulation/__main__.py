@@ -30,16 +30,6 @@ class Totals(NamedTuple):
     hours: float
     broken: list[str]
 
-    def plus(self, other: Totals) -> Totals:
-        """Return the sum of both."""
-        return Totals(
-            self.histories + other.histories,
-            self.steps + other.steps,
-            self.transitions + other.transitions,
-            self.hours + other.hours,
-            self.broken + other.broken,
-        )
-
 
 def run(seeds: Sequence[int], *, calls: int) -> Totals:
     """Run histories, and count."""
@@ -86,16 +76,18 @@ def main() -> int:
                 told = "not found" if history is None else f"seed {history.seed}: {history.broken[0][:150]}"
                 print(f"{name.replace('_', ' ')}: {told}", flush=True)
             return failed
-        counted = Totals(0, 0, 0, 0.0, [])
+        counted: list[Totals] = []
         for totals in pool.map(partial(run, calls=given.calls), blocks):
+            counted.append(totals)
             for text in totals.broken:
                 print(text, flush=True)
-            counted = counted.plus(totals)
+    histories, steps, transitions, hours = (sum(counts) for counts in zip(*(one[:4] for one in counted), strict=True))
+    broken = sum(len(one.broken) for one in counted)
     print(
-        f"{counted.histories} histories, {len(counted.broken)} broken: {counted.steps} steps, "
-        f"{counted.transitions} transitions, {counted.hours:.0f} simulated hours in {time.monotonic() - began:.0f} s"
+        f"{histories} histories, {broken} broken: {steps} steps, "
+        f"{transitions} transitions, {hours:.0f} simulated hours in {time.monotonic() - began:.0f} s"
     )
-    return bool(counted.broken)
+    return bool(broken)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,18 @@ import asyncio
 import itertools
 import json
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import ASGIApp, Message
 
 from roundtrip import Server
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.system import System
-from roundtrip.tracing import Beginning, StoppedCall, TokenRejection
+from roundtrip.tracing import Tracer
+from tests.kit.asgi_scopes import scope_of
+from tests.kit.wire import headers_of, meta_of
 from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.shop import Diary, make_server
 from tests.simulation.store import EPOCH, SharedStore, SimulatedLedger
@@ -23,7 +25,6 @@ from tests.simulation.store import EPOCH, SharedStore, SimulatedLedger
 __all__ = ["Instance", "Network", "Unanswered"]
 
 Json = dict[str, Any]
-Watch = Callable[[Any], None]
 
 _SIGNAL_SECONDS: Final = 60.0
 _ENDING_SECONDS: Final = 30.0
@@ -44,7 +45,7 @@ class Instance:
         diary: Notes what the tools do.
         tools: The tools that it serves.
         chance: Decides how fast it works, and how wrong its clock is.
-        observe: Makes the watch of a leg that it serves.
+        tracer: Its tracer.
         life_with_new_key: The number of the process that is the first to use the new key.
     """
 
@@ -55,7 +56,7 @@ class Instance:
         diary: Diary,
         tools: Collection[str],
         chance: random.Random,
-        observe: Callable[[Beginning], Watch],
+        tracer: Tracer,
         life_with_new_key: float,
     ) -> None:
         self.name = name
@@ -64,7 +65,7 @@ class Instance:
         self._diary = diary
         self._tools = tools
         self._chance = chance
-        self._observe = observe
+        self._tracer = tracer
         self._skew = chance.choice([0.0, chance.uniform(-20, 20)])
         self._lives = itertools.count(1)
         self._life_with_new_key = life_with_new_key
@@ -96,7 +97,7 @@ class Instance:
                 self._tools,
                 ledger=SimulatedLedger(self._store, self.process),
                 system=system,
-                tracer=_Observer(self._observe),
+                tracer=self._tracer,
                 has_new_key=life >= self._life_with_new_key,
                 draw=lambda: self._chance.choice(
                     [0.05, 1.0, self._chance.uniform(0, 60), self._chance.uniform(60, 100)]
@@ -166,21 +167,6 @@ class Instance:
             return 503, b""
         raw = [(b"host", _HOST.encode()), (b"content-length", str(len(body)).encode())]
         raw += [(name.encode(), value.encode()) for name, value in headers.items()]
-        scope: Scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": "http",
-            "path": _PATH,
-            "raw_path": _PATH.encode(),
-            "root_path": "",
-            "query_string": b"",
-            "headers": raw,
-            "client": ("127.0.0.1", 50000),
-            "server": ("127.0.0.1", 8000),
-            "state": dict(self._state),
-        }
         arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         sent: list[Message] = []
 
@@ -190,24 +176,8 @@ class Instance:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await self._app(scope, receive, send)
+        await self._app(scope_of(raw, state=dict(self._state)), receive, send)
         return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
-
-
-class _Observer:
-    """Tracer of an instance."""
-
-    def __init__(self, observe: Callable[[Beginning], Watch]) -> None:
-        self._observe = observe
-
-    def begin(self, beginning: Beginning) -> Watch:
-        return self._observe(beginning)
-
-    def reject(self, rejection: TokenRejection) -> None:
-        pass
-
-    def stop(self, stopped: StoppedCall) -> None:
-        pass
 
 
 class Network:
@@ -294,18 +264,8 @@ def request_of(user: str, method: str, params: Json, *, tasks: bool, number: int
     capabilities: Json = {"elicitation": {"form": {}}}
     if tasks:
         capabilities["extensions"] = {"io.modelcontextprotocol/tasks": {}}
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": capabilities,
-        "io.modelcontextprotocol/clientInfo": {"name": "a simulated client", "version": "1"},
-    }
-    headers = {
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": method,
-        "mcp-name": params.get("name") or params["taskId"],
-        "x-user": user,
-    }
+    name = params.get("name") or params["taskId"]
+    headers = {**headers_of(method, None), "content-type": "application/json", "mcp-name": name, "x-user": user}
+    meta = meta_of("a simulated client", capabilities)
     body = {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": meta}}
     return json.dumps(body).encode(), headers

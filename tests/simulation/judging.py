@@ -12,12 +12,13 @@ from typing import Any, Final
 from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.call import Transition
+from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE
 from roundtrip.machine.tasks import TASK_MACHINE, TaskState
-from roundtrip.tracing import Beginning, Wrote
+from roundtrip.tracing import Beginning, TokenRejection, Wrote
 from tests.simulation.clients import ONCE, Client
-from tests.simulation.fleet import Json, Watch
+from tests.simulation.fleet import Json
 from tests.simulation.loop import Process
 from tests.simulation.shop import Diary, error_of
 
@@ -50,7 +51,7 @@ _REACHABLE: Final = _reachable()
 
 
 class Judge:
-    """Watches a fleet, and notes each promise that it breaks."""
+    """Watches a fleet as its tracer, and notes each promise that it breaks."""
 
     def __init__(self, diary: Diary) -> None:
         self._diary = diary
@@ -67,7 +68,7 @@ class Judge:
         self._claimed: dict[tuple[str, int], Process] = {}
         """The processes that claimed tasks, by their calls and epochs."""
 
-    def watch(self, beginning: Beginning) -> Watch:
+    def begin(self, beginning: Beginning) -> Watch:
         """Return the watch of one leg."""
         self._calls[beginning.arguments["order"]].add(beginning.call_id)
         brought = _facts_of(beginning.journal)
@@ -83,6 +84,9 @@ class Judge:
                     self.broken.append(f"a leg of {beginning.tool} forgot {sorted(lost)}")
 
         return note
+
+    def reject(self, rejection: TokenRejection) -> None:
+        """Ignore it: clients try tokens that are not theirs."""
 
     def kept(self, entry: LedgerEntry | TaskEntry) -> None:
         """Check that readers of the store learn nothing of a call's content."""

@@ -16,7 +16,7 @@ from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import EntryState
 from roundtrip.machine.tasks import TaskState
 from roundtrip.system import System
-from tests.simulation.loop import Process, SimulatedLoop
+from tests.simulation.loop import Process, SimulatedLoop, at_once
 
 __all__ = ["EPOCH", "SharedStore", "SimulatedLedger", "StoreFaults"]
 
@@ -165,7 +165,7 @@ class SharedStore:
         def operate() -> None:
             result, error = None, None
             try:
-                result = _at_once(work())
+                result = at_once(work())
             except LedgerDown as raised:
                 error = raised
             if strikes():
@@ -177,15 +177,6 @@ class SharedStore:
         else:
             loop.post(self.process, delay(), operate)
         return await answered
-
-
-def _at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Run an operation in memory, which waits for nothing."""
-    try:
-        work.send(None)
-    except StopIteration as ended:
-        return ended.value
-    raise RuntimeError("an operation in memory must not wait")
 
 
 class SimulatedLedger(EntryLedger):

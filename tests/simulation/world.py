@@ -91,7 +91,7 @@ class _World:
                 diary,
                 tools,
                 random.Random(f"{seed}/{number}"),
-                self.judge.watch,
+                self.judge,
                 (1 if number == new else 2) if is_rotated else math.inf,
             )
             for number in range(_INSTANCES)

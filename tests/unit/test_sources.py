@@ -1,6 +1,7 @@
 """What holds for the sources of all modules: their names, their imports, and what only some of them use."""
 
 import ast
+import re
 from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Final
 import pytest
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
-from tests.kit.sources import UNUSED, imported, name_of, sources
+from tests.kit.sources import PACKAGE, imported, name_of, sources
 
 
 def test_no_class_name_is_used_twice() -> None:
@@ -33,21 +34,6 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_server_module_imports_none_that_plain_tools_do_without() -> None:
-    modules = {name_of(path): tree for path, tree in sources().items()}
-    loaded: set[str] = set()
-    waiting = ["roundtrip.server.server"]
-    while waiting:
-        name = waiting.pop()
-        if name not in loaded:
-            loaded.add(name)
-            waiting += imported(modules[name], modules, in_functions=False)
-            if "." in name:
-                waiting.append(name.rpartition(".")[0])
-    assert loaded >= {"roundtrip", "roundtrip.server.tools.registry"}
-    assert loaded & UNUSED == set()
-
-
 _REVISED: Final = {Path("revisions.py"), Path("testing/forms.py")}
 """The module of revisions, and one that fills form fields with dates, one of which is also a revision."""
 
@@ -61,3 +47,28 @@ def test_no_other_module_spells_a_revision() -> None:
         if isinstance(node, ast.Constant) and node.value in KNOWN_PROTOCOL_VERSIONS
     ]
     assert not spelled
+
+
+KNOWN = {
+    "subscriptions/redis.py",
+    "system.py",
+    "tokens/token.py",  # in the text of an error
+    "trace/page/loopback.py",
+}
+
+DIRECT = re.compile(
+    r"\b(time\.(time|monotonic|perf_counter|sleep)|os\.urandom|random\.\w+|secrets\.token\w+|uuid4)\b(?!`)"
+)
+"""A direct use of a clock or of randomness; `anyio` keeps its own clock, on which its deadlines are."""
+
+
+def test_only_known_modules_use_clocks_and_randomness_directly() -> None:
+    programs = {"cli", "demo", "doctor", "testing", "client", "playground", "serving", "ui"}
+    found = {
+        name
+        for path in sources()
+        if (name := path.as_posix()).partition("/")[0] not in programs
+        for line in (PACKAGE / path).read_text("utf-8").splitlines()
+        if DIRECT.search(line) and not line.lstrip().startswith(("#", '"', "import", "from"))
+    }
+    assert found <= KNOWN

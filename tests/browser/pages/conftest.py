@@ -1,24 +1,45 @@
 """Provide shops with question pages, and steps that tests of pages share."""
 
 from collections.abc import Generator
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.conftest import Tab
-from tests.browser.pages.shop import PageShop, page_shop
+from tests.browser.conftest import Tab, expect
+from tests.browser.pages.connected import ConnectedShop
 
-__all__ = ["HOSTILE", "press"]
+__all__ = ["HOSTILE", "LONG", "Scheme", "has_tall_button", "log_in", "markup_of", "press", "see"]
 
 HOSTILE: Final = (
     "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e{{7*7}}"
 )
 """Text that tries to run as a part of the page."""
+LONG: Final = "Donaudampfschifffahrtsgesellschaft" * 4
+Scheme = Literal["light", "dark"]
 
 
 def press(page: Page, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
+
+
+def see(page: Page, heading: str) -> None:
+    expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()
+
+
+def markup_of(page: Page) -> int:
+    """Return how many elements a page has that a text of others may not make."""
+    return page.locator("script, main img, svg, iframe").count()
+
+
+def has_tall_button(page: Page, name: str) -> bool:
+    """Return True if a button can be hit with a thumb."""
+    box = page.get_by_role("button", name=name, exact=True).bounding_box()
+    return box is not None and box["height"] >= 44
+
+
+def log_in(page: Page, shop: ConnectedShop, user: str = "ann") -> None:
+    page.context.add_cookies([{"name": "user", "value": user, "url": shop.base}])
 
 
 @pytest.fixture(autouse=True)
@@ -26,15 +47,3 @@ def _statuses_are_no_complaints(tab: Tab) -> Generator[None]:  # pyright: ignore
     """Chromium writes every status from 400 to its console; all that it writes beside fails the test."""
     yield
     tab.complaints[:] = [line for line in tab.complaints if "the server responded with a status of" not in line]
-
-
-@pytest.fixture(scope="module")
-def _running_shop() -> Generator[PageShop]:  # pyright: ignore[reportUnusedFunction]
-    with page_shop() as shop:
-        yield shop
-
-
-@pytest.fixture
-def shop(_running_shop: PageShop) -> PageShop:
-    _running_shop.calls.calls.clear()
-    return _running_shop

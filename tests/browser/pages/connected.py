@@ -1,29 +1,27 @@
-"""A bookshop with question pages, served whole: tools, stored calls, workers and pages, and a client for its users."""
+"""A bookshop with question pages and an inbox, served whole: tools, stored calls, workers, pages, and its client."""
 
 import re
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
-import httpx2
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from mcp.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult, Implementation, TextContent
+from mcp_types import Implementation
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from roundtrip import Context, Elicit, Pages, Resolve, Server
+from roundtrip import Approvals, Approve, Context, Elicit, Pages, Resolve, Server
+from tests.kit.approving import GROUPS, KEY, user_of
+from tests.kit.approving import reader as reader_of
 from tests.kit.hosts import hosted
+from tests.kit.page_users import client_of, text_of
 
-__all__ = ["ConnectedShop", "connected_shop"]
+__all__ = ["MAX_AGE_SECONDS", "Asked", "ConnectedShop", "connected_shop"]
 
-_KEY: Final = b"k" * 32
-_MAX_AGE_SECONDS: Final = 600.0
-_WAIT_SECONDS: Final = 1.0
+MAX_AGE_SECONDS = 600.0
 
 
 class Delivery(BaseModel):
@@ -36,8 +34,15 @@ def how(title: str) -> Elicit[Delivery]:
     return Elicit(f"How shall we send {title}?\nThe parcel weighs 1.2 kg.", Delivery)
 
 
+class Asked(NamedTuple):
+    """A call that waits: the link to its page, and the handle with which it is continued."""
+
+    link: str
+    handle: str
+
+
 class ConnectedShop:
-    """A running shop.
+    """A running shop, and the client of its user Ann.
 
     Args:
         portal: Runs its event loop.
@@ -48,30 +53,35 @@ class ConnectedShop:
         self.orders: list[str] = []
         self._portal = portal
 
-    def call(self, tool: str, *, user: str = "ada", name: str = "chat", **arguments: Any) -> str:
-        """Call a tool for a user whose client can be asked nothing, and return its text."""
-        return self._portal.call(self._call, tool, arguments, user, name)
+    def ask(self, tool: str, *, client: str = "chat", **arguments: Any) -> Asked:
+        """Call a tool for a user whose client can be asked nothing."""
+        told = self._portal.call(self._call, tool, arguments, client)
+        return Asked(re.findall(r"https?://\S+", told)[0], re.findall(r"handle='([^']+)'", told)[0])
 
-    def link(self, tool: str, *, user: str = "ada", name: str = "chat", **arguments: Any) -> str:
-        """Call a tool, and return the link to its page."""
-        (link,) = re.findall(r"https?://\S+", self.call(tool, user=user, name=name, **arguments))
-        return link
-
-    def continued(self, handle: str, *, user: str = "ada") -> str:
+    def result(self, asked: Asked) -> str:
         """Return the text of a call that has asked."""
-        return self.call("continue_call", user=user, handle=handle)
+        return self._portal.call(self._call, "continue_call", {"handle": asked.handle}, "chat")
+
+    async def _call(self, tool: str, arguments: dict[str, Any], client: str) -> str:
+        async with client_of(self.base, client_info=Implementation(name=client, version="1")) as caller:
+            return text_of(await caller.call_tool(tool, arguments))
 
     def server(self) -> Server[Any]:
-        pages = Pages(base_url=self.base, authenticate=self._reader, name="Corner Bookshop", wait=_WAIT_SECONDS)
-        server = Server[Any]("shop", keys=[_KEY], principal=_user_of, pages=pages, max_age=_MAX_AGE_SECONDS)
-        orders = self.orders
+        server = Server[Any](
+            "shop",
+            keys=[KEY],
+            principal=user_of,
+            pages=Pages(base_url=self.base, authenticate=_reader, name="Corner Bookshop", wait=1),
+            approvals=Approvals(groups=GROUPS),
+            max_age=MAX_AGE_SECONDS,
+        )
 
         @server.tool(confirm="Order {title}?")
         async def order(title: str, delivery: Annotated[Delivery, Resolve(how)], ctx: Context) -> str:
             """Order a book."""
             note = await ctx.ask("note", f"A note for the courier of {title}?", str)
             await ctx.review("check", "Is this right?", of=["note"])
-            orders.append(title)
+            self.orders.append(title)
             return f"{title}: {delivery.copies} for {delivery.name} by {delivery.way}, {note}"
 
         @server.tool
@@ -79,45 +89,26 @@ class ConnectedShop:
             """Ask two questions."""
             name = await ctx.ask("name", "Your name?", str)
             town = await ctx.ask("town", "Your town?", str)
-            orders.append(f"{name}, {town}")
+            self.orders.append(f"{name}, {town}")
             return f"{name}, {town}"
 
-        @server.tool
-        async def choose(text: str, ctx: Context) -> str:
-            """Ask with the text of a model everywhere."""
-            answers = await ctx.ask_all(
-                {
-                    "one": Elicit(f"{text}\n{text}", [{text: text, "other": text}]),
-                    "two": Elicit(text, Literal["left", "right"]),
-                }
-            )
-            return f"{answers['one'] == [text]} {answers['two']}"
+        @server.tool(confirm=Approve("Refund {amount} for {note}?", by="finance"))
+        async def refund(amount: int, note: str) -> str:
+            return f"refunded {amount} for {note}"
 
-        server.custom_route("/login", methods=["GET"])(self._log_in)
+        server.custom_route("/login", methods=["GET"])(_log_in)
         return server
 
-    async def _reader(self, request: Request) -> str | Response | None:
-        user = request.cookies.get("reader")
-        return user or RedirectResponse(f"/login?next={quote(request.state.page_url)}", 303)
 
-    async def _log_in(self, request: Request) -> Response:
-        # A real one checks a password, and the address to come back to.
-        response = RedirectResponse(request.query_params["next"], 303)
-        response.set_cookie("reader", "ada", httponly=True, samesite="lax")
-        return response
-
-    async def _call(self, tool: str, arguments: dict[str, Any], user: str, name: str) -> str:
-        async with httpx2.AsyncClient(headers={"x-user": user}) as http:
-            transport = streamable_http_client(f"{self.base}/mcp", http_client=http)
-            info = Implementation(name=name, version="1")
-            async with Client(cast("Any", transport), mode="2026-07-28", client_info=info) as client:
-                result = await client.call_tool(tool, arguments)
-        assert isinstance(result, CallToolResult)
-        return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+async def _reader(request: Request) -> str | Response | None:
+    return await reader_of(request) or RedirectResponse(f"/login?next={quote(request.state.page_url)}", 303)
 
 
-def _user_of(ctx: Any) -> str | None:
-    return ctx.request.headers.get("x-user") if ctx.request is not None else None
+async def _log_in(request: Request) -> Response:
+    # A real one checks a password, and the address to come back to.
+    response = RedirectResponse(request.query_params["next"], 303)
+    response.set_cookie("user", "ann", httponly=True, samesite="lax")
+    return response
 
 
 @contextmanager

@@ -5,14 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
-from starlette.requests import Request
 
 from roundtrip.pages.forms import OpenQuestions
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.look import PageLook
-from tests.kit.hosts import hosted
+from tests.browser.hosting import hosted_in_a_thread
 from tests.kit.page_calls import KEY, TICKET, MemoryCalls, ScriptedCall, confirmation, form, link
 
 __all__ = ["DELIVERY", "ORDER", "SEVERAL", "PageShop", "page_shop"]
@@ -85,8 +83,6 @@ class PageShop:
     def __init__(self) -> None:
         self.calls = MemoryCalls({})
         self.base = ""
-        self.readers: dict[str, str] = {}
-        """Readers by the text of their cookie; with none, nobody logs in."""
 
     def ask(self, *rounds: OpenQuestions, ticket: str = TICKET, **options: Any) -> ScriptedCall:
         """Begin a call, and return it."""
@@ -96,25 +92,19 @@ class PageShop:
     def url(self, ticket: str = TICKET) -> str:
         return f"{self.base}/ask/{ticket}"
 
-    async def reader(self, request: Request) -> str | None:
-        return self.readers.get(request.cookies.get("reader", ""))
-
 
 @contextmanager
-def page_shop(
-    *, look: PageLook | None = None, templates: Path | None = None, login: bool = False
-) -> Generator[PageShop]:
+def page_shop(*, templates: Path | None = None) -> Generator[PageShop]:
     """Serve a shop on this machine, in a thread."""
     shop = PageShop()
     app = Starlette()
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(hosted(app, lifespan="off")) as shop.base:
+    with hosted_in_a_thread(app) as shop.base:
         pages = QuestionPages(
             shop.calls,
             base_url=shop.base,
             keys=[KEY],
-            look=look or PageLook("Corner Bookshop", logo=_LOGO),
+            look=PageLook("Corner Bookshop", logo=_LOGO),
             templates=templates,
-            authenticate=shop.reader if login else None,
         )
         app.router.routes.extend(pages.routes)
         yield shop

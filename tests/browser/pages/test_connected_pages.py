@@ -1,51 +1,34 @@
-"""Pages of a whole server in a real Chromium: its tools ask, its workers go on, its client gets the result."""
+"""Pages and inbox of a whole server in a real Chromium: its tools ask, its workers go on, its client gets results."""
 
-import re
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
-import httpx
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.testing import Clock
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
-from tests.browser.pages.conftest import HOSTILE, press
-from tests.browser.pages.connected import ConnectedShop, connected_shop
+from tests.browser.pages.conftest import HOSTILE, LONG, Scheme, has_tall_button, log_in, markup_of, press, see
+from tests.browser.pages.connected import MAX_AGE_SECONDS, Asked, ConnectedShop, connected_shop
 
 ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
 NOTHING = "There is nothing to answer here"
-Scheme = Literal["light", "dark"]
 
 
 @pytest.fixture(scope="module")
-def _running() -> Generator[ConnectedShop]:
+def running() -> Generator[ConnectedShop]:
     with connected_shop() as shop:
         yield shop
 
 
 @pytest.fixture
-def shop(_running: ConnectedShop, tab: Tab) -> ConnectedShop:
-    _running.orders.clear()
-    log_in(tab.page, _running)
-    return _running
-
-
-def log_in(page: Page, shop: ConnectedShop, user: str = "ada") -> None:
-    page.context.add_cookies([{"name": "reader", "value": user, "url": shop.base}])
-
-
-def see(page: Page, heading: str) -> None:
-    # The page that waits loads itself again after three seconds.
-    expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible(timeout=20_000)
-
-
-def handle_of(text: str) -> str:
-    (handle,) = re.findall(r"handle='([^']+)'", text)
-    return handle
+def shop(running: ConnectedShop, tab: Tab) -> ConnectedShop:
+    running.orders.clear()
+    log_in(tab.page, running)
+    return running
 
 
 @contextmanager
@@ -62,7 +45,7 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
 
 def test_outage_loses_nothing_that_was_sent(tab: Tab, shop: ConnectedShop, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tab.page
-    page.goto(shop.link("twice"))
+    page.goto(shop.ask("twice").link)
     for question, text in (("Your name?", "Ada <b>\"'"), ("Your town?", "Paris & Rome")):
         see(page, question)
         with outage(monkeypatch):
@@ -81,56 +64,41 @@ def test_outage_loses_nothing_that_was_sent(tab: Tab, shop: ConnectedShop, monke
     assert shop.orders == ["Ada <b>\"', Paris & Rome"]
 
 
-def test_all_kinds_of_questions_reach_the_tool(tab: Tab, shop: ConnectedShop) -> None:
-    told = shop.call("order", title="Dune")
-    page = tab.page
-    page.goto(shop.link("order", title="Dune"))
-    see(page, 'Order "Dune"?')
+def test_all_kinds_of_questions_reach_the_tool_and_texts_run_nowhere(tab: Tab, shop: ConnectedShop) -> None:
+    asked, page = shop.ask("order", client=HOSTILE, title=HOSTILE), tab.page
+    page.goto(asked.link)
+    expect(page.get_by_role("button", name="Yes")).to_be_visible()
+    assert (markup_of(page), "{{7*7}}" in tab.text("main")) == (0, True)
     press(page, "Yes")
-    see(page, "How shall we send Dune?")
-    page.get_by_label("Name on the parcel").fill("A")
-    page.get_by_label("Copies").fill("many")
-    page.get_by_label("bike").check()
     press(page, "Answer")
     expect(page.locator(".summary")).to_be_focused()
-    # Everything typed is kept.
-    expect(page.get_by_label("Name on the parcel")).to_have_value("A")
-    expect(page.get_by_label("Copies")).to_have_value("many")
-    expect(page.get_by_label("bike")).to_be_checked()
-    page.get_by_label("Name on the parcel").fill("Ada")
-    page.get_by_label("Copies").fill("2")
+    assert (markup_of(page), "{{7*7}}" in tab.text("main")) == (0, True)
+    page.get_by_label("Name on the parcel").fill(HOSTILE[:40])
+    page.get_by_label("bike").check()
     press(page, "Answer")
-    see(page, "A note for the courier of Dune?")
-    page.get_by_label("Your answer").fill("Ring twice")
+    page.get_by_label("Your answer").fill(HOSTILE)
     press(page, "Answer")
     see(page, "Is this right?")
-    expect(page.get_by_role("textbox")).to_have_value("Ring twice")
+    expect(page.get_by_role("textbox")).to_have_value(HOSTILE)
+    assert markup_of(page) == 0
     page.get_by_role("textbox").fill("Ring once")
     press(page, "Answer")
     see(page, "Done")
-    assert shop.continued(handle_of(told)) == "Dune: 2 for Ada by bike, Ring once"
-    assert shop.orders == ["Dune"]
+    assert markup_of(page) == 0
+    assert shop.result(asked) == f"{HOSTILE}: 1 for {HOSTILE[:40]} by bike, Ring once"
+    assert shop.orders == [HOSTILE]
     assert all(request.startswith((shop.base, "data:")) for request in tab.requests)
 
 
-def test_no_on_a_page_ends_the_call(tab: Tab, shop: ConnectedShop) -> None:
-    told = shop.call("order", title="Emma")
-    tab.page.goto(shop.link("order", title="Emma"))
-    press(tab.page, "No, do not")
-    see(tab.page, "Done")
-    assert "elicitation was decline" in shop.continued(handle_of(told))
-    assert shop.orders == []
-
-
 def test_way_back_refresh_and_double_click_answer_nothing_twice(tab: Tab, shop: ConnectedShop) -> None:
-    told, page = shop.call("twice"), tab.page
-    page.goto(shop.link("twice"))
+    asked, page = shop.ask("twice"), tab.page
+    page.goto(asked.link)
     page.get_by_label("Your answer").fill("Ada")
     page.get_by_role("button", name="Answer").dblclick(no_wait_after=True)
     see(page, "Your town?")
     page.reload()
     # If the second click came late, this is its response, to which Chromium does not go back.
-    page.goto(shop.link("twice"))
+    page.goto(asked.link)
     page.goto("about:blank")
     page.go_back()
     see(page, "Your town?")
@@ -140,164 +108,61 @@ def test_way_back_refresh_and_double_click_answer_nothing_twice(tab: Tab, shop: 
     page.reload()
     page.go_back()
     see(page, "Done")
-    assert shop.continued(handle_of(told)) == "Ada, London"
+    assert shop.result(asked) == "Ada, London"
     assert shop.orders == ["Ada, London"]
 
 
 def test_second_tab_shows_what_is_asked_now(tab: Tab, shop: ConnectedShop) -> None:
-    told, link, other = shop.call("twice"), shop.link("twice"), tab.page.context.new_page()
+    asked, other = shop.ask("twice"), tab.page.context.new_page()
     for page in (tab.page, other):
-        page.goto(link)
+        page.goto(asked.link)
         page.get_by_label("Your answer").fill("Ada")
     press(tab.page, "Answer")
     see(tab.page, "Your town?")
     press(other, "No, do not")
     expect(other.get_by_role("status")).to_have_text(ANSWERED)
+    expect(other.get_by_role("status")).to_be_focused()
     other.get_by_label("Your answer").fill("London")
     press(other, "Answer")
     see(other, "Done")
     press(tab.page, "Answer")
     expect(tab.page.get_by_role("status")).to_have_text(ANSWERED)
-    assert shop.continued(handle_of(told)) == "Ada, London"
+    assert shop.result(asked) == "Ada, London"
 
 
 def test_page_expires_with_its_call(tab: Tab, shop: ConnectedShop) -> None:
-    link, clock = shop.link("twice"), Clock()
-    tab.page.goto(link)
+    clock = Clock()
+    tab.page.goto(shop.ask("twice").link)
     tab.page.get_by_label("Your answer").fill("Ada")
-    clock.advance(700)
+    clock.advance(MAX_AGE_SECONDS + 100)
     with clock.set():
         press(tab.page, "Answer")
         see(tab.page, NOTHING)
     assert shop.orders == []
 
 
-def test_link_of_another_person_shows_nothing(tab: Tab, browser: Browser, shop: ConnectedShop) -> None:
-    link = shop.link("choose", text="private")
-    context = browser.new_context()
-    log_in(context.new_page(), shop, "eve")
-    page = context.pages[0]
-    page.goto(link)
-    see(page, NOTHING)
-    foreign = page.content()
-    # As any other address, so that nobody finds one by trying.
-    for other in (f"{link[:-1]}{'x' if link[-1] != 'x' else 'y'}", f"{shop.base}/ask/{'a' * 35}"):
-        page.goto(other)
-        assert page.content() == foreign
-    context.close()
-
-
-def test_login_leads_back_to_the_page(browser: Browser, shop: ConnectedShop) -> None:
-    link, context = shop.link("twice"), browser.new_context()
-    page = context.new_page()
-    page.goto(link)
-    see(page, "Your name?")
-    assert page.url == link
-    # The pages themselves set no cookie, so there is no session to fix.
-    assert [cookie.get("name") for cookie in context.cookies()] == ["reader"]
-    context.close()
-
-
-def test_keyboard_alone_gets_to_the_end(tab: Tab, shop: ConnectedShop) -> None:
-    told = shop.call("order", title="Ulysses")
-    tab.page.goto(shop.link("order", title="Ulysses"))
-    tab.press("Tab", "Enter")
-    see(tab.page, "How shall we send Ulysses?")
-    tab.press("Tab")
-    tab.page.keyboard.type("Ada")
-    tab.press("Tab", "Tab", "Space", "Enter")
-    see(tab.page, "A note for the courier of Ulysses?")
-    tab.press("Tab")
-    tab.page.keyboard.type("none")
-    tab.press("Enter")
-    see(tab.page, "Is this right?")
-    tab.press("Tab", "Tab", "Enter")
-    see(tab.page, "Done")
-    assert shop.continued(handle_of(told)) == "Ulysses: 1 for Ada by post, none"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_of_a_call_have_no_barriers_on_a_narrow_phone(
-    tab: Tab, shop: ConnectedShop, axe: Axe, scheme: Scheme
-) -> None:
-    title = f"Donaudampfschifffahrtsgesellschaft {scheme}" * 2
-    page = tab.page
-    page.set_viewport_size({"width": 320, "height": 640})
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    page.goto(shop.link("order", title=title))
-
-    def check() -> None:
-        axe()
-        assert scroll_width(page) == 320
-        dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 27)"
-        assert dark is (scheme == "dark")
-
-    see(page, f'Order "{title}"?')
-    check()
-    press(page, "Yes")
-    see(page, f"How shall we send {title}?")
-    check()
-    press(page, "Answer")
-    expect(page.locator(".summary")).to_be_focused()
-    check()
-    press(page, "No, do not")
-    see(page, "Done")
-    check()
-    page.goto(f"{shop.base}/ask/{'a' * 35}")
-    see(page, NOTHING)
-    check()
-
-
-def test_accessibility_tree_names_every_part(tab: Tab, shop: ConnectedShop) -> None:
-    tab.page.goto(shop.link("order", title="Middlemarch"))
-    press(tab.page, "Yes")
-    see(tab.page, "How shall we send Middlemarch?")
-    expect(tab.page.locator("main")).to_match_aria_snapshot(
-        """
-        - main:
-          - heading "How shall we send Middlemarch?" [level=1]
-          - paragraph: The parcel weighs 1.2 kg.
-          - text: Name on the parcel
-          - paragraph: 2 to 40 characters.
-          - textbox "Name on the parcel"
-          - text: Copies (optional)
-          - paragraph: A whole number, 1 to 9.
-          - textbox "Copies (optional)": "1"
-          - radiogroup "Delivery":
-            - radio "post"
-            - text: post
-            - radio "bike"
-            - text: bike
-          - button "Answer"
-          - button "No, do not"
-        """
-    )
-
-
-def test_texts_of_a_model_or_a_client_run_nowhere(tab: Tab, shop: ConnectedShop) -> None:
-    told = shop.call("choose", text=HOSTILE, name=HOSTILE)
-    page = tab.page
-    page.goto(shop.link("choose", text=HOSTILE, name=HOSTILE))
-    see(page, "Questions for you")
-    assert page.locator("script, main img, svg, iframe, main a").count() == 0
-    assert "{{7*7}}" in tab.text("main")
-    press(page, "Send answers")
-    expect(page.locator(".summary")).to_be_focused()
-    assert page.locator("script, main img, svg, iframe").count() == 0
-    page.locator("input[type=checkbox]").first.check()
-    page.get_by_label("left").check()
-    press(page, "Send answers")
-    see(page, "Done")
-    assert page.locator("script, main img, svg, iframe").count() == 0
-    assert shop.continued(handle_of(told)) == "True left"
-    # A confirmation has the arguments in it.
-    page.goto(shop.link("order", title=HOSTILE))
-    expect(page.get_by_role("button", name="Yes")).to_be_visible()
-    assert page.locator("script, main img, svg, iframe").count() == 0
+def test_page_is_for_its_user_who_logs_in_for_it(browser: Browser, shop: ConnectedShop) -> None:
+    link = shop.ask("twice").link
+    with browser.new_context() as context:
+        page = context.new_page()
+        log_in(page, shop, "eve")
+        page.goto(link)
+        see(page, NOTHING)
+        foreign = page.content()
+        # As any other address, so that nobody finds one by trying.
+        for other in (f"{link[:-1]}{'x' if link[-1] != 'x' else 'y'}", f"{shop.base}/ask/{'a' * 35}"):
+            page.goto(other)
+            assert page.content() == foreign
+        context.clear_cookies()
+        page.goto(link)
+        see(page, "Your name?")
+        assert page.url == link
+        # The pages themselves set no cookie, so there is no session to fix.
+        assert [cookie.get("name") for cookie in context.cookies()] == ["user"]
 
 
 def test_other_sites_neither_answer_nor_frame_a_page(tab: Tab, shop: ConnectedShop) -> None:
-    link, page = shop.link("twice"), tab.page
+    link, page = shop.ask("twice").link, tab.page
     page.goto(link)
     token = page.locator("input[name=token]").get_attribute("value")
     evil = f"""
@@ -317,28 +182,94 @@ def test_other_sites_neither_answer_nor_frame_a_page(tab: Tab, shop: ConnectedSh
     tab.complaints.clear()
 
 
-def test_requests_by_hand_are_turned_away(tab: Tab, shop: ConnectedShop) -> None:
-    link, page = shop.link("twice"), tab.page
-    page.goto(link)
-    page.get_by_label("Your answer").fill("Ada")
-    with page.expect_request(lambda request: request.method == "POST") as sent:
-        press(page, "Answer")
-    see(page, "Your town?")
-    body = sent.value.post_data or ""
-    with httpx.Client(cookies={"reader": "ada"}) as http:
-        form: dict[str, Any] = {"content": body, "headers": {"content-type": "application/x-www-form-urlencoded"}}
-        # The same request again, and with the address of another host.
-        replayed = http.post(link, **form)
-        assert (replayed.status_code, "Your town?" in replayed.text) == (409, True)
-        elsewhere = http.get(link, headers={"host": "evil.example"})
-        assert "evil.example" not in elsewhere.text
-        headers = elsewhere.headers
-        assert headers["x-frame-options"] == "DENY"
-        assert "frame-ancestors 'none'" in headers["content-security-policy"]
-        assert (headers["referrer-policy"], headers["cache-control"]) == ("no-referrer", "no-store")
-        assert "set-cookie" not in headers
-        shown = http.get(link).text
-        (token,) = re.findall(r'name="token" value="([^"]+)"', shown)
-        answer = {"token": token, "q0-f0": "London", "decision": "answer"}
-        moved = http.post(f"{link}?next=https://evil.example", data=answer, headers={"host": "evil.example"})
-        assert (moved.status_code, moved.headers["location"]) == (303, link)
+@pytest.fixture
+def desk(tab: Tab) -> Generator[ConnectedShop]:
+    """Provide a shop of its own, whose inbox a person of its finance group reads."""
+    with connected_shop() as shop:
+        log_in(tab.page, shop, "fay")
+        yield shop
+
+
+def ask(desk: ConnectedShop, note: str = "Emma") -> Asked:
+    return desk.ask("refund", amount=5, note=note)
+
+
+def test_refund_is_approved_by_keyboard_alone(tab: Tab, desk: ConnectedShop) -> None:
+    asked = ask(desk)
+    tab.page.goto(f"{desk.base}/approvals")
+    tab.press("Tab", "Enter")
+    expect(tab.page.get_by_role("heading", level=1)).to_have_text('Refund 5 for "Emma"?')
+    expect(tab.page.get_by_label("Reason")).to_be_visible()
+    tab.press("Tab")
+    tab.page.keyboard.type("A fair claim")
+    tab.press("Tab", "Enter")
+    expect(tab.page.locator("main .notice")).to_contain_text("Approved by fay")
+    assert "A fair claim" in tab.text("main")
+    assert desk.result(asked) == "refunded 5 for Emma"
+    # The way back and a reload decide nothing again.
+    tab.page.go_back()
+    tab.page.reload()
+    assert tab.page.get_by_role("button").count() == 0
+    tab.page.goto(f"{desk.base}/approvals")
+    expect(tab.page.get_by_text("Nothing waits for you.")).to_be_visible()
+
+
+def test_rejection_needs_a_reason_and_texts_run_nowhere(tab: Tab, desk: ConnectedShop) -> None:
+    ask(desk, HOSTILE)
+    tab.page.goto(f"{desk.base}/approvals")
+    assert markup_of(tab.page) == 0
+    tab.page.get_by_role("link", name="Refund 5").click()
+    press(tab.page, "Reject")
+    expect(tab.page.locator(".summary")).to_be_focused()
+    tab.press("Tab", "Enter")
+    reason = tab.page.get_by_label("Reason")
+    expect(reason).to_be_focused()
+    expect(reason).to_have_accessible_description(
+        "Say why you reject this, so that the person who asked knows what to change"
+    )
+    reason.fill(HOSTILE * 30)
+    press(tab.page, "Reject")
+    expect(reason).to_have_value(HOSTILE * 30)
+    assert markup_of(tab.page) == 0
+    # Another tab decides first.
+    other = tab.page.context.new_page()
+    other.goto(tab.page.url)
+    press(other, "Approve")
+    expect(other.locator("main .notice")).to_contain_text("Approved by fay")
+    reason.fill("No receipt")
+    press(tab.page, "Reject")
+    expect(tab.page.locator(".notice").first).to_contain_text("Nothing was decided just now")
+    expect(tab.page.locator(".notice").last).to_contain_text("Approved by fay")
+    assert all(request.startswith((desk.base, "data:")) for request in tab.requests)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_have_no_barriers_and_fit_a_phone(tab: Tab, desk: ConnectedShop, axe: Axe, scheme: Scheme) -> None:
+    tab.page.set_viewport_size({"width": 320, "height": 640})
+    tab.page.emulate_media(color_scheme=scheme)
+
+    def check() -> None:
+        axe()
+        assert scroll_width(tab.page) == 320
+
+    tab.page.goto(f"{desk.base}/approvals")
+    check()
+    for note in [*(f"Emma {number}" for number in range(24)), LONG]:
+        ask(desk, note)
+    tab.page.goto(f"{desk.base}/approvals")
+    check()
+    tab.page.get_by_role("link", name="Next page").click()
+    assert tab.page.locator(".inbox li").count() == 5
+    check()
+    tab.page.get_by_role("link", name=LONG).click()
+    assert [has_tall_button(tab.page, name) for name in ("Approve", "Reject")] == [True, True]
+    check()
+    press(tab.page, "Reject")
+    expect(tab.page.locator(".summary")).to_be_focused()
+    check()
+    tab.page.get_by_label("Reason").fill(LONG)
+    press(tab.page, "Reject")
+    expect(tab.page.locator("main .notice")).to_contain_text("Rejected by fay")
+    check()
+    tab.page.goto(f"{desk.base}/approvals/unknown")
+    check()

@@ -1,22 +1,40 @@
 """Question pages in a real Chromium: filling in, mistakes, tabs, the way back, and what a reader sees and hears."""
 
-from typing import Any, Literal
+from collections.abc import Generator
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from roundtrip.pages.forms import OpenQuestions
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
-from tests.browser.pages.conftest import HOSTILE, press
+from tests.browser.pages.conftest import HOSTILE, LONG, Scheme, has_tall_button, markup_of, press, see
 from tests.browser.pages.shop import ORDER, SEVERAL, PageShop, page_shop
 from tests.kit.page_calls import confirmation, form, link
 
-ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
 NAME: OpenQuestions = {"name": form("Your name?", {"name": {"type": "string", "minLength": 2}}, required=["name"])}
-TOWN: OpenQuestions = {"town": form("Your town?", {"town": {"type": "string"}}, required=["town"])}
 SURE: OpenQuestions = {"sure": confirmation("Delete 3 files?")}
+ORDERED = {
+    "name": "Ada",
+    "email": "ada@example.com",
+    "way": "bike",
+    "day": "2026-07-28",
+    "extras": ["wrap"],
+    "insured": True,
+}
 PAY: OpenQuestions = {"pay": link("Please pay at the till.", "https://pay.example/till?id=7")}
-Scheme = Literal["light", "dark"]
+
+
+@pytest.fixture(scope="module")
+def _running() -> Generator[PageShop]:
+    with page_shop() as shop:
+        yield shop
+
+
+@pytest.fixture
+def shop(_running: PageShop) -> PageShop:
+    _running.calls.calls.clear()
+    return _running
 
 
 def fill_order(page: Page) -> None:
@@ -30,29 +48,8 @@ def fill_order(page: Page) -> None:
     page.get_by_label("Note for the courier").fill("Ring twice.\nThen wait.")
 
 
-def test_form_is_filled_in(tab: Tab, shop: PageShop) -> None:
-    call = shop.ask(ORDER, result="Your books leave today.")
-    tab.page.goto(shop.url())
-    fill_order(tab.page)
-    press(tab.page, "Answer")
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
-    assert "Your books leave today." in tab.text("main")
-    content = {
-        "name": "Ada",
-        "email": "ada@example.com",
-        "copies": 2,
-        "way": "bike",
-        "day": "2026-07-28",
-        "extras": ["wrap"],
-        "insured": True,
-        "note": "Ring twice.\nThen wait.",
-    }
-    assert call.answers == [{"order": {"action": "accept", "content": content}}]
-    assert all(request.startswith((shop.base, "data:")) for request in tab.requests)
-
-
 def test_mistakes_are_named_and_everything_typed_is_kept(tab: Tab, shop: PageShop) -> None:
-    call = shop.ask(ORDER)
+    call = shop.ask(ORDER, result="Your books leave today.")
     tab.page.goto(shop.url())
     fill_order(tab.page)
     tab.page.get_by_label("Name on the parcel").fill("A")
@@ -80,8 +77,11 @@ def test_mistakes_are_named_and_everything_typed_is_kept(tab: Tab, shop: PageSho
     tab.page.get_by_label("Copies").fill("3")
     tab.page.get_by_label("Name on the parcel").fill("Ada")
     press(tab.page, "Answer")
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
-    assert call.answers[0]["order"]["content"]["copies"] == 3
+    see(tab.page, "Done")
+    assert "Your books leave today." in tab.text("main")
+    content = {**ORDERED, "copies": 3, "note": "Ring twice.\nThen wait."}
+    assert call.answers == [{"order": {"action": "accept", "content": content}}]
+    assert all(request.startswith((shop.base, "data:")) for request in tab.requests)
 
 
 def test_incomplete_date_is_not_sent(tab: Tab, shop: PageShop) -> None:
@@ -96,7 +96,7 @@ def test_incomplete_date_is_not_sent(tab: Tab, shop: PageShop) -> None:
     assert call.answers == []
     # A no needs no complete form.
     press(tab.page, "No, do not")
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    see(tab.page, "Done")
     assert call.answers == [{"order": {"action": "decline"}}]
 
 
@@ -111,7 +111,7 @@ def test_several_questions_are_answered_on_one_page(tab: Tab, shop: PageShop) ->
     tab.page.get_by_role("group", name="Charge 24.50 euros").get_by_label("Yes").check()
     tab.page.get_by_role("group", name="Please log in").get_by_label("No, do not").check()
     press(tab.page, "Send answers")
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    see(tab.page, "Done")
     assert call.answers == [
         {
             "seat": {"action": "accept", "content": {"row": "Middle", "when": "2026-07-28T20:15:00+02:00"}},
@@ -135,7 +135,7 @@ def test_review_shows_the_earlier_answer(tab: Tab, shop: PageShop) -> None:
     call = shop.ask({"review": form("Is this right?", properties)})
     tab.page.goto(shop.url())
     press(tab.page, "Answer")
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    see(tab.page, "Done")
     defaults = {name: shape["default"] for name, shape in properties.items()}
     content = call.answers[0]["review"]["content"]
     # The browser writes the fraction of the second in full.
@@ -156,91 +156,21 @@ def test_link_opens_beside_the_page(tab: Tab, shop: PageShop) -> None:
     assert opened.value.url == "https://pay.example/till?id=7"
     assert opened.value.evaluate("[document.referrer, window.opener]") == ["", None]
     press(tab.page, "Continue")
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
+    see(tab.page, "Done")
     assert call.answers == [{"pay": {"action": "accept"}}]
 
 
-def test_way_back_and_reload_answer_nothing_twice(tab: Tab, shop: PageShop) -> None:
-    call = shop.ask(NAME, TOWN)
-    tab.page.goto(shop.url())
-    tab.page.get_by_label("Name").fill("Ada")
-    press(tab.page, "Answer")
-    expect(tab.page.get_by_role("heading", name="Your town?")).to_be_visible()
-    tab.page.reload()
-    expect(tab.page.get_by_role("heading", name="Your town?")).to_be_visible()
-    tab.page.goto("about:blank")
-    tab.page.go_back()
-    expect(tab.page.get_by_role("heading", name="Your town?")).to_be_visible()
-    assert len(call.answers) == 1
-    tab.page.get_by_label("Town").fill("London")
-    press(tab.page, "Answer")
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
-    tab.page.reload()
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
-    assert [list(answers) for answers in call.answers] == [["name"], ["town"]]
-
-
-def test_double_click_answers_once(tab: Tab, shop: PageShop) -> None:
-    call = shop.ask(SURE, TOWN)
-    tab.page.goto(shop.url())
-    tab.page.get_by_role("button", name="Yes").dblclick(no_wait_after=True)
-    expect(tab.page.get_by_role("heading", name="Your town?")).to_be_visible()
-    assert call.answers == [{"sure": {"action": "accept", "content": {}}}]
-
-
-def test_older_tab_shows_what_is_asked_now(tab: Tab, shop: PageShop) -> None:
-    call = shop.ask(NAME, TOWN)
-    other = tab.page.context.new_page()
-    for page in (tab.page, other):
-        page.goto(shop.url())
-        page.get_by_label("Name").fill("Ada")
-    press(tab.page, "Answer")
-    expect(tab.page.get_by_role("heading", name="Your town?")).to_be_visible()
-    press(other, "No, do not")
-    expect(other.get_by_role("status")).to_have_text(ANSWERED)
-    expect(other.get_by_role("status")).to_be_focused()
-    other.get_by_label("Town").fill("London")
-    press(other, "Answer")
-    expect(other.get_by_role("heading", name="Done")).to_be_visible()
-    press(tab.page, "Answer")
-    expect(tab.page.get_by_role("status")).to_have_text(ANSWERED)
-    assert [answers.get("name", {}).get("action") for answers in call.answers] == ["accept", None]
-
-
-def test_page_expires_while_it_is_filled_in(tab: Tab, shop: PageShop) -> None:
+def test_waiting_page_goes_on_by_itself_and_enter_answers(tab: Tab, shop: PageShop) -> None:
     call = shop.ask(NAME)
-    tab.page.goto(shop.url())
-    tab.page.get_by_label("Name").fill("Ada")
-    call.is_expired = True
-    press(tab.page, "Answer")
-    expect(tab.page.get_by_role("heading", name="There is nothing to answer here")).to_be_visible()
-    assert call.answers == []
-
-
-def test_waiting_page_goes_on_by_itself(tab: Tab, shop: PageShop) -> None:
-    call = shop.ask(NAME, TOWN)
     call.is_working = True
     tab.page.goto(shop.url())
-    expect(tab.page.get_by_role("heading", name="Still working")).to_be_visible()
+    see(tab.page, "Still working")
     call.is_working = False
-    expect(tab.page.get_by_role("heading", name="Your name?")).to_be_visible()
-
-
-def test_link_of_another_person_shows_nothing(browser: Browser) -> None:
-    with page_shop(login=True) as shop:
-        shop.readers.update({"c1": "ada", "c2": "eve"})
-        call = shop.ask(NAME, subject="ada")
-        seen: list[str] = []
-        for cookie in ("c1", "c2", None):
-            context = browser.new_context()
-            if cookie is not None:
-                context.add_cookies([{"name": "reader", "value": cookie, "url": shop.base}])
-            page = context.new_page()
-            page.goto(shop.url())
-            seen.append(page.locator("h1").inner_text())
-            context.close()
-        assert seen == ["Your name?", "There is nothing to answer here", "Please log in"]
-        assert call.answers == []
+    see(tab.page, "Your name?")
+    tab.page.get_by_label("Name").fill("Ada")
+    tab.press("Enter")
+    see(tab.page, "Done")
+    assert call.answers == [{"name": {"action": "accept", "content": {"name": "Ada"}}}]
 
 
 def test_keyboard_alone_fills_in_a_form(tab: Tab, shop: PageShop) -> None:
@@ -263,26 +193,8 @@ def test_keyboard_alone_fills_in_a_form(tab: Tab, shop: PageShop) -> None:
     outline = tab.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
     tab.press("Enter")
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
-    assert call.answers[0]["order"]["content"] == {
-        "name": "Ada",
-        "email": "ada@example.com",
-        "copies": 2,
-        "way": "bike",
-        "day": "2026-07-28",
-        "extras": ["wrap"],
-        "insured": True,
-        "note": "Ring twice.",
-    }
-
-
-def test_enter_in_a_field_answers(tab: Tab, shop: PageShop) -> None:
-    call = shop.ask(NAME)
-    tab.page.goto(shop.url())
-    tab.page.get_by_label("Name").fill("Ada")
-    tab.press("Enter")
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
-    assert call.answers == [{"name": {"action": "accept", "content": {"name": "Ada"}}}]
+    see(tab.page, "Done")
+    assert call.answers[0]["order"]["content"] == {**ORDERED, "copies": 2, "note": "Ring twice."}
 
 
 def test_accessibility_tree_names_every_part(tab: Tab, shop: PageShop) -> None:
@@ -340,52 +252,48 @@ def test_accessibility_tree_names_every_part(tab: Tab, shop: PageShop) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_have_no_barriers(tab: Tab, shop: PageShop, axe: Axe, scheme: Scheme) -> None:
-    tab.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    call = shop.ask(ORDER, SEVERAL, SURE, PAY, result="Two lines\nof a result.")
-    tab.page.goto(shop.url())
-    for button, wrong in [("Answer", True), ("Send answers", True), ("Yes", False), ("Continue", False)]:
-        axe()
-        if wrong:
-            press(tab.page, button)
-            expect(tab.page.locator(".summary")).to_be_focused()
-            axe()
-            press(tab.page, "No to all" if button == "Send answers" else "No, do not")
-        else:
-            press(tab.page, button)
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
-    axe()
-    tab.page.goto(shop.url("unknown-unknown-"))
-    axe()
-    call.is_working = True
-    tab.page.goto(shop.url())
-    # It loads itself again, as it has no script; its link does the same, and nothing in it is lost.
-    axe("meta-refresh")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_phone_shows_pages_without_sideways_scrolling(tab: Tab, shop: PageShop, scheme: Scheme) -> None:
-    tab.page.set_viewport_size({"width": 320, "height": 640})
-    tab.page.emulate_media(color_scheme=scheme)
-    long = "Donaudampfschifffahrtsgesellschaft" * 4
-    shape = {"title": long, "description": long, "type": "string"}
+def test_pages_have_no_barriers_and_fit_a_phone(tab: Tab, shop: PageShop, axe: Axe, scheme: Scheme) -> None:
+    page = tab.page
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    shape = {"title": LONG, "description": LONG, "type": "string"}
     hard = {
-        "a": form(long, {long: {**shape, "oneOf": [{"const": "a", "title": long}]}, "b": {**shape, "default": long}}),
-        "c": link(long, f"https://a.example/{long}"),
-        "d": form("Which?", {"e": {**shape, "enum": [long] * 9}, "f": {"type": "string", "format": "date-time"}}),
+        "a": form(LONG, {LONG: {**shape, "oneOf": [{"const": "a", "title": LONG}]}, "b": {**shape, "default": LONG}}),
+        "c": link(LONG, f"https://a.example/{LONG}"),
+        "d": form("Which?", {"e": {**shape, "enum": [LONG] * 9}, "f": {"type": "string", "format": "date-time"}}),
     }
-    shop.ask(ORDER, SEVERAL, hard, SURE, PAY, result=long)
-    tab.page.goto(shop.url())
-    for button in ("No, do not", "No to all", "No to all", "No, do not", "No, do not"):
-        if button != "No, do not" or tab.page.get_by_role("button", name="Answer").count():
-            tab.page.locator("button").first.click()
-        assert scroll_width(tab.page) == 320
-        box = tab.page.get_by_role("button", name=button).bounding_box()
-        assert box is not None
-        assert box["height"] >= 44
-        press(tab.page, button)
-    expect(tab.page.get_by_role("heading", name="Done")).to_be_visible()
-    assert scroll_width(tab.page) == 320
+    call = shop.ask(ORDER, SEVERAL, hard, SURE, PAY, result=LONG)
+
+    def check(*without: str) -> None:
+        page.set_viewport_size({"width": 1280, "height": 800})
+        axe(*without)
+        page.set_viewport_size({"width": 320, "height": 640})
+        assert scroll_width(page) == 320
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 27)"
+        assert dark is (scheme == "dark")
+
+    page.goto(shop.url())
+    for answer, decline in [
+        ("Answer", "No, do not"),
+        ("Send answers", "No to all"),
+        ("Send answers", "No to all"),
+        (None, "No, do not"),
+        (None, "No, do not"),
+    ]:
+        check()
+        if answer is not None:
+            press(page, answer)
+            expect(page.locator(".summary")).to_be_focused()
+            check()
+        assert has_tall_button(page, decline)
+        press(page, decline)
+    see(page, "Done")
+    check()
+    page.goto(shop.url("unknown-unknown-"))
+    check()
+    call.is_working = True
+    page.goto(shop.url())
+    # It loads itself again, as it has no script; its link does the same, and nothing in it is lost.
+    check("meta-refresh")
 
 
 def test_markup_runs_nowhere(tab: Tab, shop: PageShop) -> None:
@@ -404,11 +312,11 @@ def test_markup_runs_nowhere(tab: Tab, shop: PageShop) -> None:
     tab.page.locator("#q1-choice-yes").check()
     press(tab.page, "Send answers")
     expect(tab.page.locator(".summary")).to_be_focused()
-    assert tab.page.locator("script, main img, svg, iframe").count() == 0
+    assert markup_of(tab.page) == 0
     tab.page.locator("#q0-f4").fill(f"x{HOSTILE}")
     press(tab.page, "Send answers")
     expect(tab.page.locator(".result")).to_contain_text("<script>alert(2)</script>")
-    assert tab.page.locator("script, main img, svg, iframe").count() == 0
+    assert markup_of(tab.page) == 0
     content = call.answers[0][HOSTILE]["content"]
     assert content == {**{name: shape["default"] for name, shape in properties.items()}, "wrong": f"x{HOSTILE}"}
 
@@ -420,24 +328,4 @@ def test_script_is_blocked_even_if_a_template_has_one(tab: Tab, tmp_path: Any) -
         tab.page.locator("h1").click()
         assert tab.page.title() != "ran"
     assert any("Content Security Policy" in line for line in tab.complaints)
-    tab.complaints.clear()
-
-
-def test_other_sites_cannot_answer_or_frame_a_page(tab: Tab, shop: PageShop) -> None:
-    call = shop.ask(SURE)
-    tab.page.goto(shop.url())
-    token = tab.page.locator("input[name=token]").get_attribute("value")
-    evil = f"""
-        <form method="post" action="{shop.url()}">
-        <input name="token" value="{token}"><button name="decision" value="answer">Win</button></form>
-        <iframe src="{shop.url()}"></iframe>
-    """
-    tab.page.context.route("https://evil.example/", lambda route: route.fulfill(body=evil, content_type="text/html"))
-    tab.page.goto("https://evil.example/")
-    framed = tab.page.frames[1]
-    framed.wait_for_load_state()
-    assert framed.locator("form").count() == 0
-    press(tab.page, "Win")
-    expect(tab.page.get_by_role("heading", name="This did not come from this page")).to_be_visible()
-    assert call.answers == []
     tab.complaints.clear()

@@ -15,7 +15,9 @@ from playwright.sync_api import Locator
 from roundtrip.cli import main
 from tests.browser.conftest import Tab, expect
 from tests.kit.forks import Piped, piped
-from tests.kit.hosts import ROOT, WAIT
+from tests.kit.hosts import ROOT
+from tests.kit.operated import Operated
+from tests.kit.waiting import WAIT
 
 __all__ = ["Playing", "Start", "playing"]
 
@@ -27,17 +29,15 @@ def make_server() -> Server:
 SHOPS: Final = Path(__file__).with_name("shops")
 
 
-class Playing:
+class Playing(Operated):
     """The command, its address, and its folder."""
 
     def __init__(self, running: Piped, folder: Path) -> None:
-        self._process = running.process
+        super().__init__(running)
         self.folder = folder
         self.log: list[str] = []
         # A full pipe would stop the command.
         Thread(target=self._read_log, args=(running.stderr,), daemon=True).start()
-        # It ends with the process, so this cannot wait for ever.
-        self.url = running.stdout.readline().strip()
         assert self.url.startswith("http://127.0.0.1:"), self.log
 
     def _read_log(self, lines: IO[str]) -> None:
@@ -68,19 +68,12 @@ Start = Callable[..., Playing]
 @contextmanager
 def playing(*arguments: str, folder: Path) -> Generator[Playing]:
     """Run the command in a folder."""
-    path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = path
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
         with piped(main, "dev", *arguments, cwd=folder) as running:
             opened = Playing(running, folder)
             yield opened
             assert "Exception in ASGI application" not in "".join(opened.log), opened.log
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
 
 
 def project(folder: Path, *names: str) -> Path:
@@ -89,14 +82,6 @@ def project(folder: Path, *names: str) -> Path:
     for name in names:
         (folder / name).write_text((SHOPS / name).read_text())
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _patience() -> Generator[None]:
-    """Wait longer than by default: a process takes seconds to start, and more on a busy machine."""
-    expect.set_options(timeout=30_000)
-    yield
-    expect.set_options(timeout=5_000)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +103,7 @@ def cinema(shared_cinema: Playing, tab: Tab) -> Generator[Playing]:
 
 @pytest.fixture
 def start(tmp_path: Path, tab: Tab) -> Generator[Start]:
-    """Return a function that starts a playground of its own for some files."""
+    """Return a function that starts a playground of its own for some files, and opens its page."""
     running: list[Any] = []
 
     def started(name: str, *more: str) -> Playing:
@@ -130,7 +115,9 @@ def start(tmp_path: Path, tab: Tab) -> Generator[Start]:
             (package / "app.py").write_text((folder / more[0]).read_text() + MAKE_SERVER)
         context = playing(name, folder=folder)
         running.append(context)
-        return context.__enter__()
+        opened = context.__enter__()
+        opened.open(tab)
+        return opened
 
     yield started
     # The page would complain that its server is gone.
@@ -162,6 +149,13 @@ def call(tab: Tab) -> None:
 def open_card(tab: Tab) -> Locator:
     """Return the question that waits."""
     return tab.page.locator("#questions article.open")
+
+
+def answer(tab: Tab, text: str) -> None:
+    """Answer the question of a call, which completes it."""
+    open_card(tab).get_by_role("textbox").fill(text)
+    press(tab, "Answer")
+    ended(tab, "completed")
 
 
 def ended(tab: Tab, state: str) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-__all__ = ["ACTIONS", "APPROVALS", "FLEET", "FORK", "REJECTED", "TASKS"]
+__all__ = ["FLEET", "FORK", "PAGES", "TASKS"]
 
 Data = dict[str, Any]
 
@@ -97,6 +97,14 @@ FLEET: Final[Data] = {
     "reasons": [{"reason": "reworded", "calls": 31, "share": "1.2%"}],
     "left": [{"tool": "book", "question": "seat", "declined": 4, "cancelled": 1, "expired": 2, "waiting": 3}],
     "minutes": [["10:13", 12, 1], ["10:14", 0, 0], ["10:15", 6, 0]],
+}
+
+PAGES: Final[dict[str, Data]] = {
+    "tasks": TASKS,
+    "approvals": APPROVALS,
+    "rejected": REJECTED,
+    "fleet": FLEET,
+    "actions": ACTIONS,
 }
 
 FORK: Final[dict[str, Any]] = {

@@ -1,17 +1,19 @@
 """Texts of clients in every field of every page stay texts, and so do answers of the server that quote them."""
 
 import json
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
 
 from roundtrip.playground.forms import ShownForm
+from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.page.data import data_of
+from roundtrip.ui.lists import Lists
 from tests.browser.conftest import Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
-from tests.browser.ui.figures import ACTIONS, APPROVALS, FLEET, FORK, REJECTED, TASKS
-from tests.browser.ui.served import listed, summary
-from tests.unit.trace.tales import HOSTILE, Tale, question
+from tests.browser.ui.figures import FORK, PAGES
+from tests.unit.trace.tales import HOSTILE, Tale, question, write_tales
 
 MARK: Final = "<img src=x onerror=alert(2)>"
 KEPT: Final = {"cancel", "retry", "expire", "remind", "answer", "accept", "text"}
@@ -24,6 +26,10 @@ SCHEMA: Final[dict[str, Any]] = {
 }
 
 
+TEXTS: Final = {"": 12, "tasks": 14, "approvals": 17, "rejected": 11, "actions": 12, "fleet": 30}
+"""How many texts of others each page has at least."""
+
+
 def hostile(value: Any) -> Any:
     """Return the value with another text in the place of each."""
     if isinstance(value, dict):
@@ -31,6 +37,29 @@ def hostile(value: Any) -> Any:
     if isinstance(value, list):
         return [hostile(part) for part in cast("list[Any]", value)]
     return HOSTILE if isinstance(value, str) and value not in KEPT else value
+
+
+def hostile_call() -> Tale:
+    tale = Tale(HOSTILE, tool=HOSTILE)
+    shape = {"title": HOSTILE, "description": HOSTILE, "enum": [HOSTILE], "default": HOSTILE}
+    form = {"value": {"properties": {HOSTILE: shape, "__proto__": {"title": HOSTILE}}, "required": [HOSTILE]}}
+    shown = question(
+        HOSTILE,
+        "reworded",
+        message={"value": HOSTILE},
+        form=form,
+        complaint={"value": HOSTILE},
+        url={"value": "javascript:alert(1)"},
+        former=HOSTILE,
+    )
+    tale.began(1, HOSTILE, arguments={"value": {HOSTILE: HOSTILE}}, build=HOSTILE, protocol=HOSTILE, within=HOSTILE)
+    tale.asked(
+        shown, token={"bytes": 3, "added": [HOSTILE]}, nodes=[{"key": HOSTILE, "how": "asked", "start": 0, "ms": 1}]
+    )
+    tale.rejected("expired", HOSTILE).began(2, HOSTILE, previous_build=HOSTILE)
+    answer = {"key": HOSTILE, "action": "accept", "how": "taken", "data": {"value": {HOSTILE: HOSTILE}}}
+    error = {"type": HOSTILE, "text": {"value": HOSTILE}}
+    return tale.ended("failed", answers=[answer], error=error, decline=HOSTILE, result={"value": HOSTILE})
 
 
 def assert_text_only(tab: Tab, *, at_least: int) -> None:
@@ -53,16 +82,15 @@ def _names(ui: Served) -> None:
     ui.user = ui.server = HOSTILE
 
 
-def test_hostile_texts_stay_texts_in_lists(tab: Tab, ui: Served, show: Open) -> None:
-    calls = json.loads(json.dumps(listed([summary("c", why="w", waits="w")])({})))
-    expected = {
-        "": ({**calls, "next": "n", "error": ""}, 12),
-        "tasks": (TASKS, 14),
-        "approvals": (APPROVALS, 17),
-        "rejected": (REJECTED, 11),
-    }
-    for place, (data, texts) in {**expected, "actions": (ACTIONS, 12), "fleet": (FLEET, 30)}.items():
-        ui.give(place, hostile(data))
+def test_hostile_texts_stay_texts_in_lists(tab: Tab, ui: Served, show: Open, tmp_path: Path) -> None:
+    write_tales(tmp_path / "calls.jsonl", Tale().began(1).asked(question("seat")))
+    index = CallIndex([tmp_path])
+    index.refresh()
+    calls = json.loads(json.dumps(Lists(index).calls({})))
+    index.close()
+    pages = {"": {**calls, "next": "n", "error": ""}, **PAGES}
+    for place, texts in TEXTS.items():
+        ui.give(place, hostile(pages[place]))
         show(place)
         assert_text_only(tab, at_least=texts)
     show("")
@@ -77,10 +105,7 @@ def test_hostile_texts_stay_texts_in_lists(tab: Tab, ui: Served, show: Open) -> 
 
 
 def test_hostile_texts_stay_texts_on_the_page_of_a_call(tab: Tab, ui: Served, show: Open) -> None:
-    answers = [{"key": HOSTILE, "action": "accept", "how": "taken", "data": {"value": {HOSTILE: HOSTILE}}}]
-    tale = Tale(HOSTILE, tool=HOSTILE).began(1, HOSTILE, arguments={"value": {HOSTILE: HOSTILE}})
-    tale.asked(question(HOSTILE, message={"value": HOSTILE}, form={"value": SCHEMA})).began(2)
-    call = tale.ended("failed", answers=answers, error={"type": "E", "text": {"value": HOSTILE}}).call()
+    call = hostile_call().call()
     fields = ShownForm("f", SCHEMA).data()
     stored = {
         "state": HOSTILE,
@@ -93,7 +118,18 @@ def test_hostile_texts_stay_texts_on_the_page_of_a_call(tab: Tab, ui: Served, sh
     data = {**data_of(call), "stored": stored, "actions": [acted], "fork": fork, "fork_why": ""}
     ui.give("call", data)
     show("call?id=x")
-    assert_text_only(tab, at_least=20)
+    for closed in tab.page.locator("#call details:not([open]) > summary").all():
+        closed.click()
+    for key in ("Home", "ArrowRight"):
+        tab.press(key)
+        assert_text_only(tab, at_least=20)
+    kinds = set(tab.page.evaluate("[...document.body.querySelectorAll('*')].map(element => element.localName)"))
+    assert not kinds & {"img", "iframe", "object", "embed", "link", "base", "style", "template"}
+    tab.press("Home")
+    shown = HOSTILE.replace("\x1b", "\\u{1b}").replace("\u202e", "\\u{202e}").replace("\x00", "\\u{0}")
+    shown = shown.replace("\u2028", "\\u{2028}").replace("\u2029", "\\u{2029}")
+    assert tab.page.locator(".message-text").first.text_content() == shown
+    assert tab.page.locator("#tool").text_content() == shown
 
     ui.answers["act"] = {"done": HOSTILE}
     tab.page.locator("#stored-actions button").first.click()

@@ -1,6 +1,5 @@
 """`roundtrip ui` in a real process: pages that stay current, for this machine and its user alone."""
 
-import os
 from collections.abc import Generator
 from pathlib import Path
 
@@ -19,8 +18,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(folder: Path) -> Generator[Operated]:
-    with operating(str(folder)) as served:
+def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Operated]:
+    # The environment may name the transcripts, too.
+    monkeypatch.setenv("ROUNDTRIP_TRACE", str(folder))
+    with operating("--port", "0") as served:
         yield served
 
 
@@ -81,11 +82,3 @@ def test_a_page_says_when_its_server_is_gone(tab: Tab, served: Operated, folder:
     expect(tab.page.locator("#connection")).to_have_text("not connected: what is shown may be old")
     assert all("ERR_CONNECTION" in complaint for complaint in tab.complaints)
     tab.complaints.clear()
-
-
-def test_the_transcripts_may_be_named_by_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(folder / "one.jsonl", Tale("abc").began(1))
-    monkeypatch.setitem(os.environ, "ROUNDTRIP_TRACE", str(folder))
-    with operating("--port", "0") as served:
-        assert served.request("fleet.json").status == 200
-        assert served.end() == 130

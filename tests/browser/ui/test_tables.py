@@ -1,20 +1,12 @@
 """Tasks, approvals, rejected tokens, the audit log and the fleet follow their data, and act on calls."""
 
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.ui.conftest import Open, Served
-from tests.browser.ui.figures import ACTIONS, APPROVALS, FLEET, REJECTED, TASKS
-
-PAGES: Final[dict[str, dict[str, Any]]] = {
-    "tasks": TASKS,
-    "approvals": APPROVALS,
-    "rejected": REJECTED,
-    "fleet": FLEET,
-    "actions": ACTIONS,
-}
+from tests.browser.ui.figures import FLEET, PAGES, TASKS
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """Make many calls at once on a fleet whose instances die, and judge each call afterwards."""
 
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,15 +13,13 @@ import httpx
 
 from tests.chaos.fleet.client import PATIENCE, Asked, Client, Completed, Ended, Heard, Leg, Reply, Unknown
 from tests.chaos.fleet.instance import BODIES, PREFIX, done_key, ids_key, opened
-from tests.chaos.fleet.processes import Fleet, Instance, until
+from tests.chaos.fleet.processes import Fleet, Instance, suspended, until
 
 __all__ = ["Plan", "Report", "Turns", "attack", "script"]
 
 AT_ONCE: Final = 32
 _THINKS: Final = 0.6
 _DOWN: Final = 1.0
-_AIMS: Final = 20.0
-"""Seconds for which an instance is looked for that is inside a body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,18 +139,11 @@ async def _kill(plan: Plan, calls: Turns, instances: Sequence[Instance], books: 
 
 async def _inside_a_body(instances: Sequence[Instance], books: Any, calls: Turns) -> Instance | None:
     """Return a suspended instance that is inside a body, or None."""
-    ends = time.monotonic() + _AIMS
-    while time.monotonic() < ends and not calls.done:
-        for instance in instances:
-            if instance.pid is None or not await books.scard(f"{BODIES}:{instance.pid}"):
-                continue
-            # On a busy machine the body may end before the kill, so look again when it cannot.
-            instance.signal(signal.SIGSTOP)
-            if await books.scard(f"{BODIES}:{instance.pid}"):
-                return instance
-            instance.signal(signal.SIGCONT)
-        await anyio.sleep(0.002)
-    return None
+
+    async def is_there(instance: Instance) -> bool:
+        return bool(await books.scard(f"{BODIES}:{instance.pid}"))
+
+    return await suspended(lambda: instances, is_there, over=lambda: calls.done)
 
 
 async def _restart(instance: Instance, after: float, skew: float) -> None:

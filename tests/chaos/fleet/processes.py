@@ -1,36 +1,81 @@
 """The processes of a fleet: each has a port for good, and is killed and started again."""
 
-import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from signal import Signals
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 
 from tests.chaos.fleet import instance as program
-from tests.kit.forks import FORKS
-from tests.kit.hosts import WAIT, is_listening
+from tests.kit.forks import Started, start
+from tests.kit.hosts import ROOT, WAIT, is_listening
 from tests.kit.nginx_server import nginx
 from tests.kit.redis_server import redis_server
 
-__all__ = ["RETRIES", "Fleet", "Instance", "fleet", "until"]
+__all__ = ["RETRIES", "Fleet", "Instance", "Member", "fleet", "suspended", "until"]
 
 # nginx sends a request whose instance died to another one, although that may run its body a second time.
 RETRIES: Final = (
     "proxy_next_upstream error timeout non_idempotent http_502; add_header X-Upstreams $upstream_addr always;"
 )
 
-_STARTS: Final = 60.0
-"""Seconds in which a process listens, on a machine that has much else to do."""
+
+_AIMS: Final = 20.0
+"""Seconds for which a process is looked for that is where it should die."""
 
 
-class Instance:
+class Member:
+    """A process that is killed, and started again."""
+
+    def __init__(self) -> None:
+        self._process: Started | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Return the id of its process, or None while it is down."""
+        return self._process.pid if self._process is not None else None
+
+    def kill(self) -> int:
+        """Kill it, and return the id of its process."""
+        process = self._taken()
+        process.kill()
+        process.wait(WAIT)
+        return process.pid
+
+    def signal(self, number: Signals) -> None:
+        """Send it a signal."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    async def stop(self) -> int | None:
+        """Stop it as a supervisor does, after what it has begun, and return its exit code; None if it did not end."""
+        process = self._taken()
+        process.send_signal(Signals.SIGTERM)
+        try:
+            await until(lambda: process.poll() is not None, "the process ends")
+        except AssertionError:
+            process.kill()
+            return None
+        return process.poll()
+
+    def close(self) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def _taken(self) -> Started:
+        process, self._process = self._process, None
+        if process is None:
+            raise RuntimeError("it is down")
+        return process
+
+
+class Instance(Member):
     """A process on a port of its own; while it is down, its port refuses connections.
 
     Args:
@@ -39,13 +84,13 @@ class Instance:
     """
 
     def __init__(self, *options: str, target: Callable[[Sequence[str]], None] = program.main) -> None:
+        super().__init__()
         self._options = options
         self._target = target
         self._held = socket.socket()
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._held.bind(("127.0.0.1", 0))
         self.port: int = self._held.getsockname()[1]
-        self._process: ForkServerProcess | None = None
 
     @property
     def address(self) -> str:
@@ -55,48 +100,16 @@ class Instance:
     def url(self) -> str:
         return f"http://{self.address}"
 
-    @property
-    def pid(self) -> int | None:
-        """Return the id of its process, or None while it is down."""
-        return self._process.pid if self._process is not None else None
-
     def start(self, *options: str) -> None:
         """Start it, with more options than its usual ones."""
-        arguments = ["--port", str(self.port), *self._options, *options]
-        self._process = FORKS.Process(target=self._target, args=(arguments,), daemon=True)
-        self._process.start()
-
-    def kill(self) -> int:
-        """Kill it, and return the id of its process."""
-        process, self._process = self._process, None
-        if process is None:
-            raise RuntimeError("it is down")
-        pid = process.pid
-        process.kill()
-        process.join(WAIT)
-        process.close()
-        return pid or 0
-
-    def signal(self, number: int) -> None:
-        """Send it a signal."""
-        if self.pid is not None:
-            os.kill(self.pid, number)
-
-    async def stop(self) -> None:
-        """Stop it after the requests that it has begun."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.terminate()
-            await until(lambda: not process.is_alive(), "the instance goes")
-            process.close()
+        self._process = start(self._target, ["--port", str(self.port), *self._options, *options], cwd=ROOT)
 
     async def ready(self) -> None:
         """Wait until it accepts connections."""
-        await until(lambda: is_listening(self.port), f"the instance on {self.address} listens", seconds=_STARTS)
+        await until(lambda: is_listening(self.port), f"the instance on {self.address} listens")
 
     def close(self) -> None:
-        if self._process is not None:
-            self.kill()
+        super().close()
         self._held.close()
 
 
@@ -115,21 +128,15 @@ class Fleet:
 
 
 @contextmanager
-def fleet(size: int, *options: str, skews: Sequence[float] = (0.0,)) -> Generator[Fleet]:
-    """Run a fleet whose instances have these options.
-
-    Args:
-        size: How many there are.
-        options: What all of them are started with.
-        skews: By how much their clocks are wrong, in turn.
-    """
+def fleet(size: int, *options: str) -> Generator[Fleet]:
+    """Run a fleet of a size, whose instances have these options."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         redis = stack.enter_context(redis_server()).url
         common = ["--redis", redis, "--file", str(folder / "ledger.db"), *options]
         instances: list[Instance] = []
-        for at in range(size):
-            instance = Instance(*common, "--skew", str(skews[at % len(skews)]))
+        for _ in range(size):
+            instance = Instance(*common)
             stack.callback(instance.close)
             instances.append(instance)
             instance.start()
@@ -151,3 +158,24 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, *, s
         if time.monotonic() > ends:
             raise AssertionError(f"waited {seconds:g} s in vain: {what}")
         await anyio.sleep(0.01)
+
+
+M = TypeVar("M", bound=Member)
+
+
+async def suspended(
+    members: Callable[[], Sequence[M]], is_there: Callable[[M], Awaitable[bool]], *, over: Callable[[], bool]
+) -> M | None:
+    """Suspend a process that is where it should die, and return it; None if none was found in some time."""
+    ends = time.monotonic() + _AIMS
+    while time.monotonic() < ends and not over():
+        for member in members():
+            if member.pid is None or not await is_there(member):
+                continue
+            # On a busy machine it may go on before the kill, so look again when it cannot.
+            member.signal(Signals.SIGSTOP)
+            if await is_there(member):
+                return member
+            member.signal(Signals.SIGCONT)
+        await anyio.sleep(0.002)
+    return None

@@ -15,7 +15,7 @@ from roundtrip.ledger.tasks import TaskEntry, TaskStore
 from roundtrip.machine.tasks import TaskState
 from roundtrip.server.tasks.book import TaskBook
 from tests.chaos.fleet.attack import Plan, Report, Turns
-from tests.chaos.fleet.processes import Instance, until
+from tests.chaos.fleet.processes import Instance, suspended, until
 from tests.chaos.tasks.client import POISON, Order, TaskClient, secrets_of
 from tests.chaos.tasks.places import Stored
 from tests.chaos.tasks.processes import WorkerProcess, Worksite
@@ -25,8 +25,6 @@ __all__ = ["attack_tasks"]
 
 _AT_ONCE: Final = 48
 _DOWN: Final = 1.0
-_AIMS: Final = 20.0
-"""Seconds for which a worker is looked for that is where it should die."""
 _MISCHIEF: Final = 0.1
 _PATIENCE: Final = 300.0
 _KILLS_PER_PAUSE: Final = 8
@@ -169,20 +167,15 @@ class _Attack:
 
     async def _inside(self, where: str) -> WorkerProcess | None:
         """Return a suspended worker that is inside a step or stores one, or None."""
-        ends = time.monotonic() + _AIMS
-        while time.monotonic() < ends and not self._orders.done:
-            for worker in self._chance.sample(self._site.workers, len(self._site.workers)):
-                self._steps.read()
-                if worker.pid is None or worker.pid in self.paused or not self._steps.of(worker.pid, where):
-                    continue
-                # It may go on before the kill, so look again when it cannot.
-                worker.signal(signal.SIGSTOP)
-                self._steps.read()
-                if self._steps.of(worker.pid, where):
-                    return worker
-                worker.signal(signal.SIGCONT)
-            await anyio.sleep(0.002)
-        return None
+
+        async def is_there(worker: WorkerProcess) -> bool:
+            self._steps.read()
+            return worker.pid is not None and worker.pid not in self.paused and self._steps.of(worker.pid, where)
+
+        workers = self._site.workers
+        return await suspended(
+            lambda: self._chance.sample(workers, len(workers)), is_there, over=lambda: self._orders.done
+        )
 
     async def _restart(self, victim: Instance | WorkerProcess, after: float) -> None:
         await anyio.sleep(after)

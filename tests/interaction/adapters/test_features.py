@@ -10,7 +10,6 @@ import pytest
 from fastmcp import FastMCP
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
-from pydantic import BaseModel
 
 import roundtrip
 from roundtrip import (
@@ -29,19 +28,12 @@ from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import bind, install
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import ACCEPT, Approver, Era, User
+from tests.interaction.adapters.seats import Seats, ask_seats
 
 pytestmark = pytest.mark.anyio
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "frameworks.md"
 WORKS: Final = "works"
-
-
-class Seats(BaseModel):
-    seats: int
-
-
-async def ask_seats(film: str) -> Elicit[Seats]:
-    return Elicit(f"How many seats for {film}?", Seats)
 
 
 async def by_resolver(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:

@@ -14,10 +14,9 @@ from fastmcp.server.transforms import Namespace
 from fastmcp.server.transforms.search import BM25SearchTransform
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitationCapability, ElicitRequestURLParams, ElicitResult, UrlElicitationCapability
 
 import roundtrip
-from roundtrip import Approval, Approvals, Approve, Context, Elicit, InvalidSignature, Pages, Resolve
+from roundtrip import Approvals, Approve, Context, Elicit, InvalidSignature, Pages, Resolve
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install
 from roundtrip.ledger import MemoryLedger
@@ -28,7 +27,6 @@ from tests.kit.page_users import (
     KEY,
     Browser,
     client_of,
-    declare_only,
     handle_in,
     link_in,
     reader,
@@ -96,20 +94,44 @@ class Bookings:
         del book, plain
 
 
+class Seen(Middleware):
+    """Middleware that notes the calls of tools."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    async def on_call_tool(self, context: Any, call_next: Any) -> Any:
+        self.names.append(context.message.name)
+        return await call_next(context)
+
+
 @each_mode
 @each_class
-async def test_link_leads_to_the_result(kind: str, mode: str) -> None:
-    shop = Bookings(kind)
-    async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
+async def test_link_leads_to_the_result_on_another_instance(kind: str, mode: str) -> None:
+    ledger, seen = MemoryLedger(), Seen()
+    first, second = Bookings(kind, ledger=ledger), Bookings(kind, ledger=ledger)
+    if kind == "fastmcp":
+        first.server.add_middleware(seen)
+        second.server.add_middleware(seen)
+    async with hosted(app_of(first.server)) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("book", {"film": "Solaris"})
         assert not asked.is_error
+    async with hosted(app_of(second.server)) as url, client_of(url, mode=mode) as client:
         browser = Browser(url, "ann")
         assert await browser.answer_all(link_in(asked), ANSWERS) == "Done"
         assert browser.seen == ["Which seat for Solaris?", "How many?"]
-        result = await client.call_tool("continue_call", {"handle": handle_in(asked)})
-        assert text_of(result) == "Solaris, seat 3, 2"
+        assert await continued(client, asked) == "Solaris, seat 3, 2"
         assert (await client.call_tool("plain", {"film": "Solaris"})).structured_content == {"film": "Solaris"}
-    assert shop.booked == ["Solaris"]
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert (first.booked, second.booked) == ([], ["Solaris"])
+    # Middleware sees the requests of clients, and no other legs.
+    assert seen.names == (["book", "continue_call", "plain"] if kind == "fastmcp" else [])
+    shapes = {name: tool.output_schema is not None for name, tool in tools.items() if name != "continue_call"}
+    assert shapes == {"book": False, "plain": True}
+    hints = tools["continue_call"].annotations
+    assert hints is not None
+    assert (hints.read_only_hint, hints.destructive_hint) == (False, True)
+    assert set(tools["continue_call"].input_schema["properties"]) == {"handle"}
 
 
 @each_class_and_mode
@@ -126,49 +148,9 @@ async def test_other_users_get_neither_page_nor_result(kind: str, mode: str) -> 
     assert shop.booked == []
 
 
-@each_class
-async def test_client_that_shows_links_gets_a_question_and_comes_back(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    declare_only(monkeypatch, ElicitationCapability(url=UrlElicitationCapability()))
-    shop = Bookings(kind)
-    shown: list[str] = []
-    async with hosted(app_of(shop.server)) as url:
-
-        async def visit(context: Any, params: Any) -> ElicitResult:
-            assert isinstance(params, ElicitRequestURLParams)
-            shown.append(params.url)
-            await Browser(url, "ann").answer_all(params.url, ANSWERS)
-            return ElicitResult(action="accept")
-
-        async with client_of(url, elicitation_callback=visit) as client:
-            result = await client.call_tool("book", {"film": "Solaris"})
-    assert text_of(result) == "Solaris, seat 3, 2"
-    assert len(shown) == 1
-    assert shown[0].startswith(BASE)
-
-
-@each_class
-async def test_listed_tools_say_what_clients_get(kind: str) -> None:
-    server = Bookings(kind).server
-    async with hosted(app_of(server)) as url, client_of(url) as client:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert set(tools) == {"book", "plain", "continue_call"}
-    assert tools["book"].output_schema is None
-    assert tools["plain"].output_schema is not None
-    hints = tools["continue_call"].annotations
-    assert hints is not None
-    assert (hints.read_only_hint, hints.destructive_hint) == (False, True)
-    assert set(tools["continue_call"].input_schema["properties"]) == {"handle"}
-
-
 async def continued(client: Any, asked: Any) -> str:
     """Return the text of the result of a call that waited."""
     return text_of(await client.call_tool("continue_call", {"handle": handle_in(asked)}))
-
-
-def large(order: str) -> Approve:
-    return Approve(f"Refund all of {order}?", by="finance")
 
 
 async def decide(url: str, user: str, decision: str = "approve", reason: str = "") -> str:
@@ -186,36 +168,19 @@ async def person(request: Any) -> str | None:
     return token if scheme == "Bearer" else request.cookies.get("user")
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode", "by"),
-    [
-        ("fastmcp", MODES[0], "confirm"),
-        ("fastmcp", MODES[1], "resolver"),
-        ("mcpserver", MODES[0], "resolver"),
-        ("mcpserver", MODES[1], "confirm"),
-    ],
-)
-async def test_call_waits_for_the_approval_of_another_person(kind: str, mode: str, by: str) -> None:
+@each_class_and_mode
+async def test_call_waits_for_the_approval_of_another_person(kind: str, mode: str) -> None:
     refunded: list[str] = []
     groups = {"fred": ["finance"], "ann": ["finance"]}
     pages = Pages(base_url=BASE, authenticate=person, wait=0.2)
     server, tool = made(kind, pages=pages, approvals=Approvals(groups=groups))
-    if by == "confirm":
 
-        @tool
-        @roundtrip.tool(confirm=Approve("Refund all of {order}?", by="finance"), exactly_once=True)
-        async def refund(order: str) -> str:
-            """Refund an order."""
-            refunded.append(order)
-            return f"refunded {order}"
-    else:
-
-        @tool
-        @roundtrip.tool(exactly_once=True)
-        async def refund(order: str, approval: Annotated[Approval, Resolve(large)]) -> str:
-            """Refund an order."""
-            refunded.append(order)
-            return f"refunded {order}"
+    @tool
+    @roundtrip.tool(confirm=Approve("Refund all of {order}?", by="finance"), exactly_once=True)
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        refunded.append(order)
+        return f"refunded {order}"
 
     async with hosted(app_of(server)) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("refund", {"order": "A7"})
@@ -258,18 +223,6 @@ async def test_failure_behind_a_page_is_that_of_the_tool(
     del fail
 
 
-@each_class
-async def test_another_instance_finishes_the_call(kind: str) -> None:
-    ledger = MemoryLedger()
-    first, second = Bookings(kind, ledger=ledger), Bookings(kind, ledger=ledger)
-    async with hosted(app_of(first.server)) as url, client_of(url) as client:
-        asked = await client.call_tool("book", {"film": "Solaris"})
-    async with hosted(app_of(second.server)) as url, client_of(url) as client:
-        await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
-        assert await continued(client, asked) == "Solaris, seat 3, 2"
-    assert (first.booked, second.booked) == ([], ["Solaris"])
-
-
 @pytest.mark.parametrize(
     ("mode", "options"), [(MODES[0], {"keys": [KEY]}), (MODES[1], options_of())], ids=["without pages", "with pages"]
 )
@@ -296,20 +249,7 @@ async def test_mounted_and_renamed_tool_waits_behind_a_page(mode: str, options: 
     del book
 
 
-async def test_tool_that_a_search_has_found_waits_behind_a_page() -> None:
-    shop = Bookings("fastmcp")
-    shop.server.add_transform(BM25SearchTransform())
-    async with hosted(app_of(shop.server)) as url, client_of(url) as client:
-        asked = await client.call_tool("call_tool", {"name": "book", "arguments": {"film": "Solaris"}})
-        assert await Browser(url, "ann").answer_all(link_in(asked), ANSWERS) == "Done"
-        handle = {"handle": handle_in(asked)}
-        assert text_of(await client.call_tool("continue_call", handle)) == "Solaris, seat 3, 2"
-        through_search = await client.call_tool("call_tool", {"name": "continue_call", "arguments": handle})
-        assert text_of(through_search) == "Solaris, seat 3, 2"
-    assert shop.booked == ["Solaris"]
-
-
-async def test_leg_through_a_search_waits_for_its_client_whatever_others_call() -> None:
+async def test_leg_through_a_search_waits_for_its_own_client() -> None:
     """All calls through a search have one name, and only some tools need the request of their client."""
     mcp, _ = made("fastmcp")
 
@@ -331,48 +271,23 @@ async def test_leg_through_a_search_waits_for_its_client_whatever_others_call() 
         browser, link = Browser(url, "ann"), link_in(asked)
         assert (await browser.send(link, (await browser.open(link)).text, "3")).status_code == 303
         assert await continued(client, asked) == "paid 3 as ann"
+        arguments = {"name": "continue_call", "arguments": {"handle": handle_in(asked)}}
+        assert text_of(await client.call_tool("call_tool", arguments)) == "paid 3 as ann"
     del pay, buy
 
 
-class Seen(Middleware):
-    """Middleware that notes the calls of tools."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    async def on_call_tool(self, context: Any, call_next: Any) -> Any:
-        self.names.append(context.message.name)
-        return await call_next(context)
-
-
-@each_mode
-async def test_middleware_of_fastmcp_sees_requests_and_no_other_legs(mode: str) -> None:
-    shop, seen = Bookings("fastmcp"), Seen()
-    shop.server.add_middleware(seen)
-    async with hosted(app_of(shop.server)) as url, client_of(url, mode=mode) as client:
-        asked = await client.call_tool("book", {"film": "Solaris"})
-        await Browser(url, "ann").answer_all(link_in(asked), ANSWERS)
-        await continued(client, asked)
-    assert seen.names == ["book", "continue_call"]
-
-
 @each_class
-def test_approvals_need_known_callers(kind: str) -> None:
+def test_approvals_need_known_callers_and_an_inbox(kind: str) -> None:
     pages = Pages(base_url=BASE, authenticate=person)
     with pytest.raises(ValueError, match="approvals= needs to know callers"):
         made(kind, principal=None, pages=pages, approvals=Approvals(groups={"fred": ["finance"]}))
-
-
-@each_class
-def test_approve_needs_an_inbox(kind: str) -> None:
     _, tool = made(kind)
-
-    @roundtrip.tool(confirm=Approve("Refund?", by="finance"))
-    async def refund(order: str) -> str:
-        return order
-
     with pytest.raises(InvalidSignature, match=r"needs approvals=Approvals\(groups=...\) of its server"):
-        tool(refund)
+        tool(roundtrip.tool(confirm=Approve("Refund?", by="finance"))(plain_refund))
+
+
+async def plain_refund(order: str) -> str:
+    return order
 
 
 async def test_call_of_a_disabled_tool_is_unknown_to_its_client() -> None:
@@ -410,7 +325,7 @@ async def failure_of(client: Any, tool: str, arguments: dict[str, Any]) -> str:
     return text_of(result)
 
 
-async def test_leg_of_a_tool_with_auth_waits_for_its_client() -> None:
+async def test_only_versions_with_auth_wait_for_their_client() -> None:
     mcp, _ = made("fastmcp")
     admitted: list[str] = []
 
@@ -418,36 +333,12 @@ async def test_leg_of_a_tool_with_auth_waits_for_its_client() -> None:
         admitted.append(context.component.name)
         return True
 
-    @mcp.tool(auth=admits)
-    async def pay(ctx: Context) -> str:
-        """Pay for seats."""
-        return f"paid {await ctx.ask('size', 'How many?', int)}"
-
-    async with hosted(app_of(mcp)) as url, client_of(url) as client:
-        asked = await client.call_tool("pay", {})
-        link, browser = link_in(asked), Browser(url, "ann")
-        page = (await browser.open(link)).text
-        assert (await browser.send(link, page, "3")).status_code == 303
-        before = len(admitted)
-        assert await continued(client, asked) == "paid 3"
-    assert len(admitted) > before
-    del pay
-
-
-def admit_all(context: Any) -> bool:
-    del context
-    return True
-
-
-async def test_each_version_of_a_tool_waits_for_its_client_or_does_not() -> None:
-    mcp, _ = made("fastmcp")
-
     @mcp.tool(version="1")
     async def pay(ctx: Context) -> str:
         """Pay for seats."""
         return f"paid {await ctx.ask('size', 'How many?', int)}"
 
-    @mcp.tool(name="pay", version="2", auth=admit_all)
+    @mcp.tool(name="pay", version="2", auth=admits)
     async def checked_pay(ctx: Context) -> str:
         """Pay for seats, by those who may."""
         return f"paid by one who may: {await ctx.ask('size', 'How many?', int)}"
@@ -461,5 +352,7 @@ async def test_each_version_of_a_tool_waits_for_its_client_or_does_not() -> None
         assert await browser.answer_all(link, {}) == "Done"
         link = link_in(asked[1])
         assert (await browser.send(link, (await browser.open(link)).text, "4")).status_code == 303
+        before = len(admitted)
         assert [await continued(client, each) for each in asked] == ["paid 3", "paid by one who may: 4"]
+    assert len(admitted) > before
     del pay, checked_pay

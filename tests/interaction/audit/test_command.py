@@ -1,38 +1,20 @@
 """`roundtrip audit` as users run it on an address: options, limits, and mistakes."""
 
 import json
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
 import pytest
-import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from roundtrip.audit.telling import AuditData
 from roundtrip.cli import main
 from tests.interaction.audit.wrong_servers import BindsNoUser, RightServer, SignsNothing, ValidatesNoAnswers
-from tests.kit.hosts import WAIT, listening
 from tests.kit.tables import check_each
+from tests.kit.threaded_servers import in_thread
 
 BOOK: Final = 'book={"film": "Dune"}'
-
-
-@contextmanager
-def serving(app: ASGIApp) -> Generator[str]:
-    """Serve an application from a thread, and yield its address."""
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
-    with listening() as door:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{door.getsockname()[1]}/mcp"
-        finally:
-            server.should_exit = True
-            thread.join(WAIT)
 
 
 class Counting:
@@ -70,7 +52,7 @@ def finding(data: AuditData, clause: str) -> str:
 
 def test_json_and_junit_agree_on_a_wrong_server(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     junit = tmp_path / "audit.xml"
-    with serving(SignsNothing()) as url:
+    with in_thread(SignsNothing(), lifespan="off") as url:
         code, out, _ = audit(capsys, url, "--tool", BOOK, "--json", "--junit", str(junit))
     data = AuditData.model_validate_json(out)
     assert code == 1
@@ -86,7 +68,7 @@ def test_json_and_junit_agree_on_a_wrong_server(capsys: pytest.CaptureFixture[st
 def test_level_decides_if_a_broken_should_counts(
     options: tuple[str, ...], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving(ValidatesNoAnswers()) as url:
+    with in_thread(ValidatesNoAnswers(), lifespan="off") as url:
         ended, out, _ = audit(capsys, url, "--tool", BOOK, *options)
     assert ended == code
     assert "failed  SHOULD S9.content   Answers that do not fit their form are not taken." in out
@@ -95,7 +77,7 @@ def test_level_decides_if_a_broken_should_counts(
 def test_two_sets_of_headers_are_two_users(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "ada")
     app = Counting(BindsNoUser())
-    with serving(app) as url:
+    with in_thread(app, lifespan="off") as url:
         users = ("--header", "Authorization: Bearer ${TOKEN}", "--other-header", "Authorization: Bearer eve")
         _, out, _ = audit(capsys, url, "--tool", BOOK, *users)
     assert "failed  SHOULD S5.principal The state of a user is rejected from another one." in out
@@ -105,7 +87,7 @@ def test_two_sets_of_headers_are_two_users(capsys: pytest.CaptureFixture[str], m
 
 def test_only_named_tools_are_called_and_few_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     app = Counting(RightServer())
-    with serving(app) as url:
+    with in_thread(app, lifespan="off") as url:
         code, out, _ = audit(capsys, url, "--tool", BOOK, "--once", "book")
     assert code == 0
     assert app.tools == {"book"}
@@ -113,9 +95,11 @@ def test_only_named_tools_are_called_and_few_at_once(capsys: pytest.CaptureFixtu
     assert f"{app.requests} requests:" in out
 
 
-def test_request_limit_ends_the_audit_with_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+def test_limit_of_requests_or_time_ends_the_audit_with_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     app = Counting(RightServer())
-    with serving(app) as url:
+    with in_thread(app, lifespan="off") as url:
+        assert audit(capsys, url, "--tool", BOOK, "--max-seconds", "0.000001")[:2] == (2, "")
+        app.requests = 0
         code, out, _ = audit(capsys, url, "--tool", BOOK, "--max-requests", "20", "--json")
     data = AuditData.model_validate_json(out)
     assert (code, app.requests, data.requests) == (0, 20, 20)
@@ -124,17 +108,11 @@ def test_request_limit_ends_the_audit_with_reasons(capsys: pytest.CaptureFixture
     assert reasons == ["the audit has sent 20 requests, see --max-requests"]
 
 
-def test_time_limit_ends_the_audit(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(RightServer()) as url:
-        code, out, _ = audit(capsys, url, "--tool", BOOK, "--max-seconds", "0.000001")
-    assert (code, out) == (2, "")
-
-
 def test_arguments_and_answers_come_from_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "args.json").write_text(json.dumps({"book": {"film": "Stalker"}}))
     (tmp_path / "answers.json").write_text(json.dumps({"seat": {"row": "front"}, "snack": {"name": "nuts"}}))
     server = RightServer()
-    with serving(server) as url:
+    with in_thread(server, lifespan="off") as url:
         files = ("--args", str(tmp_path / "args.json"), "--answers", str(tmp_path / "answers.json"))
         assert audit(capsys, url, "--tool", "book", *files)[0] == 0
     assert any(
@@ -154,7 +132,7 @@ def test_redirects_and_proxies_are_not_followed(
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.2:9")
-    with serving(redirecting) as url:
+    with in_thread(redirecting, lifespan="off") as url:
         code, _, told = audit(capsys, url, "--tool", BOOK)
     assert code == 2
     assert "the server does not list its tools to a client of 2026-07-28: HTTP status 307" in told
@@ -186,7 +164,7 @@ def test_wrong_usage_ends_with_2_and_a_reason(capsys: pytest.CaptureFixture[str]
 
 
 def test_tools_that_cannot_be_called_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(RightServer()) as url:
+    with in_thread(RightServer(), lifespan="off") as url:
         unknown = audit(capsys, url, "--tool", "pay")
         without_film = audit(capsys, url, "--tool", "book")
     assert (unknown[0], without_film[0]) == (2, 2)

@@ -1,13 +1,16 @@
 """The audit claims only what its responses show."""
 
+import random
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import pytest
 
+from roundtrip.audit.auditing import AuditFailed
 from roundtrip.audit.findings import AuditReport, ClauseVerdict
+from roundtrip.audit.sessions import AuditLimits
 from tests.interaction.audit.audits import audited, failed, told
 from tests.interaction.audit.libraries import of_roundtrip
-from tests.interaction.audit.mumbling import survives
 from tests.interaction.audit.wrong_servers import BindsNoUser, Rejection, RightServer
 
 pytestmark = pytest.mark.anyio
@@ -128,22 +131,38 @@ async def test_equal_results_do_not_show_that_a_tool_acts_once() -> None:
     assert verdict(report, "S5.once") is ClauseVerdict.FACT
 
 
-class QuotesTasks(RightServer):
-    def task_of(self, params: Json, user: str) -> Json:
-        try:
-            return super().task_of(params, user)
-        except Rejection:
-            raise Rejection(-32602, f"Task {params['taskId']} not found") from None
+GARBAGE: Final[list[Any]] = [None, True, -1, 1e308, "", "\x1b[2J", [], [[]], {}, {"a": None}, ["type"]]
 
 
-async def test_errors_that_quote_ids_of_tasks_count_as_equal() -> None:
-    report = await audited(QuotesTasks(), "plan")
-    assert verdict(report, "T4", "plan") is ClauseVerdict.PASSED
+class Mumbles(RightServer):
+    """Answers with JSON of the right shape and values of any type, as a broken or hostile server does."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed, self.random = seed, random.Random(seed)
+
+    def written(self, answer: Json) -> str:
+        # Few lists of tools survive, so some stay as they are.
+        is_list = self.seed % 4 and {"serverInfo", "tools"} & answer.get("result", {}).keys()
+        return super().written(answer if is_list else self.garbled(answer))
+
+    def garbled(self, value: Any, depth: int = 0) -> Any:
+        if depth > 1 and self.random.random() < 0.06:
+            return self.random.choice(GARBAGE)
+        if isinstance(value, dict):
+            return {key: self.garbled(item, depth + 1) for key, item in cast("Json", value).items()}
+        if isinstance(value, list):
+            return [self.garbled(item, depth + 1) for item in cast("list[Any]", value)]
+        return value
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 async def test_any_response_is_survived(seed: int) -> None:
-    await survives(seed)
+    """An audit ends with a report or with a reason."""
+    limits = AuditLimits(requests=120, seconds=60, timeout=60, body_bytes=2**18)
+    with suppress(AuditFailed):
+        report = await audited(Mumbles(seed), "book", "plan", limits=limits)
+        assert report.requests <= 120
 
 
 DEEP: Final = "[" * 100_000

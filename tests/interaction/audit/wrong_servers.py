@@ -3,7 +3,6 @@
 The SDK's servers check much by themselves, so most of these faults could not be made with them.
 """
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -294,6 +293,14 @@ class WrongServer(RightServer):
     options: Mapping[str, Any] = {}
     """Options of the audit that it takes to see the fault."""
     tools: tuple[str, ...] = ("book",)
+    more: Mapping[str, Any] | None = None
+    """The schema of a field that its forms have besides."""
+
+    def question(self, key: str) -> Json:
+        question = super().question(key)
+        if self.more is not None:
+            question["params"]["requestedSchema"]["properties"]["more"] = self.more
+        return question
 
 
 def _base64(raw: bytes) -> str:
@@ -503,15 +510,6 @@ class TakesMissingAsAccepted(WrongServer):
         super().take(call, {**accepted, **answers})
 
 
-class RejectsMissing(WrongServer):
-    fails = ("S7.missing",)
-
-    def take(self, call: Json, answers: Json) -> None:
-        if any(key not in answers for key in call["asked"]):
-            raise Rejection(-32602, "an answer is missing")
-        super().take(call, answers)
-
-
 class LosesItsState(WrongServer):
     """Asks again without the state that its own check then wants."""
 
@@ -530,17 +528,6 @@ class CrashesOnOversized(WrongServer):
     async def respond(self, body: bytes, user: str) -> tuple[int, str, str]:
         if len(body) > _MAX_BODY_BYTES:
             return 500, "text/plain", "Internal Server Error"
-        return await super().respond(body, user)
-
-
-class HangsOnOversized(WrongServer):
-    fails = ("A3",)
-    options: Mapping[str, Any] = {"patience": 0.5}
-
-    async def respond(self, body: bytes, user: str) -> tuple[int, str, str]:
-        if len(body) > _MAX_BODY_BYTES:
-            # Until the client has left, and longer.
-            await asyncio.sleep(1)
         return await super().respond(body, user)
 
 
@@ -575,13 +562,6 @@ class IsNoJsonRpc(WrongServer):
 
     def written(self, answer: Json) -> str:
         return json.dumps({**answer, "jsonrpc": "1.0"})
-
-
-class RepliesToOthers(WrongServer):
-    fails = ("R2",)
-
-    def written(self, answer: Json) -> str:
-        return super().written({**answer, "id": 4711})
 
 
 class RepeatsKeys(WrongServer):
@@ -670,20 +650,12 @@ class AsksForPasswords(WrongServer):
 
 class NestsItsForm(WrongServer):
     fails = ("F1", "F4")
-
-    def question(self, key: str) -> Json:
-        question = super().question(key)
-        question["params"]["requestedSchema"]["properties"]["more"] = {"type": "object", "properties": {}}
-        return question
+    more: Mapping[str, Any] | None = {"type": "object", "properties": {}}
 
 
 class ListsChoicesOddly(WrongServer):
     fails = ("F2",)
-
-    def question(self, key: str) -> Json:
-        question = super().question(key)
-        question["params"]["requestedSchema"]["properties"]["more"] = {"type": "integer", "enum": [1, 2]}
-        return question
+    more: Mapping[str, Any] | None = {"type": "integer", "enum": [1, 2]}
 
     def fits(self, key: str, content: Json) -> bool:
         return super().fits(key, content) and content.get("more", 1) in (1, 2)
@@ -691,11 +663,7 @@ class ListsChoicesOddly(WrongServer):
 
 class HasBadDefaults(WrongServer):
     fails = ("F3",)
-
-    def question(self, key: str) -> Json:
-        question = super().question(key)
-        question["params"]["requestedSchema"]["properties"]["more"] = {"type": "integer", "default": "two"}
-        return question
+    more: Mapping[str, Any] | None = {"type": "integer", "default": "two"}
 
     def fits(self, key: str, content: Json) -> bool:
         return super().fits(key, content) and type(content.get("more", 2)) is int

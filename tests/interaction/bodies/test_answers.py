@@ -6,18 +6,11 @@ import pytest
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Event, ListRoots, RoundtripError, State
-from roundtrip.client.legs import ERAS
 from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Hop, Steps, User
 from roundtrip.testing.scripts import UserAction
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def era() -> Era:
-    """Return one era where a test does not choose."""
-    return Era.RETRY
 
 
 class Copies(BaseModel):
@@ -39,7 +32,6 @@ async def test_a_renamed_question_keeps_the_answers_of_calls_in_flight() -> None
     assert len(call.rounds) == 2
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_only_the_invalid_answer_is_asked_again_with_its_reason(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         answers = await ctx.ask_all({"copies": Elicit("How many?", Copies), "left": LEFT})
@@ -59,12 +51,12 @@ async def test_only_the_invalid_answer_is_asked_again_with_its_reason(era: Era) 
     assert trace.asked == [{"copies": "new", "left": "new"}, {"copies": "invalid"}]
 
 
-async def test_too_many_invalid_answers_end_the_call_naming_the_question(era: Era) -> None:
+async def test_too_many_invalid_answers_end_the_call_naming_the_question() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask("copies", "How many?", Copies, attempts=2)
         return "never"
 
-    result = await User(shop(body), {"copies": [{"copies": 10}, {"copies": 0}]}, era=era).call("order")
+    result = await User(shop(body), {"copies": [{"copies": 10}, {"copies": 0}]}, era=Era.RETRY).call("order")
     assert result.text.startswith("Error executing tool order: question 'copies' was answered invalidly 2 times")
 
 
@@ -88,7 +80,7 @@ async def test_declined_question_ends_the_asking_call(era: Era, action: str) -> 
     assert cleaned
 
 
-async def test_body_can_catch_that_its_question_was_declined(era: Era) -> None:
+async def test_body_can_catch_that_its_question_was_declined() -> None:
     trace = Steps()
 
     async def body(ctx: Context[Any, Any]) -> str:
@@ -98,12 +90,11 @@ async def test_body_can_catch_that_its_question_was_declined(era: Era) -> None:
             return f"no: {error}"
         return "yes"
 
-    result = await User(shop(body, trace=trace), {"left": DECLINE}, era=era).call("order")
+    result = await User(shop(body, trace=trace), {"left": DECLINE}, era=Era.RETRY).call("order")
     assert result.text == "no: Question 'left' was not answered: elicitation was decline"
     assert trace.states[-1] is State.COMPLETED
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_outcome_of_a_question_can_be_asked_for(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         answer = await ctx.ask_outcome("copies", "How many?", Copies)
@@ -114,7 +105,6 @@ async def test_outcome_of_a_question_can_be_asked_for(era: Era) -> None:
     assert (await User(shop(body), {"copies": CANCEL}, era=era).call("order")).text == "cancel 0"
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_outcomes_of_a_round_can_be_asked_for(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         got = await ctx.ask_all_outcomes({"left": LEFT, "right": RIGHT, "roots": ListRoots()})
@@ -124,22 +114,12 @@ async def test_outcomes_of_a_round_can_be_asked_for(era: Era) -> None:
     assert (await User(shop(body), answers, era=era, roots=[]).call("order")).text == "1 decline 0"
 
 
-async def test_answers_come_in_the_order_of_their_questions(era: Era) -> None:
+async def test_answers_come_in_the_order_of_their_questions() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         got = await ctx.ask_all({"adults": Elicit("Adults?", Copies), "children": Elicit("Children?", Copies)})
         adults, children = got.values()
         return f"{list(got)} {adults.copies} adults, {children.copies} children"
 
     answers: Answers = {"adults": [{"copies": 0}, {"copies": 2}], "children": {"copies": 5}}
-    call = await User(shop(body), answers, era=era).call("order")
+    call = await User(shop(body), answers, era=Era.RETRY).call("order")
     assert call.text == "['adults', 'children'] 2 adults, 5 children"
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_stand_ins_keep_the_order_of_the_questions(era: Era) -> None:
-    async def body(ctx: Context[Any, Any]) -> str:
-        questions = {"roots": ListRoots(), "stood-in": Elicit("Left?", int, otherwise=1)}
-        return ", ".join(await ctx.ask_all(questions))
-
-    call = await User(shop(body), era=era, lacks=["elicitation"], roots=[]).call("order")
-    assert call.text == "roots, stood-in"

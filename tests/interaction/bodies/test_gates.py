@@ -13,19 +13,12 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Event, InvalidSignature, Resolve, Server, State
-from roundtrip.client.legs import ERAS
-from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User, served
+from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User
 from roundtrip.testing.scripts import UserAction
 from tests.interaction.bodies.shops import shop
 from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def era() -> Era:
-    """Return one era: a confirmation has the same words on each."""
-    return Era.RETRY
 
 
 CONFIRM = {"confirm": "Delete {path}?"}
@@ -58,7 +51,6 @@ class Disk:
         return shop(body, tool=CONFIRM, trace=trace)
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_accepted_call_continues_with_its_own_questions(era: Era) -> None:
     disk = Disk()
     made = await User(disk.server(), {"confirm:order": {}, "why": {"reason": "old"}}, era=era).call(
@@ -84,7 +76,6 @@ async def test_declined_call_ends_before_anything_runs(era: Era, action: str) ->
     assert trace.states[-2:] == [State.RESOLVING, State.DECLINED]
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_client_that_cannot_be_asked_is_rejected_before_anything_runs(era: Era) -> None:
     """Shows S6."""
     disk, trace = Disk(), Steps()
@@ -93,14 +84,6 @@ async def test_client_that_cannot_be_asked_is_rejected_before_anything_runs(era:
     assert rejected.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
     assert disk.done == []
     assert trace.events[-1] is Event.REJECT
-
-
-async def test_older_client_without_a_channel_is_rejected_before_anything_runs() -> None:
-    disk = Disk()
-    async with served(disk.server(), json_response=True) as url:
-        with pytest.raises(MCPError, match="cannot ask 'confirm:order'"):
-            await User(url, era=Era.LIVE).call("order", path="/tmp/a")
-    assert disk.done == []
 
 
 async def test_a_confirmation_is_good_for_the_arguments_it_showed_only() -> None:
@@ -124,27 +107,27 @@ async def test_a_confirmation_rides_along_and_is_not_asked_again() -> None:
     assert [[question.key for question in round_] for round_ in call.rounds] == [["confirm:order"], ["why"]]
 
 
-async def test_invalid_arguments_are_rejected_before_the_question(era: Era) -> None:
+async def test_invalid_arguments_are_rejected_before_the_question() -> None:
     disk = Disk()
-    call = await User(disk.server(), era=era).call("order", {"path": "/tmp/a", "times": 0})
+    call = await User(disk.server(), era=Era.RETRY).call("order", {"path": "/tmp/a", "times": 0})
     assert call.is_error
     assert call.questions == []
 
 
-async def test_plain_tool_without_questions_can_have_a_confirmation(era: Era) -> None:
+async def test_plain_tool_without_questions_can_have_a_confirmation() -> None:
     def body(path: str) -> str:
         return f"deleted {path}"
 
     server = shop(body, tool=CONFIRM)
-    assert (await User(server, {"confirm:order": {}}, era=era).call("order", {"path": "/a"})).text == "deleted /a"
-    assert (await User(server, {"confirm:order": DECLINE}, era=era).call("order", {"path": "/a"})).is_error
+    assert (await User(server, {"confirm:order": {}}, era=Era.RETRY).call("order", {"path": "/a"})).text == "deleted /a"
+    assert (await User(server, {"confirm:order": DECLINE}, era=Era.RETRY).call("order", {"path": "/a"})).is_error
 
 
-async def test_arguments_cannot_forge_or_reorder_lines_of_the_confirmation(era: Era) -> None:
+async def test_arguments_cannot_forge_or_reorder_lines_of_the_confirmation() -> None:
     async def body(path: Path, note: str) -> str:
         return "done"
 
-    user = User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era)
+    user = User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=Era.RETRY)
     sent = {"path": "/etc\n\npath: /tmp/a", "note": "ok\r\npath: /tmp/b\u2028\u202egnp"}
     made = await user.call("order", sent)
     assert made.asked[0].splitlines() == [
@@ -166,12 +149,12 @@ class Target(BaseModel):
 FORGED = 'x? It stays.\\" Nothing is deleted. path: "/tmp/a'
 
 
-async def test_no_argument_forges_a_question_with_folded_lines(era: Era) -> None:
+async def test_no_argument_forges_a_question_with_folded_lines() -> None:
     async def body(path: str, target: Target, names: list[str]) -> str:
         return "done"
 
     sent = {"path": FORGED, "target": {"host": FORGED, "tags": [FORGED]}, "names": [FORGED]}
-    made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call("order", sent)
+    made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=Era.RETRY).call("order", sent)
     folded = " ".join(made.asked[0].split())
     # Outside of JSON's own strings there are the words of the server only.
     text = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -179,7 +162,7 @@ async def test_no_argument_forges_a_question_with_folded_lines(era: Era) -> None
     assert {json.loads(one) for one in text.findall(folded)} == {FORGED, "host", "tags"}
 
 
-async def test_values_that_no_client_can_word_stay_unquoted(era: Era) -> None:
+async def test_values_that_no_client_can_word_stay_unquoted() -> None:
     async def body(path: str, day: date, price: Decimal, force: bool, note: str | None = None) -> str:
         return "done"
 

@@ -1,5 +1,6 @@
 """Bodies that ask in a way that cannot work get an error that names the tool, the question and the fix."""
 
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
@@ -7,10 +8,11 @@ from typing import Annotated, Any
 import anyio
 import pytest
 from mcp.client.session import ClientRequestContext
+from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
+from pydantic import BaseModel, Field
 
-from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample
-from roundtrip.client.legs import ERAS
+from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample, Server
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User
 from tests.interaction.bodies.shops import LEFT, shop
 from tests.kit.hosts import WAIT
@@ -18,12 +20,6 @@ from tests.kit.players import Person, connect, text_of
 from tests.kit.shops import Choice
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def era() -> Era:
-    """Return one era: mistakes of bodies are found where the eras do not differ."""
-    return Era.RETRY
 
 
 async def test_swallowed_suspension_error_names_the_tool_and_question() -> None:
@@ -66,31 +62,19 @@ _MISFITS: list[tuple[Callable[[Any], Awaitable[Any]], str]] = [
 ]
 
 
-async def test_question_given_in_parts_that_do_not_fit_is_named(era: Era) -> None:
+async def test_question_given_in_parts_that_do_not_fit_is_named() -> None:
     start = re.compile(r"Error executing tool order: ctx.ask(_outcome)?\('it', ...\) must be given ")
-    texts = {told: await _told(lambda ctx, ask=ask: ask(ctx), era) for ask, told in _MISFITS}
+    texts = {told: await _told(lambda ctx, ask=ask: ask(ctx)) for ask, told in _MISFITS}
     assert {told: text for told, text in texts.items() if told not in text or not start.match(text)} == {}
 
 
-async def _told(ask: Callable[[Any], Awaitable[Any]], era: Era) -> str:
+async def _told(ask: Callable[[Any], Awaitable[Any]]) -> str:
     """Return the error of a body that asks in this way."""
 
     async def body(ctx: Context[Any, Any]) -> str:
         return f"{await ask(ctx)}"
 
-    return (await User(shop(body), {}, era=era, allow_error=True).call("order")).text
-
-
-async def test_a_question_after_the_call_has_ended_is_rejected(era: Era) -> None:
-    kept: list[Context[Any, Any]] = []
-
-    async def body(ctx: Context[Any, Any]) -> str:
-        kept.append(ctx)
-        return "done"
-
-    await User(shop(body), era=era).call("order")
-    with pytest.raises(Exception, match="'left' was asked after its leg had ended"):
-        await kept[0].ask("left", LEFT)
+    return (await User(shop(body), {}, era=Era.RETRY, allow_error=True).call("order")).text
 
 
 async def test_question_awaited_after_its_body_is_rejected() -> None:
@@ -106,7 +90,6 @@ async def test_question_awaited_after_its_body_is_rejected() -> None:
         await kept[0]
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_unawaited_question_fails_the_call_and_is_named(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         ctx.ask("left", LEFT)
@@ -117,70 +100,13 @@ async def test_unawaited_question_fails_the_call_and_is_named(era: Era) -> None:
     assert "`await ctx.ask(...)" in result.text
 
 
-async def test_plain_tool_asking_without_blocking_is_pointed_to_blocking(era: Era) -> None:
+async def test_plain_tool_asking_without_blocking_is_pointed_to_blocking() -> None:
     def body(ctx: Context[Any, Any]) -> str:
         ctx.ask("left", LEFT)
         return "done"
 
-    result = await User(shop(body), era=era).call("order")
+    result = await User(shop(body), era=Era.RETRY).call("order")
     assert "in a plain `def` tool `ctx.blocking.ask(...)" in result.text
-
-
-async def test_repeated_question_name_error_explains_numbering(era: Era) -> None:
-    async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.step("left", int)
-        await ctx.ask("left", LEFT)
-        return "never"
-
-    result = await User(shop(body), era=era).call("order")
-    assert result.text.startswith("Error executing tool order: the name 'left' is used twice in one call")
-    assert "f'item-{i}'" in result.text
-
-
-async def test_a_resolver_and_a_body_cannot_share_a_name(era: Era) -> None:
-    async def left() -> Elicit[Choice] | Choice:
-        return Choice(ok=True)
-
-    async def body(ctx: Context[Any, Any], choice: Annotated[Choice, Resolve(left)]) -> str:
-        await ctx.ask("left", LEFT)
-        return "never"
-
-    result = await User(shop(body), era=era).call("order")
-    assert "the name 'left' is used twice in one call" in result.text
-
-
-async def test_a_former_name_is_no_other_questions_name(era: Era) -> None:
-    async def first(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("left", LEFT)
-        await ctx.ask("port", LEFT, was=["left"])
-        return "never"
-
-    async def second(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("port", LEFT, was=["left"])
-        await ctx.ask("left", LEFT)
-        return "never"
-
-    async def both(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("port", LEFT, was=["left"])
-        await ctx.ask("larboard", LEFT, was=["left"])
-        return "never"
-
-    for body, of in ((first, "port"), (second, "port"), (both, "larboard")):
-        user = User(shop(body), {"left": 1, "port": 2}, era=era, allow_unused=True, allow_error=True)
-        told = (await user.call("order")).text
-        assert f"the name 'left' is used twice in one call; question {of!r} also has it in was=" in told
-
-
-async def test_a_former_name_is_no_resolvers_name(era: Era) -> None:
-    async def left() -> Elicit[int]:
-        return LEFT
-
-    async def body(ctx: Context[Any, Any], width: Annotated[int, Resolve(left)]) -> str:
-        await ctx.ask("port", LEFT, was=["left"])
-        return "never"
-
-    result = await User(shop(body), {"left": 1}, era=era, allow_error=True).call("order")
-    assert "the name 'left' is used twice in one call" in result.text
 
 
 async def _ask_in_a_list(ctx: Context[Any, Any]) -> str:
@@ -212,12 +138,11 @@ _MISTAKEN_ARGUMENTS: list[tuple[Callable[[Any], Awaitable[Any]], str]] = [
 ]
 
 
-async def test_mistaken_argument_is_named(era: Era) -> None:
-    texts = {told: await _told(body, era) for body, told in _MISTAKEN_ARGUMENTS}
+async def test_mistaken_argument_is_named() -> None:
+    texts = {told: await _told(body) for body, told in _MISTAKEN_ARGUMENTS}
     assert {told: text for told, text in texts.items() if told not in text} == {}
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_concurrent_unnamed_questions_error_asks_for_keys(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         async def put() -> None:
@@ -235,7 +160,6 @@ async def test_concurrent_unnamed_questions_error_asks_for_keys(era: Era) -> Non
     assert "ctx.ask_all" in call.text
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_sequential_unnamed_questions_keep_answers_despite_equal_words(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         answers = [await ctx.elicit("Sure?", Choice) for _ in range(3)]
@@ -284,3 +208,106 @@ async def test_abandoned_question_does_not_count_as_pending(asks_again: bool) ->
             assert text_of(await client.call_tool("order")) == ("accept" if asks_again else "no one there")
     assert asking.cancelled_caught
     assert trace.events[-1] is Event.FINISH
+
+
+async def test_one_name_of_two_questions_is_an_error() -> None:
+    async def left() -> Elicit[int]:
+        return LEFT
+
+    async def step_and_question(ctx: Context[Any, Any]) -> None:
+        await ctx.step("left", int)
+        await ctx.ask("left", LEFT)
+
+    async def resolver_and_question(ctx: Context[Any, Any], width: Annotated[int, Resolve(left)]) -> None:
+        await ctx.ask("left", LEFT)
+
+    async def former_of_a_later(ctx: Context[Any, Any]) -> None:
+        await ctx.ask("left", LEFT)
+        await ctx.ask("port", LEFT, was=["left"])
+
+    async def former_of_an_earlier(ctx: Context[Any, Any]) -> None:
+        await ctx.ask("port", LEFT, was=["left"])
+        await ctx.ask("left", LEFT)
+
+    async def former_of_both(ctx: Context[Any, Any]) -> None:
+        await ctx.ask("port", LEFT, was=["left"])
+        await ctx.ask("larboard", LEFT, was=["left"])
+
+    async def former_and_resolver(ctx: Context[Any, Any], width: Annotated[int, Resolve(left)]) -> None:
+        await ctx.ask("port", LEFT, was=["left"])
+
+    cures: dict[Callable[..., Any], str] = {
+        step_and_question: "f'item-{i}'",
+        resolver_and_question: "f'item-{i}'",
+        former_of_a_later: "question 'port' also has it in was=",
+        former_of_an_earlier: "question 'port' also has it in was=",
+        former_of_both: "question 'larboard' also has it in was=",
+        former_and_resolver: "question 'port' also has it in was=",
+    }
+    told: dict[str, str] = {}
+    for body, cure in cures.items():
+        user = User(shop(body), {"left": 1, "port": 2}, era=Era.RETRY, allow_unused=True, allow_error=True)
+        text = (await user.call("order")).text
+        if "the name 'left' is used twice in one call" not in text or cure not in text:
+            told[body.__name__] = text
+    assert told == {}
+
+
+MARKER = "Dune for 4711"
+
+
+class Copies(BaseModel):
+    copies: int = Field(ge=1)
+
+
+def shop_of_copies(**options: Any) -> Server[Any]:
+    server = Server[Any]("shop", **options)
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        answer = await ctx.elicit(f'How many of "{MARKER}"?', Copies)
+        return answer.action
+
+    return server
+
+
+WORDS = r'question "How many of \"Dune for 4711\"?"'
+
+
+async def test_rejected_answer_names_the_words_of_its_question(
+    era: Era, caplog: pytest.LogCaptureFixture, tmp_path: Any
+) -> None:
+    caplog.set_level(logging.DEBUG, "roundtrip")
+    caplog.set_level(logging.DEBUG, "mcp.server.mcpserver")
+    server = shop_of_copies(trace=str(tmp_path / "calls.jsonl"))
+    call = await User(server, too_few(), era=era).call("order")
+    assert call.is_error
+    assert f"{WORDS} was answered invalidly 3 times" in call.text
+    assert "unnamed-" not in call.text
+    assert MARKER not in caplog.text
+    assert MARKER not in (tmp_path / "calls.jsonl").read_text()
+
+
+def too_few() -> Any:
+    return {re.compile("How many"): [{"copies": 0}] * 3}
+
+
+async def test_unaskable_client_is_told_the_question_text(era: Era) -> None:
+    with pytest.raises(MCPError) as rejected:
+        await User(shop_of_copies(), era=era, lacks=["elicitation"]).call("order")
+    assert rejected.value.error.message.endswith(WORDS)
+
+
+async def test_swallowed_suspension_names_the_words() -> None:
+    server = Server[Any]("shop")
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        try:
+            await ctx.elicit("How many? " + "x" * 100, Copies)
+        except BaseException:  # noqa: BLE001
+            return "went on"
+        return "done"
+
+    call = await User(server, era=Era.RETRY).call("order")
+    assert f'the exception with which "How many? {"x" * 70}..." ended the leg' in call.text

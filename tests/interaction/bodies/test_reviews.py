@@ -16,12 +16,6 @@ from tests.interaction.bodies.shops import shop
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def era() -> Era:
-    """Return one era: `test_a_review_walks_the_same_path_on_both_eras` compares them."""
-    return Era.RETRY
-
-
 class City(BaseModel):
     city: str
 
@@ -73,13 +67,13 @@ def fare_to(city: str) -> int:
     return len(city) * 100
 
 
-async def test_declined_review_ends_its_call(era: Era) -> None:
+async def test_declined_review_ends_its_call() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask("city", "Where to?", City)
         return f"{await ctx.review('review', 'All right?', ['city'])}"
 
     trace = Steps()
-    user = User(shop(body, trace=trace), {"city": {"city": "Rome"}, "review": DECLINE}, era=era)
+    user = User(shop(body, trace=trace), {"city": {"city": "Rome"}, "review": DECLINE}, era=Era.RETRY)
     result = await user.call("order")
     assert result.text == "Error executing tool order: Question 'review' was not answered: elicitation was decline"
     assert trace.events[-1] is Event.DECLINE
@@ -111,11 +105,11 @@ class Talk:
 
 
 @pytest.mark.parametrize("body", BODIES)
-async def test_changed_review_answer_repeats_only_dependent_questions(era: Era, body: Any) -> None:
+async def test_changed_review_answer_repeats_only_dependent_questions(body: Any) -> None:
     changed: dict[str, Any] = {"city.city": "Oslo", "hotel.hotel": "Forum", "seat.seat": 3}
     talk = Talk({"All right?": [changed], "Which hotel in Oslo?": [{"hotel": "Fjord"}]})
     RAN.clear()
-    result = await talk.order(body, era)
+    result = await talk.order(body, Era.RETRY)
     assert result.startswith("accept: Oslo, Fjord, 3")
     assert talk.asked == sorted(
         ["Where to?", "Which hotel in Rome?", "Which seat?", "All right?", "Which hotel in Oslo?"]
@@ -135,7 +129,7 @@ async def test_a_review_walks_the_same_path_on_both_eras(body: Any) -> None:
     assert paths[0] == paths[1]
 
 
-async def test_two_fields_of_a_review_cannot_have_one_name(era: Era) -> None:
+async def test_two_fields_of_a_review_cannot_have_one_name() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask("ship", "Which ship?", Seat)
         await ctx.ask("ship.seat", "Which seat on it?", int)
@@ -143,15 +137,20 @@ async def test_two_fields_of_a_review_cannot_have_one_name(era: Era) -> None:
         return "never"
 
     answers: Any = {"ship": {"seat": 1}, "ship.seat": {"value": 2}}
-    result = await User(shop(body), answers, era=era, allow_error=True).call("order")
+    result = await User(shop(body), answers, era=Era.RETRY, allow_error=True).call("order")
     assert "a review cannot show two fields named 'ship.seat'; rename one of the questions" in result.text
 
 
-@pytest.mark.parametrize("body", BODIES)
-async def test_a_review_shows_the_earlier_answers_filled_in(era: Era, body: Any) -> None:
+@pytest.mark.parametrize(
+    ("body", "content"),
+    [(by_resolvers, {}), (by_body, {"city.city": "Rome", "hotel.hotel": "Forum", "seat.seat": 3})],
+)
+async def test_a_review_shows_the_earlier_answers_filled_in(body: Any, content: Any) -> None:
     """Shows F3."""
-    talk = Talk({"All right?": [{}]})
-    await talk.order(body, era)
+    talk = Talk({"All right?": [content]})
+    assert (await talk.order(body, Era.RETRY)).startswith("accept: Rome, Forum, 3")
+    # What changes nothing asks nothing again.
+    assert len(talk.asked) == 4
     schema = talk.questions[-1].schema
     assert schema is not None
     assert {name: shape["default"] for name, shape in schema["properties"].items()} == {
@@ -162,17 +161,6 @@ async def test_a_review_shows_the_earlier_answers_filled_in(era: Era, body: Any)
     assert not schema.get("required")
 
 
-@pytest.mark.parametrize(
-    ("body", "content"),
-    [(by_resolvers, {}), (by_body, {"city.city": "Rome", "hotel.hotel": "Forum", "seat.seat": 3})],
-)
-async def test_a_review_that_changes_nothing_asks_nothing_again(era: Era, body: Any, content: Any) -> None:
-    talk = Talk({"All right?": [content]})
-    assert (await talk.order(body, era)).startswith("accept: Rome, Forum, 3")
-    assert len(talk.asked) == 4
-
-
-@pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(("body", "action"), [(by_resolvers, "decline"), (by_body, "cancel")])
 async def test_unanswered_review_changes_nothing_and_reports_it(era: Era, body: Any, action: str) -> None:
     talk = Talk({"All right?": [UserAction(action)]})
@@ -181,7 +169,7 @@ async def test_unanswered_review_changes_nothing_and_reports_it(era: Era, body: 
 
 
 @pytest.mark.parametrize("body", BODIES)
-async def test_invalid_review_change_names_the_question_and_asks_again(era: Era, body: Any) -> None:
+async def test_invalid_review_change_names_the_question_and_asks_again(body: Any) -> None:
     talk = Talk({"All right?": [{"seat.seat": 10}, {"seat.seat": 9}]})
     if body is by_body:
         # All that comes after the seat in the body may depend on it.
@@ -192,15 +180,15 @@ async def test_invalid_review_change_names_the_question_and_asks_again(era: Era,
                 "Which hotel in Rome?": [{"hotel": "Forum"}] * 2,
             }
         )
-    assert (await talk.order(body, era)).startswith("accept: Rome, Forum, 9")
+    assert (await talk.order(body, Era.RETRY)).startswith("accept: Rome, Forum, 9")
     complaint = next(question.message for question in talk.questions if "not valid" in question.message)
     assert complaint.startswith("All right?")
     assert "seat: seat" in complaint
 
 
-async def test_a_change_of_the_last_answer_asks_nothing_again(era: Era) -> None:
+async def test_a_change_of_the_last_answer_asks_nothing_again() -> None:
     talk = Talk({"All right?": [{"hotel.hotel": "Forum II"}]})
-    assert await talk.order(by_body, era) == "accept: Rome, Forum II, 3, 400"
+    assert await talk.order(by_body, Era.RETRY) == "accept: Rome, Forum II, 3, 400"
     assert talk.asked == sorted([*FIRST, "All right?"])
 
 
@@ -216,7 +204,7 @@ async def test_a_review_is_resumed_on_other_servers() -> None:
     assert call.keys == ["seat", "city", "hotel", "review", "hotel"]
 
 
-async def test_the_outcome_holds_the_answers_by_their_names(era: Era) -> None:
+async def test_the_outcome_holds_the_answers_by_their_names() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask("copies", "How many?", int)
         await ctx.ask("city", "Where to?", City)
@@ -226,23 +214,23 @@ async def test_the_outcome_holds_the_answers_by_their_names(era: Era) -> None:
         return f"{reviewed.data['copies']} {reviewed.data['city'].city}"
 
     answers: Answers = {"copies": 1, "city": {"city": "Rome"}, "review": {"copies": 1}}
-    call = await User(shop(body), answers, era=era).call("order")
+    call = await User(shop(body), answers, era=Era.RETRY).call("order")
     assert call.text == "1 Rome"
     assert set((call.questions[-1].schema or {})["properties"]) == {"copies", "city.city"}
 
 
 @pytest.mark.parametrize("name", ["unknown", "declined", "later"])
-async def test_reviewing_an_unanswered_question_names_it_in_the_error(era: Era, name: str) -> None:
+async def test_reviewing_an_unanswered_question_names_it_in_the_error(name: str) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask_outcome("declined", "Where to?", City)
         await ctx.review("review", "All right?", [name])
         return "never"
 
-    result = await User(shop(body), {"declined": DECLINE}, era=era).call("order")
+    result = await User(shop(body), {"declined": DECLINE}, era=Era.RETRY).call("order")
     assert f"ctx.review('review') cannot show '{name}'" in result.text
 
 
-async def test_answer_of_the_same_round_is_not_asked_again(era: Era) -> None:
+async def test_answer_of_the_same_round_is_not_asked_again() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         both = await ctx.ask_all({"city": Elicit("Where to?", City), "seat": Elicit("Which seat?", Seat)})
         fare = await ctx.ask("fare", "Which fare?", int)
@@ -253,7 +241,7 @@ async def test_answer_of_the_same_round_is_not_asked_again(era: Era) -> None:
         **{"city": {"city": "Rome"}, "seat": {"seat": 3}, "fare": [1, 2]},
         "review": {"city.city": "Paris", "seat.seat": 3},
     }
-    call = await User(shop(body), answers, era=era).call("order")
+    call = await User(shop(body), answers, era=Era.RETRY).call("order")
     assert [question.key for question in call.questions] == ["city", "seat", "fare", "review", "fare"]
     assert "Paris" in call.text
     assert call.text.endswith(", 2")
@@ -263,7 +251,6 @@ async def how_many() -> Elicit[int]:
     return Elicit("How many?", int)
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_once_answer_can_be_reviewed(era: Era) -> None:
     """The resolver's function does not run again."""
 

@@ -14,18 +14,11 @@ from mcp_types import (
 )
 from pydantic import BaseModel, FileUrl
 
-from roundtrip import Context, Event, State
-from roundtrip.client.legs import ERAS
+from roundtrip import Context, Event
 from roundtrip.testing import Answers, Era, Steps, User
 from tests.interaction.bodies.shops import shop
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def era() -> Era:
-    """Return one era where a test does not choose."""
-    return Era.RETRY
 
 
 class Review(BaseModel):
@@ -38,7 +31,7 @@ async def review(ctx: Context[Any, Any]) -> str:
     return f"{result.result.stars}: {result.result.words}"
 
 
-async def test_a_sample_gives_text_and_the_whole_message(era: Era) -> None:
+async def test_a_sample_gives_text_and_the_whole_message() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         first = await ctx.sample("Praise Dune", max_tokens=50)
         said = SamplingMessage(role="user", content=TextContent(type="text", text="Praise Emma"))
@@ -46,12 +39,11 @@ async def test_a_sample_gives_text_and_the_whole_message(era: Era) -> None:
         return f"{first.text}, {first.result == first.text}, {first.message.model}, {second.text}"
 
     answers: Answers = {re.compile("Praise Dune"): "sandy", "second": "witty"}
-    call = await User(shop(body), answers, era=era).call("order")
+    call = await User(shop(body), answers, era=Era.RETRY).call("order")
     assert call.text == "sandy, True, scripted, witty"
     assert call.asked == ["Praise Dune", "Praise Emma"]
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_typed_sample_sends_its_schema_and_returns_the_value(era: Era) -> None:
     answers: Answers = {re.compile("Review"): '```json\n{"stars": 5, "words": "sandy"}\n```'}
     call = await User(shop(review), answers, era=era).call("order")
@@ -63,7 +55,6 @@ async def test_typed_sample_sends_its_schema_and_returns_the_value(era: Era) -> 
     assert '"stars"' in (params.system_prompt or "")
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_sample_of_another_shape_is_asked_again_with_the_reason(era: Era) -> None:
     trace = Steps()
     said = ["I liked it", '{"stars": "many", "words": "sandy"}', '{"stars": 4, "words": "sandy"}']
@@ -73,15 +64,6 @@ async def test_sample_of_another_shape_is_asked_again_with_the_reason(era: Era) 
     assert [set(round.values()) for round in trace.asked] == [{"new"}, {"invalid"}, {"invalid"}]
 
 
-async def test_a_model_that_never_answers_in_shape_ends_the_call(era: Era) -> None:
-    trace = Steps()
-    call = await User(shop(review, trace=trace), {lambda _: True: "no"}, era=era).call("order")
-    assert "was answered invalidly 3 times" in call.text
-    assert len(call.questions) == 3
-    assert trace.states[-1] is State.FAILED
-
-
-@pytest.mark.parametrize("era", ERAS)
 async def test_sample_without_client_capability_is_rejected_naming_it(era: Era) -> None:
     """Shows S6."""
     trace = Steps()
@@ -92,9 +74,9 @@ async def test_sample_without_client_capability_is_rejected_naming_it(era: Era) 
     assert trace.events[-1] is Event.REJECT
 
 
-async def test_a_body_lists_the_clients_roots(era: Era) -> None:
+async def test_a_body_lists_the_clients_roots() -> None:
     async def body(ctx: Context[Any, Any]) -> list[str]:
         return [str(root.uri) for root in (await ctx.list_roots()).roots]
 
-    user = User(shop(body), era=era, roots=[Root(uri=FileUrl("file:///home/user/books"))])
+    user = User(shop(body), era=Era.RETRY, roots=[Root(uri=FileUrl("file:///home/user/books"))])
     assert (await user.call("order")).value == ["file:///home/user/books"]

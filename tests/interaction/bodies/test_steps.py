@@ -9,18 +9,11 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from roundtrip import Context, ToolError
-from roundtrip.client.legs import ERAS
-from roundtrip.testing import Era, Hop, LegByLeg, Restart, User
+from roundtrip.testing import Era, Hop, LegByLeg, User
 from tests.interaction.bodies.shops import LEFT, shop
 from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def era() -> Era:
-    """Return one era where a test does not choose."""
-    return Era.RETRY
 
 
 class Quote(BaseModel):
@@ -42,11 +35,14 @@ async def slot() -> Slot:
     return Slot(date(2026, 12, 24), (9, 17))
 
 
+async def named(*, key: str, fn: str) -> str:
+    return f"{key} {fn}"
+
+
 def pair() -> tuple[date, float]:
     return date(2026, 1, 1), 0.5
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_step_result_keeps_its_annotated_type_on_every_leg(era: Era) -> None:
     seen: list[tuple[Any, ...]] = []
 
@@ -55,7 +51,9 @@ async def test_step_result_keeps_its_annotated_type_on_every_leg(era: Era) -> No
             await ctx.step("quote", quote, 7, day=24),
             await ctx.step("slot", slot),
             await ctx.step("pair", pair),
-            await ctx.step("lambda", lambda: [1, "two"]),
+            # Without an annotation a tuple is JSON, and JSON has lists only.
+            await ctx.step("lambda", lambda: (1, "two")),
+            await ctx.step("named", named, key="dune", fn="title"),
             await ctx.step("nothing", print, end=""),
         )
         seen.append(values)
@@ -68,26 +66,12 @@ async def test_step_result_keeps_its_annotated_type_on_every_leg(era: Era) -> No
         Slot(date(2026, 12, 24), (9, 17)),
         (date(2026, 1, 1), 0.5),
         [1, "two"],
+        "dune title",
         None,
     )
     assert seen == [expected] * (2 if era is Era.RETRY else 1)
 
 
-async def test_computing_leg_and_later_legs_see_equal_step_results() -> None:
-    seen: list[Any] = []
-
-    async def body(ctx: Context[Any, Any]) -> str:
-        # Without an annotation a tuple is JSON, and JSON has lists only.
-        seen.append(await ctx.step("pair", lambda: (1, 2)))
-        await ctx.ask("left", LEFT)
-        return "done"
-
-    await User(lambda: shop(body), {"left": 1}, network=Restart()).call("order")
-    assert seen[0] == seen[1]
-    assert type(seen[0]) is type(seen[1])
-
-
-@pytest.mark.parametrize("era", ERAS)
 async def test_failed_step_fails_the_call_and_reruns_if_caught(era: Era) -> None:
     runs: Counter[str] = Counter()
 
@@ -111,16 +95,16 @@ async def test_failed_step_fails_the_call_and_reruns_if_caught(era: Era) -> None
     assert runs["shaky"] == (2 if era is Era.RETRY else 1)
 
 
-async def test_step_result_without_json_form_fails_naming_the_step(era: Era) -> None:
+async def test_step_result_without_json_form_fails_naming_the_step() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.step("connection", object)
         return "never"
 
-    result = await User(shop(body), era=era).call("order")
+    result = await User(shop(body), era=Era.RETRY).call("order")
     assert result.text.startswith("Error executing tool order: the value of 'connection' cannot be remembered")
 
 
-async def test_step_result_that_cannot_be_read_back_fails_with_the_place_and_without_the_value(era: Era) -> None:
+async def test_step_result_that_cannot_be_read_back_fails_with_the_place_and_without_the_value() -> None:
     class Card(BaseModel):
         number: str
 
@@ -138,7 +122,7 @@ async def test_step_result_that_cannot_be_read_back_fails_with_the_place_and_wit
         await ctx.step("card", card)
         return "never"
 
-    result = await User(shop(body), era=era).call("order")
+    result = await User(shop(body), era=Era.RETRY).call("order")
     assert "the value of 'card' cannot be remembered" in result.text
     assert "number: Value error, only digits" in result.text
     assert "tangerine" not in result.text
@@ -182,14 +166,3 @@ async def test_replayed_leg_reruns_only_its_own_steps() -> None:
     assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "1 1"
     assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "1 2"
     assert runs == {"early": 1, "late": 2}
-
-
-async def test_a_step_takes_arguments_of_any_name(era: Era) -> None:
-    async def look_up(*, key: str, fn: str) -> str:
-        return f"{key} {fn}"
-
-    async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("left", LEFT)
-        return await ctx.step("looked up", look_up, key="dune", fn="title")
-
-    assert (await User(shop(body), {"left": 1}, era=era).call("order")).text == "dune title"

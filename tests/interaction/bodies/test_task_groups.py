@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
-from roundtrip import Context, Elicit, Event, Server
+from roundtrip import Context, Elicit, Server
 from roundtrip.testing import Answers, Era, LegByLeg, Steps, User
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
 from tests.kit.hosts import WAIT
-from tests.kit.players import Person, connect, text_of
+from tests.kit.players import text_of
 from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
@@ -159,60 +159,3 @@ async def test_question_outliving_its_leg_is_asked_on_the_next() -> None:
         assert list(hopper.questions) == ["right"]
         result = await hopper.leg("order", answers={"right": {"value": 2}}, state=hopper.token)
     assert text_of(result) == "1 2"
-
-
-async def test_asyncio_task_group_leaves_its_calling_task_unchanged() -> None:
-    """In memory the handler may run in the client's task, which a leftover cancellation count would end later."""
-    server = Server("shop")
-    counts: list[int] = []
-
-    @server.tool()
-    async def order(ctx: Context[Any, Any]) -> int:
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("a body runs in a task")
-        counts.append(task.cancelling())
-        handlers.append(task)
-        async with asyncio.TaskGroup() as group:
-            left = group.create_task(_left(ctx))
-        return left.result()
-
-    handlers: list[asyncio.Task[Any]] = []
-    with anyio.fail_after(WAIT):
-        async with connect(server, Era.RETRY, Person(*[{"value": 1}] * 3)) as client:
-            for _ in range(3):
-                assert text_of(await client.call_tool("order")) == "1"
-            async with anyio.create_task_group() as group:
-                group.start_soon(anyio.lowlevel.checkpoint)
-            with anyio.move_on_after(0):
-                await anyio.sleep_forever()
-    assert counts == [0] * 6
-    assert [task.cancelling() for task in handlers] == [0] * 6
-
-
-async def test_genuine_cancellation_ends_a_body_with_an_asyncio_task_group(era: Era) -> None:
-    trace = Steps()
-    server = Server("shop", trace=trace)
-    waiting = anyio.Event()
-    ended: list[str] = []
-
-    @server.tool()
-    async def order(ctx: Context[Any, Any]) -> str:
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(asyncio.Event().wait())
-                waiting.set()
-        except BaseException as error:
-            ended.append(type(error).__name__)
-            raise
-        return "never"
-
-    async with connect(server, era) as client:
-        with anyio.fail_after(WAIT):
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "order")
-                await waiting.wait()
-                group.cancel_scope.cancel()
-            assert (await client.list_tools()).tools
-    assert ended == ["CancelledError"]
-    assert trace.events[-1] is Event.FAIL

@@ -1,11 +1,8 @@
-"""Servers to call: one of this library, one of the SDK, and one that sends hostile text."""
+"""Servers to call: some that ask everything, and one that sends hostile text."""
 
 from typing import Annotated, Any, Literal
 
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Context as SdkContext
-from mcp.server.mcpserver import Elicit as SdkElicit
-from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp_types import CreateMessageResult, ListRootsResult, TextContent
 from pydantic import BaseModel, Field, WithJsonSchema
 
@@ -146,31 +143,6 @@ def ours() -> MCPServer[Any]:
     return server
 
 
-class Color(BaseModel):
-    color: Literal["red", "green"] = "green"
-
-
-async def ask_color() -> SdkElicit[Color]:
-    return SdkElicit("Which color?", Color)
-
-
-def sdk() -> MCPServer[Any]:
-    server: MCPServer[Any] = MCPServer("the SDK's own")
-
-    @server.tool()
-    async def paint(what: str, color: Annotated[Color, SdkResolve(ask_color)]) -> str:
-        """Paint something."""
-        return f"{what} is {color.color}"
-
-    @server.tool()
-    async def count(ctx: SdkContext[Any]) -> str:
-        """Report progress."""
-        await ctx.report_progress(3, 4, "nearly")
-        return "counted"
-
-    return server
-
-
 class Trap(BaseModel):
     trap: Annotated[
         str,
@@ -219,19 +191,4 @@ def hostile() -> MCPServer[Any]:
     def refuse() -> str:
         raise ToolError(f"E{HOSTILE}")
 
-    return server
-
-
-def counting() -> Server[Any]:
-    """Make a server whose tool asks for a single value."""
-    server = Server[Any]("counting")
-
-    async def how_many() -> Elicit[int]:
-        return Elicit("How many trains?", int)
-
-    @server.tool()
-    async def count(trains: Annotated[int, Resolve(how_many)]) -> str:
-        return f"{trains} trains"
-
-    del count
     return server

@@ -4,25 +4,22 @@ import os
 import pty
 import re
 import shlex
-import socket
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
-import uvicorn
-
 from roundtrip.cli import main
 from tests.kit import hosts
 from tests.kit.forks import FORKS, command_of, is_readable
 from tests.kit.hosts import ROOT, WAIT, Factory, name_of
+from tests.kit.threaded_servers import in_thread
 
 PATIENCE: Final = 2 * WAIT
 """A server of its own imports the SDK, which takes a few seconds; on a busy machine many."""
@@ -46,20 +43,9 @@ class Ended:
     """What was said on standard error."""
 
 
-@contextmanager
-def served(factory: Factory, *, port: int | None = None) -> Generator[str]:
+def served(factory: Factory, *, port: int = 0) -> AbstractContextManager[str]:
     """Serve a factory's server over streamable HTTP from this process, and yield its URL."""
-    server = uvicorn.Server(
-        uvicorn.Config(factory().streamable_http_app(), log_config=None, ws="none", timeout_graceful_shutdown=1)
-    )
-    with socket.create_server(("127.0.0.1", port or 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-        finally:
-            server.should_exit = True
-            thread.join(WAIT)
+    return in_thread(factory().streamable_http_app(), port=port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +118,7 @@ class AtTerminal:
                 raise AssertionError("the call did not start")
             time.sleep(0.01)
 
-    def wait_for(self, text: str) -> str:
-        """Read until some text has come, and return the output since the last wait."""
-        return self.wait_for_any(text)
-
-    def wait_for_any(self, *texts: str) -> str:
+    def wait_for(self, *texts: str) -> str:
         """Read until any of some texts has come, and return the output since the last wait."""
         deadline = time.monotonic() + PATIENCE
         start = self._read

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +12,11 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
 from pydantic import AfterValidator, BaseModel, Field
 
-from roundtrip import Elicit, ElicitationResult, Resolve, Sample, Server
+from roundtrip import Elicit, ElicitationResult, Resolve, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import ClaimAnswer, LedgerDown
 from roundtrip.system import System
-from roundtrip.testing import DECLINE, AskedQuestion, Clock, Era, LegByLeg, User
-from roundtrip.tokens.binding import read_binding
+from roundtrip.testing import Clock, LegByLeg
 from tests.interaction.protocol.frozen import FROZEN
 from tests.kit.players import text_of
 
@@ -99,25 +98,15 @@ async def test_recovered_answers_are_filled_in_when_their_turn_comes(agency: Age
     clock.advance(TTL + 1)
     again = await legs.leg("book", TRIP, answers={"agree": {"yes": True}}, state=legs.token)
     assert defaults(again, "stay") == {"days": 3, "hotel": "Ritz", "breakfast": False}
+    # Nothing counts as answered.
+    unanswered = await legs.leg("book", TRIP, answers={}, state=legs.token)
+    assert defaults(unanswered, "stay")["hotel"] == "Ritz"
+    assert agency.booked == []
     second = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
     assert defaults(second, "agree") == {"yes": True}
     result = await legs.leg("book", TRIP, answers={"agree": {"yes": True}}, state=legs.token)
     assert text_of(result) == "booked, accept"
     assert agency.booked == ["Oslo: 3 at Ritz"]
-
-
-async def test_nothing_counts_as_answered(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server())
-    clock.advance(TTL + 1)
-    await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
-    unanswered = await legs.leg("book", TRIP, answers={}, state=legs.token)
-    assert isinstance(unanswered, InputRequiredResult)
-    assert list(unanswered.input_requests or {}) == ["stay"]
-    assert defaults(unanswered, "stay")["hotel"] == "Ritz"
-    other = await legs.leg("book", TRIP, answers={"stay": {"days": 1, "hotel": "Savoy"}}, state=legs.token)
-    assert isinstance(other, InputRequiredResult)
-    assert "1 days at the Savoy?" in other.model_dump_json()
-    assert agency.booked == []
 
 
 async def test_a_call_that_expires_twice_keeps_what_is_newest(agency: Agency, clock: Clock) -> None:
@@ -132,116 +121,28 @@ async def test_a_call_that_expires_twice_keeps_what_is_newest(agency: Agency, cl
     assert defaults(other, "stay") == {"days": 2, "hotel": "Savoy", "breakfast": False}
 
 
-async def test_a_client_goes_on_by_itself(agency: Agency, clock: Clock) -> None:
-    thought: list[AskedQuestion] = []
-
-    def asked_of_the_stay(question: AskedQuestion) -> bool:
-        if question.key != "stay":
-            return False
-        if not thought:
-            clock.advance(TTL + 1)
-        thought.append(question)
-        return True
-
-    user = User(agency.server(), {asked_of_the_stay: ANN, "agree": {"yes": True}}, era=Era.RETRY, principal="ann")
-    assert (await user.call("book", TRIP)).text == "booked, accept"
-    assert len(thought) == 2
-    assert agency.booked == ["Oslo: 3 at Ritz"]
-
-
-@pytest.mark.parametrize("recover", [None, 0])
-async def test_nothing_is_recovered_unless_the_tool_says_so(
-    agency: Agency, clock: Clock, recover: float | None
+@pytest.mark.parametrize(("recover", "late"), [(None, 0.001), (0.0, 0.001), (RECOVER, RECOVER)])
+async def test_nothing_is_recovered_without_recover_or_too_late(
+    agency: Agency, clock: Clock, recover: float | None, late: float
 ) -> None:
     legs = await begun(agency.server(recover=recover))
-    clock.advance(TTL + 0.001)
+    clock.advance(TTL + late)
     await refused(legs, answers={"stay": ANN})
 
 
-async def test_nothing_is_recovered_once_the_time_for_it_has_passed(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server())
-    clock.advance(TTL + RECOVER - 1)
-    assert isinstance(await legs.leg("book", TRIP, state=legs.token), InputRequiredResult)
-    legs = await begun(agency.server())
-    clock.advance(TTL + RECOVER)
-    await refused(legs)
-
-
-async def test_anonymous_call_recovers_nothing(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server(), principal=None)
-    clock.advance(TTL + 1)
-    await refused(legs)
-
-
-async def test_foreign_call_recovers_nothing(agency: Agency, clock: Clock) -> None:
+async def test_foreign_anonymous_or_forged_call_recovers_nothing(agency: Agency, clock: Clock) -> None:
     server = agency.server()
     legs = await begun(server)
-    clock.advance(TTL + 1)
-    for thief in ("eve", None):
-        await refused(LegByLeg(server, principal=thief), state=legs.token)
-    nobodys = await begun(server, principal=None)
-    clock.advance(TTL + 1)
-    await refused(legs, state=nobodys.token)
-
-
-async def test_forged_token_or_other_request_recovers_nothing(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server())
-    clock.advance(TTL + 1)
+    clock.advance(TTL + RECOVER - 2)
     await refused(legs, {"city": "Rome"})
     await refused(legs, state=legs.token[:-6] + "AAAAAA")
-
-
-@pytest.mark.parametrize(
-    ("wording", "answer"),
-    [("How long, and which of our own hotels?", ANN), (None, DECLINE)],
-    ids=["another wording", "declined"],
-)
-async def test_nothing_is_filled_in_of_other_answers(
-    agency: Agency, clock: Clock, wording: str | None, answer: dict[str, Any]
-) -> None:
-    legs = await begun(agency.server())
+    for thief in ("eve", None):
+        await refused(LegByLeg(server, principal=thief), state=legs.token)
+    assert isinstance(await legs.leg("book", TRIP, state=legs.token), InputRequiredResult)
+    nobodys = await begun(server, principal=None)
     clock.advance(TTL + 1)
-    agency.wording = wording or agency.wording
-    again = await legs.leg("book", TRIP, answers={"stay": answer}, state=legs.token)
-    assert defaults(again, "stay") == {"breakfast": False}
-
-
-@pytest.mark.parametrize(
-    ("content", "valid"),
-    [
-        ({"days": 0, "hotel": "Ritz"}, {"hotel": "Ritz"}),
-        ({"hotel": "Ritz"}, {"hotel": "Ritz"}),
-        ({"days": [], "x": "y"}, {}),
-    ],
-    ids=["out of bounds", "a part", "nonsense"],
-)
-async def test_only_valid_fields_of_an_expired_answer_are_filled_in(
-    agency: Agency, clock: Clock, content: dict[str, Any], valid: dict[str, Any]
-) -> None:
-    legs = await begun(agency.server())
-    clock.advance(TTL + 1)
-    again = await legs.leg(
-        "book", TRIP, answers={"stay": ElicitResult(action="accept", content=content)}, state=legs.token
-    )
-    assert defaults(again, "stay") == {"breakfast": False} | valid
-
-
-async def test_answers_are_not_recovered_into_a_version_that_forbids_it(clock: Clock) -> None:
-    server = Server("agency", keys=[KEY], ttl=TTL)
-
-    async def told() -> Elicit[str]:
-        return Elicit("Tell.", str)
-
-    async def book(city: str, told: Annotated[str, Resolve(told)]) -> str:
-        """Book."""
-        return told
-
-    server.add_tool(book, version="1", recover=RECOVER)
-    legs = await begun(server)
-    server.add_tool(book, version="2")
-    clock.advance(TTL + 1)
-    again = await legs.leg("book", TRIP, answers={"told": {"value": "secret"}}, state=legs.token)
-    assert defaults(again, "told") == {}
+    await refused(nobodys)
+    await refused(legs, state=nobodys.token)
 
 
 def found(code: str) -> str:
@@ -263,66 +164,57 @@ class Story(BaseModel):
 NOISE = "".join(chr(32 + byte % 90) for byte in random.Random(1).randbytes(70_000))
 
 
-@pytest.mark.parametrize(
-    ("form", "content", "shown"),
-    [
-        (Coupon, {"code": "no such"}, {}),
-        (Weight, {"kilos": float("nan")}, {}),
-        (Story, {"text": NOISE}, {"text": NOISE}),
-    ],
-    ids=["a validator that crashes", "no number", "more than a token holds"],
-)
-async def test_unusable_recovery_still_lets_the_call_begin_again(
-    clock: Clock, form: type[BaseModel], content: dict[str, Any], shown: dict[str, Any]
-) -> None:
-    server = Server("agency", keys=[KEY], ttl=TTL)
+def asking(form: type[BaseModel]) -> Callable[..., Any]:
+    """Return a tool that asks for a form."""
 
-    async def told() -> Any:
+    async def told() -> Elicit[Any]:
         return Elicit("Tell.", form)
 
-    @server.tool(recover=RECOVER)
     async def book(city: str, told: Annotated[Any, Resolve(told)]) -> str:
         """Book."""
         return "booked"
 
+    return book
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "shown"),
+    [
+        (Stay, {"days": 0, "hotel": "Ritz"}, {"hotel": "Ritz", "breakfast": False}),
+        (Stay, {"days": [], "x": "y"}, {"breakfast": False}),
+        (Stay, None, {"breakfast": False}),
+        (Coupon, {"code": "no such"}, {}),
+        (Weight, {"kilos": float("nan")}, {}),
+        (Story, {"text": NOISE}, {"text": NOISE}),
+    ],
+    ids=["a part", "nonsense", "declined", "a validator that crashes", "no number", "more than a token holds"],
+)
+async def test_valid_fields_are_filled_in_and_nothing_prevents_the_restart(
+    clock: Clock, form: type[BaseModel], content: dict[str, Any] | None, shown: dict[str, Any]
+) -> None:
+    server = Server("agency", keys=[KEY], ttl=TTL)
+    server.add_tool(asking(form), recover=RECOVER)
     legs = await begun(server)
     clock.advance(TTL + 1)
-    late = {"told": ElicitResult(action="accept", content=content)}
+    late = {"told": ElicitResult(action="decline" if content is None else "accept", content=content)}
     again = await legs.leg("book", TRIP, answers=late, state=legs.token)
     assert defaults(again, "told") == shown
     assert isinstance(await legs.leg("book", TRIP, state=legs.token), InputRequiredResult)
 
 
-async def test_only_forms_are_remembered(clock: Clock) -> None:
-    server = Server("agency", keys=[KEY], ttl=TTL)
-
-    async def poem() -> Sample:
-        return Sample("Write a poem.", max_tokens=50)
-
-    async def sure() -> Elicit[Yes]:
-        return Elicit("Sure?", Yes)
-
-    @server.tool(recover=RECOVER)
-    async def book(
-        city: str, poem: Annotated[Any, Resolve(poem)], sure: Annotated[ElicitationResult[Yes], Resolve(sure)]
-    ) -> str:
-        """Book."""
-        return str(sure.action)
-
-    legs = await begun(server)
-    sampled = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "roses " * 50}}
-    await legs.leg("book", TRIP, answers={"poem": sampled}, state=legs.token)
+async def test_nothing_is_filled_into_another_question_or_version(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server())
     clock.advance(TTL + 1)
-    await legs.leg("book", TRIP, answers={"sure": {"yes": True}}, state=legs.token)
-    state = server.journal_codec.read(_state_in(server, legs.token))
-    assert list(state.seeds) == ["sure"]
-    assert dict(state.entries) == {}
-
-
-def _state_in(server: Server[Any], token: str) -> bytes:
-    payload = server._parts.protection.policy.codec.unseal(token)  # pyright: ignore[reportPrivateUsage]
-    _, size = read_binding(payload)
-    return payload[size:]
+    agency.wording = "How long, and which of our own hotels?"
+    again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    assert defaults(again, "stay") == {"breakfast": False}
+    server = Server("agency", keys=[KEY], ttl=TTL)
+    server.add_tool(asking(Story), version="1", recover=RECOVER)
+    legs = await begun(server)
+    server.add_tool(asking(Story), version="2")
+    clock.advance(TTL + 1)
+    again = await legs.leg("book", TRIP, answers={"told": {"text": "secret"}}, state=legs.token)
+    assert defaults(again, "told") == {}
 
 
 async def test_call_whose_single_body_ran_is_not_restarted(agency: Agency, clock: Clock) -> None:
@@ -398,12 +290,9 @@ async def test_the_transcript_says_which_call_it_takes_the_place_of(
     assert "Ritz" not in transcript.read_text()
 
 
-def test_users_have_to_be_known(agency: Agency) -> None:
+def test_recovery_needs_known_users_and_a_time(agency: Agency) -> None:
     with pytest.raises(ValueError, match="recover= shows a user their former answers"):
         agency.server(principal=False)
-
-
-def test_invalid_time_is_rejected(agency: Agency) -> None:
     for recover in (-1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="recover="):
             agency.server(recover=recover)

@@ -1,6 +1,5 @@
 """The bookshop's four steps, each through a real client on both eras."""
 
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -57,10 +56,3 @@ async def test_the_model_sees_the_title_and_nothing_else() -> None:
             (tool,) = (await client.list_tools()).tools
         seen[step] = list(tool.input_schema["properties"])
     assert seen == {step: ["title"] for step in STEPS}
-
-
-def test_every_step_is_a_program() -> None:
-    bookshop = Path(look_up.__file__).parent
-    assert {path.name for path in bookshop.glob("*.py")} == set(STEPS)
-    texts = {step: (bookshop / step).read_text(encoding="utf-8") for step in STEPS}
-    assert [step for step, text in texts.items() if f"python examples/bookshop/{step}" not in text] == []

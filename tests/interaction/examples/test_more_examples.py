@@ -1,17 +1,15 @@
 """The wizard and the login page, through real clients on both eras; the page through a real browser's requests."""
 
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
-from mcp.client.session import ClientRequestContext
-from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from examples import allow_list, login_page, wizard
 from roundtrip import Server
-from roundtrip.testing import Era, Restart, User, served
+from roundtrip.testing import Era, Restart, User, Visit, served
 from tests.interaction.examples.holiday import BOOKED, HOLIDAY
 from tests.interaction.pages.web import as_user
 from tests.kit.players import connect, text_of
@@ -44,31 +42,18 @@ async def test_the_wizard_goes_on_another_instance_at_each_leg() -> None:
     assert BOOKED.fullmatch(call.text)
 
 
-class Browser:
-    """User who agrees to every page and calls `visit` there."""
+Login = tuple[str, str]
+ADA, EVE = (("ada", login_page.PASSWORDS["ada"]), ("eve", login_page.PASSWORDS["eve"]))
 
-    def __init__(self, url: str, *, user: str, pin: str) -> None:
-        self._url = url
-        self.auth = (user, login_page.PASSWORDS[user])
-        self.pin = pin
-        self.links: list[str] = []
-        self.answers: list[int] = []
 
-    async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        del context
-        assert isinstance(params, ElicitRequestURLParams)
-        link = params.url.replace(login_page.PAGE, self._url)
-        self.links.append(link)
-        self.answers += [await self.visit(link, self.auth)]
-        return ElicitResult(action="accept")
-
-    async def visit(self, link: str, auth: tuple[str, str] | None) -> int:
-        async with httpx2.AsyncClient(auth=auth) as browser:
-            page = await browser.get(link)
-            if page.status_code == 200:
-                assert "Hello" in page.text
-                page = await browser.post(link, data={"pin": self.pin})
-            return page.status_code
+async def opened(link: str, login: Login | None, pin: str = "1972") -> int:
+    """Go to a page, and give the PIN there if it opens; return the status."""
+    async with httpx2.AsyncClient(auth=login) as browser:
+        page = await browser.get(link)
+        if page.status_code == 200:
+            assert "Hello" in page.text
+            page = await browser.post(link, data={"pin": pin})
+        return page.status_code
 
 
 @pytest.fixture(autouse=True)
@@ -78,48 +63,24 @@ def no_cards() -> Iterator[None]:
     login_page.cards.clear()
 
 
-@asynccontextmanager
-async def library() -> AsyncGenerator[tuple[str, str]]:
-    """Return the server's two URLs: of MCP, and of its page."""
+async def test_page_opens_only_for_the_asked_user_and_once(era: Era) -> None:
+    answers: list[int] = []
     async with served(login_page.server) as url:
-        yield url, url.removesuffix("/mcp") + "/card"
 
+        async def go(visit: Visit) -> None:
+            """Mail the link to Ada, who is logged in; then let Eve go herself."""
+            link = visit.url.replace(login_page.PAGE, url.removesuffix("/mcp") + "/card")
+            forged = link[:-2] + ("AA" if not link.endswith("AA") else "BB")
+            for mailed, login in ((link, ADA), (link, ("ada", "guess")), (link, None), (forged, EVE)):
+                answers.append(await opened(mailed, login))
+            assert login_page.cards == {}
+            answers.append(await opened(link, EVE))
 
-async def loans(url: str, user: str, era: Era, browser: Any) -> str:
-    async with as_user(url, f"token-of-{user}") as transport, connect(transport, era, browser) as client:
-        return text_of(await client.call_tool("loans", {}))
-
-
-async def test_user_gives_the_pin_once_on_the_page(era: Era) -> None:
-    async with library() as (url, page):
-        browser = Browser(page, user="ada", pin="1815")
-        assert await loans(url, "ada", era, browser) == "Emma"
-        assert browser.answers == [200]
-        assert await loans(url, "ada", era, browser) == "Emma"
-        assert len(browser.links) == 1
-
-
-async def test_page_opens_only_for_the_asked_user(era: Era) -> None:
-    async with library() as (url, page):
-
-        class Mailed(Browser):
-            """Eve's client: the link goes to Ada, who is logged in; then Eve goes herself."""
-
-            async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-                assert isinstance(params, ElicitRequestURLParams)
-                link = params.url.replace(login_page.PAGE, page)
-                forged = link[:-2] + ("AA" if not link.endswith("AA") else "BB")
-                self.answers += [await self.visit(link, ("ada", login_page.PASSWORDS["ada"]))]
-                self.answers += [await self.visit(link, ("ada", "guess"))]
-                self.answers += [await self.visit(link, None)]
-                self.answers += [await self.visit(forged, self.auth)]
-                assert login_page.cards == {}
-                return await super().__call__(context, params)
-
-        browser = Mailed(page, user="eve", pin="1972")
-        assert await loans(url, "eve", era, browser) == "Dune"
-        assert browser.answers == [403, 401, 401, 403, 200]
-        assert login_page.cards == {"eve": "1972"}
+        for visits in ({re.compile("library card"): go}, {}):
+            async with as_user(url, "token-of-eve") as transport:
+                assert (await User(transport, visits=visits, era=era).call("loans")).text == "Dune"
+    assert answers == [403, 401, 401, 403, 200]
+    assert login_page.cards == {"eve": "1972"}
 
 
 # The allow list.

@@ -13,11 +13,10 @@ from typing import Any
 import yaml
 
 from roundtrip.cli import serve
-from tests.interaction.fleet.instances import FLEET
-from tests.kit.hosts import WAIT
-from tests.kit.nginx_server import NGINX, runnable
+from tests.kit.hosts import ROOT, WAIT
 from tests.kit.programs import needs
 
+FLEET = ROOT / "examples" / "fleet"
 UNIT = FLEET / "systemd" / "shop@.service"
 PORTS = [8001, 8002, 8003]
 
@@ -45,15 +44,6 @@ def in_folder(target: str) -> Path:
 
 def compose() -> dict[str, Any]:
     return yaml.safe_load((FLEET / "compose.yaml").read_text(encoding="utf-8"))
-
-
-@needs("nginx")
-def test_nginx_takes_the_configuration(tmp_path: Path) -> None:
-    configuration = tmp_path / "nginx.conf"
-    configuration.write_text(runnable((FLEET / "nginx.conf").read_text(encoding="utf-8"), tmp_path), encoding="utf-8")
-    command = [str(NGINX), "-t", "-q", "-p", str(tmp_path), "-c", str(configuration), "-e", str(tmp_path / "log")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_nginx_and_the_containers_mean_the_same_instances() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import pytest
 from mcp.client import Client
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
@@ -14,13 +15,33 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
 )
+from pydantic import BaseModel
 
+from roundtrip import Elicit, Server
 from roundtrip.client.legs import LegResult
 from roundtrip.testing import LegByLeg, LegRequest
 from tests.kit.players import Reply, reply_of
 
 KINDS: Final = ("prompt", "template")
+kinds: Final = pytest.mark.parametrize("kind", KINDS)
 Result = GetPromptResult | ReadResourceResult
+
+
+class Tone(BaseModel):
+    tone: str = "plain"
+
+
+async def ask_tone(title: str) -> Elicit[Tone]:
+    return Elicit(f"Praise {title} in what tone?", Tone)
+
+
+def add(server: Server[Any], kind: str, fn: Any) -> Server[Any]:
+    """Register a function as the prompt `praise`, or as the template `praise://{title}`."""
+    if kind == "prompt":
+        server.prompt("praise")(fn)
+    else:
+        server.resource("praise://{title}")(fn)
+    return server
 
 
 def said(result: LegResult) -> str:

@@ -17,25 +17,14 @@ from roundtrip import (
 )
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era, Steps
-from tests.interaction.handlers.asking import KINDS, Legs, failing, fetch, said
+from tests.interaction.handlers.asking import KINDS, Legs, Tone, add, ask_tone, failing, fetch, kinds, said
 from tests.kit.players import Person, connect, roots, sample
 from tests.kit.secrets import NEW
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def era() -> Era:
-    """Return one era where a test does not choose."""
-    return Era.RETRY
-
-
-kinds = pytest.mark.parametrize("kind", KINDS)
 WORDINGS = ["Praise Dune in what tone?", "And how long, if solemn?"]
-
-
-class Tone(BaseModel):
-    tone: str = "plain"
 
 
 class Length(BaseModel):
@@ -46,25 +35,16 @@ async def shop_name() -> str:
     return "the shop"
 
 
-async def ask_tone(title: str, ctx: Context) -> Elicit[Tone]:
-    assert ctx.call.id
-    return Elicit(f"Praise {title} in what tone?", Tone)
-
-
 async def ask_length(tone: Annotated[Tone, Resolve(ask_tone)]) -> Elicit[Length]:
     return Elicit(f"And how long, if {tone.tone}?", Length)
 
 
-def add(server: Server[Any], kind: str, fn: Any) -> Server[Any]:
-    if kind == "prompt":
-        server.prompt("praise")(fn)
-    else:
-        server.resource("praise://{title}")(fn)
-    return server
+def by_resolvers(
+    kind: str, trace: Steps | None = None, *, plain: bool = True, server: Server[Any] | None = None
+) -> Server[Any]:
+    del plain
 
-
-def by_resolvers(kind: str, trace: Steps | None = None, *, plain: bool = False) -> Server[Any]:
-    async def praise(
+    def praise(
         title: str,
         shop: Annotated[str, Resolve(shop_name)],
         tone: Annotated[Tone, Resolve(ask_tone)],
@@ -72,18 +52,12 @@ def by_resolvers(kind: str, trace: Steps | None = None, *, plain: bool = False) 
     ) -> str:
         return f"{shop} praises {title}: {tone.tone}, {length.words}"
 
-    def praise_plainly(
-        title: str,
-        shop: Annotated[str, Resolve(shop_name)],
-        tone: Annotated[Tone, Resolve(ask_tone)],
-        length: Annotated[Length, Resolve(ask_length)],
-    ) -> str:
-        return f"{shop} praises {title}: {tone.tone}, {length.words}"
-
-    return add(Server("shop", keys=[NEW], trace=trace), kind, praise_plainly if plain else praise)
+    return add(server or Server("shop", keys=[NEW], trace=trace), kind, praise)
 
 
-def by_body(kind: str, trace: Steps | None = None, *, plain: bool = False) -> Server[Any]:
+def by_body(
+    kind: str, trace: Steps | None = None, *, plain: bool = False, server: Server[Any] | None = None
+) -> Server[Any]:
     async def praise(title: str, ctx: Context) -> str:
         tone = await ctx.ask("ask_tone", f"Praise {title} in what tone?", Tone)
         shop = await ctx.step("shop", shop_name)
@@ -95,7 +69,7 @@ def by_body(kind: str, trace: Steps | None = None, *, plain: bool = False) -> Se
         length = ctx.blocking.ask("ask_length", f"And how long, if {tone.tone}?", Length)
         return f"the shop praises {title}: {tone.tone}, {length.words}"
 
-    return add(Server("shop", keys=[NEW], trace=trace), kind, praise_plainly if plain else praise)
+    return add(server or Server("shop", keys=[NEW], trace=trace), kind, praise_plainly if plain else praise)
 
 
 ways = pytest.mark.parametrize("way", [by_resolvers, by_body])
@@ -186,18 +160,7 @@ async def test_incapable_client_is_told_the_capability_name(kind: str, way: Any,
 async def test_its_token_is_good_for_nothing_else(kind: str, way: Any) -> None:
     """Shows S4, S5."""
 
-    def make() -> Server[Any]:
-        server = way("prompt")
-        return add(server, "template", way_fn) if way is by_resolvers else add(server, "template", body_fn)
-
-    async def way_fn(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
-        return "the template"
-
-    async def body_fn(title: str, ctx: Context) -> str:
-        await ctx.ask("ask_tone", f"Praise {title} in what tone?", Tone)
-        return "the template"
-
-    legs = Legs(make, kind)
+    legs = Legs(lambda: way("template", server=way("prompt")), kind)
     await legs("Dune")
     token = legs.token
     other = next(other for other in KINDS if other != kind)
@@ -229,13 +192,11 @@ async def test_handler_token_is_invalid_for_a_tool_of_equal_name(kind: str) -> N
 
 
 @kinds
-async def test_crash_is_logged_and_hidden_from_the_client(
-    kind: str, era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_crash_is_logged_and_hidden_from_the_client(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async def praise(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
         raise ValueError("the shelf fell down")
 
-    async with connect(add(Server("shop"), kind, praise), era, Person({"tone": "dry"})) as client:
+    async with connect(add(Server("shop"), kind, praise), Era.RETRY, Person({"tone": "dry"})) as client:
         error = await failing(client, kind, "Dune")
     assert "shelf" not in error.message
     assert "the shelf fell down" in caplog.text

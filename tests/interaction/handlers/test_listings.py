@@ -5,40 +5,25 @@ from typing import Annotated, Any
 import pytest
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import PromptArgument
-from pydantic import BaseModel, Field
+from mcp_types import Prompt
+from pydantic import Field
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era
-from tests.interaction.handlers.asking import said
+from tests.interaction.handlers.asking import Tone, ask_tone, said
 from tests.kit.players import Person, connect
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def era() -> Era:
-    """Return one era: lists and checks of arguments are the same on each."""
-    return Era.RETRY
-
-
-class Tone(BaseModel):
-    tone: str = "plain"
-
-
-async def ask_tone(title: str) -> Elicit[Tone]:
-    return Elicit(f"Praise {title} in what tone?", Tone)
 
 
 async def ask_any_tone() -> Elicit[Tone]:
     return Elicit("What tone?", Tone)
 
 
-async def test_prompt_lists_only_its_own_arguments(era: Era) -> None:
+async def test_prompts_and_templates_list_only_their_own_parameters() -> None:
     server, plain = Server[Any]("shop"), MCPServer[Any]("shop")
 
-    @server.prompt(title="Praise", description="Praises a book.")
     async def praise(
         ctx: Context,
         title: Annotated[str, Field(description="The book's.")],
@@ -47,34 +32,24 @@ async def test_prompt_lists_only_its_own_arguments(era: Era) -> None:
     ) -> str:
         return f"{title} {words} {tone.tone}"
 
-    @plain.prompt("praise", title="Praise", description="Praises a book.")
     async def praise_plainly(title: Annotated[str, Field(description="The book's.")], words: int = 10) -> str:
         return title
 
-    async with connect(server, era) as client, connect(plain, era) as other:
-        (shown,), (expected,) = (await client.list_prompts()).prompts, (await other.list_prompts()).prompts
-    assert shown == expected
-    assert [(item.name, item.required) for item in shown.arguments or []] == [("title", True), ("words", False)]
+    listed: list[tuple[list[Prompt], Any, Any]] = []
+    for shop, fn in ((server, praise), (plain, praise_plainly)):
+        assert shop.prompt("praise", title="Praise", description="Praises a book.")(fn) is fn
+        options: dict[str, Any] = {"mime_type": "text/markdown", "description": "Praise."}
+        assert shop.resource("praise://{title}{?words}", name="praise", **options)(fn) is fn
+        async with connect(shop, Era.RETRY) as client:
+            templates = (await client.list_resource_templates()).resource_templates
+            listed.append(((await client.list_prompts()).prompts, templates, (await client.list_resources()).resources))
+    assert listed[0] == listed[1]
+    ((prompt,), _, resources), _ = listed
+    assert [(item.name, item.required) for item in prompt.arguments or []] == [("title", True), ("words", False)]
+    assert resources == []
 
 
-async def test_template_lists_only_its_own_variables(era: Era) -> None:
-    server, plain = Server[Any]("shop"), MCPServer[Any]("shop")
-
-    @server.resource("praise://{title}{?words}", mime_type="text/markdown", description="Praise.")
-    async def praise(tone: Annotated[Tone, Resolve(ask_tone)], title: str, ctx: Context, words: int = 10) -> str:
-        return f"{title} {words} {tone.tone}"
-
-    @plain.resource("praise://{title}{?words}", name="praise", mime_type="text/markdown", description="Praise.")
-    async def praise_plainly(title: str, words: int = 10) -> str:
-        return title
-
-    async with connect(server, era) as client, connect(plain, era) as other:
-        shown = (await client.list_resource_templates()).resource_templates
-        assert shown == (await other.list_resource_templates()).resource_templates
-        assert (await client.list_resources()).resources == []
-
-
-async def test_arguments_are_validated_before_anything_is_asked(era: Era) -> None:
+async def test_arguments_are_validated_before_anything_is_asked() -> None:
     server = Server[Any]("shop")
 
     @server.prompt()
@@ -83,7 +58,7 @@ async def test_arguments_are_validated_before_anything_is_asked(era: Era) -> Non
 
     person = Person({"tone": "dry"})
     refused: list[MCPError] = []
-    async with connect(server, era, person) as client:
+    async with connect(server, Era.RETRY, person) as client:
         for arguments in ({"title": "Dune", "words": "many"}, {"title": "Dune"}):
             try:
                 await client.get_prompt("praise", arguments)
@@ -115,34 +90,14 @@ async def test_defaults_and_query_variables_hold(era: Era) -> None:
     assert set(person.messages) == {"Praise Dune in what tone?"}
 
 
-async def test_client_values_for_filled_parameters_are_ignored(era: Era) -> None:
-    server = Server[Any]("shop")
-
-    @server.prompt()
-    async def praise(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
-        return tone.tone
-
-    async with connect(server, era, Person({"tone": "dry"})) as client:
-        (prompt,) = (await client.list_prompts()).prompts
-        assert prompt.arguments == [PromptArgument(name="title", required=True)]
-        try:
-            text = said(await client.get_prompt("praise", {"title": "Dune", "tone": "solemn"}))
-        except MCPError:
-            return
-    assert text == "dry"
-
-
-def test_a_resource_without_variables_is_rejected_a_resolver() -> None:
+def test_resolver_needing_an_absent_uri_variable_is_rejected_at_registration() -> None:
     server = Server[Any]("shop")
     with pytest.raises(InvalidSignature, match=r"resource 'praise://all' has no variables"):
 
         @server.resource("praise://all")
-        async def praise(tone: Annotated[Tone, Resolve(ask_any_tone)]) -> str:
+        async def praise_all(tone: Annotated[Tone, Resolve(ask_any_tone)]) -> str:
             return tone.tone
 
-
-def test_resolver_needing_an_absent_uri_variable_is_rejected_at_registration() -> None:
-    server = Server[Any]("shop")
     with pytest.raises(InvalidSignature, match=r"resource 'praise://\{author\}'.*'title'"):
 
         @server.resource("praise://{author}")
@@ -154,13 +109,3 @@ def test_resolver_needing_an_absent_uri_variable_is_rejected_at_registration() -
         @server.prompt()
         async def praise_author(author: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
             return author
-
-
-def test_the_decorated_function_stays_itself() -> None:
-    server = Server[Any]("shop")
-
-    async def praise(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
-        return title
-
-    assert server.prompt()(praise) is praise
-    assert server.resource("praise://{title}")(praise) is praise

@@ -10,24 +10,14 @@ from mcp_types import (
     ElicitResult,
     InputRequiredResult,
 )
-from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
+from roundtrip import Context, InvalidSignature, Resolve, Server
 from roundtrip.questions.forms import form_of
 from roundtrip.testing import Answers, Era, User
-from tests.interaction.handlers.asking import KINDS, Legs, said
+from tests.interaction.handlers.asking import Legs, Tone, add, ask_tone, kinds, said
 from tests.kit.secrets import NEW
 
 pytestmark = pytest.mark.anyio
-kinds = pytest.mark.parametrize("kind", KINDS)
-
-
-class Tone(BaseModel):
-    tone: str
-
-
-async def ask_tone(title: str) -> Elicit[Tone]:
-    return Elicit(f"Praise {title} in what tone?", Tone)
 
 
 def nested(place: str, reached: list[str]) -> Server[Any]:
@@ -60,11 +50,7 @@ async def test_asking_template_is_rejected_inside_a_suspending_tool(place: str) 
     assert call.is_error
     assert call.text.startswith("Error executing tool collect: ctx.read_resource('praise://Dune') reads a resource")
     assert (call.questions, reached) == ([], [])
-
-
-@pytest.mark.parametrize("place", ["resolver", "body"])
-async def test_template_asks_inside_a_tool_of_a_live_client(place: str) -> None:
-    reached: list[str] = []
+    # A live client answers within the request.
     answers: Answers = {re.compile("Praise Dune"): {"tone": "dry"}}
     call = await User(nested(place, reached), answers, era=Era.LIVE).call("collect")
     assert call.text == "Dune: dry"
@@ -107,11 +93,7 @@ def by_hand(kind: str, *, state: str | None) -> Server[Any]:
             return InputRequiredResult(input_requests={"tone": form()}, request_state=state)
         return f"{title}: {answer.content['tone']}, {ctx.request_state}"
 
-    if kind == "prompt":
-        server.prompt()(praise)
-    else:
-        server.resource("praise://{title}")(praise)
-    return server
+    return add(server, kind, praise)
 
 
 @kinds
@@ -132,6 +114,5 @@ def test_a_handler_asks_in_one_way_alone(kind: str) -> None:
     async def praise(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str | InputRequiredResult:
         return title
 
-    register = server.prompt() if kind == "prompt" else server.resource("praise://{title}")
     with pytest.raises(InvalidSignature, match=r"praise.*not by both"):
-        register(praise)
+        add(server, kind, praise)

@@ -105,11 +105,8 @@ async def test_a_transcript_says_what_was_not_covered(tmp_path: Path) -> None:
     assert told == [True, True, False]
 
 
-def test_another_word_for_it_is_rejected() -> None:
+def test_options_of_other_forms_are_rejected() -> None:
     with pytest.raises(InvalidSignature, match="exactly_once must be True, False or 'when_possible', got 'sometimes'"):
         Bank("sometimes")
-
-
-def test_single_name_is_not_a_list_of_names() -> None:
     with pytest.raises(TypeError, match="no_empty_rounds must be a list"):
         Bank(no_empty_rounds="one-leg")

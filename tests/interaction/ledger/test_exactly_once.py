@@ -11,8 +11,6 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolError
 from roundtrip.ledger import MemoryLedger
-from roundtrip.machine.facts import BodyBegan
-from roundtrip.machine.table import Event, State
 from roundtrip.server import exactly_once
 from roundtrip.testing import (
     DECLINE,
@@ -24,7 +22,6 @@ from roundtrip.testing import (
     Network,
     Reorder,
     Restart,
-    Steps,
     User,
 )
 from tests.interaction.ledger.shops import Shop, asked_to_buy, cut_short, paid, text_of
@@ -115,29 +112,6 @@ async def pays() -> Elicit[bool]:
     return Elicit("Pay?", bool)
 
 
-async def test_a_crash_before_the_body_ends_nothing(shop: Shop) -> None:
-    down = [True]
-
-    async def price() -> int:
-        if down:
-            raise OSError("no price today")
-        return 3
-
-    async def order(pays: Annotated[bool, Resolve(pays)], price: Annotated[int, Resolve(price)]) -> str:
-        shop.ran.append("order")
-        return f"{price}"
-
-    shop.add(order)
-    down.clear()
-    legs = LegByLeg(shop)
-    await legs.leg("order")
-    down.append(True)
-    assert "no price today" in text_of(await legs.leg("order", answers={"pays": True}, state=legs.token))
-    assert shop.ran == []
-    down.clear()
-    assert text_of(await legs.leg("order", answers={"pays": True}, state=legs.token)) == "3"
-
-
 async def test_masked_errors_stay_masked_when_recalled() -> None:
     shop = Shop(MemoryLedger(), mask_error_details=True)
 
@@ -149,33 +123,6 @@ async def test_masked_errors_stay_masked_when_recalled() -> None:
     await legs.leg("give")
     told = [text_of(await legs.leg("give", state=legs.token)) for _ in range(2)]
     assert told == ["Error executing tool give"] * 2
-
-
-async def test_the_machine_recalls_and_no_second_body_is_seen(shop: Shop) -> None:
-    steps, facts = Steps(), list[object]()
-    legs = await asked_to_buy(shop)
-    ended = await legs.leg("buy", {"what": "tea"}, answers=YES, state=legs.token)
-    shop.options["trace"] = [steps, _Facts(facts)]
-    recalled = await legs.leg("buy", {"what": "tea"}, answers=YES, state=legs.token)
-    assert text_of(recalled) == text_of(ended)
-    assert steps.events == [Event.RESUME, Event.RESOLVE, Event.RECALL]
-    assert steps.states[-1] is State.COMPLETED
-    assert facts
-    assert not any(isinstance(fact, BodyBegan) for fact in facts)
-
-
-class _Facts:
-    """Tracer that keeps everything it receives."""
-
-    def __init__(self, facts: list[object]) -> None:
-        self._facts = facts
-
-    def begin(self, beginning: object) -> Any:
-        self._facts.append(beginning)
-        return self._facts.append
-
-    def reject(self, rejection: object) -> None:
-        self._facts.append(rejection)
 
 
 async def test_a_result_is_recalled_to_the_letter(shop: Shop) -> None:
@@ -272,19 +219,6 @@ async def test_hand_written_asking_body_runs_once_after_the_answer(shop: Shop, s
     call = await User(shop, {"sure": {"ok": True}}, network=[Duplicate()]).call("order")
     assert (call.value, shop.ran, call.keys) == ("no. 1", ["order"], ["sure"])
     assert set(seen) == {None, state}
-
-
-async def test_another_answer_to_a_question_put_by_hand_is_another(shop: Shop) -> None:
-    async def order(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        return "done" if ctx.input_responses else _by_hand("mine")
-
-    shop.add(order)
-    legs = LegByLeg(shop)
-    await legs.leg("order")
-    await legs.leg("order", state=legs.token)
-    yes, no = (ElicitResult(action="accept", content={"ok": ok}) for ok in (True, False))
-    assert text_of(await legs.leg("order", answers={"sure": yes}, state=legs.token)) == "done"
-    assert "has ended already" in text_of(await legs.leg("order", answers={"sure": no}, state=legs.token))
 
 
 # Where it does not hold, or is not there.

@@ -1,4 +1,4 @@
-"""Stores note the format of their tables: an older one is continued, and a later one is rejected in words."""
+"""What older builds have stored is continued, and what later ones have stored is rejected in words."""
 
 import sqlite3
 from contextlib import closing
@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from roundtrip.ledger import ClaimStatus, LedgerDown, PostgresLedger, SqliteLedger
+from tests.interaction.ledger.older_stores import NOW, STORED, AtWork, restored
+from tests.interaction.ledger.shops import text_of
+from tests.kit.peer import peers
+from tests.kit.peer import text_of as text_of_task
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.programs import needs
 
@@ -56,3 +60,23 @@ async def test_postgres_schema_of_another_format(postgres: PostgresServer) -> No
     ):
         await claimed(ledger(), "c")
     assert postgres.command("SELECT count(*) FROM formats.entries") == "1"
+
+
+LATER = NOW + 60
+
+
+@pytest.mark.parametrize("stored", sorted(STORED.glob("*.sql")), ids=lambda path: path.stem)
+async def test_what_a_version_has_stored_goes_on(stored: Path, tmp_path: Path) -> None:
+    clients = restored(stored, tmp_path / "calls.db")
+    work = AtWork(tmp_path / "calls.db", LATER)
+    assert text_of(await work.pay(clients["done"])) == "tea no. 1, paid"
+    assert work.shop.ran == [], "the call had run, and its result was stored"
+    assert text_of(await work.pay(clients["open"])) == "tea no. 1, paid"
+    assert work.shop.ran == ["tea"]
+    async with peers(work.instance()) as (peer,):
+        task = clients["task"]
+        assert set(await peer.asked(task, "word")) == {"word"}
+        await peer.answer(task, word="Dear")
+        assert text_of_task(await peer.until(task, "completed")) == "packed, Dear"
+    assert work.steps == [], "the step had run"
+    await work.ledger.aclose()

@@ -1,13 +1,15 @@
-"""Hostile requests that try to run an `exactly_once` tool twice."""
+"""Hostile requests and networks, which try to run an `exactly_once` tool twice."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 import pytest
 
+from roundtrip import Context, Resolve
 from roundtrip.ledger import MemoryLedger
-from roundtrip.testing import served
-from tests.interaction.ledger.shops import Shop
+from roundtrip.testing import User, served
+from tests.interaction.ledger.shops import Shop, paid
 from tests.kit.wire import Wire, wire
 
 pytestmark = pytest.mark.anyio
@@ -37,3 +39,18 @@ async def test_uri_beside_a_tool_name_does_not_bypass_the_ledger() -> None:
             ended = await client.result("give", TEA, requestState=begun["requestState"], uri=uri)
             assert ended["structuredContent"] == {"result": "tea no. 1"}
         assert ran == ["tea"]
+
+
+@pytest.mark.roundtrip(hostile=True, without=["deploy"])
+async def test_a_tool_whose_resolver_and_body_ask() -> None:
+    shop = Shop(MemoryLedger())
+
+    async def order(what: str, paid: Annotated[bool, Resolve(paid)], ctx: Context) -> str:
+        size = await ctx.ask("size", "How many?", int)
+        agreed = await ctx.ask("agreed", f"{size}?", bool)
+        shop.ran.append("order")
+        return f"{size} {agreed} {paid}"
+
+    shop.add(order)
+    call = await User(shop, {"size": 3, "agreed": True, "paid": True}).call("order", what="tea")
+    assert call.value == "3 True True"

@@ -1,15 +1,17 @@
-"""Steps of tools that run once: kept for their leg and revision, and used by the holder alone."""
+"""Steps and failures of tools that run once: kept for their leg and revision, and logged in full once."""
 
+import logging
 import threading
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
 from mcp.shared.exceptions import MCPError
+from mcp_types import CreateMessageResult, TextContent
 from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, Resolve
+from roundtrip import Context, ElicitUrl
 from roundtrip.ledger import MemoryLedger
 from roundtrip.server import exactly_once
 from roundtrip.testing import LegByLeg
@@ -60,38 +62,6 @@ async def test_step_after_a_changed_answer_is_not_repeated() -> None:
     trips.dies = False
     booked = await legs.leg("book", answers=changed, state=legs.token)
     assert (text_of(booked), trips.fares) == ("fare no. 2 to Oslo", ["Rome", "Oslo"])
-
-
-async def test_fixed_value_computed_before_a_review_is_unchanged() -> None:
-    drawn: list[int] = []
-
-    async def draw() -> int:
-        drawn.append(len(drawn))
-        return len(drawn)
-
-    async def where() -> Elicit[City]:
-        return Elicit("Where to?", City)
-
-    async def book(
-        ctx: Context[Any, Any],
-        city: Annotated[City, Resolve(where, key="city")],
-        number: Annotated[int, Resolve(draw, once=True)],
-    ) -> str:
-        await ctx.review("review", "All right?", ["city"])
-        agreed = await ctx.ask("agreed", f"{city.city}, {number}?", bool)
-        return f"{city.city} {number} {agreed}"
-
-    shop = Shop(MemoryLedger())
-    shop.add(book)
-    legs = LegByLeg(shop)
-    await legs.leg("book")
-    await legs.leg("book", answers={"city": {"city": "Rome"}}, state=legs.token)
-    token = legs.token
-    shown: list[str] = []
-    for _ in range(2):
-        await legs.leg("book", answers={"review": {"city.city": "Oslo"}}, state=token)
-        shown.append(legs.questions["agreed"].message)
-    assert (shown, len(drawn)) == (["Oslo, 1?"] * 2, 1)
 
 
 class Paused:
@@ -191,3 +161,61 @@ async def test_a_body_goes_on_whose_entry_the_ledger_has_lost(monkeypatch: pytes
     await legs.leg("work")
     done = [text_of(await legs.leg("work", state=legs.token)) for _ in range(2)]
     assert (done, steps) == (["first second"] * 2, ["first", "second"])
+
+
+WRONG_KIND = CreateMessageResult(role="assistant", content=TextContent(type="text", text="yes"), model="m")
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop(MemoryLedger())
+
+
+def errors_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
+
+
+async def test_a_recalled_crash_is_logged_in_one_line(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    async def give() -> str:
+        raise ValueError("dropped")
+
+    shop.add(give)
+    legs = LegByLeg(shop)
+    await legs.leg("give")
+    caplog.set_level(logging.INFO, logger="mcp.server.mcpserver.server")
+    told = [text_of(await legs.leg("give", state=legs.token)) for _ in range(4)]
+    assert told == ["Error executing tool give: dropped"] * 4
+    assert errors_in(caplog) == ["Tool 'give' raised an unexpected exception"]
+    again = [record.getMessage() for record in caplog.records if "recorded error" in record.getMessage()]
+    assert again == ["Tool 'give' returned the recorded error of its body again"] * 3
+
+
+@pytest.mark.parametrize("asks", ["form", "page"])
+async def test_answer_of_another_kind_ends_no_call_and_logs_nothing(
+    shop: Shop, asks: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def done() -> bool:
+        return True
+
+    async def order(ctx: Context[Any, Any]) -> str:
+        if asks == "form":
+            await ctx.ask("sure", "Sure?", bool)
+        else:
+            await ctx.ask("sure", ElicitUrl("Sign in", "https://example.com/in", done=done))
+        shop.ran.append("order")
+        return "ordered"
+
+    shop.add(order)
+    legs = LegByLeg(shop)
+    await legs.leg("order")
+    await legs.leg("order", state=legs.token)
+    asked = legs.token
+    token = asked
+    for _ in range(5):
+        await legs.leg("order", answers={"sure": WRONG_KIND}, state=token)
+        token = legs.token
+    right: Any = True if asks == "form" else {}
+    ended = await legs.leg("order", answers={"sure": right}, state=asked)
+    again = await legs.leg("order", answers={"sure": right}, state=asked)
+    assert [text_of(ended), text_of(again), shop.ran] == ["ordered", "ordered", ["order"]]
+    assert errors_in(caplog) == []

@@ -1,18 +1,21 @@
-"""A leg whose lease has ended, and whose call no other leg has claimed."""
+"""Legs that are lost, suspended, or lose their claim, before their body begins or while no other leg claims it."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
+from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
-from roundtrip import Context
+from roundtrip import Context, Elicit, Resolve
+from roundtrip.engine import claim
 from roundtrip.engine.claim import record_outcome
 from roundtrip.errors import CallTakenOver, OutcomeUnknown
-from roundtrip.ledger import ClaimAnswer, MemoryLedger
+from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import State
+from roundtrip.server import exactly_once
 from roundtrip.server.exactly_once import LEASE_SECONDS, LedgerClaim
 from roundtrip.system import System
 from roundtrip.testing import Clock, LegByLeg
@@ -70,16 +73,6 @@ async def test_body_that_was_stopped_in_the_middle_does_not_begin_again() -> Non
         await record_outcome(claim, call, work(), result_of=lambda value: value, computed=tuple)
     with pytest.raises(OutcomeUnknown):
         await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("the answers", at_once=False)
-
-
-async def test_write_of_a_leg_that_has_ended_does_not_claim_its_call() -> None:
-    ledger = MemoryLedger()
-    claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
-    await claim.begin("the answers", at_once=True)
-    await claim.release()
-    with pytest.raises(CallTakenOver):
-        await claim.renew()
-    assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
 
 
 async def test_renewal_that_arrives_behind_the_release_does_not_claim_the_call() -> None:
@@ -156,3 +149,130 @@ async def test_claim_that_arrives_behind_the_end_of_its_leg_is_released() -> Non
             await claim.release()
             ledger.granted.set()
     assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
+
+
+class Hanging(MemoryLedger):
+    """Ledger whose writes never end."""
+
+    hung = False
+
+    async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
+        self.hung = True
+        await anyio.sleep_forever()
+        return False
+
+
+async def ready() -> Elicit[bool]:
+    return Elicit("Ready?", bool)
+
+
+async def number(ready: Annotated[bool, Resolve(ready)]) -> int:
+    return 7
+
+
+async def test_a_claim_is_taken_back_though_noting_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "_LAST_WORDS_SECONDS", 0.05)
+    ledger = Hanging()
+    shop = Shop(ledger)
+
+    async def ask(ctx: Context[Any, Any], drawn: Annotated[int, Resolve(number, once=True)]) -> str:
+        return f"{drawn} {await ctx.ask('sure', 'Sure?', bool)}"
+
+    shop.add(ask)
+    legs = LegByLeg(shop)
+    with anyio.fail_after(WAIT):
+        await legs.leg("ask")
+        await legs.leg("ask", answers={"ready": {"value": True}}, state=legs.token)
+        assert ledger.hung
+        # Were it still held, this would wait for its holder, and be answered that it still runs.
+        told = await legs.leg("ask", answers={"sure": {"value": True}}, state=legs.token)
+    assert text_of(told) == "7 True"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactly_once, "PATIENCE_SECONDS", 0.1)
+
+
+class Silent(MemoryLedger):
+    """Ledger that hears nothing more of a holder, as if its process were dead or stuck."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        super().__init__(system=System(monotonic=self.clock))
+
+    def end_leases(self) -> None:
+        self.clock.advance(exactly_once.LEASE_SECONDS + 1)
+
+    async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
+        raise LedgerDown("nothing is heard of it")
+
+    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
+        raise LedgerDown("nothing is heard of it")
+
+
+class Looking:
+    """Tool that looks something up before its body begins; the test ends the first lookup."""
+
+    def __init__(self) -> None:
+        self.ledger = Silent()
+        self.shop = Shop(self.ledger)
+        self.began = anyio.Event()
+        self.go_on = anyio.Event()
+
+        async def price() -> int:
+            if not self.began.is_set():
+                self.began.set()
+                await self.go_on.wait()
+            return 12
+
+        async def look(price: Annotated[int, Resolve(price)]) -> str:
+            self.shop.ran.append("look")
+            return f"{price}, no. {len(self.shop.ran)}"
+
+        self.shop.add(look)
+        self.legs = LegByLeg(self.shop)
+
+    async def first_leg(self) -> None:
+        """Play the round without questions, which gives the call its id."""
+        self.began.set()
+        await self.legs.leg("look")
+        self.began = anyio.Event()
+
+    async def next_leg(self) -> str:
+        """Return the reply to a leg after the lease of the silent holder has ended."""
+        self.ledger.end_leases()
+        return text_of(await self.legs.leg("look", state=self.legs.token))
+
+
+async def test_process_dying_before_the_body_leaves_it_to_the_next() -> None:
+    looking = Looking()
+    await looking.first_leg()
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: looking.legs.leg("look", state=looking.legs.token))
+            await looking.began.wait()
+            group.cancel_scope.cancel()
+        assert await looking.next_leg() == "12, no. 1"
+    assert looking.shop.ran == ["look"]
+
+
+async def test_leg_that_lost_its_claim_does_not_begin_its_body() -> None:
+    looking = Looking()
+    await looking.first_leg()
+    told: list[Any] = []
+
+    async def slow() -> None:
+        with pytest.raises(MCPError) as caught:
+            await looking.legs.leg("look", state=looking.legs.token)
+        told.append(caught.value.error.data)
+
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            group.start_soon(slow)
+            await looking.began.wait()
+            assert await looking.next_leg() == "12, no. 1"
+            looking.go_on.set()
+        assert text_of(await looking.legs.leg("look", state=looking.legs.token)) == "12, no. 1"
+    assert [data["reason"] for data in told] == ["still_running"]
+    assert looking.shop.ran == ["look"]

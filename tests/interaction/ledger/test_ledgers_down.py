@@ -4,25 +4,18 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
-from mcp.shared.exceptions import MCPError
 
 from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, RedisLedger, SqliteLedger
 from roundtrip.ledger import sqlite as sqlite_ledger
-from roundtrip.testing import LegByLeg
-from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-
-TEA: Any = {"what": "tea"}
-YES: Any = {"paid": True}
 
 
 async def claim(ledger: Ledger, key: str = "call", holder: str = "one") -> ClaimAnswer:
@@ -61,47 +54,6 @@ async def test_unusable_redis_is_reported_in_time_and_used_again_later(redis: Re
     assert (await claim(ledger, "third")).status is ClaimStatus.GRANTED
     # What it was asked while it was stuck may have been done since.
     assert (await claim(ledger, holder="two")).status in (ClaimStatus.RUNNING, ClaimStatus.SETTLED)
-    await ledger.aclose()
-
-
-@needs("redis")
-async def test_a_call_goes_on_when_redis_is_back(redis: RedisServer) -> None:
-    ledger = RedisLedger(redis.url, timeout=0.5)
-    shop = Shop(ledger)
-    legs = await asked_to_buy(shop)
-    redis.kill()
-    with pytest.raises(MCPError) as caught, anyio.fail_after(WAIT):
-        await legs.leg("buy", TEA, answers=YES, state=legs.token)
-    redis.start()
-    assert (caught.value.error.code, caught.value.error.data) == (
-        -32000,
-        {"reason": "ledger_unavailable", "tool": "buy"},
-    )
-    assert shop.ran == []
-    with anyio.fail_after(WAIT):
-        bought = [await legs.leg("buy", TEA, answers=YES, state=legs.token) for _ in range(2)]
-    assert ([text_of(one) for one in bought], shop.ran) == (["tea no. 1, paid"] * 2, ["tea"])
-    await ledger.aclose()
-
-
-@needs("redis")
-async def test_body_ending_during_a_redis_restart_stores_its_result(redis: RedisServer) -> None:
-    ledger = RedisLedger(redis.url, timeout=0.5)
-    shop = Shop(ledger)
-
-    async def restart(what: str) -> str:
-        shop.ran.append(what)
-        redis.kill()
-        return f"{what} no. {len(shop.ran)}"
-
-    shop.add(restart)
-    legs = LegByLeg(shop)
-    await legs.leg("restart", TEA)
-    told = [await legs.leg("restart", TEA, state=legs.token)]
-    redis.start()
-    with anyio.fail_after(WAIT):
-        told.append(await legs.leg("restart", TEA, state=legs.token))
-    assert ([text_of(one) for one in told], shop.ran) == (["tea no. 1"] * 2, ["tea"])
     await ledger.aclose()
 
 

@@ -63,34 +63,23 @@ class Stall(Shop):
 
     def __init__(self, ledger: RedisLedger) -> None:
         super().__init__(ledger)
-        for body in (self.give, self.look, self.keep, self.haggle, self.weigh):
+        for body in (self.give, self.look, self.haggle, self.weigh):
             self.add(body)
-        self.add(self.drop, confirm="Drop {what}?")
-        self.add(self.sell, confirm="Sell {what}?")
 
     async def give(self, what: str) -> str:
-        return what
-
-    async def drop(self, what: str) -> str:
         return what
 
     async def look(self, what: str, price: Annotated[int, Resolve(price)]) -> str:
         return f"{what} {price}"
 
-    async def keep(self, what: str, price: Annotated[int, Resolve(price, once=True)]) -> str:
-        return f"{what} {price}"
-
     async def haggle(self, what: str, ctx: Context[Any, Any]) -> str:
         return f"{what} {await ctx.ask('price', 'How much?', int)}"
-
-    async def sell(self, what: str, ctx: Context[Any, Any]) -> str:
-        return await self.haggle(what, ctx)
 
     async def weigh(self, what: str, ctx: Context[Any, Any]) -> str:
         return f"{what} {await ctx.step('grams', price)}"
 
 
-ANSWERS: Final[dict[str, Any]] = {"confirm:drop": {}, "confirm:sell": {}, "paid": True, "price": 12}
+ANSWERS: Final[dict[str, Any]] = {"paid": True, "price": 12}
 
 
 async def trips(stall: Stall, tool: str, monitor: Monitor) -> list[int]:
@@ -126,12 +115,9 @@ async def warm_up(stall: Stall, monitor: Monitor) -> None:
     ("tool", "expected"),
     [
         pytest.param("give", [0, 2, 1], id="nothing-first"),
-        pytest.param("drop", [0, 2, 1], id="confirmation"),
         pytest.param("haggle", [0, 2, 2, 1], id="question-in-the-body"),
-        pytest.param("sell", [0, 2, 2, 1], id="confirmation-and-question"),
         pytest.param("buy", [0, 3, 1], id="question-of-a-resolver"),
         pytest.param("look", [0, 3, 1], id="resolver"),
-        pytest.param("keep", [0, 3, 1], id="resolver-once"),
         pytest.param("weigh", [0, 3, 1], id="one-step"),
     ],
 )

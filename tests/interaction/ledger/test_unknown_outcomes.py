@@ -1,6 +1,5 @@
 """Calls that run for long, whose process is gone, or whose ledger is down."""
 
-import itertools
 import logging
 import threading
 from collections import Counter
@@ -8,14 +7,13 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from roundtrip.ledger import ClaimAnswer, Ledger, LedgerDown, MemoryLedger
+from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger
 from roundtrip.machine.table import EntryState
-from roundtrip.server import exactly_once, late_writes
+from roundtrip.server import exactly_once
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, cut_short, text_of
@@ -139,25 +137,6 @@ async def test_claim_that_cannot_be_released_now_is_released_later(shop: Shop, l
     with anyio.fail_after(WAIT):
         bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
-
-
-async def test_releases_are_retried_ever_more_rarely_while_the_ledger_fails(ledger: Failing) -> None:
-    pauses: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 4:
-            ledger.down.clear()
-        await anyio.lowlevel.checkpoint()
-
-    legs = await asked_to_buy(Shop(ledger, system=System(sleep=sleep)))
-    ledger.down |= {"claim", "release"}
-    assert await reason_of(legs, "buy", TEA, answers=YES) == (-32000, "ledger_unavailable")
-    with anyio.fail_after(WAIT):
-        await late_writes.finish_late_writes()
-    # Twice after the ledger is back: the request for the claim may arrive behind the first release.
-    assert ledger.asked["release"] == len(pauses) == 5
-    assert all(later > earlier for earlier, later in itertools.pairwise(pauses[:4]))
 
 
 @pytest.mark.usefixtures("impatient")
@@ -363,17 +342,6 @@ async def test_begun_body_finishes_although_its_client_leaves(shop: Shop, over: 
 
 
 @pytest.mark.usefixtures("brief_shield")
-async def test_body_without_timeout_does_not_outlive_its_client_forever(shop: Shop) -> None:
-    held = Held(shop)
-    shop.add(held.hold)
-    legs = LegByLeg(shop)
-    await legs.leg("hold")
-    await cut_short(legs, "hold", held.begun)
-    assert "the outcome of this call is unknown" in text_of(await legs.leg("hold", state=legs.token))
-    assert shop.ran == ["hold"]
-
-
-@pytest.mark.usefixtures("brief_shield")
 async def test_slow_body_is_not_interrupted_while_its_client_waits(shop: Shop) -> None:
     async def slow() -> str:
         await anyio.sleep(0.1)
@@ -383,34 +351,6 @@ async def test_slow_body_is_not_interrupted_while_its_client_waits(shop: Shop) -
     legs = LegByLeg(shop)
     await legs.leg("slow")
     assert text_of(await legs.leg("slow", state=legs.token)) == "done"
-
-
-async def test_result_is_stored_although_its_client_leaves(shop: Shop) -> None:
-    settling, go_on = anyio.Event(), anyio.Event()
-
-    class Slow(MemoryLedger):
-        async def settle(self, *args: Any, **more: Any) -> bool:
-            settling.set()
-            await go_on.wait()
-            return await super().settle(*args, **more)
-
-    shop.ledger = Slow()
-    legs = await asked_to_buy(shop)
-
-    async def send() -> None:
-        # The result comes back all the same, to a connection that is closed.
-        with suppress(MCPError):
-            await legs.leg("buy", TEA, answers=YES, state=legs.token)
-
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            group.start_soon(send)
-            await settling.wait()
-            group.cancel_scope.cancel()
-            go_on.set()
-    with anyio.fail_after(WAIT):
-        again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
-    assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
 async def test_protocol_error_is_stored_as_one(shop: Shop) -> None:
@@ -432,21 +372,6 @@ async def test_protocol_error_is_stored_as_one(shop: Shop) -> None:
         "no. 1",
         {"reason": "mine", "at": [1, None]},
     )
-
-
-def test_a_ledger_serves_several_event_loops() -> None:
-    ledger: Ledger = MemoryLedger()
-    shop = Shop(ledger)
-
-    async def buy() -> None:
-        await User(shop, YES, network=[Duplicate(at_once=True)]).call("buy", TEA)
-
-    threads = [threading.Thread(target=anyio.run, args=(buy,)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
-    assert len(shop.ran) == 3
 
 
 async def test_the_log_of_a_recalled_call_is_quiet(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:

@@ -96,24 +96,6 @@ async def test_review_voids_only_approvals_that_came_after_the_answer(era: Era) 
     assert [one["message"] for one in fay.decided] == ["May we begin?", again, again]
 
 
-async def test_other_wording_needs_another_approval() -> None:
-    prices = iter([5, 5, 6, 6, 6, 6, 6, 6])
-
-    def price() -> int:
-        return next(prices)
-
-    def approve(price: Annotated[int, Resolve(price)]) -> Approve:
-        return Approve(f"Pay {price}?", by="finance")
-
-    async def pay(approval: Annotated[Approval, Resolve(approve)], ctx: Context) -> str:
-        return "paid"
-
-    fay = approver()
-    call = await User(server_with(pay, task="required"), era=Era.TASK, approver=fay).call("pay")
-    assert call.text == "paid"
-    assert [one["message"] for one in fay.decided] == ["Pay 5?", "Pay 6?"]
-
-
 @pytest.mark.roundtrip(eras="all")
 async def test_two_groups_decide_side_by_side_after_the_question() -> None:
     def safe() -> Approve:

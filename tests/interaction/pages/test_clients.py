@@ -1,19 +1,19 @@
 """Clients that are sent to pages: by capability, by era, and by the abilities of the connection."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
-from mcp_types import ElicitationCapability, ElicitResult
+from mcp_types import ElicitationCapability
 
-from roundtrip import Context, Elicit, ElicitUrl, Resolve, Server
-from roundtrip.testing import Era, LegByLeg, served
-from tests.interaction.pages.ways import BOOK, URL, places, ways
+from roundtrip import Context, Elicit, ElicitUrl, Server
+from roundtrip.testing import Era, served
+from tests.interaction.pages.ways import BOOK, URL, places
 from tests.kit.page_users import declare_only
 from tests.kit.players import Person, connect, text_of
-from tests.kit.shops import Choice, sure
+from tests.kit.shops import Choice
 from tests.kit.visitors import Visitor, add_export, visiting
 from tests.kit.waiting import WAIT
 from tests.kit.wire import Json, wire
@@ -46,23 +46,6 @@ async def test_a_client_that_declared_pages_alone_is_sent_to_one() -> None:
     assert request["params"] == {"mode": "url", "message": "Log in.", "url": URL}
 
 
-@ways
-async def test_on_either_era_the_error_names_what_the_client_lacks(
-    place: str, era: Era, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Shows S6."""
-    declare_only(monkeypatch, ElicitationCapability())
-    person = Person()
-    caught: list[MCPError] = []
-    async with connect(exporting(place), era, person) as client:
-        try:
-            await client.call_tool("export", BOOK)
-        except MCPError as error:
-            caught.append(error)
-    assert [(error.code, error.data) for error in caught] == [(-32021, NEEDED)]
-    assert person.asked == []
-
-
 async def guest() -> str:
     return "a guest"
 
@@ -82,24 +65,6 @@ async def test_author_substitute_replaces_a_page(
 
     async with connect(exporting(place, done=done, otherwise=otherwise), era, Person()) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for a guest"
-
-
-async def test_forms_are_still_asked_beside_a_substituted_page(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shows S6."""
-    declare_only(monkeypatch, ElicitationCapability())
-    server = Server[Any]("shop")
-
-    async def login() -> ElicitUrl[str]:
-        return ElicitUrl("Log in.", URL, done=lambda: "ada", otherwise="a guest")
-
-    @server.tool()
-    async def export(account: Annotated[str, Resolve(login)], sure: Annotated[Choice, Resolve(sure)]) -> str:
-        return f"{account} {sure.ok}"
-
-    person = Person({"ok": True})
-    async with connect(server, era, person) as client:
-        assert text_of(await client.call_tool("export")) == "a guest True"
-    assert person.messages == ["Sure?"]
 
 
 async def test_a_page_and_a_form_go_out_in_one_round(era: Era) -> None:
@@ -204,24 +169,6 @@ async def test_unaskable_live_client_without_pages_hears_of_none() -> None:
 
 
 # Pages that change.
-
-
-@places
-async def test_moved_page_is_shown_again_at_its_new_address(place: str) -> None:
-    urls = iter([URL, f"{URL}/v2", f"{URL}/v2"])
-
-    def make() -> Server[Any]:
-        url = next(urls)
-        return add_export(
-            Server("shop", keys=[b"k" * 32]), place, lambda ctx: ElicitUrl("Log in.", url, done=lambda: "ada", wait=0)
-        )
-
-    hopper = LegByLeg(make)
-    await hopper.leg("export", BOOK)
-    answers = {"login": ElicitResult(action="accept")}
-    await hopper.leg("export", BOOK, answers=answers, state=hopper.token)
-    assert hopper.questions["login"].url == f"{URL}/v2"
-    assert text_of(await hopper.leg("export", BOOK, answers=answers, state=hopper.token)) == "Dune for ada"
 
 
 # Pages lead to web addresses.

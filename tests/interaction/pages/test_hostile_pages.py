@@ -76,16 +76,6 @@ class PageNetwork:
         return await send(request)
 
 
-class Twice(PageNetwork):
-    """The first response to a question is lost, and the browser gets the second one."""
-
-    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
-        first, again = await send(request), await send(request)
-        if request.method == "POST":
-            assert (first.status_code, again.status_code) == (303, 409)
-        return again
-
-
 class TwiceAtOnce(PageNetwork):
     async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
         responses: list[httpx.Response] = []
@@ -101,16 +91,6 @@ class TwiceAtOnce(PageNetwork):
         return responses[0]
 
 
-class Late(PageNetwork):
-    """After each post, all earlier ones arrive again."""
-
-    async def carry(self, request: PageRequest, send: Send) -> httpx.Response:
-        response = await send(request)
-        for post in self.posts:
-            assert (await send(post)).status_code == 409
-        return response
-
-
 class OtherTab(PageNetwork):
     """The form of the round before is sent from a tab that is still open, with another answer and each button."""
 
@@ -124,7 +104,7 @@ class OtherTab(PageNetwork):
         return await send(request)
 
 
-PAGE_NETWORKS: Final = (Twice, TwiceAtOnce, Late, OtherTab)
+PAGE_NETWORKS: Final = (TwiceAtOnce, OtherTab)
 
 
 async def answer_all(link: str, urls: Sequence[str], network: PageNetwork) -> None:

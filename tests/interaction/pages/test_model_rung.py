@@ -92,13 +92,6 @@ def theater(ladder: Any = ("form", "model"), **options: Any) -> Server[Any]:
         return "deleted"
 
     @server.tool()
-    async def check(ctx: Context) -> str:
-        """Ask anyone, and let a review follow."""
-        await ctx.ask("size", "How many?", int, answered_by="anyone")
-        await ctx.ask("color", "Which color?", str, answered_by="anyone")
-        return json.dumps(await ctx.review("review", "All right?", of=["size", "color"]))
-
-    @server.tool()
     async def plain(number: int) -> int:
         """Return a number."""
         return number
@@ -165,17 +158,6 @@ async def test_invalid_answer_names_field_and_rule(mode: str) -> None:
         assert text_of(await go_on(client, asked, {"which_seat": {"row": 3, "name": "Ada"}})) == "Mirror, row 3, Ada"
 
 
-async def test_answer_that_the_type_rejects_is_asked_again() -> None:
-    async with hosted(theater().streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("book", {"film": "Mirror"})
-        again = await go_on(client, asked, {"which_seat": {"row": 3, "name": "nobody"}})
-        ((key, question),) = questions_in(again).items()
-        assert "nobody sits here" in question["message"]
-        # A late copy of the old answer does not count for the new question.
-        assert (await go_on(client, asked, {"which_seat": {"row": 3, "name": "nobody"}})).is_error
-        assert text_of(await go_on(client, again, {key: {"row": 3, "name": "Ada"}})) == "Mirror, row 3, Ada"
-
-
 async def test_null_declines_and_a_guess_is_counted() -> None:
     async with hosted(theater().streamable_http_app()) as url, client_of(url) as client:
         guessed = await client.call_tool("safe", {})
@@ -218,20 +200,6 @@ def with_both(**options: Any) -> Server[Any]:
     return theater(("form", "url", "link", "model"), **{"pages": pages, **options})
 
 
-async def test_review_of_answers_for_anyone_is_for_anyone() -> None:
-    async with hosted(theater().streamable_http_app()) as url, client_of(url) as client:
-        asked = await client.call_tool("check", {})
-        asked = await go_on(client, asked, {"size": 1})
-        asked = await go_on(client, asked, {"color": "red"})
-        assert questions_in(asked)["review"]["schema"]["properties"]["size"]["default"] == 1
-        result = await go_on(client, asked, {"review": {"size": 5}})
-        # What follows a changed answer is asked again.
-        result = await go_on(client, result, dict.fromkeys(questions_in(result), "blue"))
-        while questions_in(result):
-            result = await go_on(client, result, {key: {} for key in questions_in(result)})
-        assert json.loads(text_of(result)) == {"size": 5, "color": "blue"}
-
-
 async def test_answer_of_a_human_is_reviewed_by_a_human() -> None:
     server = theater(["form", "url", "link", "model"], pages=Pages(base_url=BASE, authenticate=reader, wait=1))
 
@@ -260,16 +228,6 @@ async def test_answer_of_a_human_is_reviewed_by_a_human() -> None:
         waiting = await client.call_tool("continue_call", {"handle": handle_in(reviewed)})
         assert "of-ann" not in text_of(waiting)
         assert "Only the user can answer" in text_of(waiting)
-
-
-async def test_client_with_forms_gets_to_the_model_before_it_stops() -> None:
-    visitor = Visitor(form={"value": 2})
-    async with hosted(theater().streamable_http_app()) as url, client_of(url, elicitation_callback=visitor) as client:
-        result = await client.call_tool("count", {"number": 12})
-        while questions := questions_in(result):
-            result = await go_on(client, result, dict.fromkeys(questions, 2))
-        assert text_of(result) == "24"
-    assert len(visitor.forms) == 9
 
 
 async def test_forms_off_the_ladder_are_not_used() -> None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from roundtrip import Context, Elicit, ElicitUrl, ListRoots, Resolve, Sample, Server
 from roundtrip.client.legs import LegRequest
 from roundtrip.ledger import MemoryLedger
-from roundtrip.testing import ACCEPT, LegByLeg, User, served
+from roundtrip.testing import ACCEPT, LegByLeg, served
 from tests.interaction.pages.ways import BOOK, URL, places
 from tests.kit.live_wire import session
 from tests.kit.players import text_of
@@ -103,16 +103,8 @@ async def test_live_client_that_answers_wrongly_is_asked_again(place: str, kind:
     assert "question 'asked' was answered invalidly 3 times" in refused["content"][0]["text"]
 
 
-class Sizes(BaseModel):
-    size: int = 1
-
-
 class Terms(BaseModel):
     """Form without fields."""
-
-
-async def sizes() -> Elicit[Sizes]:
-    return Elicit("Sizes?", Sizes)
 
 
 @pytest.mark.parametrize(("place", "kind"), list(zip(PLACES * 2, KINDS, strict=True)))
@@ -135,25 +127,6 @@ async def test_right_answer_counts_after_wrong_kinds_of_exactly_once_calls(
     assert text_of(await sent(legs, LegRequest("pay", {}, {"asked": right}, token))) == "paid"
     assert ran == ["paid"]
     assert [record for record in caplog.records if record.exc_info] == []
-
-
-@pytest.mark.roundtrip(eras="retry", hostile=True)
-async def test_page_review_and_confirmation_pass_every_hostile_network() -> None:
-    ledger = MemoryLedger()
-
-    def shop(keys: Any = (NEW,)) -> Server[Any]:
-        server = Server[Any]("shop", keys=keys, ledger=ledger)
-
-        @server.tool(confirm="Pay?", exactly_once=True)
-        async def pay(ctx: Context, sizes: Annotated[Sizes, Resolve(sizes)]) -> str:
-            account = await ctx.ask("login", await login())
-            await ctx.review("all", "Right?", ["sizes"])
-            return f"paid by {account}"
-
-        return server
-
-    answers = {"confirm:pay": ACCEPT, "sizes": {"size": 2}, "login": ACCEPT, "all": ACCEPT}
-    assert (await User(shop, answers).call("pay")).value == "paid by ada"
 
 
 @pytest.mark.parametrize("kind", ["page", "form without fields"])

@@ -1,25 +1,31 @@
 """A page for the user: they agree to visit it, and `done` returns the result."""
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any
 
+import anyio
 import pytest
 from mcp_types import ElicitResult
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, SecretStr
+from typing_extensions import TypedDict
 
 from roundtrip import (
     AcceptedElicitation,
     Context,
     Elicit,
     ElicitUrl,
+    InvalidSignature,
     Resolve,
     Server,
 )
-from roundtrip.testing import Era, LegByLeg
+from roundtrip.engine import rounds
+from roundtrip.testing import Era, LegByLeg, Steps
 from tests.interaction.pages.ways import BOOK, URL, places, ways
-from tests.kit.players import text_of
+from tests.kit.hosts import WAIT
+from tests.kit.players import Person, connect, text_of
 from tests.kit.secrets import NEW
 from tests.kit.shops import Choice
 from tests.kit.token_readings import readings
@@ -216,3 +222,161 @@ async def test_elicit_url_in_a_resolver_waits_for_the_page() -> None:
 
     async with visiting(server, Era.LIVE, Visitor()) as client:
         assert "return ElicitUrl(message, url, done=...)" in text_of(await client.call_tool("export"))
+
+
+# Legs that wait for a page: each waits for the declared time, and then asks again.
+
+
+AGREED = ElicitResult(action="accept")
+
+
+def exporting(place: str, done: Callable[..., Any], *, wait: float, trace: Steps | None = None) -> Server[Any]:
+    server = Server[Any]("shop", keys=[NEW], trace=trace)
+    return add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=done, wait=wait))
+
+
+@ways
+async def test_waiting_leg_asks_once_and_notices_the_finished_page(place: str, era: Era) -> None:
+    looked, finished = anyio.Event(), anyio.Event()
+
+    async def done() -> str | None:
+        looked.set()
+        return "ada" if finished.is_set() else None
+
+    async def page() -> None:
+        # The user takes longer than the leg's first look.
+        await looked.wait()
+        finished.set()
+
+    visitor = Visitor()
+    with anyio.fail_after(WAIT):
+        async with (
+            visiting(exporting(place, done, wait=WAIT), era, visitor) as client,
+            anyio.create_task_group() as web,
+        ):
+            web.start_soon(page)
+            assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
+    assert visitor.urls == [URL]
+
+
+@pytest.mark.parametrize(
+    ("place", "era", "wait", "unfinished"),
+    [("resolver", Era.LIVE, 0, None), ("body", Era.RETRY, 0, False), ("body", Era.LIVE, 0.05, None)],
+)
+async def test_leg_waits_only_its_configured_time_before_asking_again(
+    place: str, era: Era, wait: float, unfinished: Any
+) -> None:
+    visits: list[str] = []
+
+    async def done() -> Any:
+        return "ada" if len(visits) == 2 else unfinished
+
+    trace = Steps()
+    visitor = Visitor(visit=lambda page: visits.append(page.url))
+    with anyio.fail_after(WAIT):
+        async with visiting(exporting(place, done, wait=wait, trace=trace), era, visitor) as client:
+            assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
+    assert visitor.urls == [URL, URL]
+    assert trace.asked == [{"login": "new"}, {"login": "unfinished"}]
+
+
+async def test_look_that_hangs_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_DONE_SECONDS", 0.05)
+    hopper = LegByLeg(lambda: exporting("body", anyio.sleep_forever, wait=0))
+    await hopper.leg("export", BOOK)
+    with anyio.fail_after(WAIT):
+        await hopper.leg("export", BOOK, answers={"login": AGREED}, state=hopper.token)
+    assert list(hopper.questions) == ["login"]
+
+
+@places
+async def test_unanswered_page_is_shown_again_without_waiting(place: str) -> None:
+    """Shows S7."""
+    looked: list[str] = []
+
+    async def done() -> str | None:
+        looked.append("looked")
+        return None
+
+    trace = Steps()
+    hopper = LegByLeg([exporting(place, done, wait=WAIT, trace=trace)])
+    await hopper.leg("export", BOOK)
+    await hopper.leg("export", BOOK, answers={}, state=hopper.token)
+    assert list(hopper.questions) == ["login"]
+    assert looked == []
+    assert trace.asked == [{"login": "new"}, {"login": "missing"}]
+
+
+def test_a_negative_wait_is_rejected_where_it_is_written() -> None:
+    for wait in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="wait="):
+            ElicitUrl("Log in.", URL, wait=wait)
+
+
+# Secrets: no form asks for one; users may type them on a page.
+
+
+class Login(BaseModel):
+    user: str
+    password: SecretStr
+
+
+@dataclasses.dataclass
+class Card:
+    number: SecretStr
+
+
+class Pin(TypedDict):
+    pin: Annotated[str, Field(json_schema_extra={"writeOnly": True})]
+
+
+SECRETS: list[tuple[Any, str]] = [(Login, "password"), (Card, "number"), (Pin, "pin"), (SecretStr, "value")]
+
+
+@pytest.mark.parametrize(
+    ("schema", "field", "era"),
+    [(schema, field, [Era.RETRY, Era.LIVE][place % 2]) for place, (schema, field) in enumerate(SECRETS)],
+    ids=["model", "dataclass", "typed dict", "value"],
+)
+async def test_secret_form_of_a_body_is_rejected_before_it_shows(
+    schema: Any, field: str, era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Shows S11."""
+    server = Server[Any]("shop")
+
+    @server.tool()
+    async def export(ctx: Context) -> str:
+        await ctx.ask("login", "Log in.", schema)
+        return "done"
+
+    person = Person()
+    async with connect(server, era, person) as client:
+        result = await client.call_tool("export")
+    assert result.is_error
+    assert person.asked == []
+    assert f"field '{field}' is a secret" in caplog.text
+
+
+def test_secret_form_of_a_resolver_is_rejected_at_registration() -> None:
+    """Shows S11."""
+
+    def login() -> Elicit[Login]:
+        return Elicit("Log in.", Login)
+
+    async def export(account: Annotated[Any, Resolve(login)]) -> str:
+        return "done"
+
+    with pytest.raises(InvalidSignature, match="field 'password' is a secret"):
+        Server("shop").add_tool(export)
+
+
+@ways
+async def test_secret_typed_on_a_page_bypasses_the_client(place: str, era: Era) -> None:
+    """Shows S11."""
+    typed: list[str] = []
+    page = ElicitUrl("Type your password.", URL, done=lambda: bool(typed))
+    visitor = Visitor(visit=lambda page: typed.append("hunter2"))
+    async with visiting(add_export(Server("shop"), place, lambda ctx: page), era, visitor) as client:
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
+    assert typed == ["hunter2"]
+    assert visitor.forms == []

@@ -221,12 +221,11 @@ async def test_client_with_forms_alone_gets_a_link_before_it_stops(
     assert len(visitor.forms) == 9
 
 
-async def test_client_with_forms_alone_finds_links_on_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_client_with_forms_alone_finds_links_on_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     declare_only(monkeypatch, ElicitationCapability(form=FormElicitationCapability()))
-    recorder, visitor = Recorder(tmp_path / "calls.jsonl"), Visitor(form={"value": 7})
-    server = cinema(pages=Pages(base_url=BASE, authenticate=reader, wait=20), trace=recorder)
+    visitor = Visitor(form={"value": 7})
     async with (
-        hosted(server.streamable_http_app()) as url,
+        hosted(with_pages().streamable_http_app()) as url,
         client_of(url, elicitation_callback=visitor) as client,
     ):
         result = await client.call_tool("pay", {})
@@ -236,9 +235,6 @@ async def test_client_with_forms_alone_finds_links_on_a_page(monkeypatch: pytest
         result = await go_on(client, result)
         assert text_of(result) == "paid by 7, tip 2"
     assert [asked.message for asked in visitor.forms] == ["Which card?"]
-    recorder.flush()
-    (call,) = [one for one in await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl") if one.rounds]
-    assert [round_.asked.rung for round_ in call.rounds] == [None, "link", "page"]
 
 
 async def test_client_that_accepts_at_once_gets_a_handle_at_last() -> None:

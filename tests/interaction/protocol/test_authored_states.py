@@ -13,8 +13,8 @@ from mcp_types import (
     InputRequiredResult,
 )
 
-from roundtrip import Context, Event, InvalidSignature, Resolve, Server
-from roundtrip.testing import Era, LegByLeg, Steps
+from roundtrip import Context, InvalidSignature, Resolve, Server
+from roundtrip.testing import Era, LegByLeg
 from tests.interaction.protocol.by_hand import by_hand
 from tests.kit.players import text_of
 from tests.kit.shops import KEY, Choice, sure
@@ -30,12 +30,12 @@ def answer(context: Context[Any, Any]) -> str:
     return f"{response.content} {context.request_state == SECRET}"
 
 
-def shop(state: str = SECRET, trace: Steps | None = None) -> Server[Any]:
-    server = Server[Any]("shop", keys=[KEY], trace=trace)
+def shop() -> Server[Any]:
+    server = Server[Any]("shop", keys=[KEY])
 
     @server.tool()
     async def order(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        return by_hand(state) if ctx.request_state is None else answer(ctx)
+        return by_hand(SECRET) if ctx.request_state is None else answer(ctx)
 
     @server.tool()
     async def stateless(ctx: Context[Any, Any]) -> str | InputRequiredResult:
@@ -47,11 +47,11 @@ def shop(state: str = SECRET, trace: Steps | None = None) -> Server[Any]:
 
     @server.prompt()
     async def review(ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        return by_hand(state) if ctx.request_state is None else answer(ctx)
+        return by_hand(SECRET) if ctx.request_state is None else answer(ctx)
 
     @server.resource("page://{name}")
     async def page(name: str, ctx: Context[Any, Any]) -> str | InputRequiredResult:
-        return by_hand(state) if ctx.request_state is None else f"{name} {answer(ctx)}"
+        return by_hand(SECRET) if ctx.request_state is None else f"{name} {answer(ctx)}"
 
     return server
 
@@ -79,14 +79,6 @@ async def test_authored_state_survives_sealed_on_another_instance(kind: str) -> 
         assert b"0.42" not in reading
 
 
-async def test_length_of_an_authored_state_is_padded() -> None:
-    sealed: set[int] = set()
-    for length in range(1, 33):
-        token = (await leg("tool", shop("x" * length))).request_state
-        sealed.add(len(token.split(".")[-2]))
-    assert len(sealed) <= 2
-
-
 async def test_lone_questions_and_lone_states_pass_unchanged() -> None:
     """Shows S2."""
     hopper = LegByLeg(shop)
@@ -100,23 +92,6 @@ async def test_lone_questions_and_lone_states_pass_unchanged() -> None:
 
 async def agree(context: Any, params: Any) -> ElicitResult:
     return ElicitResult(action="accept", content={"ok": True})
-
-
-async def test_a_hand_made_round_walks_the_same_table() -> None:
-    trace = Steps()
-    token = (await leg("tool", shop(trace=trace))).request_state
-    await leg("tool", shop(trace=trace), request_state=token, input_responses=ANSWERED)
-    assert trace.events == [
-        Event.BEGIN,
-        Event.EXECUTE,
-        Event.ASK,
-        Event.RESUME,
-        Event.RESOLVE,
-        Event.EXECUTE,
-        Event.FINISH,
-    ]
-    assert trace.steps[2].detail["authored"] is True
-    assert len({step.call_id for step in trace.steps}) == 1
 
 
 async def test_tool_mixing_resolvers_and_hand_written_questions_is_rejected() -> None:

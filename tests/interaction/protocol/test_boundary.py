@@ -9,13 +9,13 @@ from mcp.client import Client
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.request_state import InvalidRequestState, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
-from mcp_types import ErrorData, InputRequiredResult, Request, Result
-from pydantic import BaseModel
+from mcp_types import ErrorData, InputRequiredResult
 
-from roundtrip import Elicit, Resolve, Server
+from roundtrip import Resolve, Server
 from roundtrip.testing import Clock, Era, LegByLeg
 from tests.interaction.protocol.by_hand import by_hand
 from tests.interaction.protocol.frozen import FROZEN
+from tests.interaction.testing.seats import Snack, snack
 from tests.kit.players import text_of
 from tests.kit.shops import KEY, Choice, server_with, sure
 
@@ -24,10 +24,6 @@ pytestmark = pytest.mark.anyio
 SEAL_KEY = b"s" * 32
 INTERNAL = ErrorData(code=-32603, message="Internal error")
 ANSWER = {"sure": {"ok": True}}
-
-
-class Stateful(Result):
-    request_state: str | None = None
 
 
 class PlainCodec:
@@ -99,9 +95,10 @@ async def test_a_token_is_good_for_its_own_request_alone(policy: Policy, caplog:
     server = policy(None, 600.0)
     token = await token_of(server)
     assert await refused(server, token, tool="buy") == FROZEN
-    assert await refused(server, token, gift="yes") == FROZEN
+    others = [{"gift": "yes"}, {"unknown": 1}]
+    assert [await refused(server, token, **other) for other in others] == [FROZEN] * 2
     logged = [record.getMessage().rpartition(": ")[2] for record in caplog.records if record.name == "roundtrip"]
-    assert logged == ["another tool", "other arguments"]
+    assert logged == ["another tool", "other arguments", "other arguments"]
     assert text_of(await LegByLeg([server]).leg("order", {}, answers=ANSWER, state=token)) == "True"
 
 
@@ -261,45 +258,16 @@ async def test_middleware_result_in_place_of_a_tool_is_sealed(as_model: bool) ->
     assert seen == [None, "by hand"]
 
 
-async def test_an_explicit_null_is_no_token() -> None:
-    seen: list[Any] = []
-
-    async def see(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        seen.append((ctx.params or {}).get("requestState", "absent"))
-        return await call_next(ctx)
-
-    async with Client(shop(middleware=[see]), mode=Era.RETRY.value, elicitation_callback=never) as client:
-        params: dict[str, Any] = {"name": "order", "arguments": {}, "requestState": None}
-        asked = await client.session.send_request(
-            Request[dict[str, Any], str](method="tools/call", params=params), Stateful
-        )
-    assert seen[-1] is None
-    assert (asked.request_state or "").startswith("r3s")
-
-
-class Essay(BaseModel):
-    text: str
-
-
-async def essay() -> Elicit[Essay]:
-    return Elicit("Text?", Essay)
-
-
-async def agreed(essay: Annotated[Essay, Resolve(essay)]) -> Elicit[Choice]:
-    return Elicit("Sure?", Choice)
-
-
-async def publish(choice: Annotated[Choice, Resolve(agreed)]) -> bool:
-    return choice.ok
-
-
 async def test_length_of_an_encrypted_token_hides_its_answers() -> None:
     """Shows S4."""
 
+    async def book(film: str, snack: Annotated[Snack, Resolve(snack)]) -> str:
+        return film
+
     async def length(text: str, *, encrypt: bool) -> int:
-        hopper = LegByLeg([server_with(publish, encrypt=encrypt)])
-        await hopper.leg("publish")
-        await hopper.leg("publish", answers={"essay": {"text": text}}, state=hopper.token)
+        hopper = LegByLeg([server_with(book, encrypt=encrypt)])
+        await hopper.leg("book", {"film": "Solaris"})
+        await hopper.leg("book", {"film": "Solaris"}, answers={"seat": {"row": text}}, state=hopper.token)
         return len(hopper.token)
 
     varied = "".join(chr(97 + number * 7 % 26) + chr(65 + number * 11 % 26) for number in range(500))

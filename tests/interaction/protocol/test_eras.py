@@ -1,17 +1,15 @@
 """One tool, the same answers: both eras give the same result and walk the same states."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from mcp_types import CallToolResult
-from pydantic import BaseModel, Field
 
-from roundtrip import Elicit, ElicitationResult, Event, Resolve, Server, State
+from roundtrip import State
 from roundtrip.testing import Era, Steps
 from tests.kit.bookshop import bookshop
 from tests.kit.players import Person, Reply, connect, roots, sample, text_of
-from tests.kit.shops import Choice
 
 pytestmark = pytest.mark.anyio
 
@@ -29,108 +27,47 @@ TWO_ROUNDS = [
 ]
 
 
-class Number(BaseModel):
-    number: int = Field(ge=0, le=9)
-
-
-def family(trace: Steps) -> Server[Any]:
-    """Return independent questions, one of which another needs, and one that accepts any answer."""
-    server = Server[Any]("family", trace=trace)
-
-    async def left() -> Elicit[Number]:
-        return Elicit("Left?", Number)
-
-    async def right() -> Elicit[Choice]:
-        return Elicit("Right?", Choice)
-
-    async def below(left: Annotated[Number, Resolve(left)]) -> Elicit[Number] | Number:
-        return Elicit(f"Below {left.number}?", Number) if left.number else Number(number=0)
-
-    @server.tool()
-    async def ask(
-        right: Annotated[ElicitationResult[Choice], Resolve(right)], below: Annotated[Number, Resolve(below)]
-    ) -> str:
-        return f"{right.action} {below.number}"
-
-    return server
-
-
 async def play(
-    server: Server[Any],
-    trace: Steps,
-    era: Era,
-    tool: str,
-    arguments: dict[str, Any],
-    replies: Mapping[str, list[Reply]],
-) -> tuple[CallToolResult, list[tuple[State, Event, State, int]], list[dict[str, str]]]:
-    queues = {message: iter(answers) for message, answers in replies.items()}
+    era: Era, tool: str, arguments: dict[str, Any], replies: Mapping[str, list[Reply]]
+) -> tuple[CallToolResult, Steps]:
+    trace, queues = Steps(), {message: iter(answers) for message, answers in replies.items()}
     person = Person(answer=lambda params: next(queues[params.message.split("\n")[0]]))
-    async with connect(server, era, person, sampling_callback=sample, list_roots_callback=roots) as client:
+    options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
+    async with connect(bookshop(trace=trace), era, person, **options) as client:
         result = await client.call_tool(tool, arguments)
     # The SDK stamps results of the retry era with the server's name.
-    result = result.model_copy(update={"meta": None})
-    return result, [(step.source, step.event, step.target, step.round) for step in trace.steps], trace.asked
+    return result.model_copy(update={"meta": None}), trace
 
 
-CONVERSATIONS: list[tuple[str, str, dict[str, Any], dict[str, list[Reply]]]] = [
-    ("bookshop", "greet", {"name": "Ada"}, {}),
-    ("bookshop", "order", {"title": "Dune"}, {"How many copies of Dune?": [{"copies": 2}]}),
-    (
-        "bookshop",
-        "order",
-        {"title": "Emma"},
-        {"Emma is out of stock. Order anyway?": [{"confirm": True}], "How many copies of Emma?": [{"copies": 1}]},
-    ),
-    ("bookshop", "order", {"title": "Emma"}, {"Emma is out of stock. Order anyway?": ["decline"]}),
-    ("bookshop", "present", {"title": "Emma"}, {"Emma is out of stock. Order anyway?": [{"confirm": True}]}),
-    ("family", "ask", {}, {"Left?": [{"number": 3}], "Right?": [{"ok": True}], "Below 3?": [{"number": 1}]}),
-    ("family", "ask", {}, {"Left?": [{"number": 0}], "Right?": ["cancel"]}),
-    (
-        "family",
-        "ask",
-        {},
-        {"Left?": [{"number": 10}, {"number": -1}, {"number": 0}], "Right?": [{"ok": "?"}, {"ok": True}]},
-    ),
-    ("family", "ask", {}, {"Left?": [{"number": 10}] * 3, "Right?": [{"ok": True}]}),
+OUT, COPIES = "Emma is out of stock. Order anyway?", "How many copies of Emma?"
+EMMA = {"title": "Emma"}
+CONVERSATIONS: list[tuple[str, dict[str, Any], dict[str, list[Reply]]]] = [
+    ("greet", {"name": "Ada"}, {}),
+    ("order", {"title": "Dune"}, {"How many copies of Dune?": [{"copies": 2}]}),
+    ("order", EMMA, {OUT: [{"confirm": True}], COPIES: [{"copies": 1}]}),
+    ("order", EMMA, {OUT: ["decline"]}),
+    ("order", EMMA, {OUT: [{"confirm": "?"}, {"confirm": True}], COPIES: [{"copies": "several"}, {"copies": 1}]}),
+    ("order", EMMA, {OUT: [{"confirm": "?"}] * 3}),
+    ("consider", EMMA, {OUT: ["cancel"]}),
+    ("present", EMMA, {OUT: [{"confirm": True}]}),
+    ("present", EMMA, {OUT: [{"confirm": "?"}, {"confirm": True}]}),
 ]
+"""Tools, arguments, and the answers to each question."""
 
 
 async def test_both_eras_give_the_same_result_by_the_same_path() -> None:
     ends: dict[Era, list[Any]] = {Era.RETRY: [], Era.LIVE: []}
     for era, played in ends.items():
-        for shop, tool, arguments, replies in CONVERSATIONS:
-            trace = Steps()
-            server = bookshop(trace=trace) if shop == "bookshop" else family(trace)
-            played.append(await play(server, trace, era, tool, arguments, replies))
+        for conversation in CONVERSATIONS:
+            result, trace = await play(era, *conversation)
+            path = [(step.source, step.event, step.target, step.round) for step in trace.steps]
+            played.append((result, path, trace.asked))
     assert ends[Era.RETRY] == ends[Era.LIVE]
 
 
 async def test_a_call_of_two_rounds_walks_these_states(era: Era) -> None:
-    trace = Steps()
-    replies: dict[str, list[Reply]] = {
-        "Emma is out of stock. Order anyway?": [{"confirm": True}],
-        "How many copies of Emma?": [{"copies": 1}],
-    }
-    result, steps, asked = await play(bookshop(trace=trace), trace, era, "order", {"title": "Emma"}, replies)
+    result, trace = await play(era, "order", EMMA, {OUT: [{"confirm": True}], COPIES: [{"copies": 1}]})
     assert text_of(result) == "1 x Emma, in 2-3 weeks"
     assert trace.states == TWO_ROUNDS
-    assert [round for *_, round in steps] == [0, 1, 1, 1, 2, 2, 2, 2, 2]
-    assert asked == [{"confirm_backorder": "new"}, {"how_many": "new"}]
-
-
-async def test_transition_of_a_decline_has_its_reason(era: Era) -> None:
-    trace = Steps()
-    replies: dict[str, list[Reply]] = {"Emma is out of stock. Order anyway?": ["decline"]}
-    result, *_ = await play(bookshop(trace=trace), trace, era, "order", {"title": "Emma"}, replies)
-    assert trace.states[-1] is State.DECLINED
-    assert text_of(result).endswith(trace.steps[-1].detail["reason"])
-
-
-async def test_raising_tracer_does_not_end_its_call(era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    def broken(step: object) -> None:
-        raise RuntimeError("the trace is full")
-
-    server = bookshop(trace=broken)
-    async with connect(server, era) as client:
-        assert text_of(await client.call_tool("reserve", {"title": "Dune"})) == "Dune: 7 left"
-    assert "a tracer failed on Transition" in caplog.text
+    assert [step.round for step in trace.steps] == [0, 1, 1, 1, 2, 2, 2, 2, 2]
+    assert trace.asked == [{"confirm_backorder": "new"}, {"how_many": "new"}]

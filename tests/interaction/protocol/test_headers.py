@@ -9,8 +9,7 @@ from pydantic import Field
 
 from roundtrip import Resolve, Server
 from roundtrip.server.sdk_private import HookedServer
-from roundtrip.testing import Era, Steps, served
-from tests.kit.players import Person, connect, text_of
+from roundtrip.testing import Steps, served
 from tests.kit.shops import KEY, Choice, sure
 from tests.kit.wire import accept, wire
 
@@ -45,15 +44,6 @@ async def test_header_contradicting_an_argument_is_rejected_on_every_leg() -> No
     assert [answer["error"]["code"] for answer in refused] == [-32020] * 4
     assert "Mcp-Param-Region" in refused[0]["error"]["message"]
     assert result["structuredContent"] == {"result": "eu True"}
-
-
-async def test_sdk_client_sends_the_header_on_every_leg() -> None:
-    async with (
-        served(shop(), stateless_http=True) as url,
-        connect(url, Era.RETRY, Person({"ok": True})) as client,
-    ):
-        await client.list_tools()
-        assert text_of(await client.call_tool("order", {"region": "eu"})) == "eu True"
 
 
 def test_sdk_looks_schemas_up_by_the_overridden_private_name() -> None:

@@ -37,14 +37,7 @@ async def finish(url: str, badge: str, token: str) -> Any:
         return await LegByLeg([transport]).leg("order", ORDER, answers={"how_many": {"copies": 1}}, state=token)
 
 
-async def test_a_user_resumes_a_call_of_their_own() -> None:
-    """Shows S5."""
-    async with served(guarded(), stateless_http=True) as url:
-        result = await finish(url, "app/ada", await begin(url, "app/ada"))
-    assert text_of(result) == "1 x Dune, now"
-
-
-async def test_a_token_in_another_s_hands_is_rejected(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_is_good_in_its_user_s_hands_alone(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     trace = Steps()
     async with served(guarded(trace), stateless_http=True) as url:
@@ -54,7 +47,8 @@ async def test_a_token_in_another_s_hands_is_rejected(caplog: pytest.LogCaptureF
             with pytest.raises(MCPError) as caught:
                 await finish(url, thief, token)
             assert caught.value.error == FROZEN
-    assert trace.events == []
+        assert trace.events == []
+        assert text_of(await finish(url, "app/ada", token)) == "1 x Dune, now"
     assert [rejection.reason for rejection in trace.rejections] == ["another principal"] * 2
     assert "another principal" in caplog.text
     assert "ada" not in caplog.text

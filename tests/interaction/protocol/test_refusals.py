@@ -8,9 +8,6 @@ from typing import Annotated, Any
 
 import pytest
 from mcp.client import Client
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Resolve as SdkResolve
-from mcp.server.request_state import RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Elicit, Resolve, Server
@@ -62,8 +59,8 @@ class Shop:
         self.trace.steps.clear()
         self.trace.rejections.clear()
 
-    async def leg(self, token: str, tool: str = "order", arguments: dict[str, Any] = ARGUMENTS) -> Any:
-        return await LegByLeg([self.server]).leg(tool, arguments, answers=ANSWER, state=token)
+    async def leg(self, token: str) -> Any:
+        return await LegByLeg([self.server]).leg("order", ARGUMENTS, answers=ANSWER, state=token)
 
 
 async def token_of(shop: Shop) -> str:
@@ -73,12 +70,12 @@ async def token_of(shop: Shop) -> str:
     return hopper.token
 
 
-async def rejection(shop: Shop, caplog: pytest.LogCaptureFixture, token: str, **leg: Any) -> str:
+async def rejection(shop: Shop, caplog: pytest.LogCaptureFixture, token: str) -> str:
     """Return why a leg is rejected: the client is told nothing, and nothing runs."""
     shop.forget()
     caplog.clear()
     with pytest.raises(MCPError) as caught:
-        await shop.leg(token, **leg)
+        await shop.leg(token)
     return reason_of(caught.value, shop, caplog)
 
 
@@ -86,7 +83,8 @@ def reason_of(error: MCPError, shop: Shop, caplog: pytest.LogCaptureFixture) -> 
     assert error.error == FROZEN
     assert (shop.ran, shop.trace.events) == ([], [])
     (rejection,) = shop.trace.rejections
-    (logged,) = [record.getMessage() for record in caplog.records if record.name == "roundtrip"]
+    (logged,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert not any("let me in" in record.getMessage() for record in caplog.records)
     assert logged.endswith(f": {rejection.reason}")
     return rejection.reason
 
@@ -100,12 +98,6 @@ def flip(token: str, position: int) -> str:
     return "".join(spoilt)
 
 
-def same_signature_otherwise_spelt(token: str) -> str:
-    """The last character carries four bits that decode to nothing: itsdangerous takes any of the sixteen spellings."""
-    alphabet = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
-    return token[:-1] + alphabet[alphabet.index(token[-1]) ^ 1]
-
-
 SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
     "cut by one character": (lambda token: token[:-1], "malformed"),
     "empty": (lambda token: "", "malformed"),
@@ -116,7 +108,8 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
     "with the hint of another key": (lambda token: flip(token, 3), "unknown key"),
     "of the format before": (lambda token: "r2" + token[2:], "malformed"),
     "followed by a line end": (lambda token: token + "\n", "malformed"),
-    "spelt with another last character": (same_signature_otherwise_spelt, "malformed"),
+    # It carries four bits that decode to nothing: itsdangerous takes any of the sixteen spellings.
+    "spelt with another last character": (lambda token: flip(token, -1), "malformed"),
     "oversized": (lambda token: token[:10] + "A" * 70_000 + token[10:], "oversized"),
     "invented": (lambda token: "let me in", "malformed"),
     "invented with a hint": (lambda token: "r3sAAAA." + "A" * 40 + "." + "A" * 22, "unknown key"),
@@ -126,6 +119,7 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
 
 async def test_spoiled_token_is_rejected_without_a_reason(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S4."""
+    caplog.set_level(logging.DEBUG, logger="roundtrip")
     shop = Shop()
     token = await token_of(shop)
     told = {name: await rejection(shop, caplog, spoil(token)) for name, (spoil, _) in SPOILED.items()}
@@ -133,11 +127,12 @@ async def test_spoiled_token_is_rejected_without_a_reason(caplog: pytest.LogCapt
     assert text_of(await shop.leg(token)) == "Dune: True"
 
 
-async def test_a_token_of_another_server_is_rejected(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_is_good_for_its_key_and_audience_alone(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S4, S5."""
-    token = await token_of(Shop())
+    token = await token_of(Shop("shop-eu", audience="shop"))
     assert await rejection(Shop(keys=(b"x" * 32,)), caplog, token) == "unknown key"
     assert await rejection(Shop("library"), caplog, token) == "another audience"
+    assert text_of(await Shop("shop-us", audience="shop").leg(token)) == "Dune: True"
 
 
 async def test_server_without_keys_accepts_only_tokens_of_its_process() -> None:
@@ -150,24 +145,15 @@ async def test_server_without_keys_accepts_only_tokens_of_its_process() -> None:
     assert text_of(await hopper.leg("agree", answers=SURE, state=hopper.token)) == "true"
 
 
-async def test_a_token_for_another_request_is_rejected(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_for_another_method_is_rejected(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     shop = Shop()
     token = await token_of(shop)
-    assert await rejection(shop, caplog, token, tool="buy") == "another tool"
-    others: list[dict[str, Any]] = [{"title": "Emma"}, {}, {"title": "Dune", "gift": True}]
-    assert [await rejection(shop, caplog, token, arguments=other) for other in others] == ["other arguments"] * 3
-    shop.forget()
     caplog.clear()
     async with Client(shop.server, mode=Era.RETRY.value) as client:
         with pytest.raises(MCPError) as caught:
             await client.session.get_prompt("order", {"title": "Dune"}, request_state=token)
     assert reason_of(caught.value, shop, caplog) == "another method"
-
-
-async def test_services_sharing_an_audience_share_calls() -> None:
-    token = await token_of(Shop("shop-eu", audience="shop"))
-    assert text_of(await Shop("shop-us", audience="shop").leg(token)) == "Dune: True"
 
 
 async def test_no_leg_extends_the_age_of_a_call(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -201,30 +187,12 @@ async def test_a_tool_s_own_clocks_hold_beside_the_server_s(clock: Clock) -> Non
     assert result.result_type == "complete"
 
 
-async def test_token_of_the_sdk_server_with_equal_key_is_rejected(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Shows S4."""
-    sdk = MCPServer("shop", request_state_security=RequestStateSecurity(keys=[KEY]))
-
-    async def confirm(title: str) -> Elicit[Choice]:
-        return Elicit(f"Order {title}?", Choice)
-
-    @sdk.tool()
-    async def order(title: str, choice: Annotated[Choice, SdkResolve(confirm)]) -> str:
-        return title
-
-    hopper = LegByLeg([sdk])
-    await hopper.leg("order", ARGUMENTS)
-    shop = Shop()
-    assert await rejection(shop, caplog, hopper.token) == "malformed"
-
-
 async def test_every_http_rejection_is_byte_identical() -> None:
     """Shows S4."""
     shop = Shop()
     async with served(shop.server, stateless_http=True) as url, wire(url) as post:
-        token = (await post.result("order", ARGUMENTS))["requestState"]
+        # An explicit null is no token.
+        token = (await post.result("order", ARGUMENTS, requestState=None))["requestState"]
         answers = {"confirm": accept(ok=True)}
         spoilt: list[Any] = [spoil(token) for spoil, _ in SPOILED.values()]
         errors = [
@@ -235,11 +203,3 @@ async def test_every_http_rejection_is_byte_identical() -> None:
         errors.append(await post.error("order", {"title": "Emma"}, requestState=token, inputResponses=answers))
     assert [json.dumps(error) for error in errors] == [json.dumps(FROZEN.model_dump(mode="json"))] * len(errors)
     assert shop.ran == ["confirm"]
-
-
-async def test_the_log_does_not_repeat_what_the_client_sent(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, logger="roundtrip")
-    shop = Shop()
-    with pytest.raises(MCPError):
-        await shop.leg("let-me-in-please")
-    assert not any("let-me-in" in record.getMessage() for record in caplog.records if record.name == "roundtrip")

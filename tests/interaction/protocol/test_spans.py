@@ -8,8 +8,6 @@ from mcp_types import RequestParamsMeta
 from opentelemetry.trace import format_trace_id, get_current_span
 
 from roundtrip import Server
-from roundtrip.server.install import LazySpans
-from roundtrip.server.sdk_private import SdkSpans
 from roundtrip.testing import Era
 from tests.kit.players import connect, text_of
 
@@ -40,10 +38,3 @@ async def test_client_trace_reaches_the_tool_without_a_provider(era: Era) -> Non
         ]
 
     assert known == [TRACE, "0" * 32, "0" * 32]
-
-
-def test_server_without_spans_gets_no_span() -> None:
-    server = _telling()
-    server.middleware[:] = [entry for entry in server.middleware if not isinstance(entry, SdkSpans)]
-
-    assert not any(isinstance(entry, LazySpans) for entry in server.middleware)

@@ -3,14 +3,12 @@
 from typing import Annotated, Any
 
 import pytest
-from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel, Field
 
 from roundtrip import Elicit, Event, Resolve, Server
 from roundtrip.testing import ACCEPT, DECLINE, Answers, Era, LegByLeg, Steps, User, served
-from roundtrip.testing.tap import Tap
-from tests.kit.players import Person, connect, text_of
-from tests.kit.wire import Json, accept, wire
+from tests.kit.players import text_of
+from tests.kit.wire import accept, wire
 
 pytestmark = pytest.mark.anyio
 COMPLAINT = "\n\n(The last answer was not valid: copies: Input should be greater than or equal to 1)"
@@ -141,22 +139,3 @@ async def test_malformed_input_responses_are_a_protocol_error() -> None:
     assert [error["code"] for error in errors] == [-32602] * len(MALFORMED)
     assert result["structuredContent"] == {"result": "1 for Ada"}
     assert trace.events.count(Event.FAIL) == 0
-
-
-async def test_a_live_client_s_malformed_answer_is_asked_again() -> None:
-    """Shows S9."""
-    spoilt: list[Json] = []
-
-    def spoil_the_first_answer(message: Json) -> Json:
-        if "action" in message.get("result", {}) and not spoilt:
-            spoilt.append(message)
-            return {**message, "result": {"action": "accept", "content": {"copies": {"deep": 1}}}}
-        return message
-
-    person = Person({"copies": 1}, {"name": "Ada"}, {"copies": 2})
-    async with served(shop()) as url:
-        tap = Tap(streamable_http_client(url), spoil_the_first_answer)
-        async with connect(tap, Era.LIVE, person) as client:
-            assert text_of(await client.call_tool("order")) == "2 for Ada"
-    assert person.messages[:2] == ["How many?", "Whose?"]
-    assert person.messages[2] == "How many?\n\n(The last answer was not valid: it was malformed)"

@@ -1,15 +1,19 @@
-"""Parameters filled by functions: unseen, unforgeable, run once per call, and asking only if needed."""
+"""Parameters filled by functions: unforgeable, asked for only if needed, and what a decline or cancel gives them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-import httpx2
 import pytest
-from mcp.client.streamable_http import streamable_http_client
 
-from roundtrip import Context, Resolve, Server
-from roundtrip.testing import DECLINE, Era, User, served
-from roundtrip.testing.tap import Tap
-from tests.kit.bookshop import bookshop
+from roundtrip import (
+    Elicit,
+    Event,
+    Resolve,
+    Server,
+    State,
+)
+from roundtrip.testing import DECLINE, Era, Steps, User
+from roundtrip.testing.scripts import UserAction
+from tests.kit.bookshop import Backorder, bookshop
 
 pytestmark = pytest.mark.anyio
 
@@ -26,17 +30,6 @@ async def test_resolver_knowing_the_answer_asks_no_user() -> None:
     assert made.asked == ["How many copies of Dune?"]
 
 
-async def test_dependent_questions_are_asked_one_after_another(era: Era) -> None:
-    result = await User(bookshop(), {"confirm_backorder": {"confirm": True}, "how_many": {"copies": 3}}, era=era).call(
-        "order", {"title": "Neuromancer"}
-    )
-    assert result.text == "3 x Neuromancer, in 2-3 weeks"
-    assert result.asked == [
-        "Neuromancer is out of stock. Order anyway?",
-        "How many copies of Neuromancer?",
-    ]
-
-
 async def test_resolver_finds_an_argument_renamed_by_the_sdk() -> None:
     server = Server("shop")
 
@@ -51,17 +44,50 @@ async def test_resolver_finds_an_argument_renamed_by_the_sdk() -> None:
     assert (await User(server, era=Era.RETRY).call("order", {"copy": "a", "json": "b"})).text == "a b A B"
 
 
-async def test_headers_reach_a_resolver_over_http(era: Era) -> None:
+OUT_OF_STOCK = {"title": "Neuromancer"}
+
+
+@pytest.mark.parametrize(("era", "action"), [(Era.RETRY, "decline"), (Era.LIVE, "cancel")])
+async def test_declining_ends_the_call_with_readable_text(era: Era, action: str) -> None:
+    trace = Steps()
+    result = await User(bookshop(trace=trace), {"confirm_backorder": UserAction(action)}, era=era).call(
+        "order", OUT_OF_STOCK
+    )
+    assert result.is_error
+    assert result.text == (
+        f"Error executing tool order: Resolver for parameter 'backorder' could not resolve: elicitation was {action}"
+    )
+    assert trace.states[-2:] == [State.RESOLVING, State.DECLINED]
+    assert Event.EXECUTE not in trace.events
+
+
+@pytest.mark.parametrize(("era", "action"), [(Era.RETRY, "decline"), (Era.LIVE, "cancel")])
+async def test_outcome_consumer_continues_after_a_decline(era: Era, action: str) -> None:
+    result = await User(bookshop(), {"confirm_backorder": UserAction(action)}, era=era).call("consider", OUT_OF_STOCK)
+    assert not result.is_error
+    assert result.text == f"Neuromancer: {action}"
+
+
+async def test_outcome_consumer_receives_the_accepted_data() -> None:
+    assert (
+        await User(bookshop(), {"confirm_backorder": {"confirm": False}}, era=Era.RETRY).call("consider", OUT_OF_STOCK)
+    ).text == "Neuromancer: False"
+    assert (await User(bookshop(), era=Era.RETRY).call("consider", {"title": "Dune"})).text == "Dune: True"
+
+
+async def test_decisive_decline_spares_a_live_client_the_batch() -> None:
     server = Server("shop")
 
-    async def language(ctx: Context[Any, Any]) -> str:
-        return (ctx.headers or {}).get("accept-language", "none")
+    async def first() -> Elicit[Backorder]:
+        return Elicit("First?", Backorder)
+
+    async def second() -> Elicit[Backorder]:
+        return Elicit("Second?", Backorder)
 
     @server.tool()
-    async def greet(language: Annotated[str, Resolve(language)]) -> str:
-        return language
+    async def order(a: Annotated[Backorder, Resolve(first)], b: Annotated[Backorder, Resolve(second)]) -> str:
+        return f"{a} {b}"
 
-    async with served(server) as url, httpx2.AsyncClient(headers={"Accept-Language": "de"}) as carrier:
-        tap = Tap(streamable_http_client(url, http_client=carrier))
-        assert (await User(tap, era=era).call("greet")).text == "de"
-    assert (await User(server, era=era).call("greet")).text == "none"
+    call = await User(server, {"first": DECLINE}, era=Era.LIVE).call("order")
+    assert call.is_error
+    assert call.asked == ["First?"]

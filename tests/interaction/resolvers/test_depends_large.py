@@ -76,19 +76,9 @@ def nested_link(length: int) -> Any:
     return marker
 
 
-def uncached_link(length: int) -> Any:
-    marker: Any = Depends(lambda: 0)
-    for number in range(length):
-        fn: Any = plain_link(number)
-        fn.__defaults__ = (marker,)
-        marker = Depends(fn, use_cache=False)
-    return marker
-
-
 DEEP: dict[str, tuple[Callable[[], Any], int]] = {
     "nested defaults": (lambda: chain(LARGE, link=plain_link), LARGE),
     "values put in": (lambda: nested_link(LARGE), LARGE),
-    "without the cache": (lambda: uncached_link(LARGE), LARGE),
     "generators": (lambda: chain(ENTERED, link=entered_link), ENTERED),
 }
 
@@ -105,19 +95,6 @@ async def test_a_deep_graph_plans_and_runs(make: Callable[[], Any], expected: in
         result = await User(server, era=Era.RETRY).call("order")
     assert result.text == f"{expected} {ENTERED if expected == ENTERED else 0}"
     assert RUNS["open"] == 0
-
-
-async def test_error_exits_a_deep_graph_of_generators() -> None:
-    marker = chain(ENTERED, link=entered_link)
-
-    @server_of
-    async def order(number: Annotated[int, marker]) -> str:
-        raise ValueError("no")
-
-    with anyio.fail_after(WAIT):
-        assert (await User(order, era=Era.RETRY).call("order")).text == "Error executing tool order: no"
-    # Each leg notified its client, and so did not give up.
-    assert RUNS["open"] == ENTERED
 
 
 async def test_a_wide_graph_plans_and_runs() -> None:

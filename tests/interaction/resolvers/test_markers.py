@@ -10,18 +10,14 @@ from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp.server.mcpserver import Sample as SdkSample
 from mcp_types import (
     CreateMessageResult,
-    CreateMessageResultWithTools,
     ListRootsResult,
-    SamplingCapability,
     SamplingMessage,
-    SamplingToolsCapability,
     TextContent,
-    Tool,
 )
 
 from roundtrip import Elicit, ListRoots, Resolve, Sample, Server
-from roundtrip.testing import Answers, Era, User
-from tests.kit.players import Person, call, connect, roots, sample, text_of
+from roundtrip.testing import Era
+from tests.kit.players import Person, connect, roots, sample, text_of
 from tests.kit.shops import Choice
 
 pytestmark = pytest.mark.anyio
@@ -89,48 +85,3 @@ async def test_either_s_markers_run_on_either_s_server(era: Era, fn: Any, make: 
         result = await client.call_tool("order", {"title": "Dune"})
     assert text_of(result) == "Dune: True, echo: Praise Dune, 1 root"
     assert person.messages == ["Order Dune?"]
-
-
-async def test_a_sample_with_tools_gives_the_result_type_with_tools(era: Era) -> None:
-    server = Server("shop")
-    asked: list[str] = []
-
-    async def pick(title: str) -> Sample:
-        tools = [Tool(name="search", input_schema={"type": "object"})]
-        return Sample(told(f"Find {title}"), max_tokens=10, tools=tools)
-
-    @server.tool()
-    async def find(title: str, pick: Annotated[CreateMessageResultWithTools, Resolve(pick)]) -> str:
-        asked.append(type(pick).__name__)
-        return str(pick.model)
-
-    result = await call(
-        server,
-        era,
-        "find",
-        {"title": "Dune"},
-        sampling_callback=sample,
-        sampling_capabilities=SamplingCapability(tools=SamplingToolsCapability()),
-    )
-    assert text_of(result) == "m"
-    assert asked == ["CreateMessageResultWithTools"]
-
-
-async def test_a_sampled_result_feeds_the_next_question(era: Era) -> None:
-    server = Server("shop")
-
-    async def suggest(title: str) -> Sample:
-        return Sample(f"Something like {title}", max_tokens=10)
-
-    async def confirm(suggestion: Annotated[CreateMessageResult, Resolve(suggest)]) -> Elicit[Choice]:
-        said = suggestion.content.text if isinstance(suggestion.content, TextContent) else "?"
-        return Elicit(f"{said}?", Choice)
-
-    @server.tool()
-    async def order(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> bool:
-        return choice.ok
-
-    answers: Answers = {"suggest": "echo: Something like Dune", "confirm": {"ok": True}}
-    call = await User(server, answers, era=era).call("order", title="Dune")
-    assert call.text == "true"
-    assert call.asked == ["Something like Dune", "echo: Something like Dune?"]

@@ -94,17 +94,6 @@ def test_resolver_without_resolve_is_rejected() -> None:
         )
 
 
-def test_resolver_without_resolve_is_rejected_inside_a_resolver() -> None:
-    async def price(film: str, seat: Annotated[Seat, choose]) -> int:
-        return 9
-
-    async def book(film: str, seat: Seat, price: Annotated[int, Resolve(price)]) -> str:
-        return film
-
-    with pytest.raises(InvalidSignature, match=r"parameter 'seat' of 'price' is written Annotated\[T, choose\]"):
-        Server("cinema").add_tool(book)
-
-
 def test_plain_function_in_an_annotation_is_left_alone() -> None:
     def documented(seat: Seat) -> Seat:
         return seat
@@ -187,14 +176,11 @@ FITS: list[tuple[Any, Any]] = [
     (Elicit[Seat], Chair | Seat | None),
     (Elicit[Seat], ElicitationResult[Seat]),
     (Elicit[Seat], ElicitationResult[Any]),
-    (Elicit[Seat], ElicitationResult),
     (Elicit[Seat], DeclinedElicitation),
     (Elicit[Seat], SdkAccepted[Seat] | DeclinedElicitation),
-    (Elicit[Any], int),
     (Elicit, int),
     (Elicit[FREE], int),
     (Any, int),
-    (Elicit[Page[int]], Page),
     (Elicit[Page[int]], Page[Any]),
     (Elicit[Fields], dict),
     (Elicit[Fields], Mapping[str, str]),
@@ -207,7 +193,6 @@ FITS: list[tuple[Any, Any]] = [
     (Elicit[list[Color]], list[Color]),
     (Elicit[list[Color]], list),
     (Elicit[int | str], str),
-    (ElicitUrl[Any], int),
     (ElicitUrl, str),
     (Sample, CreateMessageResult),
     (ListRoots, ListRootsResult),
@@ -217,20 +202,6 @@ FITS: list[tuple[Any, Any]] = [
 
 def test_question_that_may_fit_its_parameter_is_accepted() -> None:
     assert [(returns, takes) for returns, takes in FITS if refusal_of(returns, takes)] == []
-
-
-async def test_replaced_function_may_ask_for_anything() -> None:
-    server = Server[Any]("cinema")
-
-    async def number() -> int:
-        return 1
-
-    @server.tool()
-    async def book(seat: Annotated[int, Resolve(number)]) -> str:
-        return str(seat)
-
-    server.overrides[number] = choose
-    assert (await User(server, {"number": {"row": "a"}}).call("book")).value == "row='a'"
 
 
 def test_misspelled_option_of_a_tool_is_suggested() -> None:
@@ -334,14 +305,6 @@ async def test_resolver_may_return_none_where_accepted() -> None:
     assert (await User(server, era=Era.RETRY).call("book")).value == "None"
 
 
-async def outcome_of(body: Callable[..., Any], era: Era) -> str:
-    server = Server[Any]("cinema")
-    server.add_tool(body, name="book")
-    call = await User(server, {"seat": {"row": "a"}}, era=era, allow_unused=True).call("book")
-    assert call.is_error
-    return call.text
-
-
 async def forgets_await(ctx: Context) -> str:
     return ctx.ask("seat", "Seat?", Seat).row  # type: ignore[attr-defined]
 
@@ -358,64 +321,12 @@ def asks_in_a_plain_function(ctx: Context) -> str:
     return ctx.ask("seat", "Seat?", Seat).row  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("body", [forgets_await, indexes_too_early, branches_too_early, asks_in_a_plain_function])
-async def test_question_used_before_it_is_awaited_says_so(body: Callable[..., Any]) -> None:
-    assert await outcome_of(body, Era.RETRY) == (
-        "Error executing tool book: 'seat' must be awaited before its result is used; write `await`, and in a plain "
-        "`def` function use ctx.blocking, which waits for it"
-    )
-
-
 async def elicits_without_await(ctx: Context) -> str:
     return ctx.elicit("Seat?", Seat).data.row  # type: ignore[attr-defined]
 
 
 def elicits_in_a_plain_function(ctx: Context) -> str:
     return ctx.elicit("Seat?", Seat).data.row  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("body", [elicits_without_await, elicits_in_a_plain_function])
-async def test_coroutine_used_before_it_is_awaited_says_so(body: Callable[..., Any]) -> None:
-    assert (await outcome_of(body, Era.RETRY)).startswith(
-        "Error executing tool book: ctx.elicit() must be awaited before its result is used"
-    )
-
-
-async def test_blocking_in_an_async_function_says_so() -> None:
-    async def blocks(ctx: Context) -> str:
-        return ctx.blocking.ask("seat", "Seat?", Seat).row
-
-    assert await outcome_of(blocks, Era.RETRY) == (
-        "Error executing tool book: ctx.blocking must be used in a plain `def` function, got an `async def` one; "
-        "write `await ctx.ask(...)` there, without blocking"
-    )
-
-
-async def test_question_returned_from_a_body_says_so() -> None:
-    async def returns_its_question() -> Any:
-        return Elicit("Seat?", Seat)
-
-    assert await outcome_of(returns_its_question, Era.RETRY) == (
-        "Error executing tool book: a result has no JSON form: Elicit is a question, which is not asked if a body "
-        "returns it; write `await ctx.ask(name, question)`, or return it from a resolver"
-    )
-
-
-async def test_outcome_taken_for_its_value_says_so() -> None:
-    async def takes_the_outcome(ctx: Context) -> str:
-        return (await ctx.ask_outcome("seat", "Seat?", Seat)).row  # type: ignore[union-attr]
-
-    assert await outcome_of(takes_the_outcome, Era.RETRY) == (
-        "Error executing tool book: the outcome of a question has no 'row', got AcceptedElicitation; use ctx.ask, "
-        "which returns the answer itself, or read .action and, if it is accepted, .data"
-    )
-
-
-async def test_other_attribute_errors_stay_what_they_are() -> None:
-    async def crashes(ctx: Context) -> str:
-        return ctx.call.nothing  # type: ignore[attr-defined]
-
-    assert "has no attribute 'nothing'" in await outcome_of(crashes, Era.RETRY)
 
 
 async def test_question_stored_in_a_variable_can_still_be_awaited() -> None:
@@ -429,3 +340,59 @@ async def test_question_stored_in_a_variable_can_still_be_awaited() -> None:
     assert (await User(server, {"seat": {"row": "a"}}, era=Era.RETRY).call("book")).value == "a"
     async with connect(server, Era.RETRY) as client:
         assert [one.name for one in (await client.list_tools()).tools] == ["book"]
+
+
+async def blocks(ctx: Context) -> str:
+    return ctx.blocking.ask("seat", "Seat?", Seat).row
+
+
+async def returns_its_question() -> Any:
+    return Elicit("Seat?", Seat)
+
+
+async def takes_the_outcome(ctx: Context) -> str:
+    return (await ctx.ask_outcome("seat", "Seat?", Seat)).row  # type: ignore[union-attr]
+
+
+async def crashes(ctx: Context) -> str:
+    return ctx.call.nothing  # type: ignore[attr-defined]
+
+
+UNAWAITED = (
+    "'seat' must be awaited before its result is used; write `await`, and in a plain `def` function use ctx.blocking, "
+    "which waits for it"
+)
+BODIES: list[tuple[Callable[..., Any], str]] = [
+    (forgets_await, UNAWAITED),
+    (indexes_too_early, UNAWAITED),
+    (branches_too_early, UNAWAITED),
+    (asks_in_a_plain_function, UNAWAITED),
+    (elicits_without_await, "ctx.elicit() must be awaited before its result is used"),
+    (elicits_in_a_plain_function, "ctx.elicit() must be awaited before its result is used"),
+    (
+        blocks,
+        "ctx.blocking must be used in a plain `def` function, got an `async def` one; write `await ctx.ask(...)` "
+        "there, without blocking",
+    ),
+    (
+        returns_its_question,
+        "a result has no JSON form: Elicit is a question, which is not asked if a body returns it; write `await "
+        "ctx.ask(name, question)`, or return it from a resolver",
+    ),
+    (
+        takes_the_outcome,
+        "the outcome of a question has no 'row', got AcceptedElicitation; use ctx.ask, which returns the answer "
+        "itself, or read .action and, if it is accepted, .data",
+    ),
+    (crashes, "'CallInfo' object has no attribute 'nothing'"),
+]
+
+
+async def test_body_that_misuses_its_context_says_so() -> None:
+    server = Server[Any]("cinema")
+    for body, _ in BODIES:
+        server.add_tool(body)
+    user = User(server, {"seat": {"row": "a"}}, era=Era.RETRY, allow_unused=True, allow_error=True)
+    texts = {body.__name__: (await user.call(body.__name__)).text for body, _ in BODIES}
+    said = {body.__name__: f"Error executing tool {body.__name__}: {text}" for body, text in BODIES}
+    assert {name: text for name, text in texts.items() if not text.startswith(said[name])} == {}

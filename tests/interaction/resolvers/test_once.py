@@ -1,14 +1,15 @@
-"""`once=True`: fixed for the call, not run again, and unreadable to the client that carries it."""
+"""`once=True`: fixed for the call, not run again, read only where needed, and unreadable to the client."""
 
 import itertools
 import re
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Era, LegByLeg, Restart, User
+from tests.kit.players import text_of
 from tests.kit.shops import KEY, Choice, sure
 from tests.kit.token_readings import readings
 
@@ -89,15 +90,6 @@ async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
     assert any(b'{"ok":true}' in text for text in readings(hopper.token))
 
 
-async def test_length_of_a_secret_is_padded() -> None:
-    lengths: set[int] = set()
-    for length in (1, 8, 16, 24, 32):
-        hopper = LegByLeg(Runs("x" * length).shop)
-        await hopper.leg("order")
-        lengths.add(len(hopper.token.split(".")[-2]))
-    assert len(lengths) <= 2
-
-
 async def test_value_of_a_function_without_annotation_is_computed_once() -> None:
     numbers = itertools.count(1)
     server = Server[Any]("shop", keys=[KEY])
@@ -111,3 +103,91 @@ async def test_value_of_a_function_without_annotation_is_computed_once() -> None
     user = User(server, {"sure": {"ok": True}}, era=Era.RETRY)
     assert (await user.call("order")).text == "{'number': 1} True"
     assert next(numbers) == 2
+
+
+READ: list[str] = []
+"""The answers that were read, in a form's validator."""
+
+
+class Word(BaseModel):
+    text: str
+
+    @field_validator("text")
+    @classmethod
+    def note(cls, text: str) -> str:
+        READ.append(text)
+        return text
+
+
+class Chain:
+    """Three `once` questions in a chain, and one without `once`."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def server(self, *, build: str = "1", needs_first: bool = False) -> Server[Any]:
+        server = Server[Any]("chain", keys=[KEY], build=build)
+        ran = self.ran
+
+        async def first() -> Elicit[Word]:
+            return Elicit("First?", Word)
+
+        async def second(before: Annotated[Word, Resolve(first, once=True)]) -> Elicit[Word]:
+            ran.append(f"second after {before.text}")
+            return Elicit("Second?", Word)
+
+        async def third(before: Annotated[Word, Resolve(second, once=True)]) -> Elicit[Word]:
+            ran.append(f"third after {before.text}")
+            return Elicit("Third?", Word)
+
+        async def last(
+            before: Annotated[Word, Resolve(third, once=True)],
+            early: Annotated[Word, Resolve(first if needs_first else third, once=True)],
+        ) -> Elicit[Word]:
+            ran.append(f"last after {before.text} and {early.text}")
+            return Elicit("Last?", Word)
+
+        @server.tool()
+        async def order(end: Annotated[Word, Resolve(last)]) -> str:
+            return end.text
+
+        return server
+
+
+async def _through(legs: LegByLeg, *keys: str) -> None:
+    await legs.leg("order")
+    for key in keys:
+        await legs.leg("order", answers={key: {"text": key}}, state=legs.token)
+
+
+async def test_answer_behind_final_answers_is_not_read_again() -> None:
+    chain = Chain()
+    legs = LegByLeg([chain.server()])
+    await _through(legs, "first", "second", "third")
+    READ.clear()
+    chain.ran.clear()
+    result = await legs.leg("order", answers={"last": {"text": "end"}}, state=legs.token)
+    assert text_of(result) == "end"
+    assert set(READ) == {"third", "end"}
+    assert chain.ran == ["last after third and third"]
+
+
+async def test_value_needed_by_a_rerun_is_read_again() -> None:
+    chain = Chain()
+    legs = LegByLeg([chain.server(needs_first=True)])
+    await _through(legs, "first", "second", "third")
+    READ.clear()
+    await legs.leg("order", answers={"last": {"text": "end"}}, state=legs.token)
+    assert set(READ) == {"first", "third", "end"}
+    assert chain.ran[-1] == "last after third and first"
+
+
+async def test_another_build_reads_all_earlier_answers() -> None:
+    chain = Chain()
+    legs = LegByLeg([chain.server()])
+    await _through(legs, "first", "second", "third")
+    READ.clear()
+    newer = LegByLeg([chain.server(build="2")])
+    result = await newer.leg("order", answers={"last": {"text": "end"}}, state=legs.token)
+    assert text_of(result) == "end"
+    assert set(READ) == {"first", "second", "third", "end"}

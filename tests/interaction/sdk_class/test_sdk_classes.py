@@ -1,9 +1,11 @@
 """The SDK's own server classes, whose tools, prompts and templates ask by roundtrip."""
 
 import re
+from functools import partial
 from typing import Annotated, Any, cast
 
 import pytest
+from mcp.client import Client
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
@@ -22,6 +24,7 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.server.adapters.finding import attached
 from roundtrip.testing import ACCEPT, DECLINE, Clock, Era, LegByLeg, User
 from roundtrip.testing.networks.fleet import KEYS
+from tests.interaction.sdk_class.classes import each_class, high_level, low_level
 from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
@@ -50,67 +53,47 @@ def delete(path: str) -> str:
     return f"deleted {path}"
 
 
-def high_level(*, keys: Any = KEYS[:1], **options: Any) -> MCPServer[Any]:
-    server = MCPServer[Any]("cinema")
-    install(server, keys=keys, ledger=MemoryLedger(), **options)
-    server.tool()(book)
-    server.add_tool(delete)
-    return server
-
-
-def low_level(*, keys: Any = KEYS[:1], **options: Any) -> LowLevelServer[Any]:
-    tools = bind(book, delete)
-    server = LowLevelServer[Any]("cinema", on_list_tools=tools.list_tools, on_call_tool=tools)
-    install(server, keys=keys, ledger=MemoryLedger(), **options)
-    return server
-
-
 ANSWERS = {"ask_seats": {"seats": 3}, "row": "middle"}
 BOOKED = {"film": "Dune", "seats": 3, "row": "middle"}
-MAKERS = [pytest.param(high_level, id="MCPServer"), pytest.param(low_level, id="low-level")]
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@each_class
 async def test_tool_asks(make: Any, era: Era) -> None:
-    assert (await User(make(), ANSWERS, era=era).call("book", film="Dune")).value == BOOKED
+    assert (await User(make(book), ANSWERS, era=era).call("book", film="Dune")).value == BOOKED
 
 
 @pytest.mark.roundtrip(eras="retry", hostile=True)
 async def test_tool_asks_on_hostile_networks() -> None:
     """The low-level server takes the same way."""
-    assert (await User(high_level, ANSWERS).call("book", film="Dune")).value == BOOKED
+    assert (await User(partial(high_level, book), ANSWERS).call("book", film="Dune")).value == BOOKED
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@each_class
 async def test_confirmation_and_ledger_work(make: Any, era: Era) -> None:
-    call = await User(make(), {"confirm:delete": ACCEPT}, era=era).call("delete", path="/x")
+    server = make(delete, ledger=MemoryLedger())
+    call = await User(server, {"confirm:delete": ACCEPT}, era=era).call("delete", path="/x")
     assert call.text == "deleted /x"
-    call = await User(make(), {"confirm:delete": DECLINE}, era=era).call("delete", path="/x")
-    assert call.is_error
+    assert (await User(server, {"confirm:delete": DECLINE}, era=era).call("delete", path="/x")).is_error
 
 
 @pytest.mark.parametrize(("make", "era"), [(high_level, Era.LIVE), (low_level, Era.RETRY)])
 async def test_tool_asks_over_http(make: Any, era: Era) -> None:
-    assert (await User(make(), ANSWERS, era=era, over="http").call("book", film="Dune")).value == BOOKED
+    assert (await User(make(book), ANSWERS, era=era, over="http").call("book", film="Dune")).value == BOOKED
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@each_class
 async def test_client_sees_own_parameters_only(make: Any) -> None:
-    from mcp.client import Client
-
-    async with Client(make()) as client:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert tools["book"].input_schema["properties"] == {
-        "film": {"title": "Film", "type": "string", "description": "The title."}
-    }
-    assert tools["book"].description == "Book seats."
-    assert tools["book"].output_schema is not None
+    async with Client(make(book)) as client:
+        (tool,) = (await client.list_tools()).tools
+    film = {"title": "Film", "type": "string", "description": "The title."}
+    assert (tool.input_schema["properties"], tool.description) == ({"film": film}, "Book seats.")
+    assert tool.output_schema is not None
 
 
-async def test_unknown_tool_and_bad_arguments_are_results() -> None:
-    for make in (high_level, low_level):
-        assert "Unknown tool" in (await User(make()).call("other")).text
-        assert (await User(make()).call("book", film=[1])).is_error
+@each_class
+async def test_unknown_tool_and_bad_arguments_are_results(make: Any) -> None:
+    assert "Unknown tool" in (await User(make(book)).call("other")).text
+    assert (await User(make(book)).call("book", film=[1])).is_error
 
 
 async def test_functions_without_markers_stay_the_sdks(era: Era) -> None:
@@ -151,39 +134,24 @@ async def test_prompts_and_templates_ask(era: Era) -> None:
     def all_seats() -> str:
         return "all"
 
-    got = await User(server, {"ask_seats": {"seats": 3}}, era=era).get_prompt("review", film="Dune")
-    assert got.result.messages[0].content.text == "Dune with 3"  # type: ignore[union-attr]
-    read = await User(server, {"row": "middle"}, era=era).read_resource("seats://dune")
-    assert read.result.contents[0].text == "middle"  # type: ignore[union-attr]
-    assert (await User(server, era=era).get_prompt("plain", film="Dune")).result.messages[0].content.text == "Dune"  # type: ignore[union-attr]
-    assert (await User(server, era=era).read_resource("seats://all")).result.contents[0].text == "all"  # type: ignore[union-attr]
+    user = User(server, {"ask_seats": {"seats": 3}, "row": "middle"}, era=era, allow_unused=True)
+    prompts: list[Any] = [(await user.get_prompt(name, film="Dune")).result for name in ("review", "plain")]
+    read: list[Any] = [(await user.read_resource(f"seats://{name}")).result for name in ("dune", "all")]
+    assert [prompt.messages[0].content.text for prompt in prompts] == ["Dune with 3", "Dune"]
+    assert [result.contents[0].text for result in read] == ["middle", "all"]
 
 
-async def test_crashes_are_masked_and_tool_errors_are_not(era: Era) -> None:
-    server = MCPServer[Any]("cinema")
-    install(server)
-
-    @server.tool()
+@each_class
+async def test_crashes_are_masked_and_tool_errors_are_not(make: Any, era: Era) -> None:
     async def fail(ctx: Context) -> str:
         raise ValueError("secret")
 
-    @server.tool()
     async def tell(ctx: Context, who: str = Depends(lambda: "ada")) -> str:
         raise ToolError(f"no seats for {who}")
 
-    assert (await User(server, era=era).call("fail")).text == "Error executing tool fail"
-    assert (await User(server, era=era).call("tell")).text == "Error executing tool tell: no seats for ada"
-
-
-async def test_expired_call_begins_again(clock: Clock) -> None:
-    for server in (_recovering_high(), _recovering_low()):
-        legs = LegByLeg(server, principal="ada")
-        await legs.leg("pay", {"film": "Dune"})
-        clock.advance(61)
-        again = await legs.leg("pay", {"film": "Dune"}, answers={"ask_seats": {"seats": 3}}, state=legs.token)
-        assert isinstance(again, InputRequiredResult)
-        result = await legs.leg("pay", {"film": "Dune"}, answers={"ask_seats": {"seats": 3}}, state=legs.token)
-        assert text_of(result) == "3"
+    user = User(make(fail, tell), era=era)
+    assert (await user.call("fail")).text == "Error executing tool fail"
+    assert (await user.call("tell")).text == "Error executing tool tell: no seats for ada"
 
 
 @roundtrip.tool(recover=600.0, ttl=60.0)
@@ -191,18 +159,15 @@ async def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
     return seats.seats
 
 
-def _recovering_high() -> MCPServer[Any]:
-    server = MCPServer[Any]("cinema")
-    install(server)
-    server.tool()(pay)
-    return server
-
-
-def _recovering_low() -> LowLevelServer[Any]:
-    tools = bind(pay)
-    server = LowLevelServer[Any]("cinema", on_list_tools=tools.list_tools, on_call_tool=tools)
-    install(server)
-    return server
+@each_class
+async def test_expired_call_begins_again(make: Any, clock: Clock) -> None:
+    legs = LegByLeg(make(pay), principal="ada")
+    await legs.leg("pay", {"film": "Dune"})
+    clock.advance(61)
+    again = await legs.leg("pay", {"film": "Dune"}, answers={"ask_seats": {"seats": 3}}, state=legs.token)
+    assert isinstance(again, InputRequiredResult)
+    result = await legs.leg("pay", {"film": "Dune"}, answers={"ask_seats": {"seats": 3}}, state=legs.token)
+    assert text_of(result) == "3"
 
 
 async def test_own_handler_may_call_bound_tools(era: Era) -> None:
@@ -245,16 +210,17 @@ def test_install_after_marked_tools_is_rejected() -> None:
         install(server)
 
 
-def test_second_install_is_rejected() -> None:
-    for server in (high_level(), low_level()):
+def test_wrong_server_or_function_is_rejected() -> None:
+    for server in (high_level(), low_level(book)):
         with pytest.raises(ValueError, match="'cinema' has roundtrip already"):
             install(server)
-
-
-def test_server_of_another_class_is_rejected() -> None:
     for given, words in ((roundtrip.Server("shop"), "leave it out"), (object(), "must be given an MCPServer")):
         with pytest.raises(TypeError, match=words):
             install(given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSignature, match="has no variables"):
+        high_level().resource("seats://all")(book)
+    with pytest.raises(TypeError, match="must be given functions"):
+        bind()
 
 
 @pytest.mark.parametrize(("option", "value"), [("enabled", False), ("version", "1")])
@@ -265,20 +231,9 @@ def test_option_of_own_server_is_rejected_with_reason(option: str, value: Any) -
         return seats.seats
 
     fn: Any = roundtrip.tool(**option_of)(marked)
-    with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool needs roundtrip.Server"):
-        high_level().tool(name="other")(fn)
-    with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool needs roundtrip.Server"):
-        bind(fn)
-
-
-def test_plain_resource_that_asks_is_rejected() -> None:
-    with pytest.raises(InvalidSignature, match="has no variables"):
-        high_level().resource("seats://all")(book)
-
-
-def test_bind_of_nothing_is_rejected() -> None:
-    with pytest.raises(TypeError, match="must be given functions"):
-        bind()
+    for make in (high_level, low_level):
+        with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool needs roundtrip.Server"):
+            make(fn)
 
 
 def test_objects_made_of_asking_functions_are_rejected() -> None:

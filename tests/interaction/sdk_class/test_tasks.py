@@ -1,17 +1,14 @@
 """Calls of the SDK's own classes that become tasks."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mcp.server import MCPServer
-from mcp.server.lowlevel import Server as LowLevelServer
 
 import roundtrip
 from roundtrip import Approvals, Context, Pages
-from roundtrip.install import bind, install
 from roundtrip.testing import Era, User
-from tests.kit.page_users import BASE, KEY, reader
+from tests.interaction.sdk_class.classes import each_class, low_level
+from tests.kit.page_users import BASE, reader
 from tests.kit.peer import peers, text_of
 
 pytestmark = pytest.mark.anyio
@@ -30,30 +27,12 @@ async def ship(title: str) -> dict[str, str]:
     return {"shipped": title}
 
 
-def low_level() -> LowLevelServer[Any]:
-    tools = bind(order, ship)
-    server = LowLevelServer[Any]("shop", on_list_tools=tools.list_tools, on_call_tool=tools)
-    install(server, keys=[KEY])
-    return server
-
-
-def high_level() -> MCPServer[Any]:
-    server = MCPServer[Any]("shop")
-    install(server, keys=[KEY])
-    server.add_tool(order)
-    server.add_tool(ship)
-    return server
-
-
-each_class = pytest.mark.parametrize("make", [high_level, low_level])
-
-
 @each_class
-async def test_call_becomes_a_task(make: Callable[[], Any]) -> None:
-    async with peers(make()) as (peer,):
+async def test_call_becomes_a_task(make: Any) -> None:
+    async with peers(make(order, ship)) as (peer,):
         handle = await peer.call("order", title="Emma")
         assert handle["resultType"] == "task"
-        assert handle["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "shop"
+        assert handle["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "cinema"
         await peer.asked(handle["taskId"], "copies")
         await peer.answer(handle["taskId"], copies=2)
         ended = await peer.until(handle["taskId"], "completed")
@@ -63,21 +42,17 @@ async def test_call_becomes_a_task(make: Callable[[], Any]) -> None:
 
 
 @each_class
-async def test_client_without_tasks_is_asked_in_legs(make: Callable[[], Any]) -> None:
-    async with peers(make(), declares=False) as (peer,):
+async def test_client_without_tasks_is_asked_in_legs(make: Any) -> None:
+    async with peers(make(order, ship), declares=False) as (peer,):
         assert (await peer.call("order", title="Emma"))["resultType"] == "input_required"
         refused = await peer.send("tools/call", name="ship", arguments={"title": "Emma"})
         assert refused["error"]["code"] == -32021
 
 
+@each_class
 @pytest.mark.parametrize("era", [Era.TASK, Era.RETRY, Era.LIVE])
-async def test_scripted_user_answers_tools_with_tasks(era: Era) -> None:
-    for server in (high_level(), low_level()):
-        assert (await User(server, {"copies": 2}, era=era).call("order", title="Emma")).text == "2 x Emma"
-
-
-async def plain(film: str, ctx: Context) -> str:
-    return await ctx.ask("film", film, str)
+async def test_scripted_user_answers_tools_with_tasks(make: Any, era: Era) -> None:
+    assert (await User(make(order), {"copies": 2}, era=era).call("order", title="Emma")).text == "2 x Emma"
 
 
 def test_low_level_server_rejects_what_it_has_no_place_for() -> None:
@@ -87,7 +62,5 @@ def test_low_level_server_rejects_what_it_has_no_place_for() -> None:
         "approvals": Approvals(groups={}),
     }
     for name, value in stored.items():
-        tools = bind(plain)
-        server = LowLevelServer[Any]("shop", on_list_tools=tools.list_tools, on_call_tool=tools)
         with pytest.raises(TypeError, match=f"no {name}=: the SDK's low-level Server takes no pages .*; use MCPServer"):
-            install(server, **{name: value})
+            low_level(order, **{name: value})

@@ -6,13 +6,12 @@ from typing import Any, Final, cast
 
 import pytest
 
-from roundtrip import Context, Recorder, Server
-from roundtrip.testing import Era, User
+from roundtrip import Recorder
+from roundtrip.testing import Era
 from roundtrip.trace.writing.redaction import REVEALABLE
 from tests.interaction.secrecy.markers import Markers, Spans, everything_logged, text_of_files
 from tests.interaction.secrecy.vault import (
     CALLS,
-    KEY,
     Playing,
     answers_do_not_fit,
     everything_is_answered,
@@ -92,20 +91,3 @@ async def test_a_transcript_holds_only_the_values_it_reveals(
     assert shown == {name: [] for name in kept}
     if play is everything_is_answered:
         assert "https://vault.example/?t=<ticket>" in text_of_files(tmp_path / "all")
-
-
-async def test_sealed_size_is_known_in_blocks() -> None:
-    told = [{await _told_of_a_value_of(length) for length in lengths} for lengths in ((1, 35), (60, 95))]
-    assert [len(texts) for texts in told] == [1, 1]
-
-
-async def _told_of_a_value_of(length: int) -> str:
-    server = Server[Any]("vault", keys=[KEY], max_journal_bytes=100)
-
-    @server.tool()
-    async def keep(ctx: Context) -> str:
-        await ctx.step("pin", lambda: "7" * length)
-        await ctx.ask("go", "Go on?", bool)
-        return "never"
-
-    return (await User(server, era=Era.RETRY).call("keep")).text

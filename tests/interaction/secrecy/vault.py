@@ -8,7 +8,7 @@ import anyio
 import pytest
 from mcp.server.mcpserver.exceptions import ResourceError
 from mcp.shared.exceptions import MCPError
-from mcp_types import InputRequiredResult, SamplingMessage, TextContent
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, SamplingMessage, TextContent
 from pydantic import BaseModel, Field, model_serializer
 
 from roundtrip import Context, Depends, Elicit, ElicitUrl, Resolve, Sample, Server, ToolError, ToolResult
@@ -118,17 +118,11 @@ def make_vault(plant: Markers, **options: Any) -> Server[Any]:
     async def by_hand(box: str, ctx: Context) -> Any:
         """Keep a state of its own."""
         if ctx.input_responses is None:
-            questions: Any = {
-                "who": {
-                    "method": "elicitation/create",
-                    "params": {
-                        "message": "Who?",
-                        "mode": "form",
-                        "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
-                    },
-                }
-            }
-            return InputRequiredResult.model_validate({"inputRequests": questions, "requestState": plant("state")})
+            form = {"type": "object", "properties": {"name": {"type": "string"}}}
+            params = ElicitRequestFormParams(message="Who?", requested_schema=form)
+            return InputRequiredResult(
+                input_requests={"who": ElicitRequest(params=params)}, request_state=plant("state")
+            )
         return "known"
 
     # What fails.

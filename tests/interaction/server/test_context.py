@@ -1,12 +1,12 @@
 """A tool's context besides questions: messages, progress, resources, and the caller of the request."""
 
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.auth.settings import AuthSettings
-from mcp_types import LoggingLevel
+from mcp_types import LoggingLevel, LoggingMessageNotificationParams
 from pydantic import AnyHttpUrl
 
 from roundtrip import Context, Server
@@ -14,11 +14,83 @@ from roundtrip.testing import Era, LegByLeg, User, served
 from roundtrip.testing.networks.fleet import Instance
 from roundtrip.testing.tap import Tap
 from tests.interaction.pages.web import Badges, as_user
-from tests.interaction.server.desk import ENTRIES, Log, desk
 from tests.kit.players import call, connect, text_of
+from tests.kit.shops import Choice
 from tests.kit.transports import over
 
 pytestmark = pytest.mark.anyio
+
+
+def desk(**options: Any) -> Server[Any]:
+    server = Server[Any]("desk", **options)
+
+    @server.tool()
+    async def talk(ctx: Context) -> str:
+        await ctx.debug("looking")
+        await ctx.info("found", logger_name="desk")
+        await ctx.warning({"left": [1, None, "two"], "none": None})
+        await ctx.error("broken", extra={"shelf": 3})
+        await ctx.log("notice", 7)
+        await ctx.report_progress(1, 2, "half")
+        await ctx.report_progress(2, 2)
+        return "talked"
+
+    @server.tool()
+    def talk_in_a_thread(ctx: Context) -> str:
+        ctx.blocking.debug("looking")
+        ctx.blocking.info("found", logger_name="desk")
+        ctx.blocking.warning({"left": [1, None, "two"], "none": None})
+        ctx.blocking.error("broken", extra={"shelf": 3})
+        ctx.blocking.log("notice", 7)
+        ctx.blocking.report_progress(1, 2, "half")
+        ctx.blocking.report_progress(2, 2)
+        return "talked"
+
+    @server.tool()
+    async def read(uri: str, ctx: Context) -> str:
+        contents = await ctx.read_resource(uri)
+        first = contents[0]
+        return f"{len(contents)} {first.content!r} {first.mime_type}"
+
+    @server.tool()
+    async def whose(ctx: Context) -> dict[str, str | None]:
+        return {"client": ctx.client_id, "session": ctx.session_id}
+
+    @server.tool()
+    async def talk_and_ask(ctx: Context) -> str:
+        await ctx.info("before")
+        answer = await ctx.ask("sure", "Sure?", Choice)
+        await ctx.info("after")
+        return str(answer.ok)
+
+    @server.resource("note://text", mime_type="text/markdown")
+    def text() -> str:
+        return "# Note"
+
+    @server.resource("note://bytes/{name}", mime_type="application/x-note")
+    def data(name: str) -> bytes:
+        return name.encode()
+
+    return server
+
+
+class Log:
+    """Messages in a client's log."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[LoggingLevel, str | None, Any]] = []
+
+    async def __call__(self, params: LoggingMessageNotificationParams) -> None:
+        self.entries.append((params.level, params.logger, params.data))
+
+
+ENTRIES: Final = [
+    ("debug", None, "looking"),
+    ("info", "desk", "found"),
+    ("warning", None, {"left": [1, None, "two"], "none": None}),
+    ("error", None, {"msg": "broken", "extra": {"shelf": 3}}),
+    ("notice", None, 7),
+]
 
 
 @pytest.mark.parametrize("transport", ["memory", "http", "http stateless"])
@@ -75,10 +147,9 @@ async def test_message_outside_of_a_request_reports_the_missing_client() -> None
         await Context().info("to whom?")
 
 
-@pytest.mark.parametrize("tool", ["read", "read_in_a_thread"])
-async def test_a_resource_is_read_as_a_list_of_contents(tool: str) -> None:
+async def test_a_resource_is_read_as_a_list_of_contents() -> None:
     async def read(uri: str) -> str:
-        return (await User(desk()).call(tool, {"uri": uri})).text
+        return (await User(desk()).call("read", {"uri": uri})).text
 
     assert await read("note://text") == "1 '# Note' text/markdown"
     assert await read("note://bytes/one") == "1 b'one' application/x-note"
@@ -90,8 +161,8 @@ def guarded() -> Server[Any]:
     return desk(auth=auth, token_verifier=Badges())
 
 
-async def whose(target: Instance, era: Era, tool: str = "whose") -> dict[str, str | None]:
-    content = (await User(target, era=era).call(tool)).value
+async def whose(target: Instance, era: Era) -> dict[str, str | None]:
+    content = (await User(target, era=era).call("whose")).value
     assert content is not None
     return content
 
@@ -103,8 +174,7 @@ async def test_the_client_id_is_that_of_the_access_token(era: Era, stateless: bo
         as_user(url, "app/ada") as first,
         as_user(url, "other/ada") as second,
     ):
-        assert (await whose(first, era))["client"] == "app"
-        assert (await whose(second, era, "whose_in_a_thread"))["client"] == "other"
+        assert [(await whose(target, era))["client"] for target in (first, second)] == ["app", "other"]
 
 
 async def test_session_id_is_that_of_the_http_session() -> None:
@@ -114,14 +184,8 @@ async def test_session_id_is_that_of_the_http_session() -> None:
         assert second["session"]
         assert first != second
         assert await whose(url, Era.RETRY) == {"client": None, "session": None}
+        # On the live era, which has sessions, the server rejects an unknown one.
+        async with httpx2.AsyncClient(headers={"mcp-session-id": "0" * 32}) as web:
+            tapped = Tap(streamable_http_client(url, http_client=web))
+            assert (await whose(tapped, Era.RETRY))["session"] is None
     assert await whose(desk(), Era.LIVE) == {"client": None, "session": None}
-
-
-@pytest.mark.parametrize(("era", "stateless"), [(Era.RETRY, False), (Era.LIVE, True)])
-async def test_unverified_session_id_is_ignored(era: Era, stateless: bool) -> None:
-    """On the live era, which has sessions, the server rejects an unknown one."""
-    async with (
-        served(desk(), stateless_http=stateless) as url,
-        httpx2.AsyncClient(headers={"mcp-session-id": "0" * 32}) as web,
-    ):
-        assert (await whose(Tap(streamable_http_client(url, http_client=web)), era))["session"] is None

@@ -9,7 +9,6 @@ import pytest
 from mcp.client import advertise
 from mcp.server import MCPServer
 from mcp.server.extension import Extension, ToolBinding
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp_types import (
     CallToolResult,
@@ -103,32 +102,26 @@ async def test_the_lifespan_reaches_tools_and_resolvers(era: Era) -> None:
     assert text_of(await call(server, era, "look", {"title": "Dune"})) == "7 1"
 
 
-async def test_prepared_tools_of_the_sdk_are_taken_and_may_ask(era: Era) -> None:
+class Confirming(Extension):
+    identifier = "com.example/confirming"
+
+    def tools(self) -> Sequence[ToolBinding]:
+        return [ToolBinding(confirmed, meta={"by": "extension"})]
+
+
+async def test_prepared_tools_and_tools_of_extensions_may_ask(era: Era) -> None:
     async def plain(title: str) -> str:
         return title.upper()
 
-    server = Server("shop", tools=[SdkTool.from_function(plain), SdkTool.from_function(confirmed, name="sure")])
-    async with connect(server, era, Person({"ok": True})) as client:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert list(tools) == ["plain", "sure"]
-        assert list(tools["sure"].input_schema["properties"]) == ["title"]
-        assert text_of(await client.call_tool("plain", {"title": "Dune"})) == "DUNE"
-        assert text_of(await client.call_tool("sure", {"title": "Dune"})) == "Dune True"
-
-
-async def test_tools_of_an_extension_are_registered_and_may_ask(era: Era) -> None:
-    class Confirming(Extension):
-        identifier = "com.example/confirming"
-
-        def tools(self) -> Sequence[ToolBinding]:
-            return [ToolBinding(confirmed, meta={"by": "extension"})]
-
-    server = Server("shop", extensions=[Confirming()])
-    person = Person({"ok": False})
+    prepared = [SdkTool.from_function(plain), SdkTool.from_function(confirmed, name="sure")]
+    server = Server("shop", tools=prepared, extensions=[Confirming()])
+    person = Person({"ok": True}, {"ok": False})
     async with connect(server, era, person, extensions=[advertise("com.example/confirming")]) as client:
-        (tool,) = (await client.list_tools()).tools
-        assert tool.meta == {"by": "extension"}
-        assert text_of(await client.call_tool("confirmed", {"title": "Dune"})) == "Dune False"
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        told = [text_of(await client.call_tool(name, {"title": "Dune"})) for name in tools]
+    assert dict(zip(tools, told, strict=True)) == {"plain": "DUNE", "sure": "Dune True", "confirmed": "Dune False"}
+    assert list(tools["sure"].input_schema["properties"]) == ["title"]
+    assert tools["confirmed"].meta == {"by": "extension"}
 
 
 async def test_a_tool_is_listed_as_the_sdk_lists_it(era: Era) -> None:
@@ -168,23 +161,3 @@ async def test_server_side_call_reports_a_missing_client() -> None:
     assert text_of(result) == "DUNE"
     with pytest.raises(Exception, match="call the tool through a client"):
         await server.call_tool("confirmed", {"title": "Dune"})
-
-
-def test_a_tool_that_was_removed_is_unknown() -> None:
-    server = Server("shop")
-    server.add_tool(confirmed)
-    server.remove_tool("confirmed")
-    with pytest.raises(ToolError, match="Unknown tool: confirmed"):
-        server.remove_tool("confirmed")
-
-
-async def test_disabled_duplicate_warning_keeps_the_first_tool(caplog: pytest.LogCaptureFixture) -> None:
-    for server in (Server("shop", warn_on_duplicate_tools=False), MCPServer("shop", warn_on_duplicate_tools=False)):
-        for answer in ("first", "second"):
-
-            @server.tool(name="tell")
-            async def tell(answer: str = answer) -> str:
-                return answer
-
-        assert text_of(await call(server, Era.RETRY, "tell")) == "first"
-    assert not caplog.records

@@ -5,13 +5,16 @@ import base64
 import itertools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+from mcp.server import MCPServer
 
+from roundtrip.tracing import Beginning, TokenRejection
 from tests.kit.wire import EVERYTHING, headers_of, meta_of
 
 Handler = Callable[[Mapping[str, Any], Any], dict[str, Any]]
@@ -76,6 +79,38 @@ def call_event(tool: str, arguments: Json | None = None, **more: Any) -> Json:
 
 def json_of(response: Json) -> Json:
     return json.loads(response["body"])
+
+
+class BatchingTracer:
+    """Tracer that keeps what it is told until it is flushed."""
+
+    def __init__(self, saved: list[str]) -> None:
+        self._kept: list[str] = []
+        self._saved = saved
+
+    def begin(self, beginning: Beginning) -> Any:
+        self._kept.append(beginning.tool)
+        return print
+
+    def reject(self, rejection: TokenRejection) -> None:
+        self._kept.append(str(rejection.reason))
+
+    def flush(self) -> None:
+        self._saved += self._kept
+        self._kept.clear()
+
+
+def failing_once() -> Callable[[MCPServer[str]], AbstractAsyncContextManager[str]]:
+    """Return a lifespan that fails when it is entered for the first time."""
+    failures = iter([ConnectionError("no database yet")])
+
+    @asynccontextmanager
+    async def lifespan(server: MCPServer[str]) -> AsyncGenerator[str]:
+        for failure in failures:
+            raise failure
+        yield server.name
+
+    return lifespan
 
 
 class LambdaTransport(httpx2.AsyncBaseTransport):

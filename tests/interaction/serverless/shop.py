@@ -1,7 +1,9 @@
 """A server as an author writes it for Lambda, imported by each new process of a test."""
 
 import os
-from typing import Annotated
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -10,8 +12,17 @@ from roundtrip.ledger import SqliteLedger
 from roundtrip.questions.markers import Elicit
 from roundtrip.serverless import lambda_handler
 
+
+@asynccontextmanager
+async def lifespan(server: Any) -> AsyncGenerator[None]:
+    yield
+    if "SHOP_SAYS" in os.environ:
+        print('"left"')
+
+
 server = Server(
     "shop",
+    lifespan=lifespan,
     ledger=SqliteLedger(os.environ["SHOP_LEDGER"]) if "SHOP_LEDGER" in os.environ else None,
 )
 paid: list[str] = []

@@ -1,4 +1,4 @@
-"""An application without a lifespan: under Mangum, on Azure Functions, in a plain server, and with many event loops."""
+"""An application without a lifespan: under Mangum, in a plain server, and with many event loops."""
 
 import asyncio
 import json
@@ -9,7 +9,6 @@ from typing import Any, Final, Literal
 
 import anyio
 import anyio.lowlevel
-import azure.functions as azure
 import pytest
 from mangum import Mangum
 from mcp.server import MCPServer
@@ -19,11 +18,18 @@ from roundtrip import Context, Server
 from roundtrip.serverless import asgi_app
 from roundtrip.serverless.lambda_events import body_of
 from roundtrip.testing import Era
-from roundtrip.tracing import Beginning, TokenRejection
-from tests.interaction.serverless.platform import LambdaContext, call_event, json_of, request_event, rpc_event
+from tests.interaction.serverless.platform import (
+    BatchingTracer,
+    LambdaContext,
+    call_event,
+    failing_once,
+    json_of,
+    rpc_event,
+)
+from tests.kit.asgi_posts import Post
 from tests.kit.hosts import hosted, own_loop
 from tests.kit.players import Person, connect, text_of
-from tests.kit.wire import EVERYTHING, accept, headers_of, meta_of
+from tests.kit.wire import accept
 
 Json = dict[str, Any]
 KEYS: Final = ["7f" * 32]
@@ -75,72 +81,12 @@ def test_the_application_works_warm_under_mangum(lifespan: Literal["auto", "on",
     assert shop.entered == shop.left > 0
 
 
-def test_mangum_is_answered_instead_of_hanging() -> None:
-    with own_loop():
-        handler = Mangum(asgi_app(Shop().server), lifespan="off")
-        assert handler(request_event(method="GET"), LambdaContext())["statusCode"] == 405  # type: ignore[arg-type]
-        # Mangum gives headers as lists.
-        params = {"notifications": {"toolsListChanged": True}, "_meta": meta_of("wire", EVERYTHING)}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
-        event = request_event(json.dumps(body).encode(), headers_of("subscriptions/listen", params))
-        assert handler(event, LambdaContext())["statusCode"] == 404  # type: ignore[arg-type]
-
-
-def test_azure_functions_serve_a_call_over_two_legs() -> None:
-    shop = Shop()
-    functions = azure.AsgiFunctionApp(asgi_app(shop.server), http_auth_level=azure.AuthLevel.ANONYMOUS)
-    (function,) = functions.get_functions()
-    serve = function.get_user_function()
-
-    async def leg(**more: Any) -> Json:
-        params = {"name": "order", "arguments": {}, **more, "_meta": meta_of("wire", EVERYTHING)}
-        request = azure.HttpRequest(
-            "POST",
-            "https://shop.azurewebsites.net/mcp",
-            headers={**headers_of("tools/call", params), "content-type": "application/json"},
-            body=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode(),
-        )
-        response = await serve(request, _AzureContext())
-        assert response.status_code == 200
-        return json.loads(response.get_body())["result"]
-
-    async def call() -> Json:
-        asked = await leg()
-        answers = {key: accept(value=250) for key in asked["inputRequests"]}
-        done = await leg(requestState=asked["requestState"], inputResponses=answers)
-        await functions.middleware.notify_shutdown()
-        functions.startup_task_done = False
-        return done
-
-    assert asyncio.run(call())["content"][0]["text"] == "250 ml, lifespan 1"
-    assert shop.left == 1
-
-
-class _AzureContext:
-    function_directory = function_name = invocation_id = thread_local_storage = trace_context = retry_context = None
-
-
 async def request(app: ASGIApp, event: Json | None = None) -> Json:
     """Send one request to an application, and return the response to it."""
-    sent: list[Message] = []
     event = event or rpc_event("tools/list")
-    headers = {**event["headers"], "host": "shop.example"}
-    scope: Scope = {
-        "type": "http",
-        "method": event["requestContext"]["http"]["method"],
-        "path": "/mcp",
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-    }
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body_of(event)}
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    return {"status": sent[0]["status"], **json.loads(sent[-1]["body"])}
+    post = Post(body_of(event), event["headers"], method=event["requestContext"]["http"]["method"])
+    await app(post.scope, post.receive, post.send)
+    return {"status": post.sent[0]["status"], **json.loads(post.answer)}
 
 
 def test_each_event_loop_has_a_run_of_its_own() -> None:
@@ -162,29 +108,17 @@ def test_each_event_loop_has_a_run_of_its_own() -> None:
     assert asyncio.run(beside())["beside"] == 200
     assert (shop.entered, shop.left) == (4, 4)
 
-
-def test_first_requests_at_once_start_the_server_once() -> None:
-    shop = Shop()
-    app = asgi_app(shop.server)
-
+    # Several first requests at once.
     async def at_once() -> list[Json]:
         return await asyncio.gather(*(request(app) for _ in range(5)))
 
     assert [one["status"] for one in asyncio.run(at_once())] == [200] * 5
-    assert (shop.entered, shop.left) == (1, 1)
+    assert (shop.entered, shop.left) == (5, 5)
 
 
 @pytest.mark.anyio
 async def test_start_that_fails_is_tried_again_at_the_next_request() -> None:
-    failures = iter([ConnectionError("no database yet")])
-
-    @asynccontextmanager
-    async def lifespan(server: MCPServer[str]) -> AsyncGenerator[str]:
-        for failure in failures:
-            raise failure
-        yield server.name
-
-    app = asgi_app(Server("shop", keys=KEYS, lifespan=lifespan))
+    app = asgi_app(Server("shop", keys=KEYS, lifespan=failing_once()))
     with pytest.raises(ConnectionError, match="no database yet"):
         await request(app)
     assert (await request(app))["status"] == 200
@@ -204,34 +138,12 @@ async def test_real_clients_call_over_uvicorn(era: Era, lifespan: Literal["on", 
     assert (shop.entered, shop.left) == (1, 1)
 
 
-class SlowTracer:
-    """Tracer that saves what it has when it is flushed."""
-
-    def __init__(self, order: list[str]) -> None:
-        self._order = order
-
-    def begin(self, beginning: Beginning) -> Any:
-        self._order.append(beginning.tool)
-        return print
-
-    def reject(self, rejection: TokenRejection) -> None:
-        del rejection
-
-    def flush(self) -> None:
-        self._order.append("flushed")
-
-
 @pytest.mark.anyio
 async def test_the_trace_is_saved_before_the_end_of_the_response() -> None:
     order: list[str] = []
-    shop = Shop(trace=SlowTracer(order))
+    shop = Shop(trace=BatchingTracer(order))
     app = asgi_app(shop.server)
-    await request(_noting(app, order), call_event("order"))
-    assert order == ["order", "flushed", "sent"]
-    await app.stop()
 
-
-def _noting(app: ASGIApp, order: list[str]) -> ASGIApp:
     async def noting(scope: Scope, receive: Any, send: Any) -> None:
         async def note(message: Message) -> None:
             if message["type"] == "http.response.body":
@@ -240,4 +152,6 @@ def _noting(app: ASGIApp, order: list[str]) -> ASGIApp:
 
         await app(scope, receive, note)
 
-    return noting
+    await request(noting, call_event("order"))
+    assert order == ["order", "sent"]
+    await app.stop()

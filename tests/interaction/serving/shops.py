@@ -43,7 +43,6 @@ def _shop(name: str, **options: object) -> Server:
         return stubbornly(seconds, begun)
 
     server.tool(name="hold")(hold)
-    server.tool(name="hold_briefly", timeout=0.2)(hold)
 
     @server.tool
     async def count(to: int, ctx: Context) -> str:
@@ -69,12 +68,10 @@ def _shop(name: str, **options: object) -> Server:
 shop = _shop("shop")
 outspoken = _shop("outspoken", mask_error_details=False)
 discreet = _shop("discreet", mask_error_details=True)
-paying = _shop("paying")
 with_redis = _shop("redis", ledger=RedisLedger("redis://127.0.0.1:1/0"))
 keyed_by_process = _shop("keyed", keys=[os.urandom(32)])
 
 
-@paying.tool(exactly_once=True)
 @with_redis.tool(exactly_once=True)
 def pay(sure: Annotated[bool, Resolve(sure)]) -> str:
     return f"paid: {sure}"

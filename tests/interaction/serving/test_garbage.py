@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import anyio
 import anyio.lowlevel
 import pytest
-from starlette.types import Message
 
 from roundtrip import Context, Elicit, Resolve, Server
-from tests.kit.wire import headers_of, meta_of
+from tests.kit.asgi_posts import calling
 
 pytestmark = pytest.mark.anyio
 
@@ -55,16 +54,17 @@ async def _count() -> int:
 
 async def _play(app: Any, tool: str) -> str:
     """Play a call to its end over plain ASGI, with an acceptable answer to each question."""
-    params: dict[str, Any] = {"name": tool, "arguments": {"party": 4}}
+    more: dict[str, Any] = {}
     while True:
-        meta = meta_of("tester", {"elicitation": {"form": {}}})
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": meta}}
-        result = json.loads(await _post(app, json.dumps(message).encode(), tool))["result"]
+        post = calling(tool, {"party": 4}, **more)
+        await app(post.scope, post.receive, post.send)
+        lines = post.answer.decode().splitlines()
+        result = json.loads(next(line for line in lines if "jsonrpc" in line).removeprefix("data: "))["result"]
         if result["resultType"] == "complete":
             return result["content"][0]["text"]
-        params["requestState"] = result.get("requestState")
         asks: dict[str, Any] = result.get("inputRequests") or {}
-        params["inputResponses"] = {
+        more = {"requestState": result.get("requestState")}
+        more["inputResponses"] = {
             key: {"action": "accept", "content": _answer(asked["params"]["requestedSchema"]["properties"])}
             for key, asked in asks.items()
         }
@@ -72,29 +72,6 @@ async def _play(app: Any, tool: str) -> str:
 
 def _answer(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: 3 if field["type"] == "integer" else True for name, field in fields.items()}
-
-
-async def _post(app: Any, body: bytes, tool: str) -> bytes:
-    inbox = iter([{"type": "http.request", "body": body}])
-    sent: list[Message] = []
-
-    async def receive() -> Message:
-        for message in inbox:
-            return message
-        await anyio.sleep_forever()
-        return {}
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    headers = [
-        (name.lower().encode(), value.encode()) for name, value in headers_of("tools/call", {"name": tool}).items()
-    ]
-    headers.append((b"content-type", b"application/json"))
-    scope = {"type": "http", "method": "POST", "path": "/mcp", "raw_path": b"/mcp", "headers": headers}
-    scope |= {"query_string": b"", "root_path": "", "http_version": "1.1", "scheme": "http", "server": ("host", 80)}
-    await app(scope, receive, send)
-    return b"".join(message.get("body", b"") for message in sent)
 
 
 @pytest.mark.parametrize("json_response", [True, False])

@@ -8,15 +8,12 @@ from typing import Any, Final
 import pytest
 
 from roundtrip.cli import main
-from roundtrip.cli.host_config import COMMAND, HostFacts, Launch, all_hosts, snippet
-from roundtrip.cli.parsing import OptionsAnywhere
+from roundtrip.cli.host_config import HostFacts, Launch, all_hosts, snippet
 from tests.interaction.serving.host_shop import URL, printed
 from tests.interaction.serving.services import KEY
 from tests.kit.tables import check_each
 
 pytestmark = pytest.mark.anyio
-
-NAMES: Final = [host.name for host in all_hosts()]
 
 
 def test_address_is_named_with_the_servers_name(capsys: pytest.CaptureFixture[str], project: Path) -> None:
@@ -100,13 +97,6 @@ def test_incomplete_command_is_rejected(project: Path, capsys: pytest.CaptureFix
         assert (code, out, message in told) == (2, "", True), told
 
     check_each(INCOMPLETE, check)
-
-
-def test_parser_knows_the_hosts_of_the_data_file() -> None:
-    parser = OptionsAnywhere()
-    COMMAND.configure(parser)
-    (action,) = (one for one in parser._actions if one.dest == "host")  # pyright: ignore[reportPrivateUsage]
-    assert list(action.choices or ()) == NAMES
 
 
 def has_dated_sources(host: HostFacts) -> bool:

@@ -5,7 +5,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -64,13 +66,15 @@ async def test_published_change_arrives_once_on_every_instance(redis: RedisServe
 
 
 async def test_instances_of_other_services_hear_nothing(redis: RedisServer) -> None:
-    async with instance(redis, channel="ours") as (ours, _), instance(redis, channel="theirs") as (theirs, heard):
+    async with (
+        instance(redis, channel="ours") as (ours, _),
+        instance(redis, channel="theirs") as (_, heard),
+        instance(redis, channel="theirs") as (other, _),
+    ):
         await ours.publish(ToolsListChanged())
-        async with instance(redis, channel="theirs") as (other, _):
-            await other.publish(updated(1))
+        await other.publish(updated(1))
         await until(lambda: heard)
         assert heard == [updated(1)]
-        assert theirs
 
 
 async def test_a_burst_arrives_whole_and_equal_events_together(redis: RedisServer) -> None:
@@ -129,35 +133,10 @@ async def test_everything_counts_as_changed_after_redis_returns(
         await until(lambda: ToolsListChanged() in heard_there)
 
 
-async def test_expiring_subscriptions_announce_changes_ever_more_rarely(
-    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pauses: list[float] = []
-    following = redis_bus._Pauses.next  # pyright: ignore[reportPrivateUsage]
-
-    def noted(self: Any) -> float:
-        pauses.append(following(self))
-        return pauses[-1]
-
-    async def expired() -> bool:
-        await anyio.to_thread.run_sync(redis.command, "CLIENT", "KILL", "TYPE", "pubsub")
-        return len(pauses) >= 5
-
-    monkeypatch.setattr(redis_bus._Pauses, "next", noted)  # pyright: ignore[reportPrivateUsage]
-    async with instance(redis) as (_, heard):
-        await until(expired)
-        # One pause before each announcement.
-        assert 0 < heard.count(ToolsListChanged()) <= len(pauses)
-    assert pauses[4] > 4 * pauses[0]
-
-
 MALFORMED: Final = [
     "",
     "nonsense",
-    "null",
-    "[1]",
     "{}",
-    '{"version": 1}',
     '{"version": 2, "sender": "x", "lists": ["tools"]}',
     '{"version": 1, "sender": 1, "lists": ["tools"]}',
     '{"version": 1, "sender": "x", "lists": ["\\u001b[31mtools"]}',
@@ -201,23 +180,6 @@ async def test_unsendable_uri_is_announced_locally_and_logged(
     assert "is not sent to other instances" in caplog.text
 
 
-async def test_a_listener_that_raises_harms_no_other(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_: ServerEvent) -> None:
-        raise ValueError("on purpose")
-
-    async with instance(redis) as (here, _):
-        there = RedisSubscriptionBus(redis.url)
-        heard: list[ServerEvent] = []
-        ends = [there.subscribe(fail), there.subscribe(heard.append)]
-        await until(lambda: LISTS.issubset(heard))
-        await here.publish(updated(1))
-        await until(lambda: updated(1) in heard)
-        for end in ends * 2:
-            end()
-        await there.aclose()
-    assert "on purpose" in caplog.text
-
-
 async def test_bus_listens_to_redis_only_with_local_listeners(redis: RedisServer) -> None:
     def listeners() -> str:
         return redis.command("pubsub", "numsub", "lazy").split()[-1]
@@ -237,45 +199,30 @@ async def test_bus_listens_to_redis_only_with_local_listeners(redis: RedisServer
 def test_bus_serves_several_event_loops(redis: RedisServer) -> None:
     bus = RedisSubscriptionBus(redis.url, channel="loops")
     heard: dict[str, list[ServerEvent]] = {"one": [], "two": []}
-    ready, done = threading.Barrier(3, timeout=WAIT), threading.Barrier(3, timeout=WAIT)
-    failed: list[BaseException] = []
+    expected = {updated(1), updated(2)}
+    together = threading.Barrier(2, timeout=WAIT)
 
-    def serve(name: str) -> None:
-        async def main() -> None:
-            end = bus.subscribe(heard[name].append)
-            await until(lambda: LISTS.issubset(heard[name]))
-            await anyio.to_thread.run_sync(ready.wait)
-            if name == "one":
-                await bus.publish(updated(1))
-            await until(lambda: updated(2) in heard[name])
-            await bus.aclose()
-            end()
+    async def serve(name: str) -> None:
+        end = bus.subscribe(heard[name].append)
+        await until(lambda: LISTS.issubset(heard[name]))
+        await anyio.to_thread.run_sync(together.wait)
+        if name == "one":
+            await bus.publish(updated(1))
+        else:
+            elsewhere = RedisSubscriptionBus(redis.url, channel="loops")
+            await elsewhere.publish(updated(2))
+            await elsewhere.aclose()
+        await until(lambda: expected.issubset(heard[name]))
+        await anyio.to_thread.run_sync(together.wait)
+        await bus.aclose()
+        end()
 
-        try:
-            anyio.run(main)
-        except BaseException as error:
-            failed.append(error)
-            raise
-        finally:
-            done.wait()
-
-    threads = [threading.Thread(target=serve, args=(name,)) for name in heard]
-    for thread in threads:
-        thread.start()
-
-    async def elsewhere() -> None:
-        await anyio.to_thread.run_sync(ready.wait)
-        other = RedisSubscriptionBus(redis.url, channel="loops")
-        await other.publish(updated(2))
-        await other.aclose()
-
-    anyio.run(elsewhere)
-    done.wait()
-    for thread in threads:
-        thread.join(WAIT)
-    assert failed == []
-    assert [events.count(updated(1)) for events in heard.values()] == [1, 1]
-    assert [events.count(updated(2)) for events in heard.values()] == [1, 1]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(partial(anyio.run, serve), heard))
+    assert {name: [events.count(event) for event in expected] for name, events in heard.items()} == {
+        "one": [1, 1],
+        "two": [1, 1],
+    }
 
 
 _PROCESS: Final = """

@@ -68,18 +68,6 @@ async def test_task_is_shown_with_its_contents_only_on_request(capsys: pytest.Ca
     assert "the store has no call that begins with 'unknown'" in capsys.readouterr().err
 
 
-async def test_tasks_are_cancelled_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
-    async with peers(workshops.shop()) as (peer,):
-        task = (await peer.call("build", secret="this"))["taskId"]
-        await peer.asked(task, "size")
-        assert await run("cancel", task, "unknown", "\udcff", task) == 1
-        assert (await peer.get(task))["status"] == "cancelled"
-    out = capsys.readouterr().out.splitlines()
-    assert out[0] == f"{task.split('.')[0]}: cancelled"
-    assert out[1].startswith("unknown: the store has no call")
-    assert out[-1] == f"{task}: it has ended already, and is cancelled"
-
-
 async def test_invalid_limit_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert await run("ls", "--limit", "0") == 2
     assert "--limit must be at least 1, got 0" in capsys.readouterr().err

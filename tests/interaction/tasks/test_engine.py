@@ -14,9 +14,8 @@ import pytest
 from roundtrip import Context, ElicitUrl, Server, after
 from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.errors import CallTakenOver
-from roundtrip.ledger import LedgerDown, MemoryLedger, RedisLedger, SqliteLedger
+from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.ledger.memory_tasks import MemoryTasks
-from roundtrip.ledger.redis_tasks import RedisTasks
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server import tool_calls
@@ -29,8 +28,6 @@ from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock
 from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, peers, text_of
-from tests.kit.programs import needs
-from tests.kit.redis_server import RedisServer
 from tests.kit.shops import KEY
 from tests.kit.waiting import until
 
@@ -119,29 +116,6 @@ async def test_task_that_cannot_be_claimed_is_left_alone_for_a_while(
         assert text_of(await peer.until(task_id)) == "done"
 
 
-@needs("redis")
-async def test_task_that_its_store_has_lost_is_left_alone(
-    redis: RedisServer, looks: Looks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, loads = Clock(), Counter[str]()
-    load = RedisTasks.load
-
-    async def counted(tasks: RedisTasks, call_id: str) -> Any:
-        loads[call_id] += 1
-        return await load(tasks, call_id)
-
-    monkeypatch.setattr(RedisTasks, "load", counted)
-    redis.command("zadd", "shop:{tasks}:due", "0", "lost")
-    shop = Shop(RedisLedger(redis.url, prefix="shop"), system=System(monotonic=clock))
-    async with peers(shop.server) as (peer,):
-        assert text_of(await peer.until((await peer.call("nothing"))["taskId"])) == "done"
-        await looks.more(4)
-        assert loads["lost"] == 1
-        clock.advance(2)
-        await looks.more(2)
-        assert loads["lost"] == 2
-
-
 async def test_worker_begins_no_more_tasks_than_its_limit(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "TaskEngine", partial(TaskEngine, most=1))
     ledger = MemoryLedger()
@@ -192,32 +166,6 @@ async def test_draining_worker_ends_its_legs_and_begins_no_others() -> None:
         assert not engine.is_busy
         assert text_of(await peer.get(held)) == "held"
         assert shop.bodies["nothing"] == 0
-
-
-async def test_worker_looks_once_after_many_writes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store announces each of them."""
-    expected: list[str] = []
-    look_later: Any = vars(claim.TaskClaim)["_look_later"]
-
-    async def counted(self: claim.TaskClaim) -> None:
-        expected.append(self.tool)
-        await look_later(self)
-
-    # Longer than the writes take on any machine.
-    monkeypatch.setattr(claim, "_LOOK_SECONDS", WAIT_SECONDS)
-    monkeypatch.setattr(claim.TaskClaim, "_look_later", counted)
-    shop = Shop()
-
-    @shop.server.tool(task=True)
-    async def counts(ctx: Context) -> str:
-        for number in range(20):
-            await ctx.step(f"step {number}", lambda: 1)
-        await until(lambda: expected)
-        return "counted"
-
-    async with peers(shop.server) as (peer,):
-        assert text_of(await peer.until((await peer.call("counts"))["taskId"])) == "counted"
-    assert expected == ["counts"]
 
 
 async def test_last_of_quick_status_messages_is_shown() -> None:

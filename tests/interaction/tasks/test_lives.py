@@ -9,7 +9,7 @@ import pytest
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ListRootsResult
 
 from roundtrip import Context, Depends, Elicit, ElicitUrl, InvalidSignature, ListRoots, Resolve, Server, Transition
-from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
+from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.server.tasks import engine, legs
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
@@ -416,28 +416,3 @@ async def test_tool_that_asks_by_hand_gets_its_answers() -> None:
         await peer.asked(task, "word")
         await peer.answer(task, word="Dear")
         assert text_of(await peer.until(task)) == "mine: {'value': 'Dear'}"
-
-
-async def test_store_that_is_down_for_a_moment_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = MemoryLedger()
-    server = Server[Any]("shop", keys=[KEY], ledger=ledger)
-    save = ledger.tasks.save
-    failed: set[int] = set()
-
-    async def failing(entry: Any, *, version: int) -> bool:
-        """Fail the first time that a version is to be replaced."""
-        if version not in failed:
-            failed.add(version)
-            raise LedgerDown("out of reach")
-        return await save(entry, version=version)
-
-    @server.tool(task=True)
-    async def work(ctx: Context) -> str:
-        await ctx.task.status("working")
-        return await ctx.step("step", lambda: "done")
-
-    async with peers(server) as (peer,):
-        monkeypatch.setattr(ledger.tasks, "save", failing)
-        task = await peer.until(await task_of(peer, "work"))
-        assert text_of(task) == "done"
-    assert len(failed) >= 4

@@ -16,37 +16,23 @@ from tests.kit.shops import KEY
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("kind", "name"), [("sleep", "ctx.sleep"), ("wait", "paid")])
-async def test_wait_that_is_not_awaited_fails_the_body(kind: str, name: str) -> None:
+@pytest.mark.parametrize("is_awaited", [False, True])
+async def test_wait_that_does_not_end_the_leg_fails_the_body(is_awaited: bool) -> None:
     server = Server[Any]("shop", keys=[KEY])
 
     @server.tool(task="required")
-    async def ship(ctx: Context) -> str:
-        if kind == "sleep":
-            ctx.sleep(60)
-        else:
-            ctx.wait_for("paid")
+    async def ship(kind: str, ctx: Context) -> str:
+        wait = ctx.sleep(60) if kind == "sleep" else ctx.wait_for("paid")
+        if is_awaited:
+            with suppress(BaseException):
+                await wait
         return "shipped"
 
-    call = await User(server, era=Era.TASK).call("ship")
-    assert call.is_error
-    assert f"without awaiting '{name}'" in call.failure
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("kind", "name"), [("sleep", "ctx.sleep"), ("wait", "paid")])
-async def test_wait_whose_exception_is_caught_fails_the_body(kind: str, name: str) -> None:
-    server = Server[Any]("shop", keys=[KEY])
-
-    @server.tool(task="required")
-    async def ship(ctx: Context) -> str:
-        with suppress(BaseException):
-            await (ctx.sleep(60) if kind == "sleep" else ctx.wait_for("paid"))
-        return "shipped"
-
-    call = await User(server, era=Era.TASK).call("ship")
-    assert call.is_error
-    assert f"the exception with which '{name}' ended the leg" in call.failure
+    said = "the exception with which '{}' ended the leg" if is_awaited else "without awaiting '{}'"
+    calls = {kind: await User(server, era=Era.TASK).call("ship", kind=kind) for kind in ("sleep", "wait")}
+    assert [call.is_error for call in calls.values()] == [True, True]
+    assert said.format("ctx.sleep") in calls["sleep"].failure
+    assert said.format("paid") in calls["wait"].failure
 
 
 @pytest.mark.anyio

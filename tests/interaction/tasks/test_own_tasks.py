@@ -13,7 +13,6 @@ from roundtrip.ledger import SqliteLedger
 from roundtrip.server.switches import RUN_TASKS_VARIABLE
 from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
-from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 KEY = "7f" * 32
@@ -38,18 +37,6 @@ def shop(folder: Path, run_tasks: Any, ran: list[str]) -> Server[Any]:
 
 async def begun(peer: Peer, tool: str, order: str) -> str:
     return (await peer.call(tool, order=order))["taskId"]
-
-
-async def test_many_tasks_of_others_do_not_delay_own_ones(tmp_path: Path) -> None:
-    ours = list[str]()
-    async with peers(shop(tmp_path, False, []), shop(tmp_path, "own", ours)) as (fleet, command):
-        for number in range(300):
-            await begun(fleet, "ship", str(number))
-        with anyio.fail_after(WAIT):
-            for number in range(3):
-                task = await begun(command, "ship", f"own {number}")
-                assert text_of(await command.until(task)) == f"shipped own {number}"
-    assert ours == ["own 0", "own 1", "own 2"]
 
 
 async def test_tasks_of_others_are_left_alone_until_a_client_asks_for_them(

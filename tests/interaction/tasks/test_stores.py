@@ -8,17 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
-from roundtrip import Context, Recorder, Server
-from roundtrip.cli import main
 from roundtrip.ledger import LedgerDown, MemoryLedger
 from roundtrip.ledger.tasks import MAX_TRIES, HasTasks, SeenTask, TaskEntry, TaskStore, change_task
-from roundtrip.machine.table import CALL_MACHINE
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock
-from tests.interaction.trace.transcribed import calls_of
-from tests.kit.peer import WAIT_SECONDS, peers, text_of
-from tests.kit.shops import KEY
+from tests.kit.peer import WAIT_SECONDS
 from tests.kit.stores import KINDS, Servers, turned_ledger
 
 pytestmark = pytest.mark.anyio
@@ -318,41 +313,3 @@ async def test_all_tasks_can_be_scanned_in_pages(store: TaskStore, clock: Clock)
     assert first[1] == await loaded(store, "b")
     assert first[1].notes == ["one", "b"]
     assert [entry.call_id for entry in await store.scan(after="c", limit=3)] == ["d"]
-
-
-def recorded(path: Path) -> Server[Any]:
-    server = Server[Any]("shop", keys=[KEY], trace=Recorder(path, reveal="all"))
-
-    @server.tool(task=True)
-    async def work(ctx: Context) -> str:
-        price = await ctx.step("price", lambda: 7)
-        sure = await ctx.ask("sure", "Sure?", bool)
-        await ctx.sleep(0.01)
-        return f"{price} {sure}"
-
-    return server
-
-
-async def test_trace_joins_the_legs_of_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "calls.jsonl"
-    async with peers(recorded(path)) as (peer,):
-        task = (await peer.call("work"))["taskId"]
-        await peer.asked(task, "sure")
-        await peer.answer(task, sure=True)
-        assert text_of(await peer.until(task)) == "7 True"
-    (call,) = calls_of(path)
-    assert all(CALL_MACHINE.targets[source, event] is target for source, event, target in call.arrows)
-    assert call.state.value == "completed"
-    assert [serving.is_handed for serving in call.servings] == [True, False, False, False]
-    assert not call.replays
-    assert task.split(".")[1] not in path.read_text()
-    for view in (
-        ["ls"],
-        ["show", "last"],
-        ["explain", "last"],
-        ["export", "--mermaid", "last"],
-        ["export", "--otlp", "last"],
-    ):
-        assert main(["trace", *view, str(path)]) == 0, view
-    shown = capsys.readouterr().out
-    assert "the handle of a task" in shown

@@ -28,6 +28,17 @@ def logged(name: str) -> Generator[str]:
         LOG.append(f"close {name}")
 
 
+def later(fn: Callable[[], Generator[Any]]) -> Callable[[], AsyncGenerator[Any]]:
+    """Return an async generator function that enters and exits as a plain one does."""
+
+    async def generate() -> AsyncGenerator[Any]:
+        with contextmanager(fn)() as value:
+            yield value
+
+    generate.__name__ = f"{fn.__name__}_later"
+    return generate
+
+
 async def connection() -> AsyncGenerator[str]:
     with logged("connection"):
         yield "connection"

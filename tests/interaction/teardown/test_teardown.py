@@ -5,11 +5,10 @@ from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 from mcp_types import InputRequiredResult
 
-from roundtrip import Context, Depends, Elicit, ElicitUrl, Event, Resolve, Server, ToolError
+from roundtrip import Context, Depends, Elicit, ElicitUrl, Event, Resolve, ToolError
 from roundtrip.testing import ACCEPT, DECLINE, Era, LegByLeg, Steps, User, served
 from roundtrip.testing.scripts import UserAction
 from tests.interaction.teardown.held import (
@@ -17,6 +16,7 @@ from tests.interaction.teardown.held import (
     LOG,
     OPENED,
     ended_by,
+    later,
     logged,
     play,
     server_of,
@@ -91,17 +91,12 @@ async def test_question_exits_dependencies_and_its_answer_reenters_them(era: Era
     assert [*retried, *OPENED, *CLOSED] == LOG
 
 
-async def asks_while_open() -> AsyncGenerator[Elicit[bool]]:
+def asks_while_open() -> Generator[Elicit[bool]]:
     with logged("asks"):
         yield Elicit("Sure?", bool)
 
 
-def asks_while_open_plainly() -> Generator[Elicit[bool]]:
-    with logged("asks"):
-        yield Elicit("Sure?", bool)
-
-
-@pytest.mark.parametrize("asks", [asks_while_open, asks_while_open_plainly])
+@pytest.mark.parametrize("asks", [asks_while_open, later(asks_while_open)])
 async def test_a_dependency_that_is_held_open_cannot_ask(asks: Callable[[], Any]) -> None:
     async def order(value: bool = Depends(asks), session: str = Depends(session)) -> str:
         raise AssertionError("the body must not run")
@@ -246,26 +241,6 @@ async def test_hand_asking_body_notifies_its_dependencies_of_suspension() -> Non
     assert text_of(await hopper.leg("order", state=hopper.token)) == "done"
 
 
-async def test_hand_asking_body_suspends_gate_dependencies() -> None:
-    server = Server("shop")
-
-    @server.tool(enabled=Depends(session))
-    async def order(ctx: Context) -> str | InputRequiredResult:
-        LOG.append("body")
-        return InputRequiredResult(request_state="mine") if ctx.request_state is None else "done"
-
-    hopper = LegByLeg([server])
-    first = await hopper.leg("order")
-    assert isinstance(first, InputRequiredResult)
-    told = [line for line in LOG if line.endswith("Suspension")]
-    assert told == ["session: Suspension", "connection: Suspension"]
-    LOG.clear()
-    assert text_of(await hopper.leg("order", state=hopper.token)) == "done"
-    # The client lists the tools too, to check the result.
-    body = LOG.index("body")
-    assert LOG[body - 2 : body + 3] == [*OPENED, "body", *CLOSED]
-
-
 async def fails(session: str = Depends(session)) -> str:
     raise ValueError("no")
 
@@ -283,26 +258,6 @@ async def test_failing_dependency_exits_those_entered_before(dependency: Callabl
 
     assert await play(server_of(order), Era.RETRY) == "Error executing tool order: no"
     assert ended_by("ValueError") == LOG
-
-
-async def test_failing_sibling_exits_those_entered_before() -> None:
-    async def waits(session: str = Depends(session)) -> str:
-        try:
-            await anyio.sleep_forever()
-        except BaseException as error:
-            LOG.append(f"waits: {type(error).__name__}")
-            raise
-        return "never"
-
-    async def fails(session: str = Depends(session)) -> str:
-        await anyio.lowlevel.checkpoint()
-        raise ValueError("no")
-
-    async def order(one: str = Depends(waits), other: str = Depends(fails)) -> str:
-        raise AssertionError("the body must not run")
-
-    assert await play(server_of(order), Era.RETRY) == "Error executing tool order: no"
-    assert [*OPENED, "waits: CancelledError", "session: ValueError", "connection: ValueError"] == LOG
 
 
 async def test_dependency_of_a_look_whether_a_page_is_finished_is_exited() -> None:

@@ -1,9 +1,7 @@
 """Dependencies of a plain function that outlives its call in a thread: they are left when the thread has ended."""
 
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -23,7 +21,6 @@ pytestmark = pytest.mark.anyio
 
 LONG = 60.0
 """For what is never waited for."""
-VARIABLE: ContextVar[str] = ContextVar("variable", default="none")
 
 
 class Resource:
@@ -95,41 +92,6 @@ async def test_failure_to_leave_later_is_logged(held: Held, caplog: pytest.LogCa
     trace = Steps()
     await give_up(shop(session, held, trace), trace, held, then)
     assert any(record.exc_info and "cannot close" in str(record.exc_info[1]) for record in caplog.records)
-
-
-@pytest.mark.parametrize("is_plain", [True, False])
-async def test_context_variable_is_put_back_later(is_plain: bool, held: Held, caplog: pytest.LogCaptureFixture) -> None:
-    """Python 3.11 does not tell the context of a task, so there async ones fail, and the log says so."""
-    resource = Resource()
-
-    @contextmanager
-    def variable_set() -> Generator[str]:
-        token = VARIABLE.set("set")
-        try:
-            with resource.opened() as one:
-                yield one
-        finally:
-            VARIABLE.reset(token)
-
-    def session() -> Generator[str]:
-        with variable_set() as one:
-            yield one
-
-    async def async_session() -> AsyncGenerator[str]:
-        with variable_set() as one:
-            yield one
-
-    fails = not is_plain and sys.version_info < (3, 12)
-
-    async def then() -> None:
-        held.release.set()
-        await until(lambda: resource.log == ["open", "close"])
-        await until(lambda: not fails or "session" in caplog.text)
-
-    trace = Steps()
-    await give_up(shop(session if is_plain else async_session, held, trace), trace, held, then)
-    failed = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert bool(failed) == fails
 
 
 async def test_innermost_scope_is_still_where_anyio_keeps_it() -> None:

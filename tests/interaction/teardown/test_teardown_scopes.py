@@ -16,7 +16,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Depends, Elicit, Event, Resolve, Server
 from roundtrip.testing import Era, Steps, User, served
-from tests.interaction.teardown.held import LOG, server_of
+from tests.interaction.teardown.held import LOG, later, server_of
 from tests.kit.players import Person, Reply, connect, text_of
 from tests.kit.waiting import WAIT, until
 
@@ -55,21 +55,8 @@ async def locale_later() -> AsyncGenerator[str]:
         LOCALE.reset(token)
 
 
-def locale_at_once() -> Generator[str]:
-    token = LOCALE.set("inside")
-    try:
-        yield LOCALE.get()
-    finally:
-        LOCALE.reset(token)
-
-
-@pytest.mark.parametrize(
-    ("era", "locale"), [(Era.RETRY, locale_later), (Era.RETRY, locale_at_once), (Era.LIVE, locale_later)]
-)
-async def test_context_is_restored_however_the_leg_ends(
-    era: Era, locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    async def order(ctx: Context, fails: bool, locale: Annotated[str, Depends(locale)]) -> str:
+async def test_context_is_restored_however_the_leg_ends(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    async def order(ctx: Context, fails: bool, locale: Annotated[str, Depends(locale_later)]) -> str:
         await ctx.ask("sure", "Sure?", bool)
         if fails:
             raise ValueError(LOCALE.get())
@@ -121,12 +108,6 @@ def fail_after() -> Generator[None]:
         yield
 
 
-async def fail_after_later() -> AsyncGenerator[None]:
-    with anyio.fail_after(WAIT) as scope:
-        expire_by(scope)
-        yield
-
-
 async def timeout() -> AsyncGenerator[None]:
     async with asyncio.timeout(WAIT) as limit:
         EXPIRE[:] = [lambda: limit.reschedule(0)]
@@ -134,12 +115,6 @@ async def timeout() -> AsyncGenerator[None]:
 
 
 def move_on() -> Generator[None]:
-    with anyio.move_on_after(WAIT) as scope:
-        expire_by(scope)
-        yield
-
-
-async def move_on_later() -> AsyncGenerator[None]:
     with anyio.move_on_after(WAIT) as scope:
         expire_by(scope)
         yield
@@ -156,10 +131,10 @@ DEADLINES = pytest.mark.parametrize(
     ("limit", "why"),
     [
         pytest.param(Depends(fail_after, inline=True), "TimeoutError", id="fail_after"),
-        pytest.param(Depends(fail_after_later), "TimeoutError", id="fail_after_later"),
+        pytest.param(Depends(later(fail_after)), "TimeoutError", id="fail_after_later"),
         pytest.param(Depends(timeout), "TimeoutError", id="timeout"),
         pytest.param(Depends(move_on, inline=True), "dependency 'move_on' cancelled the call", id="move_on"),
-        pytest.param(Depends(move_on_later), "dependency 'move_on_later' cancelled the call", id="move_on_later"),
+        pytest.param(Depends(later(move_on)), "dependency 'move_on_later' cancelled the call", id="move_on_later"),
     ],
 )
 TWO_DEADLINES = pytest.mark.parametrize(
@@ -199,18 +174,6 @@ async def test_plain_generator_in_a_thread_is_told_to_run_inline(scope: Callable
     assert "must not use the event loop, as it runs in a worker thread; use Depends(" in await play(
         server_of(order), Era.RETRY
     )
-
-
-@TWO_DEADLINES
-async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(limit: Any, why: str) -> None:
-    async def below(limit: Annotated[None, limit]) -> str:
-        await hang()
-        return "never"
-
-    async def order(below: str = Depends(below)) -> str:
-        raise AssertionError("the body must not run")
-
-    assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
 
 
 @TWO_DEADLINES
@@ -255,19 +218,6 @@ async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(limit:
 
     assert await play(server_of(order), Era.RETRY) == f"Error executing tool order: {why}"
     assert LOG == ["swallowed"]
-
-
-async def test_a_body_that_is_done_before_the_deadline_succeeds() -> None:
-    async def patient() -> AsyncGenerator[None]:
-        async with asyncio.timeout(WAIT):
-            with anyio.fail_after(WAIT):
-                yield
-
-    async def order(patient: None = Depends(patient)) -> str:
-        await anyio.lowlevel.checkpoint()
-        return "done"
-
-    assert await play(server_of(order), Era.RETRY) == "done"
 
 
 @TWO_DEADLINES
@@ -350,30 +300,6 @@ async def test_a_child_that_crashes_ends_the_call_with_its_error(group: Callable
     assert await play(server_of(order, trace=trace), Era.RETRY) == "Error executing tool order: a child crashed"
     assert LOG == ["body ended"]
     assert trace.steps[-1].detail == {"error": "ValueError: a child crashed"}
-
-
-@GROUPS
-async def test_a_child_that_crashes_on_the_way_out_is_logged(
-    group: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    async def held() -> AsyncGenerator[str]:
-        if group is anyio_group:
-            async with anyio.create_task_group() as anyio_tasks:
-                yield "held"
-                anyio_tasks.start_soon(crashes)
-        else:
-            async with asyncio.TaskGroup() as tasks:
-                yield "held"
-                tasks.create_task(crashes())
-
-    async def order(held: str = Depends(held)) -> str:
-        return held
-
-    async with connect(server_of(order), Era.RETRY) as client:
-        for _ in range(2):
-            assert await said(client) == "held"
-    failed = [record for record in caplog.records if "dependency 'held' failed on exit" in record.message]
-    assert len(failed) == 2
 
 
 async def nested_groups() -> AsyncGenerator[Callable[[Callable[[], Any]], object]]:

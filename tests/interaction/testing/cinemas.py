@@ -119,18 +119,6 @@ def cinema() -> Server[Any]:
     def plain() -> str:
         return "nothing asked"
 
-    @server.tool()
-    def mistaken() -> str:
-        raise KeyError("film")
-
-    @server.tool()
-    async def careful() -> str:
-        try:
-            await server.call_tool("mistaken", {})
-        except ToolError:
-            return "it crashed"
-        return "it did not"
-
     @server.prompt()
     def review(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) -> str:
         return f"Review {film} from the row: {seat.action}"

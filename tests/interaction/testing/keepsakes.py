@@ -1,15 +1,12 @@
 """Servers with calls for snapshots."""
 
-import json
 import re
 import secrets
-import sys
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
-import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Elicit as SdkElicit
 from mcp.server.mcpserver import Resolve as SdkResolve
@@ -27,8 +24,7 @@ from roundtrip import (
     Sample,
     Server,
 )
-from roundtrip.testing import ACCEPT, DECLINE, Answers, Conversation, Era, User
-from roundtrip.testing.snapshots import call_text, wire_text
+from roundtrip.testing import ACCEPT, DECLINE, Answers, Conversation, User
 
 Over = Literal["memory", "http"]
 Make = Callable[[], MCPServer[Any]]
@@ -158,28 +154,3 @@ async def booking_with_the_sdk(**options: Any) -> Conversation:
 CALLS: Final[dict[str, Callable[..., Awaitable[Conversation]]]] = {
     call.__name__: call for call in (booking, declining, ordering, praising, booking_with_the_sdk)
 }
-
-
-async def tell(over: Over) -> str:
-    """Return all calls on both eras, as texts."""
-    texts: list[str] = []
-    for name, call in CALLS.items():
-        for era in (Era.RETRY, Era.LIVE):
-            made = await call(era=era, over=over)
-            texts.append(f"== {name} {era.name}\n{call_text(made)}")
-    return "\n".join(texts)
-
-
-async def tell_wire() -> str:
-    """Return all messages of a call on both eras."""
-    return "\n".join([wire_text(await booking(era=era, wired=True)) for era in (Era.RETRY, Era.LIVE)])
-
-
-def main() -> None:
-    """Print the texts over each transport, for a comparison of processes."""
-
-    async def texts() -> list[str]:
-        wire = await tell_wire()
-        return [await tell("memory") + wire, await tell("http") + wire]
-
-    json.dump(anyio.run(texts), sys.stdout)

@@ -1,12 +1,10 @@
 """Scripted people who decide the approvals of a scripted user's calls."""
 
 import copy
-import logging
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import anyio
 import pytest
 from mcp.server.auth.middleware.auth_context import get_access_token
 
@@ -15,16 +13,13 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import (
     Approver,
     Era,
-    PathOutcome,
     User,
     assert_same_in_all_lives,
     assert_same_on_both_eras,
-    paths,
     served,
 )
 from roundtrip.testing.snapshots.texts import call_text
 from tests.kit.approving import how_much, large, shop
-from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -126,19 +121,6 @@ async def test_approval_that_no_approver_decides_fails_the_test(approver: Approv
         await User(bookshop(), approver=approver, patience=0.1, era=era).call("refund", amount=5)
 
 
-async def test_slow_body_after_an_approval_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    server, now = bookshop(), anyio.current_time
-
-    @server.tool()
-    async def slow(approval: Annotated[Approval, Resolve(large)], order: str = "Emma") -> str:
-        monkeypatch.setattr(anyio, "current_time", lambda: now() + 3600)
-        await anyio.sleep(0.2)
-        return "done"
-
-    fay = Approver({"finance": "approve"}, headers=FAY)
-    assert (await User(server, approver=fay).call("slow")).text == "done"
-
-
 async def test_task_that_no_approver_decides_fails_the_test() -> None:
     sam = Approver({"finance": "approve"}, headers=SAM)
     with pytest.raises(AssertionError, match="Waits for an approval by finance"):
@@ -164,15 +146,6 @@ async def test_call_of_a_user_is_compared_in_all_lives() -> None:
         assert [one["caller"] for one in fay.decided] == ["ann"] * times
 
 
-async def test_paths_of_a_user_go_on_behind_approvals() -> None:
-    fay = Approver({"finance": "approve"}, headers=FAY)
-    explored = await paths(desk, "refund_all", {"order": "Emma"}, approver=fay, principal="ann", depth=0)
-    assert [(path.outcome, path.text) for path in explored.paths] == [
-        (PathOutcome.COMPLETED, "refunded Emma, as fay says: None")
-    ]
-    assert [one["caller"] for one in fay.decided] == ["ann"]
-
-
 async def test_snapshot_has_the_approval_and_all_states() -> None:
     fay = Approver({"finance": ("reject", "no receipt")}, headers=FAY)
     call = await User(bookshop(), {"how_much": 3}, approver=fay).call("partly", order="Emma")
@@ -185,36 +158,3 @@ async def test_snapshot_has_the_approval_and_all_states() -> None:
     reworded.approvals[0]["message"] = "Give 3 of Emma away?"
     assert call_text(reworded) != text
     assert call_text(await User(bookshop(), {"how_much": 3}, approver=fay).call("partly", order="Emma")) == text
-
-
-@pytest.mark.roundtrip(eras="all")
-async def test_rejected_call_fails_in_every_era() -> None:
-    call = await User(bookshop(), approver=Approver({"finance": "reject"}, headers=FAY)).call("refund", amount=5)
-    assert call.is_error
-    assert "was rejected" in call.text
-    assert call.states is not None
-    assert call.states[-1] is State.FAILED
-
-
-async def test_looks_at_the_inbox_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    fay = Approver({"finance": "approve"}, headers=FAY)
-    with caplog.at_level(logging.INFO):
-        assert (await User(bookshop(), approver=fay).call("refund", amount=5)).text == "refunded 5"
-    assert "/approvals/api" not in caplog.text
-    assert User(bookshop(), approver=None).era is Era.RETRY
-
-
-async def test_question_after_an_approval_does_not_wait_as_long_as_for_people(era: Era) -> None:
-    server = shop(principal=subject, wait=300)
-
-    @server.tool()
-    async def deliver(order: str, ctx: Context) -> str:
-        await ctx.approve("ok", f"Deliver {order}?", by="finance")
-        return f"delivered {await ctx.ask('copies', 'How many?', int)}"
-
-    fay = Approver({"finance": "approve"}, headers=FAY)
-    with anyio.fail_after(WAIT):
-        call = await User(server, {"copies": 2}, approver=fay, principal="ann", page_headers=ANN).call(
-            "deliver", order="Emma"
-        )
-    assert call.text == "delivered 2"

@@ -6,13 +6,12 @@ from typing import Annotated, Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import InputRequiredResult
 
 from roundtrip import Elicit, Resolve, Server
-from roundtrip.testing import Clock, Era, Hop, LegRequest, User
+from roundtrip.testing import Clock, Era, Hop, LegByLeg, User
 from roundtrip.testing.chosen import Override, Traces
-from roundtrip.testing.networks.network import LegDelivery, Route
 from roundtrip.trace.explaining.stories import story
+from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -39,26 +38,17 @@ def cinema(keys: list[bytes]) -> Server[Any]:
 SERVER = cinema([b"k" * 32])
 
 
-class Later:
-    """Lets a clock run on between legs."""
-
-    name = "later"
-
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        self.clock = clock
-        self.seconds = seconds
-
-    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        if leg.state is not None:
-            self.clock.advance(self.seconds)
-        return await route.onward(leg)
-
-
 async def test_clock_reaches_servers_made_before_it(clock: Clock) -> None:
-    user = User(SERVER, {"pays": True}, network=Later(clock, 599))
-    assert (await user.call("book", film="Solaris")).value == "Solaris: True"
+    legs = LegByLeg(SERVER)
+
+    async def answered_after(seconds: float) -> str:
+        await legs.leg("book", {"film": "Solaris"})
+        clock.advance(seconds)
+        return text_of(await legs.leg("book", {"film": "Solaris"}, answers={"pays": True}, state=legs.token))
+
+    assert await answered_after(599) == "Solaris: True"
     with pytest.raises(MCPError, match="Invalid or expired requestState"):
-        await User(SERVER, {"pays": True}, network=Later(clock, 601)).call("book", film="Solaris")
+        await answered_after(601)
 
 
 def test_the_clock_is_put_back() -> None:
@@ -90,19 +80,3 @@ async def test_the_trace_has_the_calls_of_all_instances(trace: Traces) -> None:
     ]
     with pytest.raises(AssertionError, match="2 calls were recorded: book, book"):
         _ = trace.call
-
-
-async def test_delivery_includes_questions_and_results() -> None:
-    seen: list[LegDelivery] = []
-
-    class Looking:
-        name = "looking"
-
-        async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-            seen.append(await route.onward(leg))
-            return seen[-1]
-
-    await User(SERVER, {"pays": True}, network=Looking()).call("book", film="Solaris")
-    assert [one.told for one in seen] == ["a question ('pays')", "the result 'Solaris: True'"]
-    assert isinstance(seen[0].asks, InputRequiredResult)
-    assert [one.bodies for one in seen] == [0, 1]

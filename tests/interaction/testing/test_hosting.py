@@ -1,55 +1,29 @@
 """Servers on ports of this machine."""
 
 import signal
-import socket
 from typing import Any
 
 import anyio
 import pytest
 
-from roundtrip import Server
 from roundtrip.testing import User, served
+from tests.interaction.testing.cinemas import cinema
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
 
-def cinema() -> Server[None]:
-    server = Server[None]("cinema")
-
-    @server.tool()
-    async def book(film: str) -> str:
-        return film
-
-    return server
+def handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
 
 
-async def test_the_signals_stay_the_test_runner_s() -> None:
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    async with served(cinema()) as url:
-        await User(url).call("book", film="Solaris")
-        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
-    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+async def test_failure_in_a_block_reaches_its_author_and_spoils_nothing() -> None:
+    before = handlers()
 
-
-async def test_no_part_of_a_response_waits_for_word_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    listening: list[socket.socket] = []
-    create = socket.create_server
-
-    def create_server(*args: Any, **options: Any) -> socket.socket:
-        listening.append(create(*args, **options))
-        return listening[-1]
-
-    monkeypatch.setattr(socket, "create_server", create_server)
-    async with served(cinema()):
-        # Accepted sockets inherit it.
-        assert listening[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-async def test_failure_in_a_block_reaches_its_author_and_spoils_no_later_server() -> None:
     async def fail_while_serving() -> None:
         async with served(cinema()) as url:
-            assert (await User(url).call("book", film="Solaris")).value == "Solaris"
+            assert handlers() == before
+            assert (await User(url).call("plain")).value == "nothing asked"
             raise RuntimeError("as it was raised")
 
     for _ in range(3):
@@ -57,4 +31,5 @@ async def test_failure_in_a_block_reaches_its_author_and_spoils_no_later_server(
             await fail_while_serving()
     async with served(cinema()) as url:
         with anyio.fail_after(WAIT):
-            assert (await User(url).call("book", film="Stalker")).value == "Stalker"
+            assert (await User(url).call("plain")).value == "nothing asked"
+    assert handlers() == before

@@ -1,46 +1,31 @@
-"""Calls taken apart leg by leg, and the transitions that a server reports."""
+"""Calls taken apart leg by leg."""
 
 from typing import Annotated, Any
 
 import pytest
-from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitResult,
     GetPromptResult,
     InputRequiredResult,
     ListRootsRequest,
-    ListRootsResult,
     TextContent,
 )
 
-from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample, Server, State
-from roundtrip.testing import DECLINE, LegByLeg, LegRequest, Steps
+from roundtrip import Resolve, Server
+from roundtrip.testing import LegByLeg, LegRequest
 from tests.kit.players import text_of
 from tests.kit.shops import KEY, Seat, which_seat
 
 pytestmark = pytest.mark.anyio
 
 
-def cinema(name: str = "cinema", trace: Steps | None = None) -> Server[Any]:
-    server = Server[Any](name, keys=[KEY], audience="cinema", trace=trace)
+def cinema(name: str = "cinema") -> Server[Any]:
+    server = Server[Any](name, keys=[KEY], audience="cinema")
 
     @server.tool()
     async def book(film: str, seat: Annotated[Seat, Resolve(which_seat, key="seat")]) -> str:
         return f"{film}, {seat.row}, at {name}"
-
-    @server.tool()
-    async def survey(
-        stars: Annotated[Any, Resolve(lambda: Elicit("How many stars?", int))],
-        praise: Annotated[Any, Resolve(lambda: Sample("Praise it", max_tokens=9))],
-        roots: Annotated[Any, Resolve(lambda: ListRoots())],
-    ) -> str:
-        return f"{stars} {praise.content.text} {len(roots.roots)}"
-
-    @server.tool()
-    async def whose(ctx: Context) -> str:
-        token = get_access_token()
-        return (token.subject if token is not None else None) or "nobody"
 
     @server.prompt()
     async def letter(seat: Annotated[Seat, Resolve(which_seat, key="seat")]) -> str:
@@ -59,33 +44,6 @@ async def test_each_leg_reaches_the_next_instance_with_user_answers(answer: Any)
     assert len(legs.rounds) == 1
 
 
-async def test_a_function_makes_an_instance_for_every_leg() -> None:
-    made: list[Server[Any]] = []
-
-    def make() -> Server[Any]:
-        made.append(cinema())
-        return made[-1]
-
-    legs = LegByLeg(make)
-    await legs.leg("book", {"film": "Solaris"})
-    result = await legs.leg("book", {"film": "Solaris"}, answers={"seat": DECLINE}, state=legs.token)
-    assert "elicitation was decline" in text_of(result)
-    assert len(made) == 2
-
-
-async def test_form_model_and_roots_are_answered() -> None:
-    legs = LegByLeg(cinema())
-    await legs.leg("survey")
-    kinds = {question.message: name for name, question in legs.questions.items()}
-    answers: dict[str, Any] = {
-        kinds["How many stars?"]: 5,
-        kinds["Praise it"]: "lovely",
-        kinds["roots"]: ListRootsResult(roots=[]),
-        "unasked": {"x": 1},
-    }
-    assert text_of(await legs.leg("survey", answers=answers, state=legs.token)) == "5 lovely 0"
-
-
 async def test_a_prompt_is_taken_apart_as_well() -> None:
     legs = LegByLeg(cinema())
     await legs.send(LegRequest("letter", method="prompts/get"))
@@ -95,11 +53,6 @@ async def test_a_prompt_is_taken_apart_as_well() -> None:
     assert result.messages[0].content == TextContent(type="text", text="Dear back row")
     with pytest.raises(MCPError):
         await legs.send(LegRequest("letter", answers=answers, state=legs.token[:-4], method="prompts/get"))
-
-
-async def test_leg_may_come_from_an_authenticated_user() -> None:
-    assert text_of(await LegByLeg(cinema(), principal="ada").leg("whose")) == "ada"
-    assert text_of(await LegByLeg(cinema()).leg("whose")) == "nobody"
 
 
 async def test_a_round_without_a_state_has_no_token() -> None:
@@ -113,13 +66,3 @@ async def test_a_round_without_a_state_has_no_token() -> None:
     await legs.leg("wait")
     with pytest.raises(AssertionError, match="has no request state"):
         _ = legs.token
-
-
-async def test_steps_keep_what_a_server_went_through() -> None:
-    trace = Steps()
-    assert trace.states == []
-    legs = LegByLeg(cinema(trace=trace))
-    await legs.leg("book", {"film": "Solaris"})
-    assert trace.events[-1] is Event.ASK
-    assert (trace.states[0], trace.states[-1]) == (State.RECEIVED, State.AWAITING_INPUT)
-    assert trace.asked == [{"seat": "new"}]

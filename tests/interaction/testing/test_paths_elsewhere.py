@@ -88,9 +88,7 @@ def hostile() -> Server[Any]:
 
 async def test_server_text_cannot_take_over_the_terminal() -> None:
     explored = await paths(hostile, "lie")
-    for line in str(explored).splitlines():
-        assert line.isprintable()
-        assert len(line) <= 120
+    assert [line for line in str(explored).splitlines() if not line.isprintable() or len(line) > 120] == []
     with pytest.raises(AssertionError) as raised:
         explored.assert_no_crash()
     assert str(raised.value).replace("\n", "").isprintable()

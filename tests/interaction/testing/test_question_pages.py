@@ -42,9 +42,9 @@ def ann(ctx: object) -> str:
     return "ann"
 
 
-def make_cinema(*, wait: float = 5, **options: Any) -> Server[Any]:
+def make_cinema(**options: Any) -> Server[Any]:
     given: dict[str, Any] = {"keys": [KEY], "principal": ann, "ledger": MemoryLedger(), **options}
-    server = Server[Any]("cinema", pages=Pages(base_url=BASE, authenticate=reader, wait=wait), **given)
+    server = Server[Any]("cinema", pages=Pages(base_url=BASE, authenticate=reader, wait=5), **given)
 
     @server.tool(confirm="Book {film}?")
     async def book(film: str, seat: Annotated[Seat, Resolve(which_seat)], ctx: Context) -> dict[str, Any]:
@@ -88,46 +88,34 @@ async def test_same_script_answers_forms_and_pages(client: Client, era: Era) -> 
     assert len(by_page.link_results) == (0 if shown_links else 1)
 
 
-async def test_page_takes_over_in_the_middle_of_a_call() -> None:
-    script = {f"q{place}": 2 for place in range(20)}
-    call = await on_pages(make_cinema(), script, None).call("many", number=20)
-    assert call.value == 40
-    assert [question.page is None for question in call.questions] == [*[True] * 7, *[False] * 14]
-    assert call.keys == [*[f"q{place}" for place in range(6)], "page", *[f"q{place}" for place in range(6, 20)]]
+async def test_page_may_be_declined_or_left() -> None:
+    declined = await on_pages(make_cinema(), {"q0": DECLINE}).call("many", number=2)
+    left = await on_pages(make_cinema(), {"q0": 1, "q1": LEAVE}).call("many", number=2)
+    assert [(call.is_error, call.left, (call.states or [])[-1]) for call in (declined, left)] == [
+        (True, False, State.DECLINED),
+        (False, True, State.AWAITING_INPUT),
+    ]
 
 
-async def test_declined_page_ends_the_call() -> None:
-    script = {"confirm:book": ACCEPT, "which_seat": DECLINE}
-    call = await on_pages(make_cinema(), script).call("book", film="Solaris")
-    assert call.is_error
-    assert call.states is not None
-    assert call.states[-1] is State.DECLINED
+FAILURES: list[tuple[dict[str, str] | None, Any, str]] = [
+    (None, 1, "answered 401; its server has "),
+    ({"cookie": "user=eve"}, 1, "answered 404; it is another user's"),
+    (ANN, "seven", "does not accept the answer: Your answer: It must be a whole number"),
+    (ANN, CANCEL, "where a user can answer, decline, or LEAVE"),
+]
+"""The headers of a user's browser, an answer, and the words with which the test fails."""
 
 
-async def test_declined_link_ends_the_call() -> None:
-    call = await on_pages(make_cinema(), {"page": DECLINE}, "links").call("many", number=1)
-    assert call.is_error
-    assert call.keys == ["page"]
+async def test_user_who_cannot_answer_a_page_fails_with_the_reason() -> None:
+    async def said(headers: dict[str, str] | None, answer: Any) -> str:
+        with pytest.raises(AssertionError) as failed:
+            await User(make_cinema(), {"q0": answer}, client="no-elicitation", page_headers=headers).call(
+                "many", number=1
+            )
+        return str(failed.value)
 
-
-async def test_user_may_leave_a_page() -> None:
-    call = await on_pages(make_cinema(), {"q0": 1, "q1": LEAVE}).call("many", number=2)
-    assert call.left
-    assert call.states is not None
-    assert call.states[-1] is State.AWAITING_INPUT
-
-
-async def test_page_without_a_login_fails_with_the_way_out() -> None:
-    with pytest.raises(AssertionError, match=r"answered 401; its server has .*User\(page_headers="):
-        await User(make_cinema(), {"q0": 1}, client="no-elicitation").call("many", number=1)
-    eve = User(make_cinema(), {"q0": 1}, client="no-elicitation", page_headers={"cookie": "user=eve"})
-    with pytest.raises(AssertionError, match="answered 404; it is another user's"):
-        await eve.call("many", number=1)
-
-
-async def test_answer_that_a_page_does_not_take_fails_with_its_words() -> None:
-    with pytest.raises(AssertionError, match="does not accept the answer: Your answer: It must be a whole number"):
-        await on_pages(make_cinema(), {"q0": "seven"}).call("many", number=1)
+    told = [(words, await said(headers, answer)) for headers, answer, words in FAILURES]
+    assert [(words, text) for words, text in told if words not in text] == []
 
 
 @pytest.mark.roundtrip(eras="both")
@@ -137,37 +125,11 @@ async def test_answer_after_a_mistake_is_the_next_one() -> None:
     assert call.keys[-2:] == ["q0", "q0"]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.roundtrip(eras="both")
-async def test_client_samples_between_pages(client: Client) -> None:
-    # The leg behind the sample waits for the page, to which the scripted user comes only then.
-    server = make_cinema(wait=0.5)
-
-    @server.tool()
-    async def title(ctx: Context) -> str:
-        least = await ctx.ask("least", "How many?", int)
-        name = (await ctx.sample("A title?", key="words")).text
-        return f"{least}, {name}, {await ctx.ask('most', 'How many?', int)}"
-
-    call = await on_pages(server, {"least": 3, "words": "Solaris", "most": 4}, client).call("title")
-    assert call.text == "3, Solaris, 4"
-
-
-async def test_answers_that_a_page_cannot_give_are_named() -> None:
-    with pytest.raises(AssertionError, match="where a user can answer, decline, or LEAVE"):
-        await on_pages(make_cinema(), {"q0": CANCEL}).call("many", number=1)
-
-
 async def test_script_is_checked_on_pages_too() -> None:
     with pytest.raises(Unanswered, match="'q1'"):
         await on_pages(make_cinema(), {"q0": 1}).call("many", number=2)
     with pytest.raises(Unused, match="'q7'"):
         await on_pages(make_cinema(), {"q0": 1, "q7": 1}).call("many", number=1)
-
-
-def test_unknown_client_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be 'no-elicitation' or 'links', got 'none'"):
-        User(make_cinema(), client="none")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -218,8 +180,3 @@ async def test_questions_for_anyone_are_answered_as_by_a_model(seat: Any) -> Non
     assert call.text == f"2 red labels, {'decline' if seat is DECLINE else 'accept'}"
     assert call.keys == ["color", "seat", "copies"]
     assert [question.page is not None for question in call.questions] == [False, False, True]
-
-
-async def test_question_for_a_model_can_be_left() -> None:
-    call = await User(printer(), {"color": LEAVE}, client="no-elicitation").call("label")
-    assert call.left

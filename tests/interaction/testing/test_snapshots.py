@@ -1,18 +1,15 @@
-"""Snapshots of real calls: the same text each time, and another one when the tool is another."""
+"""Snapshots of real calls."""
 
-import difflib
-import inspect
 from typing import Annotated, Any, Final
 
 import pytest
-from mcp_types import ImageContent
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, Resolve, Server, ToolResult
+from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Conversation, User
 from roundtrip.testing.snapshots import call_text, wire_text
 from roundtrip.testing.snapshots.extension import CallSnapshot
-from tests.interaction.testing.keepsakes import CALLS, booking, cinema, ordering, tell, tell_wire
+from tests.interaction.testing.keepsakes import CALLS, ordering
 
 pytestmark = [pytest.mark.anyio]
 
@@ -24,51 +21,9 @@ async def test_a_call_has_its_text(call: str, call_snapshot: CallSnapshot) -> No
 
 
 @pytest.mark.roundtrip(eras="both")
-async def test_all_messages_of_a_call_can_be_recorded(wire_snapshot: CallSnapshot) -> None:
-    assert await booking() == wire_snapshot
-
-
-async def test_all_runs_are_identical_in_memory_and_over_http() -> None:
-    assert len({await tell("memory"), await tell("memory"), await tell("http")}) == 1
-    assert len({await tell_wire() for _ in range(2)}) == 1
-
-
-def differences(one: str, other: str) -> list[str]:
-    lines = difflib.unified_diff(one.splitlines(), other.splitlines(), n=0, lineterm="")
-    return [line for line in lines if line[:1] in "+-" and line[:3] not in ("---", "+++")]
-
-
-async def survey(question: str, *, most: int = 5, name: str = "stars") -> str:
-    server = Server[Any]("survey")
-
-    class Stars(BaseModel):
-        stars: int = Field(le=most)
-
-    @server.tool()
-    async def rate(ctx: Context) -> str:
-        await ctx.ask(name, question, Stars)
-        await ctx.ask("why", "Why?", str)
-        return "Thank you."
-
-    return call_text(await User(server, {name: {"stars": 3}, "why": "It is long"}).call("rate"))
-
-
-async def test_another_bound_of_a_field_changes_one_line() -> None:
-    assert differences(await survey("Stars?"), await survey("Stars?", most=10)) == [
-        "-    stars: integer, at most 5",
-        "+    stars: integer, at most 10",
-    ]
-
-
-async def test_other_name_changes_the_question_and_its_tokens() -> None:
-    assert differences(await survey("Stars?"), await survey("Stars?", name="rating")) == [
-        "-  stars (form)",
-        "+  rating (form)",
-        "-    asks stars",
-        "+    asks rating",
-        "-    holds stars",
-        "+    holds rating",
-    ]
+async def test_calls_have_the_same_texts_over_http() -> None:
+    told = {over: [call_text(await call(over=over)) for call in CALLS.values()] for over in ("memory", "http")}
+    assert told["http"] == told["memory"]
 
 
 class Card(BaseModel):
@@ -119,22 +74,6 @@ async def test_redacted_fields_are_nowhere() -> None:
     assert all("Ada" in text and "Your PIN?" in text for text in texts)
 
 
-@pytest.mark.roundtrip(eras="both")
-async def test_a_redacted_call_has_its_text(call_snapshot: CallSnapshot) -> None:
-    assert await paying() == call_snapshot.redacting("card", "number", "pin")
-
-
-async def test_author_content_is_shown_beside_the_result(call_snapshot: CallSnapshot) -> None:
-    server = Server[Any]("pictures")
-
-    @server.tool()
-    async def draw() -> ToolResult:
-        image = ImageContent(type="image", data="MTIzNA==", mime_type="image/png")
-        return ToolResult(content=["A\x1b[2J picture  ", image], structured_content={"of": ["a cat", "a hat"]})
-
-    assert await User(server).call("draw") == call_snapshot
-
-
 async def test_prompts_and_resources_have_texts(call_snapshot: CallSnapshot) -> None:
     server = Server[Any]("library")
 
@@ -153,16 +92,3 @@ async def test_prompts_and_resources_have_texts(call_snapshot: CallSnapshot) -> 
 async def test_unrecorded_messages_are_requested() -> None:
     with pytest.raises(ValueError, match="use the fixture wire_snapshot"):
         wire_text(await ordering())
-
-
-# What a newcomer writes, of a tool that asks two questions: at most ten lines, snapshot included.
-async def test_booking(call_snapshot: CallSnapshot) -> None:
-    user = User(cinema(), {"choose_seat": {"row": "back"}, "choose_snacks": {"copies": 2}})
-    call = await user.call("book", film="Solaris")
-    assert call.value == "Booked Solaris, back row, 2 popcorn."
-    assert call == call_snapshot
-
-
-def test_a_newcomer_s_test_has_at_most_ten_lines() -> None:
-    lines = inspect.getsource(test_booking).splitlines()
-    assert len(lines) <= 10

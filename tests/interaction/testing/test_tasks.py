@@ -1,10 +1,8 @@
 """Users whose calls become tasks, and hostile networks for tasks."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
@@ -15,7 +13,6 @@ from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.content import TaskContent
 from roundtrip.testing import (
     Breach,
-    Clock,
     Era,
     Inapplicable,
     TaskUnfinished,
@@ -25,7 +22,6 @@ from roundtrip.testing import (
 
 pytestmark = pytest.mark.anyio
 
-RAN: Counter[str] = Counter()
 LEDGER = MemoryLedger()
 REPLIES: dict[str, Any] = {
     "confirm:order": {},
@@ -40,23 +36,18 @@ def how_many() -> Elicit[int]:
     return Elicit("How many?", int)
 
 
-def count(name: str) -> int:
-    RAN[name] += 1
-    return RAN[name]
-
-
 def make_shop(keys: Sequence[bytes]) -> Server[Any]:
     server = Server[Any]("shop", keys=keys, ledger=LEDGER)
 
     @server.tool(task=True, confirm="Order {title}?")
     async def order(title: str, copies: Annotated[int, Resolve(how_many)], ctx: Context) -> str:
         """Order books."""
-        await ctx.step("first", count, "first")
+        await ctx.step("first", str, "first")
         seat = await ctx.ask("seat", "Which seat?", int)
-        await ctx.step("second", count, "second")
+        await ctx.step("second", str, "second")
         gift = await ctx.ask("gift", "A gift?", bool)
         await ctx.review("all", "Right?", of=["seat", "gift"])
-        await ctx.step("third", count, "third")
+        await ctx.step("third", str, "third")
         return f"{copies} of {title}, seat {seat}, {gift}"
 
     @server.tool(task=True)
@@ -78,28 +69,6 @@ async def test_states_and_questions_are_the_same_in_all_lives() -> None:
     assert call.text == "3 of Ulysses, seat 4, True"
 
 
-async def test_question_asked_again_keeps_its_name() -> None:
-    answers = {**REPLIES, "seat": ["no number", 4]}
-    call = await User(make_shop, answers, era=Era.TASK).call("order", title="Ulysses")
-    assert call.keys.count("seat") == 2
-    assert call.text == "3 of Ulysses, seat 4, True"
-
-
-async def test_stored_step_does_not_run_again_when_workers_die() -> None:
-    RAN.clear()
-    call = await User(make_shop, REPLIES, era=Era.TASK, network="kill").call("order", title="Ulysses")
-    assert call.text == "3 of Ulysses, seat 4, True"
-    # A worker may die between a step and its write, and then only once.
-    assert all(1 <= RAN[name] <= 2 for name in ("first", "second", "third"))
-    assert sum(RAN.values()) > 3
-
-
-async def test_steps_run_once_without_deaths() -> None:
-    RAN.clear()
-    await User(make_shop, REPLIES, era=Era.TASK, network=["duplicate", "outage"]).call("order", title="Ulysses")
-    assert set(RAN.values()) == {1}
-
-
 async def test_task_that_waits_is_reported() -> None:
     server = Server[Any]("shop")
 
@@ -109,53 +78,6 @@ async def test_task_that_waits_is_reported() -> None:
 
     with pytest.raises(TaskUnfinished, match=r"'working' for 0\.5 s without a change"):
         await User(server, era=Era.TASK, patience=0.1).call("wait")
-
-
-async def test_sleeping_task_wakes_when_the_clock_advances(clock: Clock) -> None:
-    server = Server[Any]("shop")
-    began = anyio.Event()
-
-    @server.tool(task="required")
-    async def sleep(ctx: Context) -> str:
-        began.set()
-        await ctx.sleep(86400)
-        return "awake"
-
-    moved = anyio.Event()
-
-    async def advance() -> None:
-        await began.wait()
-        clock.advance(seconds=86401)
-        moved.set()
-
-    user, text = User(server, era=Era.TASK), ""
-    async with anyio.create_task_group() as group:
-        group.start_soon(advance)
-        text += (await user.call("sleep")).text
-    assert moved.is_set()
-    assert text == "awake"
-
-
-async def test_signal_reaches_a_waiting_task() -> None:
-    server = Server[Any]("shop")
-    begun: list[str] = []
-    began = anyio.Event()
-
-    @server.tool(task="required")
-    async def pay(ctx: Context) -> str:
-        begun.append(ctx.call.id)
-        began.set()
-        return f"paid {await ctx.wait_for('payment')}"
-
-    async def signal() -> None:
-        await began.wait()
-        assert await server.signal(begun[0], "payment", 5)
-
-    text = ""
-    async with anyio.create_task_group() as group:
-        group.start_soon(signal)
-        text += (await User(server, era=Era.TASK).call("pay")).text
-    assert text == "paid 5"
 
 
 async def test_networks_of_tasks_do_not_fit_another_life() -> None:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,17 +12,13 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from roundtrip import Context, ElicitUrl, Server
 from roundtrip.errors import TicketRejected
-from roundtrip.ledger import SqliteLedger
 from roundtrip.testing import (
     ACCEPT,
     DECLINE,
     PageUnfinished,
-    Unanswered,
     Unused,
     User,
     Visit,
-    assert_same_on_both_eras,
-    paths,
     served,
 )
 from tests.kit.waiting import WAIT
@@ -42,15 +37,13 @@ class Till:
         self.bookings: list[str] = []
 
 
-def cinema(
-    till: Till, *, keys: Sequence[Any] = (KEY,), wait: float = 200.0, once: bool = False, **options: Any
-) -> Server[Any]:
-    server = Server[Any]("cinema", keys=keys, principal=lambda request: "ada", **options)
+def cinema(till: Till, *, keys: Sequence[Any] = (KEY,), wait: float = 200.0) -> Server[Any]:
+    server = Server[Any]("cinema", keys=keys, principal=lambda request: "ada")
 
     def receipt(ctx: Context) -> str | None:
         return till.paid.get(ctx.call.id)
 
-    @server.tool(exactly_once=once)
+    @server.tool()
     async def buy(row: int, ctx: Context) -> str:
         page = f"https://cinema.example/pay?ticket={ctx.call.ticket('pay')}"
         number = await ctx.ask("pay", ElicitUrl("Please pay.", page, done=receipt, wait=wait))
@@ -115,18 +108,6 @@ def other_build(keys: Sequence[Any] = (KEY,)) -> Server[Any]:
 async def test_page_is_finished_on_any_network() -> None:
     call = await User(other_build, visits={"pay": press_pay}).call("buy", row=3)
     assert call.value == "Row 3, receipt R-1."
-
-
-@pytest.mark.roundtrip(eras="retry", hostile=["duplicate-at-once", "drop", ("hop", "duplicate")])
-async def test_paid_seat_is_booked_once_on_several_instances(tmp_path: Path) -> None:
-    till = Till()
-
-    def make(keys: Sequence[Any] = (KEY,)) -> Server[Any]:
-        return cinema(till, keys=keys, once=True, ledger=SqliteLedger(tmp_path / "calls.db"))
-
-    call = await User(make, visits={"pay": press_pay}).call("buy", row=3)
-    assert call.value == "Row 3, receipt R-1."
-    assert till.bookings == ["R-1"]
 
 
 @pytest.mark.roundtrip(eras="both")
@@ -211,36 +192,3 @@ async def test_script_for_each_round_may_agree_to_an_unfinished_page(answers: An
     call = await User(cinema(Till()), answers, patience=0.1).call("buy", row=3)
     assert call.is_error
     assert [len(round_) for round_ in call.rounds] == [1, 1]
-
-
-async def test_agreeing_again_as_the_script_says_is_no_failure() -> None:
-    till = Till()
-    with pytest.raises(Unanswered):
-        # Three times it is meant to; only then is there nothing left to say.
-        await User(cinema(till), {"pay": [ACCEPT] * 3}, patience=0.1).call("buy", row=3)
-
-
-async def test_two_users_who_hurry_leave_the_server_as_it_was() -> None:
-    server = cinema(Till())
-
-    async def one(patience: float) -> None:
-        await User(server, visits={"pay": press_pay}, patience=patience).call("buy", row=3)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(one, 1.0)
-        group.start_soon(one, 3.0)
-    assert server._legs.page_wait == float("inf")  # pyright: ignore[reportPrivateUsage]
-
-
-async def test_eras_are_compared_with_visits() -> None:
-    till = Till()
-    call = await assert_same_on_both_eras(lambda: cinema(till), "buy", {"row": 3}, visits={"pay": press_pay})
-    assert call.value == "Row 3, receipt R-1."
-
-
-async def test_paths_lead_through_pages() -> None:
-    till = Till()
-    with anyio.fail_after(WAIT):
-        explored = await paths(lambda: cinema(till), "buy", {"row": 3}, visits={"pay": press_pay}, depth=1)
-    explored.assert_no_crash()
-    assert [path.outcome.value for path in explored.paths if path.choices[0][1].value == "accept"] == ["completed"]

@@ -1,6 +1,6 @@
 """Resolvers beside each other: nothing blocks, nothing leaks, nothing changes its task; and a client that goes away."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import anyio
 import pytest
@@ -91,35 +91,6 @@ async def test_client_hanging_up_cancels_the_leg_as_failed(where: str) -> None:
     assert watch.events[-1] is Event.FAIL
     assert watch.steps[-1].detail == {"error": "cancelled"}
     assert watch.states[-2] is (State.RESOLVING if where == "resolver" else State.EXECUTING)
-
-
-async def test_live_client_hanging_up_over_a_question_ends_its_call() -> None:
-    """Shows S10."""
-    watch = Watch()
-    server = Server("shop", trace=watch)
-    asked = anyio.Event()
-
-    @server.tool()
-    async def order(choice: Annotated[Choice, Resolve(sure)]) -> bool:
-        return choice.ok
-
-    class Thinking(Person):
-        async def __call__(self, context: Any, params: Any) -> Any:
-            asked.set()
-            await anyio.sleep_forever()
-
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-
-            async def hang_up_later() -> None:
-                await asked.wait()
-                group.cancel_scope.cancel()
-
-            group.start_soon(hang_up_later)
-            async with connect(server, Era.LIVE, Thinking()) as client:
-                await client.call_tool("order")
-        await watch.ended.wait()
-    assert watch.states[-2:] == [State.AWAITING_INPUT, State.FAILED]
 
 
 async def test_a_leg_that_was_cancelled_can_be_sent_again() -> None:

@@ -13,7 +13,6 @@ import pytest
 from roundtrip import Context, Depends, Elicit, Resolve, Server
 from roundtrip.server.slots import SHARED
 from roundtrip.testing import Era, Steps
-from tests.interaction.teardown.held import failures
 from tests.interaction.threads.leaving import leave
 from tests.kit.held_threads import Held
 from tests.kit.hosts import WAIT
@@ -134,42 +133,6 @@ async def test_connection_of_a_generator_serves_its_thread(era: Era, name: str, 
                 assert places.names[-1] == "exit connection"
                 if era is Era.RETRY and name != "stepping":
                     assert "connection: Suspension" in places.names
-
-
-async def test_enter_body_and_exit_share_a_thread() -> None:
-    server, places, local = Server[Any]("shop"), Places(), threading.local()
-
-    def outer() -> Generator[str]:
-        with places.around("outer"):
-            local.name = "of outer"
-            yield "outer"
-
-    def resolver(one: Annotated[str, Depends(outer)]) -> str:
-        places.note("resolver")
-        return local.name
-
-    class Inner:
-        def __enter__(self) -> str:
-            places.note("enter inner")
-            return "inner"
-
-        def __exit__(self, *error: object) -> None:
-            places.note("exit inner")
-
-    @server.tool
-    def tool(
-        name: Annotated[str, Resolve(resolver)],
-        one: Annotated[str, Depends(outer)],
-        other: Annotated[str, Depends(Inner)],
-    ) -> str:
-        places.note("body")
-        return f"{name} {local.name} {one} {other}"
-
-    for _ in range(3):
-        places.seen.clear()
-        assert await call(server, Era.RETRY) == "of outer of outer outer inner"
-        assert places.names == ["enter outer", "resolver", "enter inner", "body", "exit inner", "exit outer"]
-        assert len(places.threads - {threading.get_ident()}) == 1
 
 
 async def test_independent_generators_enter_in_plan_order() -> None:
@@ -372,22 +335,6 @@ async def test_scope_beside_a_generator_exits_without_its_thread(held: Held) -> 
     ]  # fmt: skip
 
 
-async def test_failing_exit_is_logged_and_the_others_exit(caplog: pytest.LogCaptureFixture) -> None:
-    server, places = Server[Any]("shop"), Places()
-
-    def breaks() -> Generator[str]:
-        yield "value"
-        raise LookupError("broken")
-
-    @server.tool(name="tool")
-    def body(one: Annotated[str, Depends(places.dependency("one"))], value: Annotated[str, Depends(breaks)]) -> str:
-        return value
-
-    assert await call(server, Era.RETRY) == "value"
-    assert failures(caplog) == ["dependency 'breaks' failed on exit; its call is not affected: LookupError('broken')"]
-    assert places.names == ["enter one", "exit one"]
-
-
 @pytest.mark.parametrize(("half", "is_async"), [("enter", False), ("exit", False), ("exit", True)])
 async def test_slow_half_of_a_generator_does_not_block_the_loop(half: str, is_async: bool) -> None:
     server, is_slow, waits, done = Server[Any]("shop"), threading.Event(), threading.Event(), threading.Event()
@@ -484,22 +431,3 @@ async def test_body_and_gate_share_the_thread_of_a_connection(is_async: bool) ->
                 # A client may list the tools too, to check a result.
                 mine = places.seen[: places.names.index("exit connection") + 1]
                 assert len({thread for _, thread in mine} - {threading.get_ident()}) == 1
-
-
-async def test_hidden_tool_exits_the_generator_of_its_gate() -> None:
-    server, places = Server[Any]("shop"), Places()
-
-    def is_open(one: Annotated[str, Depends(places.dependency("one"))]) -> bool:
-        places.note("gate")
-        return False
-
-    @server.tool(enabled=Depends(is_open))
-    def tool() -> None: ...
-
-    with anyio.fail_after(WAIT):
-        async with connect(server, Era.RETRY) as client:
-            assert not (await client.list_tools()).tools
-            assert places.names == ["enter one", "gate", "exit one"]
-            assert text_of(await client.call_tool("tool")) == "Unknown tool: tool"
-    assert places.names == ["enter one", "gate", "exit one"] * 2
-    assert threading.get_ident() not in places.threads

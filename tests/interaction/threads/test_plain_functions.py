@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -65,24 +64,8 @@ async def test_functions_that_wait_for_each_other_both_end(plain_body: bool) -> 
     assert [await call(server, Era.RETRY) for _ in range(3)] == ["1"] * 3
 
 
-async def test_independent_steps_may_wait_for_each_other() -> None:
-    server, barrier = Server[Any]("shop"), threading.Barrier(2)
-
-    @server.tool(name="tool")
-    async def body(ctx: Context) -> str:
-        async with anyio.create_task_group() as group:
-            group.start_soon(step, ctx, "one")
-            group.start_soon(step, ctx, "two")
-        return "done"
-
-    async def step(ctx: Context, key: str) -> None:
-        await ctx.step(key, waiting(barrier))
-
-    assert await call(server, Era.RETRY) == "done"
-
-
 def linked(places: Places) -> Server[Any]:
-    """Return a server with a tool whose functions depend on each other, beside two that are slow."""
+    """Return a server with a tool whose functions depend on each other."""
     server = Server[Any]("shop")
 
     def connection() -> sqlite3.Connection:
@@ -103,16 +86,6 @@ def linked(places: Places) -> Server[Any]:
         held.execute(f"insert into {name} values ('tea')")
         return held.total_changes
 
-    def slow() -> str:
-        places.note("slow")
-        time.sleep(0.001)
-        return "slow"
-
-    def slower() -> str:
-        places.note("slower")
-        time.sleep(0.002)
-        return "slower"
-
     def count(held: sqlite3.Connection) -> int:
         places.note("step")
         return held.execute("select count(*) from orders").fetchone()[0]
@@ -122,12 +95,10 @@ def linked(places: Places) -> Server[Any]:
         ctx: Context,
         made: Annotated[int, Resolve(order)],
         held: Annotated[sqlite3.Connection, Resolve(connection)],
-        first: Annotated[str, Resolve(slow)],
-        second: Annotated[str, Resolve(slower)],
     ) -> str:
         places.note("body")
         rows = ctx.blocking.step("count", count, held)
-        return f"{made} {rows} {held.execute('select name from orders').fetchone()[0]} {first} {second}"
+        return f"{made} {rows} {held.execute('select name from orders').fetchone()[0]}"
 
     @server.tool
     async def stepping(ctx: Context, held: Annotated[sqlite3.Connection, Resolve(connection)]) -> str:
@@ -139,13 +110,12 @@ def linked(places: Places) -> Server[Any]:
 async def test_connection_serves_all_functions_that_depend_on_it() -> None:
     places = Places()
     server = linked(places)
-    together = {"connection", "table", "order", "body", "step"}
     for _ in range(3):
         places.seen.clear()
-        assert await call(server, Era.RETRY) == "1 1 tea slow slower"
+        assert await call(server, Era.RETRY) == "1 1 tea"
         threads = {name: thread for name, (thread,) in places.seen.items()}
-        assert len({threads[name] for name in together}) == 1
-        assert threading.get_ident() not in threads.values()
+        assert list(threads) == ["connection", "table", "order", "body", "step"]
+        assert len({*threads.values()} - {threading.get_ident()}) == len({*threads.values()}) == 1
         assert await call(server, Era.RETRY, "stepping") == "0"
     results: list[str] = []
     with anyio.fail_after(WAIT):
@@ -156,7 +126,7 @@ async def test_connection_serves_all_functions_that_depend_on_it() -> None:
 
             for _ in range(10):
                 group.start_soon(run)
-    assert results == ["1 1 tea slow slower"] * 10
+    assert results == ["1 1 tea"] * 10
 
 
 async def test_inline_functions_run_on_the_loop_and_no_others_do() -> None:

@@ -81,10 +81,6 @@ CONSTRAINED: Json = {
 }
 BROKEN_CONSTRAINTS: dict[str, Json] = {
     "ge": {"query": "ab", "limit": 0},
-    "gt": {"query": "ab", "share": 0},
-    "min_length of a text": {"query": "a"},
-    "pattern": {"query": "AB"},
-    "Literal": {"query": "ab", "order": "sideways"},
     "being required": {"limit": 3},
 }
 

@@ -411,7 +411,7 @@ async def test_a_folder_gets_a_file_of_each_instance(tmp_path: Path) -> None:
     assert len(calls_of(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("text", ["\ud800", "\\\ud800", "\U0001f600\x1b[31m\u2028"], ids=ascii)
+@pytest.mark.parametrize("text", ["\ud800", "\\\ud800", "\U0001f600\x1b[31m\u2028"], ids=["half", "spelt", "controls"])
 async def test_any_client_text_is_recorded_readably(tmp_path: Path, text: str) -> None:
     path = tmp_path / "calls.jsonl"
     server = Server[Any]("shop", trace=Recorder(path, reveal="all"))

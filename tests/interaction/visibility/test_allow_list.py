@@ -37,17 +37,6 @@ async def test_allow_list_overrides_everything_enabled() -> None:
         assert await tools(client) == []
 
 
-async def test_an_allow_list_may_come_before_its_tools(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server[Any]("shop")
-    server.allow_tools(["order"])
-    for name in ("find", "order"):
-        server.add_tool(saying(name), name)
-    async with connect(server, Era.RETRY) as client:
-        assert await tools(client) == ["order"]
-        assert await said(client, "find") == "Unknown tool: find"
-    assert "allow_tools" not in caplog.text
-
-
 async def test_an_allowed_name_of_no_tool_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("shop")
     server.allow_tools(["find", "orde", "burm"])

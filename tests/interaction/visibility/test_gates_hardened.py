@@ -14,18 +14,13 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Depends, Resolve, Server, get_context
 from roundtrip.testing import Era, LegByLeg, User, served
-from tests.interaction.visibility.gates import same
+from tests.interaction.visibility.gates import said, same, tools
 from tests.kit.players import connect, text_of
 from tests.kit.shops import KEY
 from tests.kit.time_limits import LIMIT, hang
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
-
-
-async def names(server: Server, era: Era) -> list[str]:
-    async with connect(server, era) as client:
-        return [tool.name for tool in (await client.list_tools()).tools]
 
 
 async def test_gate_evaluated_without_arguments_is_evaluated_again_with_them() -> None:
@@ -79,9 +74,8 @@ async def test_gate_context_is_absent_from_the_body() -> None:
     assert (await User(server, {"sure": {"value": True}}, era=Era.RETRY).call("order")).text == "True"
 
 
-@pytest.mark.parametrize(("era", "place"), [(Era.RETRY, "memory"), (Era.LIVE, "memory"), (Era.RETRY, "http")])
 @pytest.mark.usefixtures("limits")
-async def test_gate_scopes_are_exited_outside_of_the_timeout(era: Era, place: str) -> None:
+async def test_gate_scopes_are_exited_outside_of_the_timeout(era: Era) -> None:
     async def scoped() -> AsyncGenerator[bool]:
         with anyio.fail_after(WAIT):
             async with anyio.create_task_group():
@@ -97,13 +91,11 @@ async def test_gate_scopes_are_exited_outside_of_the_timeout(era: Era, place: st
     async def slow() -> None:
         await hang()
 
-    async with contextlib.AsyncExitStack() as stack:
-        target: Any = server if place == "memory" else await stack.enter_async_context(served(server))
-        user = User(target, era=era)
-        for _ in range(2):
-            assert (await user.call("quick")).text == "done"
-            with pytest.raises(MCPError, match="timed out"):
-                await user.call("slow")
+    user = User(server, era=era)
+    for _ in range(2):
+        assert (await user.call("quick")).text == "done"
+        with pytest.raises(MCPError, match="timed out"):
+            await user.call("slow")
 
 
 class Odd(BaseException):
@@ -136,33 +128,25 @@ class Undecided:
         raise Odd("cannot say")
 
 
-@pytest.mark.parametrize(
-    ("fault", "era", "place"),
-    [
-        (cancelled_lookup, Era.RETRY, "memory"),
-        (cancelled_lookup, Era.LIVE, "memory"),
-        (odd, Era.RETRY, "http"),
-        (group, Era.RETRY, "memory"),
-        (Undecided, Era.LIVE, "memory"),
-    ],
-)
-async def test_raising_gate_hides_only_its_own_item(era: Era, fault: Callable[[], Any], place: str) -> None:
+FAULTS: dict[str, Callable[[], Any]] = {
+    "cancelled": cancelled_lookup,
+    "odd": odd,
+    "group": group,
+    "undecided": Undecided,
+}
+
+
+async def test_raising_gate_hides_only_its_own_item(era: Era) -> None:
     server = Server("shop")
-
-    @server.tool(enabled=fault)
-    async def hidden() -> str:
-        return "seen"
-
-    @server.tool(enabled=fine)
-    async def shown() -> str:
-        return "shown"
-
-    async with contextlib.AsyncExitStack() as stack:
-        target: Any = server if place == "memory" else await stack.enter_async_context(served(server))
-        async with connect(target, era) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["shown"]
-            assert text_of(await client.call_tool("hidden")) == "Unknown tool: hidden"
-            assert text_of(await client.call_tool("shown")) == "shown"
+    for name, fault in FAULTS.items():
+        server.add_tool(one, name, enabled=fault)
+    server.add_tool(one, "shown", enabled=fine)
+    async with served(server) as url:
+        for target in (server, url):
+            async with connect(target, era) as client:
+                assert await tools(client) == ["shown"]
+                texts = [await said(client, name) for name in (*FAULTS, "shown")]
+                assert texts == [*(f"Unknown tool: {name}" for name in FAULTS), "1"]
 
 
 @contextlib.contextmanager
@@ -192,6 +176,9 @@ ODDITIES: list[Any] = [
     ValueError("no"),
     ValueError,
     lambda: False,
+    Depends(same),
+    None,
+    "",
 ]
 
 
@@ -200,7 +187,9 @@ async def test_truthy_non_boolean_opens_no_gate() -> None:
     for number, value in enumerate(ODDITIES):
         unrun: Any = value() if value in (shut, shut_later) else value
         server.add_tool(one, f"{type(value).__name__} {number}", enabled=functools.partial(same, unrun))
-    assert await names(server, Era.RETRY) == []
+    server.add_tool(one, "full", enabled=lambda: ["pro"])
+    async with connect(server, Era.RETRY) as client:
+        assert await tools(client) == ["full"]
 
 
 async def test_task_outliving_its_request_inherits_no_gate_values() -> None:

@@ -23,18 +23,15 @@ from roundtrip import (
     ToolError,
     get_access_token,
     get_context,
-    tool,
 )
 from roundtrip.testing import Era, LegByLeg, served
 from tests.interaction.pages.web import Badges, as_user
 from tests.interaction.visibility.gates import (
     Switch,
     both,
-    by_title,
     is_pro,
     listed,
     prompted,
-    read,
     said,
     same,
     saying,
@@ -52,11 +49,6 @@ class Mine:
 
     async def __call__(self) -> bool:
         return self.is_pro
-
-    async def __aenter__(self) -> bool:
-        return self.is_pro
-
-    async def __aexit__(self, *error: object) -> None: ...
 
 
 def kinds(plan: str) -> dict[str, Any]:
@@ -88,7 +80,6 @@ def kinds(plan: str) -> dict[str, Any]:
         "resolve": Resolve(by_default),
         "generator": a_generator,
         "async_generator": Depends(an_async_generator),
-        "class_of_managers": Depends(functools.partial(Mine, is_pro(plan))),
     }
 
 
@@ -173,32 +164,6 @@ async def test_a_failure_that_many_gates_share_is_logged_once(caplog: pytest.Log
         assert await tools(client) == ["open"]
     (record,) = (record for record in caplog.records if record.name == "roundtrip")
     assert all(f"'tool-{number}'" in record.message for number in range(20))
-
-
-async def test_a_gate_whose_value_cannot_be_judged_is_shut(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server[Any]("shop")
-
-    class Undecided:
-        def __bool__(self) -> bool:
-            raise ArithmeticError("neither")
-
-    def generator() -> Generator[bool]:
-        yield False
-
-    for name, gate in {
-        "undecided": lambda: Undecided(),
-        "not_called": lambda: Switch(on=False).__call__,
-        "not_run": lambda: generator(),
-        "not_resolved": lambda: Depends(Switch(on=False)),
-        "nothing": lambda: None,
-        "empty": lambda: "",
-    }.items():
-        server.add_tool(saying("done"), name, enabled=gate)
-    server.add_tool(saying("done"), "full", enabled=lambda: ["pro"])
-    async with connect(server, Era.RETRY) as client:
-        assert await tools(client) == ["full"]
-        assert await said(client, "not_run") == "Unknown tool: not_run"
-    assert caplog.text.count("hidden from this request") == 5
 
 
 async def test_a_gate_whose_scope_gives_up_hides_only_itself() -> None:
@@ -382,28 +347,6 @@ async def test_nested_call_evaluates_its_own_gate_with_known_values() -> None:
         assert await said(client, "held") == "session Unknown tool: inner"
 
 
-async def test_a_request_made_within_a_request_knows_nothing_of_it() -> None:
-    server, runs = Server[Any]("shop"), list[str]()
-
-    def account() -> str:
-        runs.append("account")
-        return "ada"
-
-    @server.tool(enabled=Depends(same, account))
-    async def outer(again: bool) -> str:
-        if not again:
-            return "inner"
-        async with Client(server, mode=Era.RETRY.value) as client:
-            await client.list_tools()
-            return await said(client, "outer", {"again": False})
-
-    async with connect(server, Era.RETRY) as client:
-        await tools(client)
-        runs.clear()
-        assert await said(client, "outer", {"again": True}) == "inner"
-    assert len(runs) == 3
-
-
 # Who asks.
 
 
@@ -441,39 +384,6 @@ async def test_a_gate_sees_the_authenticated_caller_in_lists_and_calls(era: Era,
                     assert await said(client, name) == (answer if name in names else f"Unknown tool: {name}")
                 prompts = [prompt.name for prompt in (await client.list_prompts()).prompts]
                 assert prompts == (["report"] if badge.endswith("ada") else [])
-
-
-async def test_gate_receives_the_request_it_decides_on() -> None:
-    server, methods = Server[Any]("shop"), list[str]()
-
-    def gate(ctx: Context) -> bool:
-        methods.append(ctx.request_context.method)
-        return True
-
-    @server.tool(enabled=gate)
-    def order() -> str:
-        return "ordered"
-
-    server.prompt("say", enabled=gate)(lambda: "say")
-    server.resource("note://one", name="note", enabled=gate)(lambda: "one")
-    server.resource("book://{title}", name="book", enabled=gate)(by_title)
-    async with connect(server, Era.RETRY) as client:
-        await tools(client)
-        await listed(client)
-        await said(client, "order")
-        await prompted(client, "say")
-        await read(client, "note://one")
-        await read(client, "book://dune")
-    assert methods == [
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "tools/call",
-        "prompts/get",
-        "resources/read",
-        "resources/read",
-    ]
 
 
 # Beside visibility and versions.
@@ -524,21 +434,6 @@ async def test_highest_version_with_an_open_gate_is_used() -> None:
         gates["2"].on = gates["1"].on = False
         assert await tools(client) == []
         assert await said(client, "order") == "Unknown tool: order"
-
-
-async def test_a_method_may_say_by_which_gate_it_is_reached() -> None:
-    server, switch = Server[Any]("shop"), Switch(on=False)
-
-    class Shop:
-        @tool(enabled=Depends(switch))
-        def order(self) -> str:
-            return "ordered"
-
-    server.add_tool(Shop().order)
-    async with connect(server, Era.RETRY) as client:
-        assert await tools(client) == []
-        switch.on = True
-        assert await said(client, "order") == "ordered"
 
 
 async def test_gate_is_replaceable_like_any_dependency() -> None:

@@ -12,12 +12,11 @@ from mcp_types import Completion, PromptReference, ResourceTemplateReference
 from pydantic import Field
 
 from roundtrip import (
-    Context,
     Depends,
     Server,
 )
 from roundtrip.testing import Era, served
-from tests.interaction.visibility.gates import Switch, by_title, listed, prompted, read, said, same, saying
+from tests.interaction.visibility.gates import Switch, by_title, listed, prompted, read, same, saying, tools
 from tests.kit.players import connect, text_of
 from tests.kit.shops import KEY
 from tests.kit.wire import Json, wire
@@ -82,6 +81,16 @@ async def test_gated_and_missing_items_are_indistinguishable_on_the_wire() -> No
 
 
 async def test_lists_omit_gated_items_completely() -> None:
+    async with connect(library(on=True), Era.RETRY) as client:
+        assert await tools(client) == ["burn"]
+        assert await listed(client) == {
+            "prompts": ["audit"],
+            "resources": ["shelf://closed"],
+            "templates": ["secret://{title}", "book://{title}"],
+        }
+    async with connect(library(on=False), Era.RETRY) as client:
+        assert await tools(client) == []
+        assert await listed(client) == {"prompts": [], "resources": [], "templates": ["book://{title}"]}
     bare = Server[Any]("library")
     bare.add_tool(saying("x"), "x", enabled=Switch(on=False))
     async with served(bare, stateless_http=True) as url, wire(url) as post:
@@ -171,46 +180,6 @@ async def test_caller_dependent_lists_are_never_cached_for_others() -> None:
 # Prompts, resources and templates.
 
 
-async def test_prompts_resources_and_templates_have_gates_too(era: Era) -> None:
-    server, switch = Server[Any]("library"), Switch()
-
-    @server.prompt(enabled=switch)
-    def audit() -> str:
-        return "audit"
-
-    @server.resource("shelf://closed", enabled=switch)
-    def closed() -> str:
-        return "closed"
-
-    @server.resource("secret://{title}", enabled=switch)
-    def secret(title: str) -> str:
-        return f"secret {title}"
-
-    @server.tool
-    async def fetch(uri: str, ctx: Context) -> str:
-        (contents,) = await ctx.read_resource(uri)
-        return str(contents.content)
-
-    async with connect(server, era) as client:
-        assert await listed(client) == {
-            "prompts": ["audit"],
-            "resources": ["shelf://closed"],
-            "templates": ["secret://{title}"],
-        }
-        assert await prompted(client, "audit") == "audit"
-        assert await read(client, "shelf://closed") == "closed"
-        assert await read(client, "secret://dune") == "secret dune"
-        assert await said(client, "fetch", {"uri": "secret://dune"}) == "secret dune"
-        switch.on = False
-        assert await listed(client) == {"prompts": [], "resources": [], "templates": []}
-        with pytest.raises(MCPError):
-            await client.get_prompt("audit")
-        for uri in ("shelf://closed", "secret://dune"):
-            with pytest.raises(MCPError, match=f"Unknown resource: {uri}"):
-                await client.read_resource(uri)
-        assert "Unknown resource: secret://dune" in await said(client, "fetch", {"uri": "secret://dune"})
-
-
 async def test_other_matching_resource_serves_behind_a_closed_gate() -> None:
     server, switches = Server[Any]("layers"), [Switch(), Switch(), Switch()]
 
@@ -236,16 +205,6 @@ async def test_other_matching_resource_serves_behind_a_closed_gate() -> None:
         switches[2].on = False
         with pytest.raises(MCPError, match="Unknown resource"):
             await client.read_resource("file:///notes")
-
-
-async def test_a_template_that_replaces_another_brings_its_own_gate() -> None:
-    server = Server[Any]("library")
-    server.resource("book://{title}", name="one")(by_title)
-    server.resource("book://{title}", name="two", enabled=Switch(on=False))(by_title)
-    async with connect(server, Era.RETRY) as client:
-        assert (await listed(client))["templates"] == []
-        with pytest.raises(MCPError, match="Unknown resource"):
-            await client.read_resource("book://dune")
 
 
 async def test_prompts_and_templates_share_what_their_gates_found_and_entered() -> None:

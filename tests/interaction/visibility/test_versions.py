@@ -137,24 +137,6 @@ async def leg(
     return await hopper.leg("quote", {"title": "Dune"}, answers=answers, state=state, meta=meta)
 
 
-async def test_a_call_stays_on_the_version_it_began_with() -> None:
-    await leg(before := LegByLeg([shop(1)]), None)
-    after = await leg(LegByLeg([shop(1, 2)]), before.token)
-    assert text_of(after) == "Dune by 1, True"
-
-
-async def test_call_stays_on_the_older_version_it_named() -> None:
-    server = shop(1, 2)
-    await leg(hopper := LegByLeg([server]), None, {"roundtrip/version": "1"})
-    assert text_of(await leg(hopper, hopper.token)) == "Dune by 1, True"
-
-
-async def test_leg_may_repeat_the_version_of_its_call() -> None:
-    server = shop(1, 2)
-    await leg(hopper := LegByLeg([server]), None)
-    assert text_of(await leg(hopper, hopper.token, {"roundtrip/version": "2.0"})) == "Dune by 2, True"
-
-
 @pytest.mark.parametrize("begun", [1, None])
 async def test_leg_naming_another_version_is_rejected_like_bad_tokens(
     begun: int | None, caplog: pytest.LogCaptureFixture
@@ -169,11 +151,17 @@ async def test_leg_naming_another_version_is_rejected_like_bad_tokens(
     assert "another version of the tool" in caplog.text
 
 
-async def test_call_of_a_removed_version_has_no_tool() -> None:
-    await leg(before := LegByLeg([shop(1, 2)]), None)
-    assert text_of(await leg(LegByLeg([shop(1)]), before.token)) == "Unknown tool: quote"
-
-
-async def test_call_predating_versions_continues_with_the_highest() -> None:
-    await leg(before := LegByLeg([shop(None)]), None)
-    assert text_of(await leg(LegByLeg([shop(1, 2)]), before.token)) == "Dune by 2, True"
+async def test_a_call_in_flight_keeps_its_version() -> None:
+    first, second = {"roundtrip/version": "1"}, {"roundtrip/version": "2.0"}
+    flights: list[tuple[Server, Any, Server, Any, str]] = [
+        (shop(1), None, shop(1, 2), None, "Dune by 1, True"),
+        (shop(1, 2), first, shop(1, 2), None, "Dune by 1, True"),
+        (shop(1, 2), None, shop(1, 2), second, "Dune by 2, True"),
+        (shop(None), None, shop(1, 2), None, "Dune by 2, True"),
+        (shop(1, 2), None, shop(1), None, "Unknown tool: quote"),
+    ]
+    told: list[str] = []
+    for before, named, after, repeated, _ in flights:
+        await leg(hopper := LegByLeg([before]), None, named)
+        told.append(text_of(await leg(LegByLeg([after]), hopper.token, repeated)))
+    assert told == [expected for *_, expected in flights]

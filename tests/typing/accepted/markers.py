@@ -29,7 +29,6 @@ class Drink(TypedDict):
 
 
 assert_type(Elicit("Which row?", Seat), Elicit[Seat])
-assert_type(Elicit("Which row?", Seat, attempts=5, volatile_ok=True), Elicit[Seat])
 assert_type(Elicit("Which dish?", Meal), Elicit[Meal])
 assert_type(Elicit("Which drink?", Drink), Elicit[Drink])
 
@@ -37,9 +36,7 @@ Row = Literal["front", "back"]
 
 assert_type(Elicit("Which row?", Row), Elicit[Row])
 assert_type(Elicit("Which row?", Row, otherwise=None), Elicit[Row | None])
-assert_type(Elicit("Which rows?", list[Row]), Elicit[list[Row]])
 assert_type(Elicit("How many?", Annotated[int, Field(ge=1)]), Elicit[int])
-assert_type(Elicit("How many?", int, otherwise=None), Elicit[int | None])
 assert_type(Elicit[Row]("Which row?", Row), Elicit[Row])
 
 
@@ -48,10 +45,6 @@ async def default_row() -> Row:
 
 
 assert_type(Elicit("Which row?", Row, otherwise=default_row), Elicit[Row])
-
-
-def row_or_front() -> Elicit[Row]:
-    return Elicit("Which row?", Row, otherwise="front")
 
 
 def seat_or_none() -> Elicit[Seat | None]:
@@ -70,9 +63,6 @@ class Chooser:
     def __init__(self, row: str) -> None:
         self.row = row
 
-    def choose(self) -> str:
-        return self.row
-
     def __call__(self) -> str:
         return self.row
 
@@ -81,7 +71,6 @@ resolvers = [
     Resolve(either),
     Resolve(Chooser),
     Resolve(Chooser("back")),
-    Resolve(Chooser("back").choose),
     Resolve(partial(Chooser, "back")),
     Resolve(lambda: 1, key="one"),
     Resolve(either, key="seat", was=("row",), once=True),

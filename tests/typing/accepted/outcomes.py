@@ -1,6 +1,6 @@
 """A consumer of the outcome can branch on it, and the checker follows."""
 
-from typing import Annotated, Literal, assert_never, assert_type
+from typing import Annotated, assert_never, assert_type
 
 from mcp.server.elicitation import AcceptedElicitation as SdkAcceptedElicitation
 from mcp.server.elicitation import ElicitationResult as SdkElicitationResult
@@ -39,20 +39,6 @@ def by_match(seat: Annotated[ElicitationResult[Seat], Resolve(choose)]) -> str:
 
 def by_member(seat: Annotated[AcceptedElicitation[Seat] | DeclinedElicitation, Resolve(choose)]) -> str:
     return seat.data.row if isinstance(seat, AcceptedElicitation) else seat.action
-
-
-Row = Literal["front", "back"]
-
-
-def choose_row() -> Elicit[Row]:
-    return Elicit("Which row?", Row)
-
-
-def of_no_model(row: Annotated[ElicitationResult[Row], Resolve(choose_row)]) -> Row:
-    if isinstance(row, AcceptedElicitation):
-        assert_type(row.data, Row)
-        return row.data
-    return "front"
 
 
 def through_the_sdks(seat: ElicitationResult[Seat]) -> SdkElicitationResult[Seat]:

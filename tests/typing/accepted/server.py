@@ -47,13 +47,7 @@ async def book(film: str, rows: Annotated[list[str], Resolve(rows)], ctx: Contex
     return f"{film}: {rows[0]}"
 
 
-@server.tool("films", title="All films", structured_output=False)
-def films() -> list[str]:
-    return []
-
-
 asynchronous: Callable[[str, list[str], Context], Coroutine[Any, Any, str]] = book
-assert_type(films(), list[str])
 awaitable: Awaitable[str] = book("Solaris", ["back"], Context(mcp_server=server))
 
 server.add_tool(book, "book_v2", max_age=60, ttl=30)
@@ -71,11 +65,6 @@ def is_ada(account: str) -> bool:
     return account == "ada"
 
 
-@server.tool
-def halls() -> int:
-    return 3
-
-
 @server.tool(enabled=Depends(is_ada, account), tags={"office"}, timeout=1, version="1.0", dependencies=[account])
 async def refund(number: int, db: str = Depends(database), who: Annotated[str, Depends(account)] = "") -> ToolResult:
     return ToolResult(content=f"{number} {db} {who}")
@@ -86,15 +75,9 @@ class Box:
     def sell(self, film: str) -> str:
         return film
 
-    @tool("count", annotations={"readOnlyHint": True})
-    def count(self) -> int:
-        return 1
 
-
-assert_type(halls(), int)
-assert_type(server.tool(films, name="films_too")(), list[str])
+assert_type(server.tool(rows, name="rows_too")(), list[str])
 assert_type(Box().sell("Solaris"), str)
-assert_type(Box().count(), int)
 server.add_tool(Box().sell, enabled=is_ada)
 server.disable(tags={"office"}, names="book")
 server.overrides[account] = lambda: "eve"

@@ -41,18 +41,15 @@ users = [
     User(server, answers=[{"seat": Seat(row="back")}, {"agree": ACCEPT, "size": 2}]),
     User(make, answers={re.compile("row"): "back"}, network=[Hop(), "replay"]),
     User("http://127.0.0.1:8000/mcp", answers={is_seat: "back"}),
-    User([server, server], {lambda question: question.round == 1: "back"}),
 ]
 
 
-async def calls(answers: Answers, rounds: Sequence[Answers], names: dict[str, str]) -> None:
+async def calls(answers: Answers) -> None:
     call = await User(server, answers).call("book", film="Solaris")
     assert_type(call, Conversation)
     assert_type(call.questions, list[AskedQuestion])
     assert_type(call.states, list[State] | None)
     assert_type(call.text, str)
-    await User(server, rounds).call("book", {"film": "Solaris"})
-    await User(server, names).call("book")
     await assert_same_on_both_eras(server, "book", answers={"seat": "back", "agree": ACCEPT})
     assert_type(await paths(server, "book", answers={"seat": "back", "size": 2}), Explored)
     assert_type(await LegByLeg(server).leg("book"), CallToolResult | InputRequiredResult)

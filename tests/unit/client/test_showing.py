@@ -1,4 +1,4 @@
-"""An address is shown with its true host and opened only if it is plain; arguments follow the schema."""
+"""Addresses are shown with their true hosts and opened only if they are plain; targets and arguments are read."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from mcp_types import ElicitRequestURLParams, Tool
 
 from roundtrip.client.failures import CallFailed
 from roundtrip.client.person import can_be_opened, show_page
+from roundtrip.client.targets import target_of
 from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import arguments_of, kind_of, required_by
 
@@ -103,14 +104,6 @@ def test_value_of_another_type_is_rejected_in_plain_words() -> None:
         assert ("Expecting" in str(caught.value)) == ("Expecting" in told)
 
 
-def test_choices_are_described_as_json() -> None:
-    assert kind_of(TOOL, "kind") == '"1" | "2"'
-
-
-def test_a_tool_that_takes_anything_takes_any_name() -> None:
-    assert arguments_of(Tool(name="t", input_schema={"additionalProperties": True}), ["x=1"]) == {"x": "1"}
-
-
 def test_self_referring_schema_is_shown_to_a_limited_depth() -> None:
     for word in ("anyOf", "allOf", "oneOf"):
         schema = {"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {word: [{"$ref": "#/$defs/a"}] * 8}}}
@@ -123,3 +116,17 @@ def test_invalid_list_of_required_parameters_requires_nothing() -> None:
     given: list[Any] = [5, None, "p", [{}], [7]]
     tools = [Tool(name="t", input_schema={"properties": {"p": {}}, "required": required}) for required in given]
     assert [(required_by(tool), arguments_of(tool, [])) for tool in tools] == [([], {})] * len(given)
+
+
+def test_an_address_or_a_command_is_a_target() -> None:
+    assert target_of("https://cinema.example/mcp").url == "https://cinema.example/mcp"
+    assert target_of("python -m 'my shop'").command == ("python", "-m", "my shop")
+
+
+def test_other_addresses_are_reported_and_not_run_as_commands() -> None:
+    for text in ("ftp://cinema.example", "ws://cinema.example/mcp", "HTTP+unix://cinema"):
+        with pytest.raises(CallFailed, match=r"is not an http\(s\) address"):
+            target_of(text)
+    for text in ("http://[::1:8000/mcp", "http://shop:99999/mcp", "http://shop:x/mcp", "https:///mcp"):
+        with pytest.raises(CallFailed, match="the address"):
+            target_of(text)

@@ -10,7 +10,7 @@ from roundtrip.engine.answers import Answers
 from roundtrip.engine.leg import Leg, Limits
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
-from roundtrip.machine.journal import Asked, Computed, Entry, Journal
+from roundtrip.machine.journal import Asked, Entry, Journal
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Node, Plan
@@ -99,11 +99,6 @@ class Rounds:
     def entries(self) -> Mapping[str, Entry]:
         assert self.journal is not None
         return self.journal.entries
-
-    @property
-    def computed(self) -> Mapping[str, Computed]:
-        assert self.journal is not None
-        return self.journal.computed
 
     def reason(self, key: str) -> str:
         return self.answers.open[key].reason

@@ -1,17 +1,18 @@
-"""Answers over the legs of one call: those that count, those asked for again, and the limits."""
+"""Answers over the legs of one call, also across builds: those that count, and those that are asked for again."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mcp_types import CreateMessageResult, ElicitResult, TextContent
+from mcp_types import ElicitResult
 from pydantic import BaseModel
 
-from roundtrip import Elicit, Sample
-from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable
+from roundtrip import Elicit
+from roundtrip.errors import AnswerRejected, QuestionVolatile
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
 from tests.kit.shops import Choice
-from tests.unit.engine.rounds import DECLINE, Rounds, alone, plan_of, yes
+from tests.unit.engine.rounds import DECLINE, Rounds, alone, answers_of, plan_of, yes
 
 
 class Size(BaseModel):
@@ -28,7 +29,7 @@ def measure() -> Elicit[Size]:
 
 SURE = Elicit("Sure?", Choice)
 BIG = Elicit("How big?", Size)
-YES = Outcome(Choice(ok=True))
+YES, NO = Outcome(Choice(ok=True)), Outcome(Choice(ok=False))
 
 
 def pair() -> Rounds:
@@ -44,79 +45,19 @@ def test_question_is_new_then_answered_then_known() -> None:
         assert rounds.asked == {}
 
 
-@pytest.mark.parametrize(
-    ("response", "action"),
-    [(DECLINE, Action.DECLINE), (ElicitResult(action="cancel"), Action.CANCEL)],
-    ids=["decline", "cancel"],
-)
-def test_decline_is_remembered_like_an_answer(response: ElicitResult, action: Action) -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    assert rounds.round({"confirm": SURE}, {"confirm": response}) == {"confirm": Outcome(action=action)}
-    assert rounds.round({"confirm": SURE}) == {"confirm": Outcome(action=action)}
-
-
-def test_missing_answer_is_asked_again_alone() -> None:
-    """Shows S7."""
-    rounds = pair()
-    rounds.round({"confirm": SURE, "measure": BIG})
-    assert rounds.round({"confirm": SURE, "measure": BIG}, {"confirm": yes(ok=True)}) == {
-        "confirm": YES,
-        "measure": None,
-    }
-    assert rounds.reason("measure") == "missing"
-    assert list(rounds.asked) == ["measure"]
-    outcomes = rounds.round({"confirm": SURE, "measure": BIG}, {"measure": yes(size=3)})
-    assert outcomes == {"confirm": YES, "measure": Outcome(Size(size=3))}
-
-
-def test_unasked_answers_are_ignored() -> None:
-    """Shows S8."""
-    rounds = pair()
-    rounds.round({"confirm": SURE})
-    unasked = {"measure": yes(size=3), "else": yes(ok=True), "": DECLINE}
-    assert rounds.round({"confirm": SURE}, unasked) == {"confirm": None}
-    assert rounds.entries == {}
-    assert rounds.round({"confirm": SURE, "measure": BIG}, {"measure": yes(size=4)})["measure"] is None
-
-
-def test_an_invalid_answer_is_asked_again_alone_with_its_reason() -> None:
-    rounds = pair()
-    rounds.round({"confirm": SURE, "measure": BIG})
-    outcomes = rounds.round({"confirm": SURE, "measure": BIG}, {"confirm": yes(ok=True), "measure": yes(size="huge")})
-    assert outcomes == {"confirm": YES, "measure": None}
-    assert rounds.reason("measure") == "invalid"
-    request = rounds.answers.open["measure"].request()
-    assert request.params is not None
-    message = request.params.model_dump()["message"]
-    assert message.startswith("How big?")
-    assert "size: Input should be a valid integer" in message
-    assert rounds.round({"measure": BIG}, {"measure": yes(size=3)}) == {"measure": Outcome(Size(size=3))}
-
-
-@pytest.mark.parametrize("response", [None, yes(size="huge"), ElicitResult(action="accept")], ids=repr)
-def test_third_invalid_answer_ends_the_call_naming_the_question(response: ElicitResult | None) -> None:
+@pytest.mark.parametrize(("options", "attempts"), [({}, 3), ({"attempts": 1}, 1), ({"attempts": 5}, 5)])
+def test_last_invalid_answer_ends_the_call_naming_the_question(options: dict[str, Any], attempts: int) -> None:
     """Shows S9."""
-    rounds = Rounds(alone(measure))
-    rounds.round({"measure": BIG})
-    for attempts in (1, 2):
-        assert rounds.round({"measure": BIG}, {"measure": response}) == {"measure": None}
-        assert rounds.asked["measure"].attempts == attempts
-    with pytest.raises(AnswerRejected, match="'measure'") as caught:
-        rounds.round({"measure": BIG}, {"measure": response})
-    assert (caught.value.key, caught.value.attempts) == ("measure", 3)
-
-
-@pytest.mark.parametrize("attempts", [1, 5])
-def test_a_question_may_say_how_often_it_is_asked(attempts: int) -> None:
-    question = Elicit("How big?", Size, attempts=attempts)
+    question = Elicit("How big?", Size, **options)
+    responses = [None, yes(size="huge"), ElicitResult(action="accept"), None, None]
     rounds = Rounds(alone(measure))
     rounds.round({"measure": question})
-    for _ in range(attempts - 1):
-        rounds.round({"measure": question}, {"measure": None})
-    with pytest.raises(AnswerRejected) as caught:
-        rounds.round({"measure": question}, {"measure": None})
-    assert caught.value.attempts == attempts
+    for number, response in enumerate(responses[: attempts - 1], start=1):
+        assert rounds.round({"measure": question}, {"measure": response}) == {"measure": None}
+        assert (rounds.reason("measure"), rounds.asked["measure"].attempts) == ("invalid", number)
+    with pytest.raises(AnswerRejected, match="'measure'") as caught:
+        rounds.round({"measure": question}, {"measure": responses[attempts - 1]})
+    assert (caught.value.key, caught.value.attempts) == ("measure", attempts)
 
 
 def test_leg_without_an_answer_keeps_the_invalid_count() -> None:
@@ -127,23 +68,6 @@ def test_leg_without_an_answer_keeps_the_invalid_count() -> None:
     rounds.round({"measure": BIG}, {"measure": None})
     with pytest.raises(AnswerRejected):
         rounds.round({"measure": BIG}, {"measure": None})
-
-
-def test_an_answer_to_another_kind_of_question_is_invalid() -> None:
-    said = CreateMessageResult(role="assistant", content=TextContent(type="text", text="yes"), model="m")
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    assert rounds.round({"confirm": SURE}, {"confirm": said}) == {"confirm": None}
-    assert rounds.reason("confirm") == "invalid"
-
-    def ask() -> Sample:
-        return Sample("hi", max_tokens=5)
-
-    rounds = Rounds(alone(ask))
-    rounds.round({"ask": ask()})
-    assert rounds.round({"ask": ask()}, {"ask": DECLINE}) == {"ask": None}
-    assert rounds.round({"ask": ask()}, {"ask": said}) == {"ask": Outcome(said)}
-    assert rounds.round({"ask": ask()}) == {"ask": Outcome(said)}
 
 
 # Changed questions.
@@ -165,14 +89,6 @@ def test_changed_wording_resets_the_invalid_count() -> None:
     reworded = Elicit("How big exactly?", Size)
     assert rounds.round({"measure": reworded}, {"measure": None}) == {"measure": None}
     assert rounds.asked["measure"].attempts == 0
-
-
-def test_the_complaint_does_not_count_as_a_changed_wording() -> None:
-    rounds = Rounds(alone(measure))
-    rounds.round({"measure": BIG})
-    before = rounds.asked["measure"].pin
-    rounds.round({"measure": BIG}, {"measure": None})
-    assert rounds.asked["measure"].pin == before
 
 
 def question(number: int, **options: Any) -> Elicit[Choice]:
@@ -207,45 +123,112 @@ def test_question_changed_by_another_answer_is_not_volatile() -> None:
         rounds.round({"measure": BIG, "confirm": question(5)}, {"confirm": yes(ok=True)})
 
 
-@pytest.mark.parametrize("unanswered", [2, 3], ids=["unchanged", "changed"])
-def test_unanswered_leg_resets_the_volatile_count(unanswered: int) -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": question(1)})
-    rounds.round({"confirm": question(2)}, {"confirm": yes(ok=True)})
-    rounds.round({"confirm": question(unanswered)})
-    assert rounds.round({"confirm": question(unanswered + 1)}, {"confirm": yes(ok=True)}) == {"confirm": None}
-    assert rounds.asked["confirm"].discards == 1
-
-
-def test_a_wording_that_another_build_changed_is_not_volatile() -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": question(1)})
-    for number in range(2, 10):
-        rounds.redeploy(alone(confirm), build=f"b{number}")
-        assert rounds.round({"confirm": question(number)}, {"confirm": yes(ok=True)}) == {"confirm": None}
-        assert rounds.asked["confirm"].discards == 0
-
-
-def test_unrenderable_question_names_itself_and_its_field() -> None:
-    class Nested(BaseModel):
-        inner: Choice
-
-    rounds = Rounds(alone(confirm))
-    with pytest.raises(SchemaNotRenderable, match=r"question 'confirm'.*'inner'") as caught:
-        rounds.round({"confirm": Elicit("Sure?", Nested)})
-    assert caught.value.field == "inner"
-
-
-def test_answer_to_an_unasked_question_waits_for_it() -> None:
-    rounds = pair()
-    rounds.round({"confirm": SURE, "measure": BIG})
-    rounds.round({"measure": BIG}, {"confirm": yes(ok=True)})
-    assert rounds.round({"confirm": SURE, "measure": BIG}) == {"confirm": YES, "measure": None}
-
-
 def test_waiting_answer_is_still_validated_when_read() -> None:
     """Shows S4."""
     rounds = pair()
     rounds.round({"confirm": SURE, "measure": BIG})
     rounds.round({"measure": BIG}, {"confirm": yes(ok="perhaps")})
     assert rounds.round({"confirm": SURE}) == {"confirm": None}
+
+
+def asker(about: str) -> Callable[[], Any]:
+    """Closures of this factory share their name."""
+
+    def ask() -> Elicit[Choice]:
+        return Elicit(f"Sure of {about}?", Choice)
+
+    return ask
+
+
+RED, BLUE = asker("red"), asker("blue")
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_an_answer_follows_a_rename(is_recorded: bool) -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": confirm()})
+    answer: dict[str, Any] = {"confirm": yes(ok=True)}
+    if is_recorded:
+        rounds.round({"confirm": confirm()}, answer)
+        answer = {}
+    rounds.redeploy(alone(confirm, key="sure", was=("older", "confirm")))
+    assert rounds.round({"sure": confirm()}, answer) == {"sure": YES}
+    assert list(rounds.entries) == ["sure"]
+
+
+def test_new_answer_replaces_the_one_under_a_former_name() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": confirm()})
+    rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True)})
+    rounds.redeploy(alone(confirm, key="sure", was=("confirm",)))
+    other = Elicit("Really?", Choice)
+    assert rounds.round({"sure": other}) == {"sure": None}
+    assert rounds.round({"sure": other}, {"sure": yes(ok=False)}) == {"sure": NO}
+    assert list(rounds.entries) == ["sure"]
+
+
+@pytest.mark.parametrize(
+    ("closures", "expected"),
+    [
+        ({"b": BLUE, "a": RED}, {"ask@b": NO, "ask@a": YES}),
+        ({"x": BLUE, "y": RED}, {"ask@x": NO, "ask@y": YES}),
+        ({"a": BLUE, "b": RED}, {"ask@a": None, "ask@b": None}),
+    ],
+    ids=["in the other order", "renamed: found by their wording", "swapped: asked again"],
+)
+def test_rearranged_closures_never_swap_their_answers(closures: dict[str, Any], expected: dict[str, Any]) -> None:
+    rounds = Rounds(plan_of(a=RED, b=BLUE))
+    rounds.round({"ask@a": RED(), "ask@b": BLUE()})
+    rounds.redeploy(plan_of(**closures))
+    questions = {f"ask@{path}": closure() for path, closure in closures.items()}
+    assert rounds.round(questions, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)}) == expected
+
+
+def test_question_gaining_a_path_finds_its_bare_answer() -> None:
+    rounds = Rounds(plan_of(a=RED))
+    rounds.round({"ask": RED()})
+    rounds.redeploy(plan_of(a=RED, b=BLUE))
+    assert rounds.round({"ask@a": RED(), "ask@b": BLUE()}, {"ask": yes(ok=True)}) == {"ask@a": YES, "ask@b": None}
+
+
+def test_answer_of_two_questions_or_for_two_is_not_adopted() -> None:
+    rounds = Rounds(plan_of(a=RED))
+    rounds.round({"ask": RED()})
+    rounds.redeploy(plan_of(a=RED, b=asker("red")))
+    assert rounds.round({"ask@a": RED(), "ask@b": RED()}, {"ask": yes(ok=True)}) == {"ask@a": None, "ask@b": None}
+    rounds = Rounds(plan_of(a=RED, b=asker("red")))
+    rounds.round({"ask@a": RED(), "ask@b": RED()})
+    rounds.redeploy(plan_of(c=RED))
+    assert rounds.round({"ask": RED()}, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)}) == {"ask": None}
+
+
+def test_answer_is_not_adopted_while_another_candidate_is_unseen() -> None:
+    rounds = Rounds(plan_of(a=RED))
+    rounds.round({"ask": RED()})
+    rounds.redeploy(plan_of(a=RED, b=BLUE))
+    assert rounds.journal is not None
+    answers = answers_of(rounds.plan, rounds.journal, build="b2")
+    answers.deliver({"ask": yes(ok=True)}, rounds.journal.asked)
+    answers.settle(rounds.node("ask@a"), RED())
+    assert not answers.known.adopt(answers.open, lambda index: index == rounds.node("ask@b").index)
+    assert answers.known.adopt(answers.open, lambda index: False)
+    assert answers.settle(rounds.node("ask@a"), RED()) == YES
+
+
+def test_unread_decline_of_another_build_stays_a_decline() -> None:
+    rounds = Rounds(plan_of(a=confirm, b=RED))
+    rounds.round({"confirm": confirm(), "ask": RED()})
+    rounds.redeploy(alone(confirm))
+    rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True), "ask": DECLINE})
+    rounds.redeploy(plan_of(a=confirm, b=RED))
+    assert rounds.round({"confirm": confirm(), "ask": RED()})["ask"] == Outcome(action=Action.DECLINE)
+
+
+def test_adopted_answer_beside_a_pending_question_is_read_once() -> None:
+    older = Rounds(plan_of(a=RED, b=confirm))
+    older.round({"ask": RED(), "confirm": confirm()})
+    older.round({"ask": RED(), "confirm": confirm()}, {"ask": yes(ok=True)})
+    older.round({"ask": Elicit("Sure of pink?", Choice), "confirm": confirm()})
+    older.redeploy(plan_of(x=RED, y=BLUE))
+    outcomes = older.round({"ask@x": RED(), "ask@y": BLUE()}, {"ask": yes(ok=False), "confirm": yes(ok=True)})
+    assert outcomes == {"ask@x": YES, "ask@y": None}

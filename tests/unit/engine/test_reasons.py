@@ -1,17 +1,17 @@
 """The reasons for which questions are asked, as the trace shows them: one test per reason."""
 
+from functools import partial
 from typing import Annotated, Any
 
-import pytest
-from mcp_types import ElicitResult
 from pydantic import BaseModel, field_validator
 
-from roundtrip import Elicit, ElicitUrl, Resolve
+from roundtrip import Elicit, Resolve
 from roundtrip.engine.answers import Answers
 from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Reason
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.resolvers.plan import Plan
 from tests.kit.shops import Choice
+from tests.kit.tables import check_each
 from tests.unit.engine.rounds import Rounds, alone, answers_of, plan_of, yes
 
 
@@ -58,135 +58,25 @@ def put(rounds: Rounds, key: str) -> PendingQuestion:
     return rounds.answers.open[key]
 
 
-@pytest.mark.parametrize(
-    ("asked", "reason", "changed", "when"),
-    [
-        (Elicit("Really?", Choice), Reason.REWORDED, ("message",), "its answer arrives"),
-        (Elicit("Really?", Choice), Reason.REWORDED, ("message",), "its answer was read before"),
-        (Elicit("Sure?", Wider), Reason.SCHEMA_CHANGED, ("schema",), "its answer was read before"),
-        (Elicit("Really?", Wider), Reason.SCHEMA_CHANGED, ("message", "schema"), "its answer arrives"),
-    ],
-    ids=["message", "message, later", "schema", "both"],
-)
-def test_a_changed_question_says_what_of_it_changed(
-    asked: Elicit[Any], reason: Reason, changed: tuple[str, ...], when: str
-) -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    answer: dict[str, Any] = {"confirm": yes(ok=True)}
-    if when == "its answer was read before":
-        rounds.round({"confirm": SURE}, answer)
-        answer = {}
-    rounds.redeploy(alone(confirm))
-    rounds.round({"confirm": asked}, answer)
-    assert (put(rounds, "confirm").reason, put(rounds, "confirm").changed) == (reason, changed)
+def test_a_changed_question_says_what_of_it_changed() -> None:
+    def check(asked: Elicit[Any], reason: Reason, changed: tuple[str, ...], *, was_read: bool) -> None:
+        rounds = Rounds(alone(confirm))
+        rounds.round({"confirm": SURE})
+        answer: dict[str, Any] = {"confirm": yes(ok=True)}
+        if was_read:
+            rounds.round({"confirm": SURE}, answer)
+            answer = {}
+        rounds.redeploy(alone(confirm))
+        rounds.round({"confirm": asked}, answer)
+        assert (put(rounds, "confirm").reason, put(rounds, "confirm").changed) == (reason, changed)
 
-
-@pytest.mark.parametrize("when", ["its answer arrives", "its answer was read before"])
-def test_renamed_away_names_the_current_question(when: str) -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    answer: dict[str, Any] = {"confirm": yes(ok=True)}
-    if when == "its answer was read before":
-        rounds.round({"confirm": SURE}, answer)
-        answer = {}
-    rounds.redeploy(alone(confirm, key="sure"))
-    rounds.round({"sure": SURE}, answer)
-    assert (put(rounds, "sure").reason, put(rounds, "sure").former) == (Reason.RENAMED, "confirm")
-
-
-def test_equal_wording_under_two_names_is_no_rename() -> None:
-    rounds = Rounds(plan_of(a=confirm, b=other))
-    rounds.round({"confirm": SURE})
-    rounds.round({"other": SURE}, {"confirm": yes(ok=True)})
-    assert put(rounds, "other").reason is Reason.NEW
-
-
-def test_question_depending_on_another_answer_is_reworded() -> None:
-    rounds = Rounds(plan_of(a=confirm, b=other))
-    rounds.round({"confirm": SURE, "other": other()})
-    rounds.round(
-        {"confirm": SURE, "other": Elicit("Another?", Choice)}, {"confirm": yes(ok=True), "other": yes(ok=True)}
-    )
-    assert put(rounds, "other").reason is Reason.REWORDED
-
-
-def test_stricter_build_asks_again_for_the_lenient_answer() -> None:
-    rounds = Rounds(alone(measure))
-    rounds.round({"measure": measure()})
-    rounds.round({"measure": measure()}, {"measure": yes(size=3)})
-    rounds.redeploy(alone(measure))
-    rounds.round({"measure": Elicit("How big?", Narrow)})
-    assert put(rounds, "measure").reason is Reason.OTHER_BUILD
-
-
-def test_answer_its_own_build_stopped_accepting_is_invalid() -> None:
-    rounds = Rounds(alone(measure))
-    rounds.round({"measure": measure()})
-    rounds.round({"measure": measure()}, {"measure": yes(size=3)})
-    rounds.round({"measure": Elicit("How big?", Narrow)})
-    assert put(rounds, "measure").reason is Reason.INVALID
-    # It was valid when the user gave it, so the repeated question has no complaint.
-    assert put(rounds, "measure").complaint is None
-
-
-@pytest.mark.parametrize("when", ["its answer arrives", "its answer was read before"])
-def test_a_page_that_was_reworded_says_so(when: str) -> None:
-    def page(text: str) -> ElicitUrl:
-        return ElicitUrl(text, "https://pay.example/1", done=lambda: None)
-
-    def pay() -> ElicitUrl:
-        return page("Pay")
-
-    agreed: dict[str, Any] = {"pay": ElicitResult(action="accept")}
-    rounds = Rounds(alone(pay))
-    rounds.round({"pay": page("Pay")})
-    if when == "its answer was read before":
-        rounds.round({"pay": page("Pay")}, agreed)
-        assert put(rounds, "pay").reason is Reason.UNFINISHED
-        agreed = {}
-    rounds.redeploy(alone(pay))
-    rounds.round({"pay": page("Pay now")}, agreed)
-    assert (put(rounds, "pay").reason, put(rounds, "pay").changed) == (Reason.REWORDED, ("message",))
-
-
-def test_malformed_answer_to_a_page_is_asked_again() -> None:
-    def pay() -> ElicitUrl:
-        return ElicitUrl("Pay", "https://pay.example/1", done=lambda: None)
-
-    rounds = Rounds(alone(pay))
-    rounds.round({"pay": pay()})
-    assert rounds.round({"pay": pay()}, {"pay": None}) == {"pay": None}
-    assert (put(rounds, "pay").reason, put(rounds, "pay").complaint) == (Reason.INVALID, "it was malformed")
-
-
-def test_another_build_that_asks_for_more_says_so() -> None:
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    rounds.redeploy(plan_of(a=confirm, b=other))
-    rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True)})
-    assert put(rounds, "other").reason is Reason.OTHER_BUILD
-
-
-def test_question_of_another_build_based_on_an_answer_is_new() -> None:
-    def deliver(sure: Annotated[Any, Resolve(confirm)]) -> Elicit[Choice]:
-        return Elicit("By post?", Choice)
-
-    rounds = Rounds(alone(confirm))
-    rounds.round({"confirm": SURE})
-    rounds.redeploy(plan_of(a=confirm, b=deliver))
-    rounds.round({"confirm": SURE, "deliver": Elicit("By post?", Choice)}, {"confirm": yes(ok=True)})
-    assert put(rounds, "deliver").reason is Reason.NEW
-
-
-def test_revised_covers_dependents_of_a_changed_answer() -> None:
-    rounds = Rounds(plan_of(a=confirm, b=other))
-    rounds.round({"confirm": SURE, "other": other()})
-    answers = rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True), "other": yes(ok=True)})
-    assert None not in answers.values()
-    rounds.answers.revise({"confirm": {"ok": False}}, stale=["other"])
-    rounds.answers.settle(rounds.node("other"), other())
-    assert put(rounds, "other").reason is Reason.REVISED
+    rows = [
+        (Elicit("Really?", Choice), Reason.REWORDED, ("message",)),
+        (Elicit("Sure?", Wider), Reason.SCHEMA_CHANGED, ("schema",)),
+        (Elicit("Really?", Wider), Reason.SCHEMA_CHANGED, ("message", "schema")),
+    ]
+    for was_read in (False, True):
+        check_each(rows, partial(check, was_read=was_read))
 
 
 # Other facts.
@@ -228,3 +118,29 @@ def test_token_answers_are_reported_as_reused_and_fresh_ones_not() -> None:
         answers.settle(rounds.node("confirm"), SURE)
         answers.settle(rounds.node("other"), other())
     assert [fact for fact in facts if isinstance(fact, AnswerReused)] == [AnswerReused("confirm")] * 2
+
+
+def test_answer_that_was_lenient_is_asked_again() -> None:
+    """It was valid when the user gave it, so the repeated question has no complaint."""
+    found: list[tuple[Reason, object]] = []
+    for redeploys in (True, False):
+        rounds = Rounds(alone(measure))
+        rounds.round({"measure": measure()})
+        rounds.round({"measure": measure()}, {"measure": yes(size=3)})
+        if redeploys:
+            rounds.redeploy(alone(measure))
+        rounds.round({"measure": Elicit("How big?", Narrow)})
+        found.append((put(rounds, "measure").reason, put(rounds, "measure").complaint))
+    assert found == [(Reason.OTHER_BUILD, None), (Reason.INVALID, None)]
+
+
+def test_question_that_only_another_build_asks_says_so() -> None:
+    def deliver(sure: Annotated[Any, Resolve(confirm)]) -> Elicit[Choice]:
+        return Elicit("By post?", Choice)
+
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": SURE})
+    rounds.redeploy(plan_of(a=confirm, b=other, c=deliver))
+    rounds.round({"confirm": SURE, "other": other(), "deliver": other()}, {"confirm": yes(ok=True)})
+    # What is based on an answer comes in a later round of any build.
+    assert (put(rounds, "other").reason, put(rounds, "deliver").reason) == (Reason.OTHER_BUILD, Reason.NEW)

@@ -1,12 +1,14 @@
-"""Work that times out while another cause ends it too."""
+"""Work that times out while another cause ends it too, and limits that cannot be."""
+
+import math
+import re
+from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 
-from roundtrip.engine.interruptions import Suspension, clock_paused, with_timeout
-from roundtrip.errors import ToolTimedOut
-from tests.kit.time_limits import limits_held
+from roundtrip import Server
+from roundtrip.engine.interruptions import with_timeout
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -19,32 +21,6 @@ async def ends_with(error: BaseException) -> None:
         await anyio.sleep_forever()
     finally:
         raise error
-
-
-async def test_work_that_is_done_in_time_gives_its_result() -> None:
-    async def work() -> int:
-        await anyio.lowlevel.checkpoint()
-        return 1
-
-    assert await with_timeout(WAIT, work()) == 1
-
-
-async def test_exception_within_the_time_limit_propagates() -> None:
-    async def work() -> None:
-        raise error
-
-    for error in (ValueError("crash"), Suspension(), BaseExceptionGroup("both", [Suspension()])):
-        with pytest.raises(type(error)) as caught:
-            await with_timeout(WAIT, work())
-        assert caught.value is error
-
-
-@pytest.mark.parametrize("error", [ValueError("crash"), Suspension(), BaseExceptionGroup("both", [Suspension()])])
-async def test_overdue_work_has_timed_out_for_any_ending(error: BaseException) -> None:
-    with anyio.fail_after(WAIT), pytest.raises(ToolTimedOut, match=r"timed out after 0\.02s") as caught:
-        await with_timeout(SHORT, ends_with(error))
-    assert caught.value.seconds == SHORT
-    assert caught.value.__cause__ is (error if isinstance(error, Exception) else None)
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), BaseExceptionGroup("both", [KeyboardInterrupt()])])
@@ -81,29 +57,16 @@ async def test_outside_cancellation_stays_one_despite_a_timeout(error: Exception
     assert [type(seen) for seen in raised] == [anyio.get_cancelled_exc_class()]
 
 
-async def test_clock_stops_until_all_questions_are_answered() -> None:
-    async def ask(answered: anyio.Event) -> None:
-        with clock_paused():
-            await answered.wait()
-
-    async def work() -> str:
-        first, second = anyio.Event(), anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(ask, first)
-            group.start_soon(ask, second)
-            await anyio.lowlevel.checkpoint()
-            first.set()
-            await anyio.lowlevel.checkpoint()
-            limits.expire()
-            await anyio.lowlevel.checkpoint()
-            second.set()
-        return "done"
-
-    with limits_held() as limits:
-        assert await with_timeout(SHORT, work()) == "done"
-    assert limits.seconds == [SHORT] * 2
-
-
-async def test_without_a_time_there_is_no_clock_to_stop() -> None:
-    with clock_paused():
-        await anyio.lowlevel.checkpoint()
+def test_invalid_timeout_is_rejected_with_its_argument_name() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"ttl": "10"}, "ttl= must be a number of seconds, got '10'"),
+        ({"max_age": (60,)}, "max_age= must be a number of seconds, got (60,)"),
+        ({"ttl": True}, "ttl= must be a number of seconds, got True"),
+        ({"ttl": 0}, "ttl=0 and max_age=3600.0"),
+        ({"ttl": math.nan}, "ttl=nan and max_age=3600.0"),
+        ({"ttl": 10, "max_age": 5}, "ttl no more than max_age"),
+        ({"max_age": math.inf}, "finite seconds"),
+    ]
+    for options, told in wrong:
+        with pytest.raises(ValueError, match=re.escape(told)):
+            Server("limits", **options)

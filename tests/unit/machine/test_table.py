@@ -1,17 +1,18 @@
-"""The tables of states and events, and the machines that `transitions` makes of them."""
+"""The tables of states and events, the machines that `transitions` makes of them, and calls that follow them."""
 
 from enum import StrEnum
 from itertools import product
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import pytest
 from transitions import MachineError
 
 from roundtrip.errors import IllegalTransition
+from roundtrip.machine.call import Call, Transition
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import (
     CALL_MACHINE,
     ENTRY_MACHINE,
-    CallArrow,
     EntryEvent,
     EntryState,
     Event,
@@ -21,30 +22,6 @@ from roundtrip.machine.table import (
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
-
-DRAWN: Final = """
-received        begin    resolving
-resolving       ask      awaiting_input
-awaiting_input  resume   resumed
-resumed         resolve  resolving
-resolving       execute  executing
-executing       ask      awaiting_input
-executing       revise   resolving
-executing       finish   completed
-resolving       recall   completed
-executing       decline   declined
-resolving       decline   declined
-received        reject   rejected
-awaiting_input  reject   rejected
-resolving       reject   rejected
-executing       reject   rejected
-received        fail     failed
-resolving       fail     failed
-awaiting_input  fail     failed
-resumed         fail     failed
-executing       fail     failed
-"""
-"""The diagram of the architecture page, one arrow a line."""
 
 
 class Model:
@@ -80,27 +57,10 @@ def test_table_agrees_with_the_transitions_machine(
     machine = table.machine()
     for state, event in product(states, events):
         assert triggered(machine, state, event) == table.targets.get((state, event))
-    assert len(cast("Any", machine).get_transitions()) == len(table.arrows)
+    assert len(cast("Any", machine).get_transitions()) == len(table.arrows) == len(table.targets)
+    assert all(table.follow(arrow.source, arrow.event) is arrow.target for arrow in table.arrows)
     assert (list(table.states), list(table.events)) == (list(states), list(events))
     assert all(name.meaning for name in [*table.states, *table.events])
-
-
-def test_no_event_has_two_targets_in_one_state() -> None:
-    for table in (CALL_MACHINE, ENTRY_MACHINE, TASK_MACHINE):
-        assert len(table.arrows) == len(table.targets)
-
-
-def test_the_table_is_the_diagram_of_the_architecture() -> None:
-    lines = [line.split() for line in DRAWN.strip().splitlines()]
-    drawn = {CallArrow(State(source), Event(event), State(target)) for source, event, target in lines}
-    assert set(CALL_MACHINE.arrows) == drawn
-    assert len(CALL_MACHINE.arrows) == len(drawn)
-
-
-def test_five_states_live_and_four_are_final() -> None:
-    assert set(CALL_MACHINE.final) == {State.COMPLETED, State.FAILED, State.DECLINED, State.REJECTED}
-    assert all(CALL_MACHINE.allowed(state) == () for state in CALL_MACHINE.final)
-    assert all(CALL_MACHINE.allowed(state) for state in set(State) - CALL_MACHINE.final)
 
 
 def test_missing_arrow_is_an_error_with_evidence() -> None:
@@ -115,12 +75,51 @@ def test_missing_arrow_is_an_error_with_evidence() -> None:
     check_each(set(product(State, Event)) - CALL_MACHINE.targets.keys(), check)
 
 
-def test_following_an_arrow_gives_its_target() -> None:
-    assert all(CALL_MACHINE.follow(arrow.source, arrow.event) is arrow.target for arrow in CALL_MACHINE.arrows)
-
-
 def test_an_illegal_event_of_an_entry_names_the_entry() -> None:
-    with pytest.raises(
-        IllegalTransition, match="cannot 'renew' an entry that is 'settled'; allowed here: settle, forget"
-    ):
+    told = "cannot 'renew' an entry that is 'settled'; allowed here: settle, forget"
+    with pytest.raises(IllegalTransition, match=told):
         ENTRY_MACHINE.follow(EntryState.SETTLED, EntryEvent.RENEW)
+
+
+def test_asking_opens_a_round_and_the_step_already_counts_it() -> None:
+    steps: list[Transition] = []
+    call = Call("c1", watch=steps.append)
+    for event in (Event.BEGIN, Event.ASK, Event.RESUME, Event.RESOLVE, Event.ASK):
+        call.apply(event)
+    assert [step.round for step in steps] == [0, 1, 1, 1, 2]
+    assert call.round == 2
+
+
+def test_a_restored_call_goes_on_counting_where_its_journal_ended() -> None:
+    steps: list[Transition] = []
+    call = Call.resumed(Journal("c1", born=1, deadline=2, end=3, leg=2, round=2, written=1))
+    call.watch = steps.append
+    call.apply(Event.RESUME)
+    call.apply(Event.RESOLVE)
+    call.apply(Event.ASK)
+    assert [(step.leg, step.round) for step in steps] == [(3, 2), (3, 2), (3, 3)]
+
+
+def test_illegal_event_changes_and_reports_nothing() -> None:
+    steps: list[Transition] = []
+    call = Call("c1", state=State.RESUMED, round=1, watch=steps.append)
+    with pytest.raises(IllegalTransition) as caught:
+        call.apply(Event.ASK)
+    assert (call.state, call.round, steps) == (State.RESUMED, 1, [])
+    assert caught.value.allowed == (Event.RESOLVE.value, Event.FAIL.value)
+
+
+def test_each_event_is_reported_as_one_step_in_order() -> None:
+    """The watcher is notified after the transition."""
+    call, steps = Call("c1"), list[tuple[State, Transition]]()
+    assert (call.id, call.state, call.leg, call.round) == ("c1", State.RECEIVED, 1, 0)
+    call.watch = lambda step: steps.append((call.state, step))
+    call.apply(Event.BEGIN)
+    call.apply(Event.FAIL, error="boom")
+    assert steps == [
+        (State.RESOLVING, Transition("c1", 1, State.RECEIVED, Event.BEGIN, State.RESOLVING, 0)),
+        (
+            State.FAILED,
+            Transition("c1", 1, State.RESOLVING, Event.FAIL, State.FAILED, 0, detail={"error": "boom"}),
+        ),
+    ]

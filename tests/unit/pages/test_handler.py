@@ -28,7 +28,8 @@ class Browser:
     """A browser without a window: one page with its form, and requests as they are."""
 
     def __init__(self, calls: PageCalls, *, base_url: str = BASE, reader: str | None = None, **options: Any) -> None:
-        self.pages = QuestionPages(calls, base_url=base_url, keys=[KEY], look=PageLook("Shop"), **options)
+        given: dict[str, Any] = {"keys": [KEY], **options}
+        self.pages = QuestionPages(calls, base_url=base_url, look=PageLook("Shop"), **given)
         transport = httpx.ASGITransport(Starlette(routes=self.pages.routes))
         cookies = {"reader": reader} if reader is not None else {}
         self.client = httpx.AsyncClient(transport=transport, base_url=BASE, cookies=cookies)
@@ -222,11 +223,7 @@ async def test_keys_can_be_rotated() -> None:
     asked = call()
     calls = MemoryCalls({TICKET: asked})
     page = (await Browser(calls).open()).fill("q0-f0", "Ada")
-    rotated = Browser(calls)
-    rotated.pages = QuestionPages(calls, base_url=BASE, keys=[b"a newer key of the pages", KEY], look=PageLook("Shop"))
-    rotated.client = httpx.AsyncClient(
-        transport=httpx.ASGITransport(Starlette(routes=rotated.pages.routes)), base_url=BASE
-    )
+    rotated = Browser(calls, keys=[b"a newer key of the pages", KEY])
     assert (await rotated.open()).named("token")[0].value != page.named("token")[0].value
     assert (await rotated.post(page.body())).status_code == 303
 
@@ -334,7 +331,7 @@ def test_weak_keys_are_rejected() -> None:
     weak: list[list[bytes]] = [[], [b"short"], [KEY, b""]]
     for keys in weak:
         with pytest.raises(ValueError, match="keys must have at least one key, and each at least 16 bytes"):
-            QuestionPages(MemoryCalls({}), base_url=BASE, keys=keys, look=PageLook("Shop"))
+            Browser(MemoryCalls({}), keys=keys)
 
 
 async def to_login(request: Request) -> Response:

@@ -1,9 +1,10 @@
-"""The page of a playground: its log, its address, its scripts, and the lists of tools."""
+"""The page of a playground: its log, its address, its scripts, the lists of tools, and where tests are written."""
 
 import logging
 import re
 from collections import Counter
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from roundtrip.client.terminal import Terminal
 from roundtrip.playground.hosting import NoticeHandler
 from roundtrip.playground.playground import Playground, ServedFacts
 from roundtrip.playground.serving import PLAYGROUND_PAGE
+from roundtrip.playground.writing import ServerPlace
 from roundtrip.trace.page.document import STEP_SCRIPTS, UI_PAGES
 from roundtrip.trace.page.loopback import Loopback
 from tests.kit.waiting import WAIT
@@ -27,6 +29,7 @@ def test_address_needs_its_last_slash() -> None:
     assert loopback.place_of(f"/{loopback.secret}/") == ""
     assert loopback.place_of(f"/{loopback.secret}") is None
     assert loopback.place_of("/another/") is None
+    assert Loopback(8000).secret != loopback.secret
 
 
 def test_line_that_cannot_be_formatted_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +77,30 @@ def test_names_are_used_once_in_a_page() -> None:
         )
         assert len(names) > 5
         assert (scripts[-1], [name for name, times in names.items() if times > 1]) == (scripts[-1], [])
+
+
+def place(file: Path, module: str = "", *, is_file: bool = True) -> tuple[str, str]:
+    found = ServerPlace.of(module, str(file), "server", is_file=is_file, is_ours=True)
+    return found.module, found.folder
+
+
+def test_file_is_imported_from_the_folder_above_its_package(tmp_path: Path) -> None:
+    package = tmp_path / "shop" / "tools"
+    package.mkdir(parents=True)
+    assert place(package / "app.py") == ("app", str(package))
+    (package / "__init__.py").write_text("")
+    assert place(package / "app.py") == ("tools.app", str(tmp_path / "shop"))
+    (tmp_path / "shop" / "__init__.py").write_text("")
+    assert place(package / "app.py") == ("shop.tools.app", str(tmp_path))
+
+
+def test_module_is_imported_by_its_own_name(tmp_path: Path) -> None:
+    assert place(tmp_path / "shop" / "app.py", "shop.app", is_file=False) == ("shop.app", str(tmp_path))
+    assert place(tmp_path / "shop" / "__init__.py", "shop", is_file=False) == ("shop", str(tmp_path))
+    assert place(tmp_path / "app.py", "app", is_file=False) == ("app", str(tmp_path))
+
+
+def test_place_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = ServerPlace("shop.app", "server", str(tmp_path), is_ours=False)
+    written.write(tmp_path / "place.json")
+    assert ServerPlace.read(tmp_path / "place.json") == written

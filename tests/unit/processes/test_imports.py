@@ -7,21 +7,6 @@ from typing import Final
 from benchmarks.hello_modules import MAX_LINES, MAX_MODULES, loaded
 from tests.kit.sources import UNUSED
 
-NEEDED: Final = {"anyio"}
-"""Packages of which a server needs more than the SDK's server has imported."""
-
-SERVES: Final = """
-import sys
-from mcp.server import MCPServer
-async def greet(name: str) -> str:
-    return name
-MCPServer("shop").tool()(greet)
-before = set(sys.modules)
-from roundtrip import Elicit, Resolve, Server
-Server("shop", keys=["7f" * 32]).tool()(greet)
-print(*sorted(set(sys.modules) - before))
-"""
-
 MISUSES: Final = """
 import sys
 from roundtrip.cli import main
@@ -54,28 +39,9 @@ print(*failures)
 """
 
 
-DESCRIBES: Final = """
-import sys
-from roundtrip.server.tools.descriptions import describe
-def fn(a): 'One line.\\n\\nAnd a paragraph: prose.'
-describe(fn)
-print('docstring_parser' in sys.modules)
-fn.__doc__ = 'One.\\n\\nArgs:\\n    a: An entry.'
-print(describe(fn).parameters)
-"""
-
-
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-
-
-def test_a_server_imports_what_it_needs() -> None:
-    added = set(run(SERVES).stdout.split())
-    assert "roundtrip.server.server" in added
-    packages = {name.partition(".")[0] for name in added} - sys.stdlib_module_names
-    assert packages - {"roundtrip"} <= NEEDED
-    assert not added & UNUSED
 
 
 def test_hello_server_loads_few_modules() -> None:
@@ -123,7 +89,3 @@ def test_everything_can_be_imported_without_extras() -> None:
 
 def test_threads_may_be_the_first_to_use_different_names() -> None:
     assert run(THREADS).stdout.split() == []
-
-
-def test_the_parser_is_imported_only_for_a_docstring_with_sections() -> None:
-    assert run(DESCRIBES).stdout.splitlines() == ["False", "{'a': 'An entry.'}"]

@@ -1,15 +1,18 @@
-"""Forms: a flat schema that the protocol allows, and values from answers."""
+"""Forms: a flat schema that the protocol allows, values from answers, and the schemas that no form can show."""
 
 import datetime
+import decimal
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Required
 
+import pytest
 from mcp.server.elicitation import render_elicitation_schema
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationInfo, WithJsonSchema, create_model, field_validator
 from typing_extensions import TypedDict
 
+from roundtrip.errors import InvalidSignature, SchemaNotRenderable
 from roundtrip.questions.forms import AnswerInvalid, form_of
 from tests.kit.raised import raised
 
@@ -25,14 +28,18 @@ class Color(enum.Enum):
     BLUE = "blue"
 
 
-TITLED = [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]
-
 PRIMITIVES: list[tuple[Any, Any]] = [
     (Annotated[str, Field(min_length=2, max_length=5)], {"type": "string", "minLength": 2, "maxLength": 5}),
     (Annotated[str, Field(pattern="^a")], {"type": "string"}),
     (AnyUrl, {"type": "string", "format": "uri", "minLength": 1}),
     (Annotated[str, WithJsonSchema({"type": "string", "format": "email"})], {"type": "string", "format": "email"}),
     (datetime.time, {"type": "string"}),
+    (Literal["only"], {"type": "string", "enum": ["only"]}),
+    (set[Color], {"type": "array", "items": {"type": "string", "enum": ["red", "blue"]}}),
+    (
+        Annotated[str, WithJsonSchema({"type": "string", "enum": ["s"], "enumNames": ["Small"]})],
+        {"type": "string", "enum": ["s"], "enumNames": ["Small"]},
+    ),
     (Annotated[int, Field(gt=1, lt=9)], {"type": "integer", "minimum": 2, "maximum": 8}),
     (Annotated[int, Field(ge=5, gt=1, le=7, lt=9)], {"type": "integer", "minimum": 5, "maximum": 7}),
     (Annotated[float, Field(ge=0.5, le=1)], {"type": "number", "minimum": 0.5, "maximum": 1}),
@@ -45,54 +52,6 @@ PRIMITIVES: list[tuple[Any, Any]] = [
 def test_primitive_is_shown_with_its_protocol_constraints() -> None:
     """Shows F1."""
     assert [shown(annotation) for annotation, _ in PRIMITIVES] == [shape for _, shape in PRIMITIVES]
-
-
-CHOICES: list[tuple[Any, Any]] = [
-    (Literal["only"], {"type": "string", "enum": ["only"]}),
-    (list[Literal["only"]], {"type": "array", "items": {"type": "string", "enum": ["only"]}}),
-    (set[Color], {"type": "array", "items": {"type": "string", "enum": ["red", "blue"]}}),
-    (Annotated[str, WithJsonSchema({"type": "string", "oneOf": TITLED})], {"type": "string", "oneOf": TITLED}),
-    (
-        Annotated[list[str], WithJsonSchema({"type": "array", "items": {"anyOf": TITLED}, "maxItems": 1})],
-        {"type": "array", "items": {"anyOf": TITLED}, "maxItems": 1},
-    ),
-    (
-        Annotated[str, WithJsonSchema({"type": "string", "enum": ["s"], "enumNames": ["Small"]})],
-        {"type": "string", "enum": ["s"], "enumNames": ["Small"]},
-    ),
-]
-
-
-def test_a_choice_is_shown_in_the_protocols_four_forms() -> None:
-    """Shows F2."""
-    assert [shown(annotation) for annotation, _ in CHOICES] == [shape for _, shape in CHOICES]
-
-
-DEFAULTS: list[tuple[Any, Any, Any]] = [
-    (str, "x", "x"),
-    (int, 0, 0),
-    (float, 0.5, 0.5),
-    (bool, False, False),
-    (Literal["a", "b"], "b", "b"),
-    (Color, Color.BLUE, "blue"),
-    (list[Color], [Color.RED], ["red"]),
-    (datetime.date, datetime.date(2026, 7, 28), "2026-07-28"),
-    (str | None, "x", "x"),
-    (Color | None, Color.RED, "red"),
-]
-
-
-def test_default_is_shown_as_json_and_makes_fields_optional() -> None:
-    """Shows F3."""
-    assert [shown(annotation, default)["default"] for annotation, default, _ in DEFAULTS] == [
-        json for *_, json in DEFAULTS
-    ]
-    forms = [
-        (form_of(create_model("Form", field=(annotation, default))), default) for annotation, default, _ in DEFAULTS
-    ]
-    assert [
-        form.schema for form, default in forms if "required" in form.schema or form.parse({}).field != default
-    ] == []
 
 
 def test_nullable_field_is_shown_as_optional() -> None:
@@ -159,20 +118,6 @@ def test_a_form_without_fields_is_accepted_without_content() -> None:
     assert form.parse(None) == form.parse({}) == Empty()
 
 
-def test_a_schema_is_rendered_once() -> None:
-    class Counted(BaseModel):
-        rendered: int = 0
-
-        @classmethod
-        def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
-            renderings.append(cls)
-            return handler(core_schema)
-
-    renderings: list[type] = []
-    assert form_of(Counted) is form_of(Counted)
-    assert len(renderings) == 1
-
-
 def test_equal_schemas_have_equal_digests_and_any_visible_difference_another() -> None:
     def digest(annotation: Any, default: Any = ..., name: str = "field") -> bytes:
         fields: dict[str, Any] = {name: (annotation, default)}
@@ -234,3 +179,106 @@ def test_reason_is_short_and_does_not_repeat_input() -> None:
     assert "secret" not in reason
     assert reason.count("field_") == 3
     assert len(reason) <= 300
+
+
+# Schemas that the protocol's forms cannot show are rejected, with the names of the form and the field.
+
+
+class Inner(BaseModel):
+    x: int
+
+
+class Node(BaseModel):
+    field: "Node | None" = None
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+NESTED: list[Any] = [
+    Inner,
+    Inner | None,
+    list[Inner],
+    dict[str, str],
+    list[str],
+    list[int],
+    list[list[Literal["a"]]],
+    tuple[str, str],
+    int | str,
+    int | str | None,
+    decimal.Decimal,
+    None,
+    Any,
+    Annotated[str, WithJsonSchema({"oneOf": [{"const": "a"}]})],
+    Annotated[str, WithJsonSchema({"oneOf": []})],
+    Annotated[str, WithJsonSchema({"not": {}})],
+]
+
+
+def told_of(annotation: Any) -> tuple[str | None, str]:
+    """Return the field that a refusal of a form names, and its text."""
+    error = raised(form_of, create_model("Form", good=(str, ...), field=(annotation, ...)))
+    return error.field if isinstance(error, SchemaNotRenderable) else None, str(error)
+
+
+def test_nested_field_is_rejected_by_name() -> None:
+    """Shows F1, F4."""
+    told = [told_of(annotation) for annotation in NESTED]
+    assert [(field, text) for field, text in told if field != "field" or "form 'Form', field 'field'" not in text] == []
+
+
+def test_non_string_choice_is_rejected_by_name() -> None:
+    """Shows F2."""
+    choices: list[Any] = [Literal[1, 2], Literal["a", 1], Level, list[Level], Literal["a", None]]
+    told = [told_of(annotation) for annotation in choices]
+    assert [(field, text) for field, text in told if field != "field" or "strings" not in text] == []
+
+
+def test_a_model_that_contains_itself_is_rejected_and_not_followed() -> None:
+    """Shows F4."""
+    with pytest.raises(SchemaNotRenderable, match="form 'Node', field 'field'"):
+        form_of(Node)
+
+
+NO_VALUES: list[Any] = [
+    dict[str, int],
+    list[str],
+    bytes | int,
+    int | str,
+    tuple[int, int],
+    object,
+    Inner(x=1),
+    7,
+    None,
+    {},
+    [{}],
+    [1],
+    [1, 2],
+    {1: "One", "1": "The same as text"},
+    [{"a": "A"}, {"a": "A"}],
+    Literal[1, 2],
+]
+
+
+def test_a_value_that_no_field_can_hold_is_rejected() -> None:
+    """Shows F1, F2, F4."""
+    errors = [raised(form_of, value) for value in NO_VALUES]
+    assert [error for error in errors if not isinstance(error, SchemaNotRenderable)] == []
+
+
+def test_a_schema_that_has_no_json_schema_is_rejected() -> None:
+    with pytest.raises(SchemaNotRenderable, match="form 'Form' has no JSON schema"):
+        form_of(create_model("Form", field=(Callable[[], int], ...)))
+
+
+def test_rejected_schema_is_the_authors_mistake() -> None:
+    assert issubclass(SchemaNotRenderable, InvalidSignature)
+    assert issubclass(SchemaNotRenderable, TypeError)
+
+
+def test_default_without_json_form_is_rejected_by_field() -> None:
+    """Shows F3."""
+    shape = {"type": "string", "default": object()}
+    with pytest.raises(SchemaNotRenderable, match="field 'field': its default has no JSON form"):
+        form_of(create_model("Form", field=(Annotated[str, WithJsonSchema(shape)], ...)))

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp_types import (
-    ClientCapabilities,
     CreateMessageRequest,
     CreateMessageResult,
     CreateMessageResultWithTools,
@@ -21,7 +20,6 @@ from mcp_types import (
 )
 from pydantic import BaseModel, FileUrl
 
-from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid
@@ -39,6 +37,7 @@ from roundtrip.questions.markers import (
 )
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation, Outcome
 from roundtrip.questions.wire import FormQuestion, ModelQuestion, question_of
+from tests.kit.raised import raised
 from tests.kit.shops import Choice
 
 if TYPE_CHECKING:
@@ -132,16 +131,6 @@ def test_an_answer_to_a_form_is_read_and_restored_alike(response: ElicitResult, 
 
 
 @pytest.mark.parametrize(
-    "response",
-    [ElicitResult(action="accept"), ElicitResult(action="accept", content={"ok": "perhaps"}), SAID, ROOTS],
-    ids=["without content", "invalid", "of a model", "of roots"],
-)
-def test_an_answer_that_does_not_fit_a_form_is_rejected(response: Any) -> None:
-    with pytest.raises(AnswerInvalid):
-        question_of(Elicit("Sure?", Choice)).read(response)
-
-
-@pytest.mark.parametrize(
     ("marker", "request_type", "value"),
     [
         (Sample("hi", max_tokens=5), CreateMessageRequest, SAID),
@@ -203,12 +192,6 @@ def test_value_of_a_page_has_the_type_that_done_returns() -> None:
     assert restored == [Payment(paid=5)] * 4
 
 
-def test_form_question_keeps_its_attempts_and_change_policy() -> None:
-    question = question_of(Elicit("Sure?", Choice, attempts=1, volatile_ok=True))
-    assert isinstance(question, FormQuestion)
-    assert (question.attempts, question.volatile_ok) == (1, True)
-
-
 # Pages.
 
 
@@ -233,16 +216,6 @@ def test_page_wording_excludes_only_its_ticket() -> None:
     assert len(set(wordings)) == len(wordings)
 
 
-def test_a_page_needs_a_client_that_declared_pages() -> None:
-    """Shows S6."""
-    page = question_of(ElicitUrl("Log in.", "https://bookshop.example"))
-    lacking: list[dict[str, Any] | None] = [None, {}, {"elicitation": {}}, {"elicitation": {"form": {}}}]
-    for capabilities in lacking:
-        with pytest.raises(CapabilityMissing, match="'login'"):
-            page.require("login", None if capabilities is None else ClientCapabilities.model_validate(capabilities))
-    page.require("login", ClientCapabilities.model_validate({"elicitation": {"url": {}}}))
-
-
 def test_forms_are_for_a_human_unless_anyone_may_answer() -> None:
     human = [
         question_of(Elicit("How many?", int)),
@@ -261,3 +234,53 @@ def test_forms_are_for_a_human_unless_anyone_may_answer() -> None:
 def test_unknown_answered_by_is_refused(given: Any) -> None:
     with pytest.raises(ValueError, match=r"answered_by=\.\.\.\) must be 'human' or 'anyone', got"):
         Elicit("How many?", int, answered_by=given)
+
+
+# URLs that pages may have.
+
+
+ADDRESSES = (
+    "https://shop.example/pay?t=1",
+    "HTTP://shop.example",
+    "http://localhost:8000/x",
+    "https://[::1]/x",
+    "https://müller.example/ä",
+)
+OTHERS = (
+    "javascript:alert(1)",
+    "JavaScript://shop.example/%0aalert(1)",
+    "data:text/html,<script>",
+    "file:///etc/passwd",
+    "vscode://install",
+    " https://shop.example",
+    "java\nscript:alert(1)",
+    "ht\ttps://shop.example",
+    "\x01javascript:alert(1)",
+    "https:\\\\shop.example",
+    "https://shop.example\\@evil.example",
+    "https:shop.example",
+    "https://",
+    "https:///pay",
+    "https://?x",
+    "//shop.example/pay",
+    "/pay",
+    "shop.example",
+    "",
+)
+
+
+def test_a_page_is_a_web_address() -> None:
+    assert [ElicitUrl("Pay.", url).url for url in ADDRESSES] == list(ADDRESSES)
+
+
+def test_anything_else_is_rejected_and_not_repeated() -> None:
+    told = {url: str(raised(ElicitUrl, "Pay.", url)) for url in OTHERS}
+    assert [url for url, text in told.items() if "the url of a page must" not in text] == []
+    repeated = ("script", "passwd", "evil", "alert")
+    assert [text for text in told.values() if any(part in text for part in repeated)] == []
+
+
+def test_an_author_may_allow_another_scheme_in_place_of_these() -> None:
+    assert ElicitUrl("Open.", "myapp://login", schemes=["MyApp"]).url == "myapp://login"
+    with pytest.raises(ValueError, match="must begin with myapp:, and"):
+        ElicitUrl("Open.", "https://shop.example", schemes=["myapp"])

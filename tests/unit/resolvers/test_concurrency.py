@@ -1,4 +1,4 @@
-"""Resolvers side by side: overlap, cancellation, threads, context variables."""
+"""Resolvers side by side: overlap, cancellation, context variables, and the guess that one never waits."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, start, tool_of, walk
 
 pytestmark = pytest.mark.anyio
+
 
 VAR: ContextVar[str] = ContextVar("VAR", default="unset")
 
@@ -126,24 +127,6 @@ async def test_cancelling_the_leg_cancels_its_resolvers() -> None:
 # Context variables and cancel scopes.
 
 
-async def test_the_callers_context_variables_are_seen_everywhere() -> None:
-    async def quick() -> str:
-        return VAR.get()
-
-    async def waiting() -> str:
-        await anyio.lowlevel.checkpoint()
-        return VAR.get()
-
-    def threaded() -> str:
-        return VAR.get()
-
-    plan = plan_of(tool_of(quick, waiting, threaded))
-    for value in ("first", "second"):
-        token = VAR.set(value)
-        assert set((await walk(plan)).values()) == {value}
-        VAR.reset(token)
-
-
 async def test_resolver_may_reset_a_context_variable_beside_another() -> None:
     both = (anyio.Event(), anyio.Event())
 
@@ -198,19 +181,71 @@ async def test_resolvers_may_use_timeouts_and_task_groups_beside_each_other() ->
         assert list((await walk(plan)).values()) == ["in time", "gave up", "too late", "grouped", "asyncio's"]
 
 
-async def test_a_coroutine_stays_in_one_task() -> None:
+async def test_plan_learns_nodes_that_never_wait() -> None:
     tasks: list[Any] = []
 
-    async def watched() -> None:
-        tasks.append(asyncio.current_task())
-        await anyio.lowlevel.checkpoint()
+    async def quick() -> None:
         tasks.append(asyncio.current_task())
 
-    async def other() -> None:
+    async def waits() -> None:
         await anyio.lowlevel.checkpoint()
 
-    plan = plan_of(tool_of(watched, other))
-    for _ in range(3):
-        tasks.clear()
-        await walk(plan)
-        assert tasks[0] is tasks[1]
+    plan = plan_of(tool_of(quick, waits))
+    assert plan.never_suspended == [False, False]
+    await walk(plan)
+    assert plan.never_suspended == [True, False]
+    await walk(plan)
+    assert tasks[0] is not asyncio.current_task()
+    assert tasks[1] is asyncio.current_task()
+
+
+async def test_misjudged_resolver_may_wait_for_a_later_one() -> None:
+    reached = anyio.Event()
+
+    async def waits() -> None:
+        await reached.wait()
+
+    async def reaches() -> None:
+        reached.set()
+
+    plan = plan_of(tool_of(waits, reaches))
+    plan.never_suspended[:] = [True, True]
+    assert await walk(plan) == {"p0": None, "p1": None}
+    assert plan.never_suspended == [False, True]
+
+
+async def test_every_wrong_guess_gives_the_same_values() -> None:
+    async def quick() -> int:
+        return 1
+
+    async def slow(quick: Annotated[int, Resolve(quick)]) -> int:
+        await anyio.lowlevel.checkpoint()
+        return quick + 1
+
+    def threaded(slow: Annotated[int, Resolve(slow)]) -> int:
+        return slow + 1
+
+    tool = tool_of(quick, slow, threaded)
+    for guess in range(8):
+        plan = plan_of(tool)
+        plan.never_suspended[:] = [bool(guess & 1), bool(guess & 2), bool(guess & 4)]
+        assert await walk(plan) == {"p0": 1, "p1": 2, "p2": 3}
+
+
+async def test_misjudged_resolver_is_cancelled_when_it_waits() -> None:
+    waits = False
+    cancelled: list[bool] = []
+
+    async def changing() -> None:
+        if waits:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                cancelled.append(True)
+
+    plan = plan_of(tool_of(changing))
+    await walk(plan)
+    waits = True
+    with anyio.move_on_after(0):
+        await start(plan).advance()
+    assert cancelled == [True]

@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from roundtrip import Elicit, InvalidSignature, Resolve
+from roundtrip import Elicit, Resolve
 from roundtrip.machine.facts import NodeBegan, NodeEnded
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
@@ -73,10 +73,6 @@ def one() -> int:
 
 def two() -> int:
     return 2
-
-
-def three() -> int:
-    return 3
 
 
 def ask() -> Elicit[bool]:
@@ -149,22 +145,6 @@ async def test_kept_plain_value_is_recalled_without_its_function(kept: tuple[str
     assert walk.facts == expected
     # Functions beside each other share one trip.
     assert walk.threads.trips == (0 if len(kept) == 3 else 1)
-
-
-async def test_kept_plain_value_beside_a_coroutine_takes_no_trip() -> None:
-    async def waits() -> int:
-        await anyio.lowlevel.checkpoint()
-        return 1
-
-    def tool(
-        a: Annotated[int, Resolve(waits)],
-        b: Annotated[int, Resolve(two, once=True)],
-        c: Annotated[int, Resolve(three, once=True)],
-    ) -> None: ...
-
-    walk = Walk(plan_of(tool), Memory(kept={"two": 20, "three": 30}))
-    assert await walk.advance() == {"a": 1, "b": 20, "c": 30}
-    assert walk.threads.trips == 0
 
 
 async def test_functions_after_a_coroutine_share_one_trip() -> None:
@@ -254,17 +234,6 @@ async def test_isolated_failure_ends_only_its_driven_function(made: Callable[[],
     assert isinstance(walk.scheduler.failure_of(1), KeyError)
     assert [outcome.value for outcome in walk.scheduler.shared_outcomes().values()] == [2]
     assert {(key, how) for key, how in walk.facts if how != "began"} == {("made", "failed"), ("two", "computed")}
-
-
-async def test_driven_function_that_forgets_its_question_is_reported() -> None:
-    def forgets() -> Elicit[bool]: ...
-
-    def tool(sure: Annotated[bool, Resolve(forgets)], value: Annotated[int, Resolve(two)]) -> None: ...
-
-    walk = Walk(plan_of(tool))
-    with pytest.raises(InvalidSignature, match="'forgets' must return the question that its annotation names"):
-        await walk.advance()
-    assert ("forgets", "failed") in walk.facts
 
 
 async def test_function_after_all_nodes_runs_in_the_same_trip() -> None:

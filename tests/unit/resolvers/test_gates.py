@@ -1,36 +1,17 @@
 """A walk that begins with the values of another, and a walk in which a failure ends its own node only."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from roundtrip import Depends, Elicit, InvalidSignature, Resolve
+from roundtrip import Depends, Elicit, InvalidSignature
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
-from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import Scheduler
-from tests.unit.resolvers.walking import Memory, keys, plan_of, tool_of
+from tests.unit.resolvers.walking import keys, plan_of, start, tool_of
 
 pytestmark = pytest.mark.anyio
-
-
-def start(
-    plan: Plan,
-    known: Mapping[Hashable, Outcome] | None = None,
-    *,
-    arguments: Mapping[str, Any] | None = None,
-    isolated: Callable[[BaseException], bool] | None = None,
-) -> Scheduler:
-    memory = Memory()
-    return Scheduler(
-        plan,
-        arguments=arguments or {},
-        context=lambda: None,
-        outcomes=memory,
-        known=known,
-        is_isolated=isolated,
-    )
 
 
 async def values_of(walk: Scheduler) -> dict[str, Any]:
@@ -60,16 +41,16 @@ async def test_known_node_and_its_exclusive_requirements_do_not_run() -> None:
     found = gate.shared_outcomes()
     assert [outcome.value for outcome in found.values()] == ["s", "sa"]
     runs.clear()
-    assert await values_of(start(plan_of(tool_of(account)), found)) == {"p0": "sa"}
+    assert await values_of(start(plan_of(tool_of(account)), known=found)) == {"p0": "sa"}
     assert runs == []
-    assert await values_of(start(plan_of(tool_of(account, beside)), found)) == {"p0": "sa", "p1": "sb"}
+    assert await values_of(start(plan_of(tool_of(account, beside)), known=found)) == {"p0": "sa", "p1": "sb"}
     assert runs == ["beside"]
     # The session alone was not kept: it runs for who needs it, and not for the account.
     known = {who: outcome for who, outcome in found.items() if outcome.value == "sa"}
     runs.clear()
-    assert await values_of(start(plan_of(tool_of(account)), known)) == {"p0": "sa"}
+    assert await values_of(start(plan_of(tool_of(account)), known=known)) == {"p0": "sa"}
     assert runs == []
-    assert await values_of(start(plan_of(tool_of(account, beside)), known)) == {"p0": "sa", "p1": "sb"}
+    assert await values_of(start(plan_of(tool_of(account, beside)), known=known)) == {"p0": "sa", "p1": "sb"}
     assert runs == ["session", "beside"]
 
 
@@ -83,44 +64,11 @@ async def test_known_decline_ends_consumers_of_its_value() -> None:
     declined = Outcome(action=Action.DECLINE)
     for consumer, parameter in ((ask, "p0"), (after, "sure")):
         plan = plan_of(tool_of(consumer))
-        walk = start(plan, {plan.nodes[0].shared_as: declined})
+        walk = start(plan, known={plan.nodes[0].shared_as: declined})
         await walk.advance()
         if walk.declined is None:
             walk.fill({})
         assert walk.declined == (parameter, declined)
-
-
-async def test_parameterized_or_fixed_node_differs_from_the_known_one() -> None:
-    runs: list[str] = []
-
-    def of_call(title: str = "none") -> str:
-        runs.append("of_call")
-        return title
-
-    def above(of_call: str = Depends(of_call)) -> str:
-        runs.append("above")
-        return of_call
-
-    def kept() -> str:
-        runs.append("kept")
-        return "k"
-
-    def plain() -> str:
-        runs.append("plain")
-        return "p"
-
-    def tool(
-        above: Annotated[str, Resolve(above)],
-        kept: Annotated[str, Resolve(kept, once=True)],
-        plain: Annotated[str, Resolve(plain)],
-    ) -> None: ...
-
-    before = start(plan_of(tool))
-    await before.advance()
-    runs.clear()
-    walk = start(plan_of(tool, "title"), before.shared_outcomes(), arguments={"title": "Dune"})
-    assert await values_of(walk) == {"above": "Dune", "kept": "k", "plain": "p"}
-    assert sorted(runs) == ["above", "kept", "of_call"]
 
 
 async def test_node_failure_affects_only_its_consumers() -> None:
@@ -142,7 +90,7 @@ async def test_node_failure_affects_only_its_consumers() -> None:
         return 7
 
     plan = plan_of(tool_of(far, beside))
-    walk = start(plan, isolated=lambda error: isinstance(error, KeyError))
+    walk = start(plan, is_isolated=lambda error: isinstance(error, KeyError))
     await walk.advance()
     places = {node.label: node.index for node in plan.nodes}
     assert walk.failed == {places["fails"]: boom}
@@ -155,7 +103,7 @@ async def test_foreign_failure_ends_the_scheduler() -> None:
     def fails() -> int:
         raise KeyError("boom")
 
-    walk = start(plan_of(tool_of(fails)), isolated=lambda error: isinstance(error, ValueError))
+    walk = start(plan_of(tool_of(fails)), is_isolated=lambda error: isinstance(error, ValueError))
     with pytest.raises(KeyError, match="boom"):
         await walk.advance()
     assert walk.failed == {}
@@ -169,7 +117,7 @@ async def test_waiting_node_has_not_failed() -> None:
         return int(answer)
 
     plan = plan_of(tool_of(after))
-    walk = start(plan, isolated=lambda error: True)
+    walk = start(plan, is_isolated=lambda error: True)
     await walk.advance()
     assert keys(plan) == ["ask", "n0"]
     assert walk.failure_of(1) is None

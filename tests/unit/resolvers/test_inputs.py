@@ -11,8 +11,8 @@ import pytest
 from roundtrip import AcceptedElicitation, DeclinedElicitation, Depends, ElicitationResult, ElicitUrl, Resolve
 from roundtrip.questions.outcomes import CancelledElicitation
 from roundtrip.resolvers.markers import Dependency
-from roundtrip.resolvers.plan import EMPTY, Source
-from roundtrip.resolvers.signatures import arms_of, is_manager_class, wants_outcome
+from roundtrip.resolvers.plan import EMPTY
+from roundtrip.resolvers.signatures import wants_outcome
 from tests.unit.resolvers.walking import Request, plan_of, walk
 
 pytestmark = pytest.mark.anyio
@@ -53,15 +53,6 @@ async def test_argument_is_found_by_name_or_alias() -> None:
 
     plan = plan_of(tool, aliases={"title": "bookTitle", "bookTitle": "bookTitle"})
     assert await walk(plan, arguments={"bookTitle": "Dune"}) == {"a": "Dune", "b": "Dune"}
-
-
-async def test_a_resolver_receives_the_very_object_of_the_argument() -> None:
-    payload = {"a": object()}
-
-    def same(payload: dict[str, object]) -> dict[str, object]:
-        return payload
-
-    assert await value_of(same, {"payload": payload}) is payload
 
 
 async def test_context_is_filled_by_any_form_of_its_annotation() -> None:
@@ -249,49 +240,10 @@ def test_default_marker_is_read_beside_an_annotation_s_extras() -> None:
     assert [entry.node for entry in plan_of(tool).roots] == [0, 0]
 
 
-def test_function_runs_once_for_all_unless_declared_otherwise() -> None:
-    def tool(
-        a: int = Depends(seven),
-        b: int = Depends(seven),
-        c: int = Depends(seven, use_cache=False),
-        d: int = Depends(seven, use_cache=False),
-    ) -> None: ...
-
-    assert [entry.node for entry in plan_of(tool).roots] == [0, 0, 1, 2]
-
-
 def test_markers_show_the_function_they_run() -> None:
     unnamed = functools.partial(seven)
     assert (repr(Resolve(seven)), repr(Depends(seven))) == ("Resolve('seven')", "Depends('seven')")
     assert (repr(Resolve(unnamed)), repr(Depends(unnamed))) == (f"Resolve({unnamed!r})", f"Depends({unnamed!r})")
-
-
-def test_only_classes_with_both_halves_make_context_managers() -> None:
-    class Half:
-        def __enter__(self) -> None: ...
-
-    class Both(Half):
-        def __exit__(self, *error: object) -> None: ...
-
-    class Later:
-        async def __aenter__(self) -> None: ...
-        async def __aexit__(self, *error: object) -> None: ...
-
-    assert [is_manager_class(made) for made in (Both, Later, functools.partial(Both))] == [True, True, True]
-    assert [is_manager_class(made) for made in (Half, plain, functools.partial(plain))] == [False, False, False]
-
-
-def test_fixed_value_serves_outcome_consumers_plainly() -> None:
-    def compute() -> int:
-        return 7
-
-    def tool(seen: Annotated[ElicitationResult[Any], Resolve(compute, once=True)]) -> None: ...
-
-    del compute.__annotations__["return"]
-
-    adapter = plan_of(tool).nodes[0].computed
-    assert adapter is not None
-    assert adapter.validate_python(7) == 7
 
 
 def test_a_page_may_yield_what_no_form_can_show() -> None:
@@ -316,20 +268,6 @@ def test_fixed_object_of_a_class_returns_as_that_class() -> None:
     assert adapter.validate_python({"title": "Dune"}) == Book("Dune")
 
 
-async def test_partial_parameters_are_filled_by_annotation() -> None:
-    def spell(word: str, request: Request, number: Annotated[int, Resolve(seven)]) -> object:
-        return (word, type(request), number)
-
-    assert await value_of(functools.partial(spell, "word"), context=Request()) == ("word", Request, 7)
-
-
-async def test_annotation_with_extras_may_stand_anywhere() -> None:
-    def greet(name: Annotated[str, "said"] | None = None, tags: list[Annotated[str, "said"]] | None = None) -> object:
-        return (name, tags)
-
-    assert await value_of(greet, {"name": "Ada"}) == ("Ada", None)
-
-
 def test_a_consumer_wants_the_outcome_if_its_type_says_so() -> None:
     wanting: list[Any] = [
         ElicitationResult,
@@ -341,19 +279,3 @@ def test_a_consumer_wants_the_outcome_if_its_type_says_so() -> None:
     ]
     assert [annotation for annotation in wanting if not wants_outcome(annotation)] == []
     assert [annotation for annotation in (int, Book | None, Any) if wants_outcome(annotation)] == []
-
-
-def test_the_arms_of_a_union_are_found_through_annotations() -> None:
-    assert arms_of(Annotated[int | Annotated[str | None, "said"], "said"]) == (int, str, type(None))
-    assert arms_of(int) == (int,)
-
-
-def test_the_sources_of_a_node_are_what_its_signature_says() -> None:
-    def number() -> int:
-        return 7
-
-    def mixed(request: Request, title: str, count: Annotated[int, Resolve(number)], default: int = 1) -> None: ...
-    def tool(value: Annotated[None, Resolve(mixed)]) -> None: ...
-
-    sources = [(entry.parameter, entry.source) for entry in plan_of(tool, "title").nodes[1].inputs]
-    assert sources == [("request", Source.CONTEXT), ("title", Source.ARGUMENT), ("count", Source.NODE)]

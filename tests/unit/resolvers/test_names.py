@@ -52,12 +52,6 @@ def test_question_is_named_after_its_function() -> None:
     assert keys(plan_of(tool)) == ["ask", "method", "Counter@c", "Counter@d", "pow", "<lambda>"]
 
 
-def test_closures_of_one_factory_are_distinguished_by_parameters() -> None:
-    def tool(a: Annotated[int, Resolve(ONE)], b: Annotated[int, Resolve(TWO)]) -> None: ...
-
-    assert by_fn(tool) == {ONE: "ask@a", TWO: "ask@b"}
-
-
 def test_reordering_parameters_moves_no_name() -> None:
     def tool(
         a: Annotated[int, Resolve(ONE)], b: Annotated[int, Resolve(TWO)], c: Annotated[int, Resolve(THREE)]
@@ -102,19 +96,6 @@ def test_a_path_leads_through_the_parameters_of_resolvers() -> None:
     assert by_fn(tool) == {left: "left", ONE: "ask@a.value", right: "right", TWO: "ask@b.value"}
 
 
-def test_alphabetically_first_path_wins() -> None:
-    def first_then_last(y: Annotated[int, Resolve(ONE)], z: Annotated[int, Resolve(ONE)]) -> int:
-        return y + z
-
-    def last_then_first(z: Annotated[int, Resolve(TWO)], y: Annotated[int, Resolve(TWO)]) -> int:
-        return y + z
-
-    def tool(a: Annotated[int, Resolve(first_then_last)], b: Annotated[int, Resolve(last_then_first)]) -> None: ...
-
-    names = by_fn(tool)
-    assert (names[ONE], names[TWO]) == ("ask@a.y", "ask@b.y")
-
-
 def test_repeated_mentions_of_a_function_make_one_node() -> None:
     counter = Counter()
 
@@ -134,30 +115,6 @@ def test_repeated_mentions_of_a_function_make_one_node() -> None:
     assert plan.nodes[0].names == ("named", "old", "older")
     assert plan.nodes[0].once
     assert [root.node for root in plan.roots] == [0, 0, 1, 2, 0]
-
-
-def test_overridden_method_and_its_override_are_two_nodes() -> None:
-    class Doubled(Counter):
-        def method(self) -> int:
-            return 2 * super().method()
-
-        @property
-        def inherited(self) -> Callable[[], int]:
-            return super().method
-
-    counter = Doubled()
-
-    def tool(a: Annotated[int, Resolve(counter.method)], b: Annotated[int, Resolve(counter.inherited)]) -> None: ...
-
-    assert keys(plan_of(tool)) == ["method@a", "method@b"]
-
-
-def test_methods_of_two_instances_are_two_nodes() -> None:
-    one, other = Counter(), Counter()
-
-    def tool(a: Annotated[int, Resolve(one.method)], b: Annotated[int, Resolve(other.method)]) -> None: ...
-
-    assert keys(plan_of(tool)) == ["method@a", "method@b"]
 
 
 def test_bound_methods_are_identified_by_function_and_instance() -> None:

@@ -5,13 +5,9 @@ from typing import Annotated, Any
 import anyio
 import pytest
 
-from roundtrip import AcceptedElicitation, Elicit, ElicitationResult, ListRoots, Resolve, Sample
+from roundtrip import Elicit, ElicitationResult, ListRoots, Resolve, Sample
 from roundtrip.machine.journal import Action
-from roundtrip.questions.markers import Marker
-from roundtrip.questions.outcomes import DeclinedElicitation, Outcome
-from roundtrip.resolvers.node_outcomes import NodeOutcomes
-from roundtrip.resolvers.plan import Node
-from roundtrip.resolvers.scheduler import Scheduler
+from roundtrip.questions.outcomes import Outcome
 from tests.kit.shops import Choice
 from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, start, walk
@@ -24,29 +20,6 @@ CANCELLED = Outcome(action=Action.CANCEL)
 
 async def confirm() -> Elicit[Choice]:
     return Elicit("Sure?", Choice)
-
-
-async def test_each_node_runs_once_however_many_consumers_it_has() -> None:
-    runs: list[str] = []
-
-    def base() -> int:
-        runs.append("base")
-        return 1
-
-    async def left(base: Annotated[int, Resolve(base)]) -> int:
-        runs.append("left")
-        return base + 1
-
-    async def right(base: Annotated[int, Resolve(base)], left: Annotated[int, Resolve(left)]) -> int:
-        runs.append("right")
-        return base + left
-
-    def tool(
-        a: Annotated[int, Resolve(right)], b: Annotated[int, Resolve(base)], c: Annotated[int, Resolve(left)]
-    ) -> None: ...
-
-    assert await walk(plan_of(tool)) == {"a": 3, "b": 1, "c": 2}
-    assert sorted(runs) == ["base", "left", "right"]
 
 
 async def test_unanswered_question_holds_back_its_consumers() -> None:
@@ -115,27 +88,6 @@ async def test_an_answer_that_came_goes_on_without_running_anything_twice() -> N
     assert runs == ["ask", "beside", "after"]
 
 
-async def test_answer_lookup_receives_the_same_question_each_time() -> None:
-    question = Elicit("Sure?", Choice)
-    seen: list[Any] = []
-
-    def ask() -> Elicit[Choice]:
-        return question
-
-    class SecondLook(NodeOutcomes):
-        def settle(self, node: Node, marker: Marker) -> Outcome | None:
-            seen.append(marker)
-            return Outcome(Choice(ok=True)) if len(seen) > 1 else None
-
-    def tool(a: Annotated[Choice, Resolve(ask)]) -> None: ...
-
-    one = Scheduler(plan_of(tool), arguments={}, context=lambda: None, outcomes=SecondLook())
-    await one.advance()
-    one.settle_waiting()
-    assert [marker is question for marker in seen] == [True, True]
-    assert one.waiting == {}
-
-
 async def test_declined_question_ends_the_value_consumers() -> None:
     async def after(choice: Annotated[Choice, Resolve(confirm)]) -> int:
         raise AssertionError("it has nothing to run with")
@@ -159,31 +111,6 @@ async def test_decline_names_the_value_parameter_and_not_the_outcome_one() -> No
     await one.advance()
     assert one.declined is not None
     assert one.declined.parameter == "b"
-
-
-async def test_outcome_consumer_gets_it_without_ending_the_call() -> None:
-    async def look(seen: Annotated[ElicitationResult[Choice], Resolve(confirm)]) -> str:
-        return seen.action
-
-    def tool(
-        a: Annotated[str, Resolve(look)],
-        b: Annotated[AcceptedElicitation[Choice] | DeclinedElicitation, Resolve(confirm)],
-    ) -> None: ...
-
-    declined = await walk(plan_of(tool), Memory(answers={"confirm": DECLINED}))
-    assert declined == {"a": "decline", "b": DeclinedElicitation()}
-    accepted = await walk(plan_of(tool), Memory(answers={"confirm": Choice(ok=True)}))
-    assert (accepted["a"], accepted["b"].data) == ("accept", Choice(ok=True))
-
-
-async def test_null_is_a_value_like_any_other() -> None:
-    def nothing() -> None: ...
-    def same(value: Annotated[None, Resolve(nothing)]) -> str:
-        return repr(value)
-
-    def tool(a: Annotated[None, Resolve(nothing)], b: Annotated[str, Resolve(same)]) -> None: ...
-
-    assert await walk(plan_of(tool)) == {"a": None, "b": "None"}
 
 
 async def test_the_error_of_a_resolver_is_raised_as_it_is() -> None:

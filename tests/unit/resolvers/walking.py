@@ -66,15 +66,23 @@ class Memory(NodeOutcomes):
 
 
 def start(
-    plan: Plan, memory: Memory | None = None, *, context: Any = None, arguments: Mapping[str, Any] | None = None
+    plan: Plan,
+    memory: Memory | None = None,
+    *,
+    context: Any = None,
+    arguments: Mapping[str, Any] | None = None,
+    is_isolated: Callable[[BaseException], bool] | None = None,
+    **options: Any,
 ) -> Scheduler:
     """Return a walk that has not begun."""
-    known = memory if memory is not None else Memory()
+    outcomes = memory if memory is not None else Memory()
     return Scheduler(
         plan,
         arguments=arguments or {},
         context=lambda: context,
-        outcomes=known,
+        outcomes=outcomes,
+        is_isolated=is_isolated,
+        **options,
     )
 
 

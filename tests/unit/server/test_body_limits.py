@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import anyio
+import httpx
 import pytest
 
 from roundtrip import Server
@@ -50,29 +50,11 @@ def test_long_texts_are_not() -> None:
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
 async def test_application_rejects_requests_with_too_many_values(version: str) -> None:
     server = Server("shop", keys=["7f" * 32])
-    app = server.streamable_http_app()
-    sent: list[Any] = []
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": [[]] * MANY}}).encode()
-    parts = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> Any:
-        if parts:
-            return parts.pop()
-        await anyio.sleep_forever()
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    headers = [(b"host", b"localhost:8000"), (b"content-type", b"application/json"), (b"accept", b"*/*")]
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/mcp",
-        "query_string": b"",
-        "root_path": "",
-        "headers": [*headers, (b"mcp-protocol-version", version.encode())],
-    }
-    async with server.session_manager.run():
-        with anyio.fail_after(WAIT):
-            await app(scope, receive, send)
-    assert sent[0]["status"] == 413
+    transport = httpx.ASGITransport(server.streamable_http_app())
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": [[]] * MANY}}
+    headers = {"accept": "*/*", "mcp-protocol-version": version}
+    async with (
+        server.session_manager.run(),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost:8000", timeout=WAIT) as http,
+    ):
+        assert (await http.post("/mcp", json=body, headers=headers)).status_code == 413

@@ -152,17 +152,13 @@ def test_name_and_format_of_file_data_are_in_its_resource() -> None:
     check_each(FILES, check)
 
 
-def test_a_format_outweighs_the_extension(tmp_path: Path) -> None:
-    file = tmp_path / "a.txt"
+def test_format_and_name_outweigh_those_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "q3 report.txt"
     file.write_bytes(b"x")
     assert Image(path=file, format="gif").to_image_content().mime_type == "image/gif"
     assert blob_of(File(path=file, format="csv").to_resource_content()).mime_type == "text/csv"
-
-
-def test_file_uri_shows_its_name_and_not_its_folder(tmp_path: Path) -> None:
-    file = tmp_path / "q3 report.pdf"
-    file.write_bytes(b"x")
-    assert blob_of(File(path=file).to_resource_content()).uri == "file:///q3%20report.pdf"
+    # The folder is not shown.
+    assert blob_of(File(path=file).to_resource_content()).uri == "file:///q3%20report.txt"
     assert blob_of(File(path=file, name="sales.pdf").to_resource_content()).uri == "file:///sales.pdf"
 
 
@@ -249,6 +245,7 @@ ANY_CONTENT: list[tuple[Any, list[Any]]] = [
     (["a", 1, {"b": 2}], [text("a"), text("1"), text('{\n  "b": 2\n}')]),
     (Report(title="Q3"), [text('{\n  "title": "Q3"\n}')]),
     (0, [text("0")]),
+    ("é\U0001f600\x00", [text("é\U0001f600\x00")]),
     (Image(data=b"i"), [Image(data=b"i").to_image_content()]),
     (SdkImage(data=b"i"), [SdkImage(data=b"i").to_image_content()]),
     ([File(data=b"f"), "x"], [File(data=b"f").to_resource_content(), text("x")]),
@@ -269,31 +266,22 @@ def test_a_whole_result_takes_any_content() -> None:
 def test_structured_content_alone_is_the_content_too() -> None:
     sent = ToolResult(structured_content={"a": [1]}, meta={"ms": 3}).to_call_tool_result()
     assert sent.content == [text('{\n  "a": [\n    1\n  ]\n}')]
-    assert sent.structured_content == {"a": [1]}
-    assert sent.meta == {"ms": 3}
-
-
-def test_an_empty_part_of_a_whole_result_counts_as_given() -> None:
+    assert (sent.structured_content, sent.meta) == ({"a": [1]}, {"ms": 3})
+    # Empty parts count as given.
     assert ToolResult(structured_content={}).to_call_tool_result().structured_content == {}
     assert ToolResult(content=[]).to_call_tool_result().content == []
     assert ToolResult(content=[], structured_content={"a": 1}).content == []
 
 
-def test_a_whole_result_needs_content_or_structured_content() -> None:
-    with pytest.raises(ValueError, match=r"needs content=, structured_content= or both"):
-        ToolResult(meta={"ms": 3})
-
-
-def test_structured_content_has_to_be_a_dict() -> None:
+def test_structured_content_is_a_dict_of_json_data() -> None:
+    result = ToolResult(structured_content={"report": Report(title="Q3"), 1: None})  # pyright: ignore[reportArgumentType]
+    assert result.structured_content == {"report": {"title": "Q3"}, "1": None}
     wrong: list[Any] = [[1], "text", 3, Report(title="Q3")]
     for one in wrong:
         with pytest.raises(TypeError, match=r"structured_content must be a dict, got \w+; .*model_dump"):
             ToolResult(content="x", structured_content=one)
-
-
-def test_structured_content_becomes_json_data() -> None:
-    result = ToolResult(structured_content={"report": Report(title="Q3"), 1: None})  # pyright: ignore[reportArgumentType]
-    assert result.structured_content == {"report": {"title": "Q3"}, "1": None}
+    with pytest.raises(ValueError, match=r"needs content=, structured_content= or both"):
+        ToolResult(meta={"ms": 3})
 
 
 def test_result_without_json_form_is_rejected_when_made() -> None:
@@ -335,11 +323,6 @@ def test_text_that_is_not_valid_unicode_is_rejected() -> None:
         assert "not valid Unicode" in str(error)
 
     check_each(LONE_CONTENT, check)
-
-
-def test_text_beyond_ascii_is_content_like_any_other() -> None:
-    for text in ("é", "\U0001f600", "\x00"):
-        assert ToolResult(content=text, structured_content={text: text}).structured_content == {text: text}
 
 
 def test_data_is_rejected_that_is_nested_deeper_than_clients_read() -> None:

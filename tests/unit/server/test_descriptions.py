@@ -176,20 +176,7 @@ SECTIONS: list[tuple[str, str, dict[str, str]]] = [
     ("Find.\n\nArgs:\n    query: Words.\n\nNote:\n    limit: is no entry.", "Find.", {"query": "Words."}),
     ("Find.\n\nArgs:\n    *query: Words.\n    `limit`: Most.", "Find.", {"query": "Words.", "limit": "Most."}),
     ("Find.\n\nArgs:\n    query (dict[str, int] | None): At 10:30.", "Find.", {"query": "At 10:30."}),
-    ("Find.\n\nArgs:\n    query:\n        Words,\n        many.", "Find.", {"query": "Words, many."}),
     ("Find.\n\nArgs:\n    query: Words.\n   \n    limit: Most.", "Find.", {"query": "Words.", "limit": "Most."}),
-    # The parser drops a blank line after the first line, and keeps later ones.
-    ("Find.\n\nArgs:\n    query: One.\n\n        Two.", "Find.", {"query": "One. Two."}),
-    (
-        "Find.\n\nArgs:\n    query: One,\n        two.\n\n        Three.",
-        "Find.",
-        {"query": "One, two.\n\nThree."},
-    ),
-    (
-        "Find.\n\nArgs:\n    query: As in\n        ```\n        a\n        b\n        ```",
-        "Find.",
-        {"query": "As in\n```\na\nb\n```"},
-    ),
     ("Find.\n\nArgs:\n    query:\n    limit: Most.", "Find.", {"limit": "Most."}),
     ("Find.\n\nParameters\n----\nquery : str\n    Words.", "Find.", {"query": "Words."}),
     ("Find.\n\nOther Parameters\n----------------\nquery\n    Words.", "Find.", {"query": "Words."}),

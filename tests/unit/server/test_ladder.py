@@ -83,9 +83,10 @@ def test_client_with_links_gets_no_page_that_opens_for_nobody() -> None:
     assert ways(ladder(["url"], Pages(base_url=BASE)), URL, knows_user=False).page == "url"
 
 
-def test_page_of_the_machine_is_used_only_if_the_ladder_has_it() -> None:
+def test_page_of_the_machine_is_used_if_the_ladder_has_it() -> None:
     without = [rung for rung in RUNGS if rung != "local"]
     assert ways(ladder(without), None, can_open_locally=True).page == "link"
+    assert ways(ladder(["local"]), FORM, can_open_locally=True).page == "local"
 
 
 def test_forms_are_used_before_the_page_of_the_machine() -> None:
@@ -95,10 +96,6 @@ def test_forms_are_used_before_the_page_of_the_machine() -> None:
         assert local == list(range(first, 12))
 
     check_each([(FORM, 9, ALL), (BARE, 9, ALL), (BOTH, 6, ALL), (FORM, 9, Pages(local=True))], check)
-
-
-def test_forms_off_the_ladder_leave_the_page_of_the_machine() -> None:
-    assert ways(ladder(["local"]), FORM, can_open_locally=True).page == "local"
 
 
 def test_rung_with_a_handle_in_the_result_changes_what_is_listed() -> None:

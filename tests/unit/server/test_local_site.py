@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -14,18 +13,18 @@ from roundtrip.pages.calls import ClosedPage, PageCalls, PageState
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.look import PageLook
 from roundtrip.server.local_site import LocalSite, cookie_of
+from roundtrip.testing import Clock
 
 pytestmark = pytest.mark.anyio
 TICKET = "call-1.0123456789abcdef"
 OTHER = "call-2.0123456789abcdef"
 
 
-@dataclass(slots=True)
-class Clock:
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> Clock:
+    clock = Clock()
+    clock.now = 0.0
+    return clock
 
 
 class NoCalls:
@@ -62,8 +61,7 @@ async def status_of(address: str | None) -> int:
         return (await http.get(address)).status_code
 
 
-async def test_page_is_opened_once_unless_its_call_is_repeated_later() -> None:
-    clock = Clock()
+async def test_page_is_opened_once_unless_its_call_is_repeated_later(clock: Clock) -> None:
     async with site_at(clock) as site:
         first = site.address_for(TICKET, 1000.0)
         assert first is not None
@@ -79,8 +77,7 @@ async def test_page_is_opened_once_unless_its_call_is_repeated_later() -> None:
         assert not site.was_opened(OTHER)
 
 
-async def test_address_that_no_browser_used_in_time_is_void() -> None:
-    clock = Clock()
+async def test_address_that_no_browser_used_in_time_is_void(clock: Clock) -> None:
     async with site_at(clock) as site:
         address = site.address_for(TICKET, 10_000.0)
         clock.now = 301.0
@@ -89,8 +86,7 @@ async def test_address_that_no_browser_used_in_time_is_void() -> None:
         assert await status_of(site.address_for(TICKET, 10_000.0, is_repeated=True)) == 303
 
 
-async def test_address_ends_with_its_call() -> None:
-    clock = Clock()
+async def test_address_ends_with_its_call(clock: Clock) -> None:
     async with site_at(clock) as site:
         address = site.address_for(TICKET, 60.0)
         assert await status_of(address) == 303

@@ -56,24 +56,14 @@ def told(result: CallToolResult) -> dict[str, Any]:
     return result.structured_content
 
 
-async def test_probe_is_off_by_default() -> None:
-    assert (await probe(shop())).is_error
-
-
-async def test_the_environment_switches_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    switched: dict[str, bool] = {}
+async def test_the_argument_or_the_environment_switches_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    switched: dict[str, bool] = {"unset": not (await probe(shop())).is_error}
     for said in ("1", " Yes ", "0", ""):
         monkeypatch.setenv(PROBE_VARIABLE, said)
         switched[said] = not (await probe(shop())).is_error
-    assert switched == {"1": True, " Yes ": True, "0": False, "": False}
-
-
-async def test_the_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert switched == {"unset": False, "1": True, " Yes ": True, "0": False, "": False}
     monkeypatch.setenv(PROBE_VARIABLE, "1")
     assert (await probe(shop(probe=False))).is_error
-
-
-def test_an_environment_that_says_neither_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROBE_VARIABLE, "maybe")
     with pytest.raises(ValueError, match="must be 1 or 0, got"):
         shop()

@@ -1,46 +1,19 @@
-"""The private names of the SDK that `seams` uses are still there, and still mean what they did."""
+"""What `seams` and `Server` use of the SDK is still there, and means what it did."""
 
 import inspect
+from typing import get_type_hints
 
 import pytest
 from mcp.server import MCPServer
 from mcp.server.connection import Connection
-from mcp.server.mcpserver.prompts import PromptManager
 from mcp.server.mcpserver.resources import ResourceManager
-from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from roundtrip import Server
+from roundtrip.server.server import SdkOptions
 
 pytestmark = pytest.mark.anyio
-
-
-def test_sdk_looks_prompts_and_resources_up_each_time() -> None:
-    managers = {
-        "self._prompt_manager.": (
-            MCPServer.list_prompts,
-            MCPServer.get_prompt,
-            MCPServer.add_prompt,
-            MCPServer.remove_prompt,
-        ),
-        "self._resource_manager.": (
-            MCPServer.list_resources,
-            MCPServer.list_resource_templates,
-            MCPServer.read_resource,
-            MCPServer.add_resource,
-            MCPServer.resource,
-        ),
-    }
-    for use, methods in managers.items():
-        for method in methods:
-            assert use in inspect.getsource(method), f"{method.__qualname__} does not use {use}"
-        assert inspect.getsource(MCPServer).count(use) == len(methods)
-
-
-def test_sdk_managers_store_registrations_under_shared_names() -> None:
-    assert vars(PromptManager(False)) == {"_prompts": {}, "warn_on_duplicate_prompts": False}
-    assert vars(ResourceManager(False)) == {"_resources": {}, "_templates": {}, "warn_on_duplicate_resources": False}
 
 
 def test_sdk_resource_lookup_is_the_replaced_one() -> None:
@@ -64,26 +37,6 @@ def test_a_session_knows_its_connection_and_a_connection_its_session() -> None:
     assert manager.count("session_id=session_id,") == 1
 
 
-def test_sdk_function_metadata_makes_the_result_adapter() -> None:
-    assert list(inspect.signature(FuncMetadata._output_adapter).parameters) == ["self", "output_model"]  # pyright: ignore[reportPrivateUsage]
-    assert "self._output_adapter(output_model)" in inspect.getsource(FuncMetadata.convert_result)
-
-
-async def test_sdk_manager_runs_once_by_its_own_mark() -> None:
-    server = MCPServer("shop")
-    server.streamable_http_app()
-    manager = server.session_manager
-    async with manager.run():
-        assert manager._task_group is not None  # pyright: ignore[reportPrivateUsage]
-    assert manager._task_group is None  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(RuntimeError, match="once per instance"):
-        async with manager.run():
-            pass
-    manager._has_started = False  # pyright: ignore[reportPrivateUsage]
-    async with manager.run():
-        pass
-
-
 async def test_manager_of_a_server_runs_again_but_not_twice_at_once() -> None:
     server = Server("shop")
     server.streamable_http_app()
@@ -95,3 +48,28 @@ async def test_manager_of_a_server_runs_again_but_not_twice_at_once() -> None:
             with pytest.raises(RuntimeError, match="once per instance"):
                 async with server.session_manager.run():
                     pass
+
+
+SDK = inspect.signature(MCPServer.__init__).parameters
+OWN = inspect.signature(Server.__init__).parameters
+
+
+def test_every_keyword_of_the_sdk_is_accepted_once() -> None:
+    """A new keyword of the SDK goes into `SdkOptions`, or into the signature of `Server`."""
+    options = set(SdkOptions.__annotations__)
+    assert options == set(SDK) - set(OWN)
+    assert options.isdisjoint(OWN)
+
+
+def test_keywords_have_the_types_of_the_sdk() -> None:
+    theirs = get_type_hints(MCPServer.__init__)
+    for name, type_ in get_type_hints(SdkOptions).items():
+        assert theirs[name] == type_, name
+
+
+def test_arguments_of_both_have_the_positions_and_defaults_of_the_sdk() -> None:
+    for name, parameter in SDK.items():
+        if name in OWN:
+            assert (OWN[name].kind, OWN[name].default) == (parameter.kind, parameter.default), name
+    positional = [name for name, one in SDK.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    assert list(OWN)[: len(positional)] == positional

@@ -4,11 +4,10 @@ import asyncio
 import gc
 import logging
 import threading
-import time
 import weakref
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 import pytest
@@ -105,19 +104,6 @@ async def test_pool_rejects_work_while_all_threads_are_lost(run: RunInPool, held
 
 
 @runners
-async def test_a_pool_may_be_made_larger_while_threads_are_lost(run: RunInPool, held: Held) -> None:
-    limiter = SHARED.slots().limiter
-    limiter.total_tokens = 1
-    await leave(held, SHARED)
-    with pytest.raises(ThreadsExhausted):
-        await run(lambda: 1)
-    limiter.total_tokens = 2
-    assert await run(lambda: 1) == 1
-    held.release.set()
-    await until(lambda: not limiter.borrowed_tokens)
-
-
-@runners
 async def test_waiting_function_runs_once_an_abandoned_thread_ends(run: RunInPool, held: Held) -> None:
     pool = Pool(2)
     await leave(held, pool)
@@ -175,15 +161,6 @@ async def test_exception_of_an_abandoned_thread_is_only_logged(caplog: pytest.Lo
     assert str(record.exc_info[1]) == "too late"
 
 
-async def test_unused_pool_leaves_nothing_behind() -> None:
-    pool = Pool(1)
-    await run_in_thread(lambda: 1, pool=pool)
-    gone = weakref.ref(pool)
-    del pool
-    gc.collect()
-    assert gone() is None
-
-
 def test_pool_keeps_no_loop() -> None:
     async def use() -> weakref.ref[asyncio.AbstractEventLoop]:
         assert await run_in_thread(lambda: 1) == 1
@@ -210,30 +187,6 @@ async def test_left_function_keeps_no_other_waiting(held: Held) -> None:
             assert await threads.run(lambda: "next", lane="home") == "next"
     threads.close()
     assert threads.left == 2
-
-
-async def test_lanes_that_wait_for_a_slot_set_no_timers(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, timers = Pool(1), list[float]()
-    loop = asyncio.get_running_loop()
-    call_later = loop.call_later
-
-    def counting(delay: float, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
-        timers.append(delay)
-        return call_later(delay, *args, **kwargs)
-
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            threads = LegThreads()
-            group.start_soon(partial(run_in_thread, held, pool=pool))
-            await until(lambda: held.started)
-            for lane in range(3):
-                group.start_soon(partial(threads.run, lambda: 1, lane=lane, pool=pool))
-            monkeypatch.setattr(loop, "call_later", counting)
-            for _ in range(10):
-                await asyncio.to_thread(time.sleep, 0.001)
-            monkeypatch.undo()
-            held.release.set()
-    assert timers == []
 
 
 async def test_loop_waits_only_for_what_was_quick(monkeypatch: pytest.MonkeyPatch) -> None:

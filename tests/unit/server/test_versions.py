@@ -38,11 +38,8 @@ def test_two_spellings_of_one_version_are_one() -> None:
         assert hash(VersionKey(one)) == hash(VersionKey(other))
 
 
-def test_a_version_with_more_digits_than_python_reads_is_text() -> None:
+def test_version_that_is_too_long_to_parse_is_text() -> None:
     assert VersionKey("1") < VersionKey("9" * 5000)
-
-
-def test_oversized_version_is_text_and_not_parsed() -> None:
     assert VersionKey("1.0" + " " * 200) == VersionKey("1.0") < VersionKey("1.0" + " " * 300)
 
 

@@ -1,52 +1,33 @@
 """What a client gets whose request still runs when its process stops."""
 
 import json
-from typing import Any
 
 import anyio
 import pytest
 from starlette.types import Message
 
 from roundtrip.serving.application import Exchange, ProcessState
+from tests.kit.asgi_posts import Post
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
-SCOPE: dict[str, Any] = {"type": "http", "path": "/mcp", "method": "POST", "headers": []}
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call"}'
 
 
-class Line:
-    """A connection: what arrives on it, and what is sent."""
-
-    def __init__(self, *parts: bytes) -> None:
-        self._parts = list(parts)
-        self.sent: list[Message] = []
-
-    async def receive(self) -> Message:
-        body = self._parts.pop(0)
-        return {"type": "http.request", "body": body, "more_body": bool(self._parts)}
-
-    async def send(self, message: Message) -> None:
-        self.sent.append(message)
-
-    @property
-    def text(self) -> str:
-        return b"".join(message.get("body", b"") for message in self.sent).decode()
-
-
-async def read(*parts: bytes, is_mcp: bool = True) -> tuple[Exchange, Line]:
-    line = Line(*parts)
-    exchange = Exchange(SCOPE, line.receive, line.send, is_mcp=is_mcp)
-    for _ in parts:
+async def read(body: bytes, *, is_mcp: bool = True) -> tuple[Exchange, Post]:
+    """Return the exchange of a request that has arrived."""
+    post = Post(body, {})
+    exchange = Exchange(post.scope, post.receive, post.send, is_mcp=is_mcp)
+    while post.unread:
         await exchange.receive()
-    return exchange, line
+    return exchange, post
 
 
 async def test_request_without_a_response_gets_an_error() -> None:
-    exchange, line = await read(CALL[:20], CALL[20:])
+    exchange, line = await read(CALL)
     assert await exchange.stop()
-    error = json.loads(line.text)
+    error = json.loads(line.answer)
     assert (error["id"], error["error"]["data"]) == (7, {"reason": "server_stopped"})
     # What the leg still sends goes nowhere.
     sent = len(line.sent)
@@ -61,7 +42,7 @@ async def test_stream_ends_with_an_event() -> None:
     await exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
     await exchange.send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
     assert await exchange.stop()
-    assert line.text.startswith(": ping\r\n\r\nevent: message\r\ndata: {")
+    assert line.answer.startswith(b": ping\r\n\r\nevent: message\r\ndata: {")
     assert not line.sent[-1].get("more_body", False)
 
 
@@ -90,7 +71,7 @@ async def test_what_has_no_id_gets_no_error() -> None:
 async def test_id_of_any_text_is_answered() -> None:
     exchange, line = await read(b'{"id":"\\ud800\\u00e9"}')
     assert await exchange.stop()
-    assert json.loads(line.text)["id"] == "\ud800é"
+    assert json.loads(line.answer)["id"] == "\ud800é"
 
 
 async def test_other_routes_and_responses_that_are_no_stream_are_left_alone() -> None:
@@ -111,11 +92,13 @@ async def test_client_that_does_not_read_holds_up_no_other(caplog: pytest.LogCap
     async def never(message: Message) -> None:
         await anyio.sleep_forever()
 
-    state.requests[1] = Exchange(SCOPE, Line(CALL).receive, never, is_mcp=True)
-    await state.requests[1].receive()
+    post = Post(CALL, {})
+    state.requests[1] = Exchange(post.scope, post.receive, never, is_mcp=True)
+    while post.unread:
+        await state.requests[1].receive()
     state.requests[2] = stuck
     with anyio.fail_after(WAIT):
         await state.answer_all(0.05)
-    assert json.loads(line.text)["id"] == 7
+    assert json.loads(line.answer)["id"] == 7
     assert state.broken_off
     assert "2 requests still ran, 1 got an error" in caplog.text

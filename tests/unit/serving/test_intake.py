@@ -131,36 +131,23 @@ async def test_bytes_that_drip_in_buy_no_time() -> None:
             await drip()
 
 
-async def test_connection_that_was_served_may_idle() -> None:
+async def test_connection_may_be_busy_or_idle_but_not_half_sent() -> None:
     async with serving() as place:
         idle = await place.connect(CALL + b"body")
         await place.begun(1)
         # What began to count now would end the connection before the other one.
         place.bounds.seconds = 0.05
+        await closed(await place.connect(b"GET "))
         place.app.finish.set()
         assert await status(idle) == 200
         await closed(await place.connect(b"GET "))
         place.bounds.seconds = WAIT
         await idle.send(HEALTH)
         assert await status(idle) == 200
-
-
-async def test_request_after_the_first_is_bounded_as_well() -> None:
-    async with serving() as place:
-        stream = await place.connect(HEALTH)
-        assert await status(stream) == 200
+        # A request after the first is bounded as well.
         place.bounds.seconds = 0.05
-        await stream.send(b"GET ")
-        await closed(stream)
-
-
-async def test_request_that_is_being_served_takes_its_time() -> None:
-    async with serving(seconds=0.2) as place:
-        stream = await place.connect(CALL + b"body")
-        await place.begun(1)
-        await closed(await place.connect(b"GET "))
-        place.app.finish.set()
-        assert await status(stream) == 200
+        await idle.send(b"GET ")
+        await closed(idle)
 
 
 @pytest.mark.parametrize("sent", [b"", CALL])

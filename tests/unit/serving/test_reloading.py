@@ -16,38 +16,31 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_change_is_reported_once(project: Path) -> None:
-    files = SourceFiles([project])
+def test_each_change_is_reported_once(project: Path) -> None:
+    shop, books = project / "shop.py", project / "shelves" / "books.py"
+    os.utime(shop, (1000, 1000))
+    # A folder inside another is looked at once.
+    files = SourceFiles([project / "shelves", project, project])
     assert files.changes() == []
-    (project / "shelves" / "books.py").write_text("longer")
-    assert files.changes() == [project / "shelves" / "books.py"]
+    books.write_text("longer")
+    assert files.changes() == [books]
     assert files.changes() == []
-
-
-def test_change_of_equal_size_is_found_by_its_time(project: Path) -> None:
-    os.utime(project / "shop.py", (1000, 1000))
-    files = SourceFiles([project])
-    (project / "shop.py").write_text("new")
-    os.utime(project / "shop.py", (2000, 2000))
-    assert files.changes() == [project / "shop.py"]
-
-
-def test_file_that_replaces_another_is_a_change(project: Path) -> None:
-    """Editors write a new file, and rename it over the old one."""
-    old = (project / "shop.py").stat()
-    files = SourceFiles([project])
-    (project / "new").write_text("new")
-    os.utime(project / "new", ns=(old.st_atime_ns, old.st_mtime_ns))
-    (project / "new").replace(project / "shop.py")
-    assert files.changes() == [project / "shop.py"]
-
-
-def test_new_and_removed_files_are_changes(project: Path) -> None:
-    files = SourceFiles([project])
-    (project / "shop.py").unlink()
+    # Of equal size, with another time.
+    shop.write_text("new")
+    os.utime(shop, (2000, 2000))
+    assert files.changes() == [shop]
+    # Another file of equal size and time: editors write a new one, and rename it over the old one.
+    (project / "replacing").write_text("new")
+    os.utime(project / "replacing", (2000, 2000))
+    (project / "replacing").replace(shop)
+    assert files.changes() == [shop]
+    shop.unlink()
     (project / "cellar").mkdir()
     (project / "cellar" / "wine.py").write_text("new")
-    assert files.changes() == [project / "cellar" / "wine.py", project / "shop.py"]
+    assert files.changes() == [project / "cellar" / "wine.py", shop]
+    books.unlink()
+    books.parent.rmdir()
+    assert files.changes() == [books]
 
 
 IGNORED = [
@@ -71,16 +64,3 @@ def test_other_files_are_no_changes(project: Path) -> None:
         (project / ignored).parent.mkdir(exist_ok=True)
         (project / ignored).write_text("new")
     assert files.changes() == []
-
-
-def test_folder_inside_another_is_looked_at_once(project: Path) -> None:
-    files = SourceFiles([project / "shelves", project, project])
-    (project / "shelves" / "books.py").write_text("longer")
-    assert files.changes() == [project / "shelves" / "books.py"]
-
-
-def test_folder_that_vanishes_is_a_change_and_no_failure(project: Path) -> None:
-    files = SourceFiles([project / "shelves"])
-    (project / "shelves" / "books.py").unlink()
-    (project / "shelves").rmdir()
-    assert files.changes() == [project / "shelves" / "books.py"]

@@ -12,7 +12,7 @@ import pytest
 from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
 from roundtrip.client.legs import LegRequest
-from roundtrip.testing import Deploy, Drop, Duplicate, Eavesdrop, Hop, Tamper
+from roundtrip.testing import Deploy, Drop, Duplicate, Eavesdrop, Tamper
 from roundtrip.testing.chosen import NETWORKS, choose, name_of
 from roundtrip.testing.networks.network import Breach, LegDelivery, Route
 
@@ -28,30 +28,16 @@ def names(which: object, **options: Any) -> list[str]:
     return [name_of(stack) for stack in choose(which, **options)]
 
 
-def test_nothing_is_chosen_where_nothing_is_said() -> None:
-    assert [choose(which, deploy=make) for which in (False, None, list[object]())] == [[], [], []]
-
-
 def test_true_selects_every_network_and_other_builds() -> None:
     assert names(True) == [*NETWORKS]
     assert names(True, deploy=make) == [*NETWORKS, "deploy"]
     assert names(True, deploy=make, without=["deploy", "hop"]) == [name for name in NETWORKS if name != "hop"]
 
 
-def test_every_network_is_called_as_it_says() -> None:
-    assert {name: make_network().name for name, make_network in NETWORKS.items()} == {name: name for name in NETWORKS}
-
-
 def test_list_keeps_its_order_and_tuples_stack() -> None:
     chosen = ["tamper", ("hop", Duplicate(at_once=True)), Drop(leg=2), Deploy(make, rolling=True)]
     assert names(chosen) == ["tamper", "hop+duplicate-at-once", "drop-leg-2", "deploy-rolling"]
     assert names(chosen, without=["hop+duplicate-at-once", "drop-leg-2", "swap"]) == ["tamper", "deploy-rolling"]
-
-
-def test_networks_of_one_mark_are_objects_of_their_own() -> None:
-    assert choose(["hop"])[0][0] is not choose(["hop"])[0][0]
-    network = Hop()
-    assert choose([network])[0][0] is network
 
 
 MISTAKES: list[tuple[object, dict[str, Any], str]] = [
@@ -97,15 +83,6 @@ def test_leg_history_is_its_causal_chain_only() -> None:
     assert route.before(LegRequest("book", answers={}, state="a token that no server made")) is None
 
 
-def test_duplicated_token_leads_to_its_history_too() -> None:
-    opening = asked(LegRequest("book"), "the same")
-    again = asked(LegRequest("book", answers={}, state="the same"), "the same")
-    assert Route(ANYBODY, ANYBODY, [opening, again]).history(LegRequest("book", answers={}, state="the same")) == [
-        opening,
-        again,
-    ]
-
-
 SECRET = "voucher-4711"
 LOUD = 'say "voucher" \N{SNOWMAN}'
 
@@ -114,22 +91,12 @@ def b64(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def raw_deflate(raw: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(raw) + packer.flush()
-
-
 PACKINGS: dict[str, Callable[[str], str]] = {
     "as it is": lambda secret: f"v1.{secret}.sig",
-    "base64": lambda secret: b64(json.dumps({"s": secret}).encode()),
-    "base64 of the usual alphabet": lambda secret: base64.b64encode(b"\xff\xfe" + secret.encode()).decode(),
     "a JSON web token": lambda secret: f"{b64(b'{}')}.{b64(json.dumps({'s': secret}).encode())}.c2ln",
     "behind two letters": lambda secret: "v1" + b64(secret.encode()),
     "hexadecimal": lambda secret: binascii.hexlify(secret.encode()).decode(),
-    "zlib": lambda secret: b64(zlib.compress(secret.encode())),
-    "deflated": lambda secret: b64(raw_deflate(secret.encode())),
     "gzip behind a byte": lambda secret: b64(b"\x01" + gzip.compress(secret.encode())),
-    "base64 in JSON in base64": lambda secret: b64(json.dumps({"s": b64(secret.encode())}).encode()),
     "deflated in base64 in JSON, deflated, in base64": lambda secret: b64(
         zlib.compress(json.dumps({"s": b64(zlib.compress(secret.encode()))}).encode())
     ),

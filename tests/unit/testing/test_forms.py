@@ -1,108 +1,30 @@
 """Answers made from a form's schema, tried on real servers: each valid one is taken, each invalid one asked again."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Elicit as SdkElicit
-from mcp.server.mcpserver import Resolve as SdkResolve
-from mcp_types import ElicitResult
-from pydantic import BaseModel, Field
 
-from roundtrip import Elicit, Resolve
-from roundtrip.questions.forms import form_of
-from roundtrip.testing import Unanswered, User
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
-from tests.kit.shops import server_with
-
-
-class Order(BaseModel):
-    name: str = Field(min_length=1, max_length=9)
-    count: int = Field(gt=10, lt=12)
-    share: float = Field(ge=0.3, le=0.4)
-    size: Literal["s", "l"]
-    extras: list[Literal["x", "y", "z"]] = Field(min_length=1, max_length=2)
-    sure: bool = False
-
-
-async def which_order() -> Elicit[Order]:
-    return Elicit("?", Order, attempts=99)
-
-
-@pytest.mark.anyio
-async def test_server_accepts_each_valid_and_rejects_each_invalid_sample() -> None:
-    """The property tests of forms do so with every kind of field, without a server."""
-    shown = form_of(Order).schema
-    invalid = invalid_answers(shown)
-    got: list[Order] = []
-
-    async def order(answer: Annotated[Order, Resolve(which_order)]) -> str:
-        got.append(answer)
-        return "done"
-
-    for content in (valid_answer(shown), other_valid_answer(shown)):
-        script = {"which_order": [ElicitResult(action="accept", content=one) for one in [*invalid, content]]}
-        call = await User(server_with(order), script, max_rounds=len(invalid) + 1).call("order")
-        assert call.text == "done"
-        assert [valid_answer(question.schema) for question in call.questions] == [valid_answer(shown)] * (
-            len(invalid) + 1
-        )
-        assert got.pop().model_dump(exclude_unset=True) == content
-    assert got == []
-
-
-@pytest.mark.anyio
-async def test_sdk_server_accepts_the_valid_samples() -> None:
-    """It renders patterns and exclusive bounds, which our own forms leave out."""
-
-    class Parcel(BaseModel):
-        code: str = Field(pattern="^[A-Z]{3}$")
-        pin: str = Field(pattern="^[0-9]{4}$")
-        share: float = Field(gt=2, lt=3)
-        dozens: int = Field(multiple_of=12, gt=12)
-
-    async def question() -> SdkElicit[Parcel]:
-        return SdkElicit("?", Parcel)
-
-    server = MCPServer[Any]("shop")
-
-    @server.tool()
-    async def order(answer: Annotated[Parcel, SdkResolve(question)]) -> str:
-        return repr(answer)
-
-    with pytest.raises(Unanswered) as asked:
-        await User(server).call("order")
-    content = valid_answer(asked.value.question.schema)
-    call = await User(server, {lambda question: True: content}).call("order")
-    assert call.text == "Parcel(code='AAA', pin='1111', share=2.5, dozens=24)"
-
 
 SAMPLES: list[tuple[dict[str, Any], Any, Any]] = [
     ({"type": "string"}, "text", "other"),
-    ({"type": "string", "maxLength": 3}, "tex", "oth"),
     ({"type": "string", "minLength": 6}, "textte", "othero"),
     ({"type": "string", "format": "email", "maxLength": 6}, "a@b.co", "e@b.co"),
     ({"type": "string", "format": "uri", "minLength": 22}, "https://example.com/aa", "https://example.com/bb"),
     ({"type": "string", "format": "date"}, "2026-07-28", "2026-07-29"),
     ({"type": "string", "format": "date-time"}, "2026-07-28T09:30:00Z", "2026-07-29T09:30:00Z"),
-    ({"type": "string", "format": "of the future"}, "text", "other"),
     ({"type": "string", "pattern": "^1+$"}, "1", "11"),
-    ({"type": "string", "enum": ["p", "q"], "enumNames": ["P!", "Q!"]}, "p", "q"),
     ({"type": "string", "oneOf": [{"const": "p", "title": "P"}, {"const": "q", "title": "Q"}]}, "p", "q"),
     ({"type": "string", "enum": ["p", "q"], "default": "q"}, "q", "p"),
-    ({"type": "integer"}, 1, 2),
     ({"type": "integer", "minimum": -3, "maximum": -2}, -3, -2),
     ({"type": "integer", "minimum": 0.5, "maximum": 2.5}, 1, 2),
     ({"type": "integer", "minimum": 10**400}, 10**400, 10**400 + 1),
     ({"type": "integer", "minimum": 5, "default": 4}, 5, 6),
     ({"type": "number", "minimum": 0.25, "maximum": 0.75}, 0.25, 0.75),
     ({"type": "number", "exclusiveMinimum": 0.25, "maximum": 0.75}, 0.75, 0.5),
-    ({"type": "boolean"}, True, False),
     ({"type": "boolean", "default": False}, False, True),
-    ({"type": "array", "items": {"type": "string", "enum": ["x", "y"]}}, ["x"], ["y"]),
     ({"type": "array", "items": {"enum": ["x", "y", "z"]}, "minItems": 2}, ["x", "y"], ["y", "z"]),
-    ({"type": "array", "items": {"enum": ["x"]}, "maxItems": 0}, [], None),
     ({"type": "array", "items": {"anyOf": [{"const": "x", "title": "X"}]}}, ["x"], []),
     ({"type": "array", "items": {"enum": ["x"]}, "default": []}, [], ["x"]),
     ({"type": "string", "maxLength": 0}, "", None),
@@ -122,14 +44,12 @@ def test_the_samples_of_a_required_field() -> None:
 
 
 BROKEN: list[tuple[dict[str, Any], list[Any]]] = [
-    ({"type": "string"}, [["text"]]),
     ({"type": "string", "minLength": 2, "maxLength": 3}, [["text"], "t", "aaaa"]),
     ({"type": "string", "maxLength": 2**31}, [["text"]]),
     ({"type": "string", "format": "date"}, [["text"], "not a date"]),
     ({"type": "string", "pattern": "^t"}, [["text"], "!", "other"]),
     ({"type": "integer", "minimum": 0, "maximum": 9}, ["not a number", ["1"], 1.5, -1, 10]),
     ({"type": "number", "exclusiveMinimum": 0}, ["not a number", ["1"], 0]),
-    ({"type": "number", "minimum": 1e300}, ["not a number", ["1"], 1e300 - 1e297]),
     ({"type": "boolean"}, ["not a boolean", ["true"]]),
     ({"type": "string", "enum": ["none of these"]}, ["none of these!", ["none of these"]]),
     (
@@ -167,24 +87,13 @@ def test_a_required_field_with_a_default_is_not_missed() -> None:
     assert {} not in invalid_answers(schema)
 
 
-def test_form_without_fields_accepts_its_one_answer() -> None:
-    schema: dict[str, Any] = {"type": "object", "properties": {}}
-    assert (valid_answer(schema), other_valid_answer(schema), invalid_answers(schema)) == ({}, None, [])
-
-
 NO_FORMS: list[tuple[dict[str, Any] | None, str]] = [
     (None, "the question has no form"),
-    ({}, "has type 'object', and its fields in 'properties'"),
     ({"type": "object"}, "its fields in 'properties'"),
     ({"type": "string"}, "has type 'object'"),
     ({"type": "object", "properties": {}, "required": ["f"]}, "requires 'f', which is not among its fields"),
-    ({"type": "object", "properties": {"f": {"type": "object"}}}, "'f' does not fit a form"),
     ({"type": "object", "properties": {"f": {"$ref": "#/$defs/F"}}}, "'f' does not fit a form"),
     ({"type": "object", "properties": {"f": {"type": ["string", "null"]}}}, "'f' does not fit a form"),
-    (
-        {"type": "object", "properties": {"f": {"type": "array", "items": {"type": "string"}}}},
-        "'f' does not fit a form",
-    ),
     ({"type": "object", "properties": {"f": True}}, "'f' does not fit a form"),
     ({"type": "object", "properties": {"f\x1b": {"minLength": "x"}}}, r"properties.f\x1b.minLength: 'x' is not"),
 ]
@@ -203,10 +112,8 @@ def test_non_form_is_rejected_with_a_reason() -> None:
 
 
 UNSATISFIABLE: list[dict[str, Any]] = [
-    {"type": "integer", "minimum": 3, "maximum": 2},
     {"type": "number", "minimum": 1e999},
     {"type": "string", "minLength": 3, "maxLength": 2},
-    {"type": "string", "minLength": 10**9},
     {"type": "string", "format": "date", "maxLength": 9},
     {"type": "string", "pattern": "^an unguessable text$"},
     {"type": "string", "enum": []},

@@ -9,13 +9,11 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("Windows has no pseudo-terminals", allow_module_level=True)
 
-from tests.interaction.calls.servers import counting, ours
-from tests.interaction.calls.sessions import AtTerminal, command, person, served
+from tests.interaction.calls.servers import ours
+from tests.interaction.calls.sessions import AtTerminal, command, person
+from tests.kit.hosts import name_of
 
-ERAS = ("retry", "live")
-
-
-each_era = pytest.mark.parametrize("era", ERAS)
+each_era = pytest.mark.parametrize("era", ["retry", "live"])
 
 
 def choose_a_seat(at: AtTerminal) -> None:
@@ -133,21 +131,11 @@ def test_uncovered_answers_are_asked_for(railway: str, era: str, tmp_path: Path)
     assert "y or n" not in ended.told
 
 
-@each_era
-def test_an_interrupted_call_ends_with_130_and_without_a_traceback(era: str) -> None:
-    with person(command(ours), "book", "train=X1", "people=2", "--era", era) as at:
+@pytest.mark.parametrize("server", [command(ours), name_of(ours)], ids=["stdio", "in the same process"])
+def test_an_interrupted_call_ends_with_130_and_without_a_traceback(server: str) -> None:
+    with person(server, "book", "train=X1", "people=2") as at:
         at.wait_for("type its number:")
         at.interrupt()
         ended = at.end()
     assert ended.code == 130
     assert "Traceback" not in ended.told
-
-
-def test_single_value_is_asked_for_without_its_name() -> None:
-    with served(counting) as url, person(url, "count") as at:
-        shown = at.wait_for("a whole number:")
-        at.type("3")
-        ended = at.end()
-    assert "| How many trains?" in shown
-    assert "Value" not in shown
-    assert (ended.code, ended.out) == (0, "3 trains\n")

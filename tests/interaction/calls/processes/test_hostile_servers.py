@@ -3,15 +3,13 @@
 import gzip
 import sys
 import unicodedata
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from typing import Any
 
-import anyio
-import anyio.lowlevel
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 if sys.platform == "win32":
@@ -19,6 +17,7 @@ if sys.platform == "win32":
 
 from tests.interaction.calls.servers import hostile
 from tests.interaction.calls.sessions import AtTerminal, Ended, person, script, served
+from tests.interaction.doctor.shops import endless
 
 each_era = pytest.mark.parametrize("era", ["retry", "live"])
 
@@ -66,7 +65,7 @@ def test_hostile_texts_are_shown_and_not_obeyed(trapper: str, era: str) -> None:
 
 def answer(at: AtTerminal) -> None:
     """Answer any of the three questions: on the live era they come in any order."""
-    shown = at.wait_for_any("type its number", ":cancel cancels):", "only a dot;")
+    shown = at.wait_for("type its number", ":cancel cancels):", "only a dot;")
     if "type its number" in shown:
         at.type("1")
     elif ":cancel cancels):" in shown:
@@ -104,17 +103,6 @@ class Flood:
 
     def streamable_http_app(self, **options: Any) -> Starlette:
         del options
-
-        async def spaces() -> AsyncGenerator[bytes]:
-            for _ in range(64):
-                yield b" " * 2**20
-                # Sending to a client that has gone does not wait by itself.
-                await anyio.lowlevel.checkpoint()
-            await anyio.sleep_forever()
-
-        async def endless(request: Request) -> Response:
-            del request
-            return StreamingResponse(spaces(), media_type="application/json")
 
         async def squeezed(request: Request) -> Response:
             del request

@@ -11,8 +11,8 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("the processes are forked", allow_module_level=True)
 
-from tests.interaction.calls.servers import sdk, waiting
-from tests.interaction.calls.sessions import command, script, served
+from tests.interaction.calls.servers import waiting
+from tests.interaction.calls.sessions import script, served
 from tests.kit.tables import check_each
 
 each_era = pytest.mark.parametrize("era", ["retry", "live"])
@@ -48,6 +48,19 @@ def test_unanswered_question_is_named_and_ends_the_call(railway: str, era: str) 
     assert ("used once, in order" in ended.told) == (era == "live")
 
 
+@pytest.mark.parametrize(
+    ("tool", "answers", "code", "out"),
+    [
+        ("recite", '{"verse": {"text": "Rails."}}', 0, "Rails.\n"),
+        ("photograph", "{}", 0, "a train\n[image, image/png, 3 bytes]\n"),
+        ("derail", "{}", 1, "Error executing tool derail: the train is off its rails\n"),
+    ],
+)
+def test_result_of_any_kind_is_printed(railway: str, tool: str, answers: str, code: int, out: str) -> None:
+    ended = script(railway, tool, "--answers", "-", stdin=answers)
+    assert (ended.code, ended.out) == (code, out)
+
+
 UNFIT: list[tuple[Any, str]] = [
     ({**SEAT, "bags": 9}, "field 'bags': it must be 0 to 3"),
     ({**SEAT, "row": 3}, "the form has no field 'row'"),
@@ -73,11 +86,6 @@ def test_page_accepted_by_a_file_is_shown_but_not_opened(railway: str, tmp_path:
     assert "Address: https://login.example/start?for=you\nHost:    login.example\n" in ended.told
 
 
-def test_a_file_may_stand_in_for_a_model(railway: str) -> None:
-    ended = script(railway, "recite", "--answers", "-", stdin='{"verse": {"text": "Rails."}}')
-    assert (ended.code, ended.out) == (0, "Rails.\n")
-
-
 @each_era
 def test_roots_are_offered_only_when_they_are_given(railway: str, era: str, tmp_path: Path) -> None:
     ended = script(railway, "look", "--root", str(tmp_path), "--era", era)
@@ -96,24 +104,6 @@ def test_progress_and_log_messages_appear_while_waiting(railway: str, era: str) 
     assert "border" not in script(railway, "ride", "--era", era, "--log-level", "error").told
 
 
-def test_a_tool_that_fails_is_exit_code_1(railway: str) -> None:
-    ended = script(railway, "derail")
-    assert ended.code == 1
-    assert "the train is off its rails" in ended.out
-
-
-@each_era
-def test_a_server_of_the_sdk_over_stdio_and_http(era: str) -> None:
-    answers = (
-        '{"ask_color": {"color": "red"}}' if era == "live" else '[{"message": "color", "answer": {"color": "red"}}]'
-    )
-    with served(sdk) as url:
-        for target in (url, command(sdk)):
-            ended = script(target, "paint", "what=shed", "--answers", "-", "--era", era, stdin=answers)
-            assert (ended.code, ended.out) == (0, "shed is red\n"), ended.told
-        assert "... 3 of 4: nearly" in script(url, "count", "--era", era).told
-
-
 def test_arguments_are_read_by_the_schema(railway: str, tmp_path: Path) -> None:
     stops = tmp_path / "stops.json"
     stops.write_text('["Bath", "Wells"]')
@@ -121,10 +111,6 @@ def test_arguments_are_read_by_the_schema(railway: str, tmp_path: Path) -> None:
     assert ended.code == 0
     result = json.loads(ended.out)
     assert result["structuredContent"] == {"options": {"a": 1}, "stops": ["Bath", "Wells"], "fast": True}
-
-
-def test_binary_content_gets_its_own_line(railway: str) -> None:
-    assert script(railway, "photograph").out == "a train\n[image, image/png, 3 bytes]\n"
 
 
 def test_tools_are_listed_with_their_parameters(railway: str) -> None:
@@ -149,6 +135,10 @@ WRONG_USAGE: list[tuple[list[str], str]] = [
     (["book", "X1"], "'X1' is not an argument; write key=value, key:=JSON or key@=FILE"),
     (["book", "train@=/no/such"], "cannot read '/no/such': No such file or directory"),
     (["book", "--list"], "--list calls no tool"),
+    (["order", "--task", "x"], "--task"),
+    (["--list", "--task", "x"], "--task"),
+    (["--task", "x", "--no-tasks"], "--task"),
+    (["--cancel"], "--task"),
     (["book", "--step"], "--step needs a terminal"),
     (["book", "--answers", "/no/such"], "cannot read '/no/such'"),
     (["book", "--header", "secret-without-a-name"], "header 1 must be written 'Name: value'"),
@@ -181,9 +171,6 @@ def test_unreachable_server_is_exit_code_5() -> None:
     ended = script(f"{sys.executable} -c 'import sys; sys.stderr.write(\"\\x1b[31mno luck\")'")
     assert ended.code == 5
     assert r"server: \x1b[31mno luck" in ended.told
-
-
-def test_missing_command_explains_how_to_write_one() -> None:
     ended = script("/no/such/program")
     assert ended.code == 5
     assert "there is no program '/no/such/program' to start" in ended.told

@@ -44,15 +44,6 @@ async def later(ctx: Context) -> str:
     return await ctx.ask("seat", "Which seat?", str)
 '''
 
-FAST: Final = """\
-from fastmcp import FastMCP
-mcp = FastMCP("fast")
-
-@mcp.tool
-def double(number: int) -> int:
-    return 2 * number
-"""
-
 
 @pytest.fixture
 def cinema(tmp_path: Path) -> str:
@@ -76,35 +67,14 @@ def test_person_answers_a_server_in_the_same_process(cinema: str) -> None:
         at.wait_for("Which row for Mirror?")
         at.reply(":cancel cancels)", "front")
         ended = at.end()
+    # The only field of a form needs no name.
+    assert "Value" not in ended.told
     assert (ended.code, ended.out) == (0, "Mirror, row front, screen 7\n")
-
-
-def test_interrupted_call_in_the_same_process_ends_with_130(cinema: str) -> None:
-    with person(cinema, "book", "film=Mirror") as at:
-        at.wait_for("Which row for Mirror?")
-        at.interrupt()
-        ended = at.end()
-    assert ended.code == 130
-    assert "Traceback" not in ended.told
-
-
-def test_module_is_found_from_this_folder() -> None:
-    ended = script("tests.interaction.calls.servers:sdk")
-    assert ended.code == 0
-    assert ended.out.startswith("paint\n")
 
 
 def test_call_that_becomes_a_task_ends_in_the_same_process(cinema: str) -> None:
     ended = script(cinema, "later", "--answers", "-", stdin='{"seat": {"value": "7F"}}')
     assert (ended.code, ended.out) == (0, "7F\n")
-
-
-def test_server_of_fastmcp_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
-    file = tmp_path / "fast_shop.py"
-    file.write_text(FAST, encoding="utf-8")
-    ended = script(str(file), "double", "number=4")
-    assert ended.code == 0
-    assert "8" in ended.out
 
 
 @pytest.mark.parametrize(
@@ -133,7 +103,14 @@ mcp = MCPServer("other")
 def hi() -> str:
     return "hi"
 """,
-    "fastmcp": FAST.replace("def double(number: int) -> int", "def hi() -> str").replace("2 * number", "'hi'"),
+    "fastmcp": """\
+from fastmcp import FastMCP
+mcp = FastMCP("other")
+
+@mcp.tool
+def hi() -> str:
+    return "hi"
+""",
     "lowlevel": """\
 from mcp.server.lowlevel import Server
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
@@ -154,6 +131,7 @@ def test_servers_of_other_classes_are_called_and_serve_stdio(tmp_path: Path, kin
     file = tmp_path / "other_shop.py"
     file.write_text(OTHERS[kind], encoding="utf-8")
     stdio = shlex.join([sys.executable, "-m", "roundtrip", "serve", str(file), "--stdio"])
-    ended = script(stdio, "hi", "--json")
-    assert ended.code == 0, ended.told
-    assert json.loads(ended.out)["content"][0]["text"] == "hi"
+    for named in (stdio, str(file)):
+        ended = script(named, "hi", "--json")
+        assert ended.code == 0, ended.told
+        assert json.loads(ended.out)["content"][0]["text"] == "hi"

@@ -130,15 +130,6 @@ def test_invalid_terminal_answer_is_asked_again_on_another_instance(tmp_path: Pa
     assert "'Dune', paperback, for pickup, for 9.50" in printed.text
 
 
-def test_an_order_that_the_person_declines_does_not_go_through(tmp_path: Path) -> None:
-    with terminal() as (ours, theirs), demo(tmp_path, "--ask", stdin=theirs) as printed:
-        os.write(ours, b"hardcover\n:decline\n")
-        printed.expect_end(1)
-    assert printed.path[-1] is State.DECLINED
-    assert "could not resolve: elicitation was decline" in printed.text
-    assert printed.text.endswith("The order did not go through.\n")
-
-
 @pytest.mark.parametrize(("number", "exit_code"), [("SIGKILL", -9), ("SIGINT", 130), ("SIGTERM", 143)])
 def test_no_instance_outlives_the_demo_however_it_ends(number: str, exit_code: int, tmp_path: Path) -> None:
     with terminal() as (_, theirs), demo(tmp_path, "--ask", stdin=theirs) as printed:

@@ -7,9 +7,7 @@ import anyio
 import pytest
 from mcp.client.stdio import StdioServerParameters
 
-from examples import wizard
 from roundtrip.testing import Era, User
-from tests.interaction.examples.holiday import BOOKED, HOLIDAY
 from tests.kit.hosts import ROOT
 from tests.kit.players import Person, connect, text_of
 
@@ -35,11 +33,6 @@ async def test_a_program_asks_an_older_client_over_its_open_connection() -> None
     user = User(program(BOOKSHOP / "ask.py"), {lambda _: True: {"will_wait": True}}, era=Era.LIVE)
     result = await user.call("order", title="Middlemarch")
     assert result.text == "Middlemarch is ordered from the publisher."
-
-
-async def test_the_wizard_serves_over_stdio(era: Era) -> None:
-    call = await User(program(Path(wizard.__file__)), HOLIDAY, era=era).call("book_holiday")
-    assert BOOKED.fullmatch(call.text)
 
 
 @pytest.mark.parametrize(

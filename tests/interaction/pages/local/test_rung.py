@@ -94,33 +94,7 @@ async def test_client_that_shows_links_gets_none_on_stdio(monkeypatch: pytest.Mo
     assert visitor.pages == []
 
 
-async def test_ladder_without_the_rung_opens_no_page() -> None:
-    desktop = Desktop()
-    async with Client(shop(desktop, ["form", "model"]), mode="2026-07-28") as client:
-        assert "size" in text_of(await client.call_tool("anyone", {}))
-        with pytest.raises(MCPError):
-            await client.call_tool("human", {})
-    assert desktop.addresses == []
-
-
 # Equal calls.
-
-
-async def test_equal_calls_at_once_have_one_handle_and_one_page() -> None:
-    desktop, handles = Desktop(), list[str]()
-    async with Client(shop(desktop, wait=0), mode="2026-07-28") as client:
-
-        async def call() -> None:
-            handles.append(handle_in(await client.call_tool("human", {})))
-
-        with anyio.fail_after(WAIT):
-            async with anyio.create_task_group() as group:
-                for _ in range(5):
-                    group.start_soon(call)
-        await desktop.address()
-    assert len(handles) == 5
-    assert len(set(handles)) == 1
-    assert len(desktop.addresses) == 1
 
 
 async def test_equal_calls_of_two_users_have_a_page_each() -> None:

@@ -10,21 +10,17 @@ import httpx
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    ElicitationCapability,
-)
 
 from roundtrip import Pages, Recorder, Server
 from roundtrip.ledger import SqliteLedger
 from roundtrip.trace.explaining.explanations import explain
 from tests.interaction.pages.local.cinema import cinema
-from tests.interaction.pages.local.desktop import ONE, Desktop, answering, on_desk, tab
+from tests.interaction.pages.local.desktop import ONE, Desktop, on_desk, tab
 from tests.interaction.pages.ways import modes
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.html_forms import read_page
-from tests.kit.page_users import BASE, client_of, declare_only, handle_in, link_in, reader, text_of, user_of
-from tests.kit.visitors import Visitor
+from tests.kit.page_users import BASE, client_of, handle_in, link_in, reader, text_of, user_of
 
 pytestmark = pytest.mark.anyio
 
@@ -52,22 +48,18 @@ async def test_second_use_of_the_address_closes_the_page(caplog: pytest.LogCaptu
     assert text_of(end) == "4"
 
 
-async def test_address_that_is_only_looked_at_stays_good() -> None:
-    desktop = Desktop()
-    async with on_desk(desktop) as client, tab() as one:
-        await client.call_tool("many", ONE)
-        address = await desktop.address()
-        for method in ("HEAD", "OPTIONS", "POST"):
-            assert (await one.http.request(method, address)).status_code in (404, 405)
-        assert (await one.open(address)).heading == "Number 0?"
-
-
 async def test_page_opens_only_with_the_cookie_of_its_browser() -> None:
     desktop = Desktop()
     async with on_desk(desktop) as client, tab() as one, tab() as other:
         await client.call_tool("many", ONE)
         await client.call_tool("many", {"number": 2})
-        await one.open(await desktop.address())
+        address = await desktop.address()
+        for method in ("HEAD", "OPTIONS", "POST"):
+            # These do not use the address up.
+            assert (await one.http.request(method, address)).status_code in (404, 405)
+        entered = await one.http.get(address)
+        assert entered.status_code == 303
+        await one.open(entered.headers["location"])
         foreign = await other.open(one.url)
         assert foreign.status == 404
         unknown = await other.http.get(f"{one.url[:-1]}{'x' if one.url[-1] != 'x' else 'y'}")
@@ -75,6 +67,10 @@ async def test_page_opens_only_with_the_cookie_of_its_browser() -> None:
         # The cookie of another page of the same browser is no help.
         mine = one.url
         await one.open(await desktop.address(1))
+        attributes = entered.headers["set-cookie"].lower()
+        assert [part for part in ("httponly", "samesite=strict") if part not in attributes] == []
+        assert entered.headers["referrer-policy"] == "no-referrer"
+        assert entered.headers["cache-control"] == "no-store"
         (cookie,) = [each for each in one.http.cookies.jar if each.path == httpx.URL(one.url).path]
         assert not cookie.secure
         assert cookie.value is not None
@@ -90,24 +86,10 @@ async def test_page_opens_only_with_the_cookie_of_its_browser() -> None:
         assert (await one.open(mine)).heading == "Number 0?"
 
 
-async def test_cookie_is_for_its_page_alone_and_no_script() -> None:
-    desktop = Desktop()
-    async with on_desk(desktop) as client, tab() as one:
-        await client.call_tool("many", ONE)
-        entered = await one.http.get(await desktop.address())
-    assert entered.status_code == 303
-    cookie = entered.headers["set-cookie"].lower()
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
-    assert f"path={httpx.URL(entered.headers['location']).path.lower()}" in cookie
-    assert entered.headers["referrer-policy"] == "no-referrer"
-    assert entered.headers["cache-control"] == "no-store"
-
-
 # Other sites and programs.
 
 
-async def test_request_for_another_host_is_rejected() -> None:
+async def test_request_for_another_host_or_path_is_rejected() -> None:
     desktop = Desktop()
     async with on_desk(desktop) as client, tab() as one:
         await client.call_tool("many", ONE)
@@ -120,6 +102,13 @@ async def test_request_for_another_host_is_rejected() -> None:
         mine = one.url
         assert [host for host in hosts if (await one.open(mine, host=host)).status != 421] == []
         assert (await one.open(f"http://127.0.0.1:{port}{httpx.URL(address).path}x")).status == 404
+        found: list[tuple[str, int]] = []
+        for path in ("/", "/ask", "/ask/", "/open/", "/ask/../open", "/mcp", "/ask/%2e%2e/x", "/open/a/b"):
+            for method in ("GET", "POST"):
+                response = await one.http.request(method, f"http://127.0.0.1:{port}{path}")
+                assert "Number" not in response.text
+                found.append((path, response.status_code))
+    assert [(path, status) for path, status in found if status not in (404, 405)] == []
 
 
 async def test_form_of_another_site_is_rejected() -> None:
@@ -142,19 +131,6 @@ async def test_form_of_another_site_is_rejected() -> None:
         assert (await one.send("5", origin=f"http://127.0.0.1:{port}")).heading == "Done"
         end = await client.call_tool("continue_call", {"handle": handle_in(asked)})
     assert text_of(end) == "5"
-
-
-async def test_other_paths_have_nothing() -> None:
-    desktop, found = Desktop(), list[tuple[str, int]]()
-    async with on_desk(desktop) as client, tab() as one:
-        await client.call_tool("many", ONE)
-        base = httpx.URL(await desktop.address())
-        for path in ("/", "/ask", "/ask/", "/open/", "/ask/../open", "/mcp", "/ask/%2e%2e/x", "/open/a/b"):
-            for method in ("GET", "POST"):
-                response = await one.http.request(method, f"http://127.0.0.1:{base.port}{path}")
-                assert "Number" not in response.text
-                found.append((path, response.status_code))
-    assert [(path, status) for path, status in found if status not in (404, 405)] == []
 
 
 async def test_broken_requests_end_their_connection_alone() -> None:
@@ -232,22 +208,6 @@ async def test_pages_need_one_of_both_sites() -> None:
 
 
 # Clients that can be asked a little.
-
-
-@pytest.mark.parametrize("number", [9, 11])
-async def test_client_with_forms_alone_goes_on_in_the_browser(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    declare_only(monkeypatch, ElicitationCapability())
-    desktop, visitor = Desktop(), Visitor(form={"value": 2})
-    server: Any = cinema(settings={"local": desktop.open, "wait": WAIT})
-    async with (
-        Client(server, mode="2026-07-28", elicitation_callback=visitor) as client,
-        answering(desktop, "3"),
-    ):
-        with anyio.fail_after(WAIT):
-            result = await client.call_tool("many", {"number": number})
-    assert len(visitor.forms) == 9
-    assert text_of(result) == str(9 * 2 + (number - 9) * 3)
-    assert len(desktop.addresses) == (1 if number > 9 else 0)
 
 
 # Calls that end otherwise.

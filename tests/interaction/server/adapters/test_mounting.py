@@ -47,7 +47,17 @@ async def borrowing(url: str, era: Era, user: str, person: Person | None = None)
         yield client
 
 
-async def test_users_borrow_over_a_mounted_server(mounted: Mounted, era: Era) -> None:
+async def test_users_borrow_over_a_mounted_server_within_its_lifespan(
+    mounted: Mounted, era: Era, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogs: list[Any] = []
+    make = mounted.library.Catalog
+
+    def kept() -> Any:
+        catalogs.append(make())
+        return catalogs[-1]
+
+    monkeypatch.setattr(mounted.library, "Catalog", kept)
     async with hosted(mounted.app) as url, httpx2.AsyncClient() as web:
         for user, copy in (("ada", "paper"), ("eve", "audio")):
             person = Person({"value": copy})
@@ -58,6 +68,8 @@ async def test_users_borrow_over_a_mounted_server(mounted: Mounted, era: Era) ->
             assert person.messages == ["Which copy of Emma?"]
         # The application's own page has the same catalog.
         assert (await web.get(f"{url}/loans")).text.strip('"') == "Emma, Emma"
+        assert [catalog.is_open for catalog in catalogs] == [True]
+    assert [catalog.is_open for catalog in catalogs] == [False]
 
 
 async def test_request_without_a_token_leads_to_the_metadata(mounted: Mounted) -> None:
@@ -71,20 +83,3 @@ async def test_request_without_a_token_leads_to_the_metadata(mounted: Mounted) -
             assert metadata["resource"] == str(mounted.library.ENDPOINT)
         # The prefix is part of the path.
         assert (await web.post(f"{url}/mcp", json={})).status_code == 404
-
-
-async def test_lifespan_surrounds_the_server(mounted: Mounted, monkeypatch: pytest.MonkeyPatch) -> None:
-    catalogs: list[Any] = []
-    make = mounted.library.Catalog
-
-    def kept() -> Any:
-        catalogs.append(make())
-        return catalogs[-1]
-
-    monkeypatch.setattr(mounted.library, "Catalog", kept)
-    async with hosted(mounted.app) as url:
-        async with borrowing(url, Era.RETRY, "ada", Person({"value": "paper"})) as client:
-            await client.call_tool("borrow", {"title": "Emma"})
-        (catalog,) = catalogs
-        assert (catalog.is_open, catalog.loans) == (True, ["Emma"])
-    assert not catalog.is_open

@@ -6,7 +6,6 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import anyio
 import pytest
@@ -25,9 +24,6 @@ from tests.kit.programs import needs
 
 pytestmark = pytest.mark.anyio
 
-NAMES: Final = [host.name for host in all_hosts()]
-HOSTS: Final = pytest.mark.parametrize("host", all_hosts(), ids=NAMES)
-
 
 def started_by(host: HostFacts, text: str) -> tuple[list[str], dict[str, str]]:
     """Return the command that a host starts, and its variables."""
@@ -40,7 +36,7 @@ def started_by(host: HostFacts, text: str) -> tuple[list[str], dict[str, str]]:
     return command, dict(one.split("=", 1) for one in env)
 
 
-@HOSTS
+@pytest.mark.parametrize("host", all_hosts(), ids=lambda host: host.name)
 async def test_host_starts_the_server_from_anywhere(
     host: HostFacts, project: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

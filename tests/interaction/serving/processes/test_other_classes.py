@@ -9,12 +9,10 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp_types import ElicitResult
 
 from roundtrip.testing import ACCEPT, Era, User
 from tests.interaction.serving.other_shops import BOOKED, LEDGER
 from tests.interaction.serving.services import KEY, Service, refused
-from tests.kit.players import Person, connect
 
 pytestmark = [
     pytest.mark.anyio,
@@ -39,19 +37,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
         yield service
 
 
-async def test_any_worker_continues_a_call(fleet: Service) -> None:
+async def test_any_worker_continues_a_call_and_repeats_no_body(fleet: Service) -> None:
     assert len(fleet.workers()) == 2
     for number in range(6):
-        call = await User(fleet.url, ANSWERS).call("book", film=f"film {number}")
+        call = await User(fleet.url, ANSWERS, network="duplicate").call("book", film=f"film {number}")
         assert call.value == f"film {number}, 2"
     booked = (fleet.folder / "booked").read_text().split("\n")
     assert sorted(filter(None, booked)) == [f"film {number}" for number in range(6)]
-
-
-async def test_repeated_request_runs_the_body_once(fleet: Service) -> None:
-    call = await User(fleet.url, ANSWERS, network="duplicate").call("book", film="twice")
-    assert call.value == "twice, 2"
-    assert (fleet.folder / "booked").read_text().split("\n").count("twice") == 1
 
 
 def test_settings_hold_for_every_class(fleet: Service) -> None:
@@ -70,14 +62,11 @@ def test_settings_hold_for_every_class(fleet: Service) -> None:
     assert [fleet.post("/mcp", b"x" * 8_000_000)[0] for _ in range(5)] == [413] * 5
 
 
-async def test_pages_of_the_author_are_not_limited_as_mcp_is(tmp_path: Path) -> None:
+def test_pages_of_the_author_are_not_limited_as_mcp_is(fleet: Service) -> None:
     """Browsers send `Origin: null` from a page with a strict policy, such as a question page."""
     body = b"1," * 80_000
-    with Service(f"{SHOPS}:fastmcp_shop", "--drain", "0", folder=tmp_path, **variables(tmp_path)) as service:
-        answered = await anyio.to_thread.run_sync(lambda: service.post("/upload", body, Origin="null"))
-        assert answered == (200, str(len(body)))
-        refused_at_mcp = await anyio.to_thread.run_sync(lambda: service.post("/mcp", b"{}", Origin="null"))
-        assert refused_at_mcp[0] == 403
+    assert fleet.post("/upload", body, Origin="null") == (200, str(len(body)))
+    assert fleet.post("/mcp", b"{}", Origin="null")[0] == 403
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,35 +99,3 @@ async def test_server_without_roundtrip_is_served_by_one_worker(tmp_path: Path) 
         assert any("ROUNDTRIP_PROBE is ignored: only a roundtrip.Server has the probe" in line for line in service.log)
         for era in (Era.RETRY, Era.LIVE):
             assert (await User(service.url, era=era).call("ping")).value == "pong"
-
-
-RELOADED = """
-from fastmcp import FastMCP
-from roundtrip import Context
-from roundtrip.fastmcp import install
-
-mcp = FastMCP("shop")
-install(mcp)
-
-
-@mcp.tool
-async def book(ctx: Context) -> str:
-    return f"booked {await ctx.ask('seats', 'How many?', int)}"
-"""
-
-
-async def test_open_call_of_a_fastmcp_server_outlives_a_reload(tmp_path: Path) -> None:
-    file = tmp_path / "reloaded_shop.py"
-    file.write_text(RELOADED)
-    with Service("reloaded_shop.py", "--reload", folder=tmp_path) as service:
-        asked = await leg(service.url)
-        file.write_text(RELOADED.replace("booked", "reserved"))
-        await anyio.to_thread.run_sync(service.heard, r"roundtrip: reloaded$")
-        answers = {"seats": ElicitResult(action="accept", content={"value": 3})}
-        result = await leg(service.url, input_responses=answers, request_state=asked.request_state)
-        assert result.content[0].text == "reserved 3"
-
-
-async def leg(url: str, **answers: Any) -> Any:
-    async with connect(url, Era.RETRY, Person({"value": 3})) as client:
-        return await client.session.call_tool("book", {}, allow_input_required=True, **answers)

@@ -4,15 +4,13 @@ import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import pytest
-from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, InputResponse
 
-from roundtrip.testing import Era
+from roundtrip.testing import Era, LegByLeg
 from tests.interaction.serving.services import KEY, WAIT, Service, eventually, not_begun
 from tests.kit.players import call, text_of
 
@@ -80,56 +78,30 @@ async def heard(service: Service, pattern: str) -> str:
         return (await anyio.to_thread.run_sync(service.heard, pattern))[0]
 
 
-async def asked(url: str) -> InputRequiredResult:
-    async with Client(url, mode="2026-07-28", elicitation_callback=_never) as client:
-        result = await client.session.call_tool("buy", {"title": "Dune"}, allow_input_required=True)
-    assert isinstance(result, InputRequiredResult)
-    return result
+async def begun(url: str) -> LegByLeg:
+    """Return a call that has asked its question."""
+    legs = LegByLeg(url)
+    await legs.leg("buy", {"title": "Dune"})
+    return legs
 
 
-async def answered(url: str, question: InputRequiredResult) -> str:
-    async with Client(url, mode="2026-07-28", elicitation_callback=_never) as client:
-        return text_of(await answer(client, question))
-
-
-async def answer(client: Client, question: InputRequiredResult) -> CallToolResult:
-    answers: dict[str, InputResponse] = {"copies": ElicitResult(action="accept", content={"value": 3})}
-    return await client.session.call_tool(
-        "buy", {"title": "Dune"}, input_responses=answers, request_state=question.request_state
-    )
-
-
-async def _never(context: Any, params: Any) -> ElicitResult:
-    del context, params
-    raise AssertionError("questions are answered by hand")
+async def finished(legs: LegByLeg) -> str:
+    return text_of(await legs.leg("buy", {"title": "Dune"}, answers={"copies": {"value": 3}}, state=legs.token))
 
 
 async def test_call_in_flight_goes_on_with_the_new_code(service: Service, project: Path) -> None:
-    question = await asked(service.url)
+    legs = await begun(service.url)
     say(project, "new")
     await heard(service, r"reloading, as shelf\.py changed")
     await heard(service, r"roundtrip: reloaded$")
-    assert await answered(service.url, question) == "new 3 of Dune"
+    assert await finished(legs) == "new 3 of Dune"
     # Twice: the key outlives every process but the first.
     say(project, "newest")
     await heard(service, r"roundtrip: reloaded$")
-    assert await answered(service.url, question) == "newest 3 of Dune"
+    assert await finished(legs) == "newest 3 of Dune"
 
 
-async def test_older_clients_are_asked_before_and_after_with_given_keys(project: Path) -> None:
-    with Service("reload_shop.py", "--reload", folder=project, ROUNDTRIP_KEYS=KEY) as service:
-        before = service.workers()
-        bought = await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})
-        assert text_of(bought) == "old 1 of Dune"
-        say(project, "new")
-        await heard(service, r"roundtrip: reloaded$")
-        bought = await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})
-        assert text_of(bought) == "new 1 of Dune"
-        (worker,) = service.workers() - before
-        assert keys_of(worker) == KEY.encode()
-
-
-def test_key_of_a_run_is_not_written_to_disk(service: Service, project: Path) -> None:
+def test_key_of_a_run_exists_in_its_processes_alone(service: Service, project: Path) -> None:
     (worker,) = service.workers()
     key = keys_of(worker)
     assert len(key) == 64
@@ -139,6 +111,9 @@ def test_key_of_a_run_is_not_written_to_disk(service: Service, project: Path) ->
     assert key.decode() not in "".join(service.log)
     for process in (worker, service.process.pid):
         assert key not in Path(f"/proc/{process}/cmdline").read_bytes()
+    service.signal(signal.SIGINT)
+    assert service.ended() == 0
+    assert not Path(f"/proc/{worker}").exists()
 
 
 async def test_broken_change_leaves_the_old_code_serving(service: Service, project: Path) -> None:
@@ -177,13 +152,12 @@ async def test_server_that_makes_its_own_keys_warns_that_calls_are_lost(project:
     text = "import os\n" + SHOP.format(options=", keys=[os.urandom(32)]")
     (project / "reload_shop.py").write_text(text)
     with Service("reload_shop.py", "--reload", folder=project) as service:
-        question = await asked(service.url)
+        legs = await begun(service.url)
         say(project, "new")
         await heard(service, "calls in flight are lost: the server has other keys than before")
         await heard(service, r"roundtrip: reloaded$")
-        async with Client(service.url, mode="2026-07-28", elicitation_callback=_never) as client:
-            with pytest.raises(MCPError, match="Invalid or expired"):
-                await answer(client, question)
+        with pytest.raises(MCPError, match="Invalid or expired"):
+            await finished(legs)
 
 
 async def test_server_that_fails_to_start_waits_for_the_next_change(project: Path) -> None:
@@ -198,65 +172,47 @@ async def test_server_that_fails_to_start_waits_for_the_next_change(project: Pat
 
 
 async def test_server_with_its_ledger_in_memory_is_replaced_too(project: Path) -> None:
-    """Several workers would need a shared one."""
+    """Several workers would need a shared one. Older clients are asked before and after."""
     shop = SHOP.format(options="").replace(
         "@server.tool\nasync def hold", "@server.tool(exactly_once=True)\nasync def hold"
     )
     (project / "reload_shop.py").write_text(shop)
-    with Service("reload_shop.py", "--reload", folder=project) as service:
+    with Service("reload_shop.py", "--reload", folder=project, ROUNDTRIP_KEYS=KEY) as service:
         assert any("are covered within this process only" in line for line in service.log)
         (worker,) = service.workers()
         os.kill(worker, signal.SIGKILL)
         await heard(service, "is replaced")
-        assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
+        assert text_of(await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
+        before = service.workers()
         say(project, "new")
         await heard(service, r"roundtrip: reloaded$")
-        assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "new 1 of Dune"
+        assert text_of(await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})) == "new 1 of Dune"
+        assert {keys_of(worker) for worker in service.workers() - before} == {KEY.encode()}
 
 
-def test_interrupt_ends_it_with_all_its_processes(project: Path) -> None:
-    with Service("reload_shop.py", "--reload", folder=project) as service:
-        (worker,) = service.workers()
-        service.signal(signal.SIGINT)
-        assert service.ended() == 0
-    assert not Path(f"/proc/{worker}").exists()
-
-
-def test_folder_of_the_project_is_entered_first(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    with Service("reload_shop:server", "--reload", "--folder", str(project), folder=elsewhere) as service:
-        say(project, "new")
-        service.heard(r"reloading, as shelf\.py changed")
-        service.heard(r"roundtrip: reloaded$")
+RELOADING: Final = ["reload_shop.py", "--reload", "--port", "0"]
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("words", "changed", "messages"),
     [
-        (["--reload", "--workers", "2"], "--reload replaces one process, and --workers starts several"),
-        (["--reload", "--stdio"], "--reload needs HTTP: a host holds the pipes of the process that it starts"),
-        (["--stdio", "--host", "localhost", "--sessions"], "--stdio serves one host without HTTP; leave --host, --"),
-        (["--reload", "--folder", "nowhere"], "--folder 'nowhere' cannot be entered: No such file or directory"),
+        ([*RELOADING, "--workers", "2"], {}, ["--reload replaces one process, and --workers starts several"]),
+        (["reload_shop.py", "--reload", "--stdio"], {}, ["--reload needs HTTP: a host holds the pipes of the process"]),
+        (["reload_shop.py", "--stdio", "--host", "x"], {}, ["--stdio serves one host without HTTP; leave --host"]),
+        ([*RELOADING, "--folder", "nowhere"], {}, ["--folder 'nowhere' cannot be entered: No such file or directory"]),
+        (["shelf.py", "--workers", "2"], {"shelf.py": ""}, ["'shelf.py' has no server at module level"]),
+        (RELOADING, {"shelf.py": "1 / 0\n"}, ['division by zero\n  File "reload_shop.py", line 3, in <module>']),
+        (
+            RELOADING,
+            {"reload_shop.py": "from roundtrip import Server\nserver = Server()\n"},
+            ["must have a name", "(--reload gives the server a key, by ROUNDTRIP_KEYS)\n  File"],
+        ),
     ],
 )
-def test_flags_that_do_not_fit_are_rejected(project: Path, flags: list[str], message: str) -> None:
-    assert message in not_begun(["serve", "reload_shop.py", *flags], folder=project)
-
-
-def test_file_without_a_server_is_rejected_by_each_process(project: Path) -> None:
-    (project / "shelf.py").write_text("")
-    told = not_begun(["serve", "shelf.py", "--workers", "2"], folder=project)
-    assert "'shelf.py' has no server at module level" in told
-
-
-def test_code_that_fails_at_first_does_not_start(project: Path) -> None:
-    (project / "shelf.py").write_text("1 / 0\n")
-    told = not_begun(["serve", "reload_shop.py", "--reload", "--port", "0"], folder=project)
-    assert 'ZeroDivisionError: division by zero\n  File "reload_shop.py", line 3, in <module>' in told
-
-
-def test_server_without_a_name_is_told_why_it_needs_one(project: Path) -> None:
-    (project / "reload_shop.py").write_text("from roundtrip import Server\nserver = Server()\n")
-    told = not_begun(["serve", "reload_shop.py", "--reload", "--port", "0"], folder=project)
-    assert "must have a name" in told
-    assert "(--reload gives the server a key, by ROUNDTRIP_KEYS)\n  File" in told
+def test_what_cannot_be_served_is_rejected_with_reasons(
+    project: Path, words: list[str], changed: dict[str, str], messages: list[str]
+) -> None:
+    for name, text in changed.items():
+        (project / name).write_text(text)
+    told = not_begun(["serve", *words], folder=project)
+    assert [message for message in messages if message not in told] == []

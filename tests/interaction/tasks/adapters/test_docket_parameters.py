@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from docket import ExponentialRetry, Progress, Retry, TaskKey, TaskLogger, Timeout
+from docket import Progress, Retry, TaskKey, TaskLogger, Timeout
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
@@ -154,19 +154,6 @@ async def test_failed_attempt_waits_without_a_worker_and_keeps_its_steps() -> No
             trials.clock.advance(7201)
         assert text_of(await peer.until(task)) == "step 1, attempt 3"
     assert trials.attempts == [1, 2, 3]
-
-
-async def test_exponential_delays_are_those_of_docket() -> None:
-    retry = ExponentialRetry(attempts=5, minimum_delay=timedelta(hours=1), maximum_delay=timedelta(hours=3))
-    trials = Trials(retry, good=5)
-    delays: list[float] = []
-    async with peers(trials.server) as (peer,):
-        task = (await peer.call("work"))["taskId"]
-        for attempt in range(1, 5):
-            delays.append(await trials.parked(task, attempt))
-            trials.clock.advance(10801)
-        assert text_of(await peer.until(task)) == "step 1, attempt 5"
-    assert delays == pytest.approx([3600, 7200, 10800, 10800], abs=1)
 
 
 async def test_last_attempt_ends_the_task_with_its_error(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import anyio
 from docket import ConcurrencyLimit, Progress, Retry, Timeout
 
-from roundtrip import Context, DocketEngine, Server, after
+from roundtrip import Context, DocketEngine, Server
 from roundtrip.ledger import RedisLedger
 from roundtrip.server.tasks import claim
 from tests.interaction.tasks.effects import FOLDER as FOLDER
@@ -50,11 +50,6 @@ def make(engine: DocketEngine) -> Server[Any]:
         except anyio.get_cancelled_exc_class():
             noted("cancelled")
             raise
-
-    @server.tool(task=after(0.3))
-    async def pack(ctx: Context) -> str:
-        await ctx.step("first", lambda: noted("first"))
-        return await ctx.step("second", held, "held")
 
     @server.tool(task=True)
     async def call(

@@ -64,8 +64,4 @@ def shop() -> Server[Any]:
         answer = await ctx.ask("word", "Which word?", str)
         return f"{secret} {price} {answer}"
 
-    @server.tool(task=True, task_ttl=1)
-    async def forget(secret: str, ctx: Context) -> str:
-        return f"{secret} {await ctx.ask('word', 'Which word?', str)}"
-
     return server

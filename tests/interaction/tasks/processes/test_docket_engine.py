@@ -37,12 +37,13 @@ class DocketWorker(Service):
     """A running `docket worker`."""
 
     announces = re.compile(r"(roundtrip_leg)\(")
+    program = "docket"
 
     def words(self, target: str, *flags: str) -> list[str]:
         return ["worker", "--tasks", f"{MODULE}:tasks", "--docket", NAME, "--url", target, *flags]
 
     def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "docket", *command]
+        command = [sys.executable, "-m", self.program, *command]
         return subprocess.Popen(command, cwd=ROOT, env=env, stdout=stderr, stderr=stderr)
 
     @property
@@ -54,13 +55,10 @@ class Worker(DocketWorker):
     """A running `roundtrip worker`."""
 
     announces = re.compile(r"runs its tasks in (.*)")
+    program = "roundtrip"
 
     def words(self, target: str, *flags: str) -> list[str]:
         return ["worker", f"{MODULE}:shop", *flags]
-
-    def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "roundtrip", *command]
-        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=stderr, stderr=stderr)
 
 
 @pytest.fixture
@@ -229,21 +227,6 @@ async def test_docket_limits_the_legs_of_all_workers_and_counts_them(tmp_path: P
 
             found = await anyio.to_thread.run_sync(counted)
     assert re.search(r'docket_tasks_started\S*\{[^}]*docket_task="roundtrip_leg"', found), found
-
-
-async def test_call_that_became_a_task_is_followed_by_a_worker(tmp_path: Path, store: RedisServer) -> None:
-    given = {FOLDER: str(tmp_path), REDIS: store.url}
-    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as client:
-        with Service(f"{MODULE}:shop", folder=tmp_path, **given) as one:
-            handle = await Peer(client, one.url).call("pack")
-            assert handle["resultType"] == "task"
-            os.kill(one.process.pid, signal.SIGKILL)
-        async with serving(tmp_path, store) as peer:
-            with worker(tmp_path, store):
-                await holding(tmp_path, 2)
-                go_on(tmp_path)
-                assert text_of(await peer.until(handle["taskId"])) == "held"
-    assert effects(tmp_path).count("first") == 1
 
 
 async def test_tasks_wait_for_dockets_redis(tmp_path: Path, store: RedisServer) -> None:

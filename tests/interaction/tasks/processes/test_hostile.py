@@ -92,31 +92,6 @@ async def test_tasks_of_others_and_unknown_keys_change_nothing(kind: str, starte
     require_unlogged(task, one, two)
 
 
-@pytest.mark.parametrize("kind", SHARED)
-async def test_cancelled_and_expired_tasks_stay_ended(kind: str, started: Servers, tmp_path: Path) -> None:
-    async with (
-        two_services(tmp_path, place_of(kind, started, tmp_path)) as (one, two),
-        user_of(one, "ann") as ann,
-        user_of(two, "ann") as elsewhere,
-    ):
-        task = (await ann.call("ask", secret=ARGUMENT))["taskId"]
-        await elsewhere.asked(task, "word")
-        await elsewhere.ask("tasks/cancel", taskId=task)
-        await ann.answer(task, word=ANSWER)
-        cancelled = await ann.get(task)
-        assert cancelled["status"] == "cancelled"
-        assert not {"result", "error", "inputRequests"} & cancelled.keys()
-        brief = (await ann.call("forget", secret=ARGUMENT))["taskId"]
-
-        async def has_ended() -> bool:
-            return "error" in await elsewhere.send("tasks/get", taskId=brief)
-
-        await until(has_ended)
-        assert await errors(ann, brief) == await errors(elsewhere, brief) == [UNKNOWN] * 3
-        assert (await elsewhere.get(task)) == cancelled
-    require_unlogged(task, one, two)
-
-
 class Outage:
     """A store that goes away and comes back."""
 

@@ -59,22 +59,12 @@ def shop(server: Server[Any]) -> Server[Any]:
         return f"{stars.value} {note.action}"
 
     @server.tool()
-    async def survey(ctx: Context) -> str:
-        given = await ctx.ask("stars", "How many stars?", Stars)
-        sure = await ctx.ask("sure", "Sure?", bool)
-        return f"{given.value} {sure}"
-
-    @server.tool()
     async def pay(
         film: str,
         confirmed: Annotated[bool, Resolve(confirmation)],
         order: Annotated[str, Resolve(order, once=True)],
     ) -> str:
         return f"{order} {confirmed}"
-
-    @server.tool()
-    async def silent(film: str) -> str:
-        return film
 
     @server.prompt()
     async def praise(film: str, stars: Annotated[Stars, Resolve(stars)]) -> str:
@@ -105,9 +95,7 @@ CALLS: list[tuple[str, dict[str, Any], dict[Any, Any], str]] = [
     ("page", {}, {"page": DECLINE}, "decline"),
     ("review", {}, {"stars": 4, "note": {"note": "loud"}}, "4 accept"),
     ("review", {}, {"stars": [9, 4], "note": DECLINE}, "4 decline"),
-    ("survey", {}, {"stars": [9, 4], "sure": True}, "4 True"),
     ("pay", {"film": "Solaris"}, {"confirmation": True}, f"{ORDER} True"),
-    ("silent", {"film": "Solaris"}, {}, "Solaris"),
 ]
 
 

@@ -10,7 +10,6 @@ import hmac
 import json
 import time
 import uuid
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -46,12 +45,10 @@ class Flaw(Enum):
     """Mistakes that authors make."""
 
     KEEPS_CALLS_TO_ITSELF = auto()
-    STARTS_OVER_ON_UNKNOWN_CALLS = auto()
     BOOKS_TWICE = auto()
     BOOKS_TWICE_AT_ONCE = auto()
     CRASHES_ON_WHAT_IS_DONE = auto()
     REMEMBERS_ANSWERS_BY_ARGUMENT = auto()
-    MIXES_CALLS = auto()
     KNOWS_ITS_NEWEST_KEY_ONLY = auto()
     TAKES_EXPIRED_TOKENS = auto()
     TAKES_UNSIGNED_TOKENS = auto()
@@ -69,8 +66,6 @@ class Flaw(Enum):
     CRASHES_ON_GARBAGE = auto()
     TAKES_GARBAGE = auto()
     LEAKS_IN_BASE64 = auto()
-    LEAKS_DEFLATED = auto()
-    NUMBERS_ITS_QUESTIONS = auto()
 
 
 @dataclass(slots=True)
@@ -148,7 +143,6 @@ class _Shop:
         self._reversed = reversed_questions
         self._calls: dict[str, dict[str, Any]] = {}
         self._answers: dict[str, dict[str, Any]] = {}
-        self._latest: dict[str, dict[str, Any]] = {}
 
     async def list_tools(
         self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
@@ -171,7 +165,7 @@ class _Shop:
             return await self._book(call, params)
         call["asked"] = asked
         return InputRequiredResult(
-            input_requests={key: _asking(self._question(key, params.name)) for key in asked},
+            input_requests={key: _asking(_QUESTIONS[key]) for key in asked},
             request_state=self._token(call),
         )
 
@@ -179,15 +173,7 @@ class _Shop:
         rounds: list[list[str]] = [list(round_) for round_ in _TOOLS[tool]]
         if self._reversed:
             rounds.reverse()
-        if Flaw.NUMBERS_ITS_QUESTIONS in self._flaws:
-            return [[f"q{number}" for _ in round_] for number, round_ in enumerate(rounds)]
         return rounds
-
-    def _question(self, key: str, tool: str) -> _Question:
-        if Flaw.NUMBERS_ITS_QUESTIONS in self._flaws:
-            rounds = list(reversed(_TOOLS[tool])) if self._reversed else list(_TOOLS[tool])
-            return _QUESTIONS[rounds[int(key[1:])][0]]
-        return _QUESTIONS[key]
 
     # What it knows of a call.
 
@@ -195,12 +181,11 @@ class _Shop:
         now, request = time.time(), self._request(params)
         if params.request_state is not None:
             known = self._opened(params.request_state)
-            if known is not None and known["for"] != request:
+            if known["for"] != request:
                 raise self._refusal("the token is for another request")
-            if known is not None and known["until"] < now and Flaw.TAKES_EXPIRED_TOKENS not in self._flaws:
+            if known["until"] < now and Flaw.TAKES_EXPIRED_TOKENS not in self._flaws:
                 raise self._refusal("the token has expired")
-            if known is not None:
-                return known
+            return known
         number = uuid.uuid4().hex
         call: dict[str, Any] = {"id": number, "for": request, "until": now + _TTL, "answers": {}, "asked": []}
         call["voucher"] = self._fernet.encrypt(SECRET.encode()).decode()
@@ -222,28 +207,24 @@ class _Shop:
     # The token.
 
     def _token(self, call: Mapping[str, Any]) -> str:
-        if self._flaws & {Flaw.KEEPS_CALLS_TO_ITSELF, Flaw.STARTS_OVER_ON_UNKNOWN_CALLS}:
+        if Flaw.KEEPS_CALLS_TO_ITSELF in self._flaws:
             self._calls[call["id"]] = {**call, "answers": dict(call["answers"])}
             return call["id"]
         body = _base64(self._packed(call))
         return f"{body}.{self._signature(body, self._keys[0])}"
 
     def _packed(self, call: Mapping[str, Any]) -> bytes:
-        plain = {**call, "voucher": SECRET}
-        if Flaw.LEAKS_IN_BASE64 in self._flaws:
-            call = plain
-        if Flaw.LEAKS_DEFLATED in self._flaws:
-            return b"z" + zlib.compress(json.dumps(plain).encode())
-        return json.dumps(call).encode()
+        leak = {"voucher": SECRET} if Flaw.LEAKS_IN_BASE64 in self._flaws else {}
+        return json.dumps({**call, **leak}).encode()
 
     def _signature(self, body: str, key: bytes) -> str:
         return _base64(hmac.digest(key, body.encode(), "sha256"))
 
-    def _opened(self, token: str) -> dict[str, Any] | None:
-        if self._flaws & {Flaw.KEEPS_CALLS_TO_ITSELF, Flaw.STARTS_OVER_ON_UNKNOWN_CALLS}:
-            if token not in self._calls and Flaw.KEEPS_CALLS_TO_ITSELF in self._flaws:
+    def _opened(self, token: str) -> dict[str, Any]:
+        if Flaw.KEEPS_CALLS_TO_ITSELF in self._flaws:
+            if token not in self._calls:
                 raise self._refusal("there is no such call")
-            return self._calls.get(token)
+            return self._calls[token]
         if Flaw.DECODES_LAXLY in self._flaws:
             token = "".join(letter for letter in token if letter.isascii() and (letter.isalnum() or letter in "-_."))
         body, _, signature = token.partition(".")
@@ -254,8 +235,7 @@ class _Shop:
         if not signed and Flaw.TAKES_UNSIGNED_TOKENS not in self._flaws:
             raise self._refusal("the token's signature is wrong")
         try:
-            read = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
-            return json.loads(zlib.decompress(read[1:]) if read.startswith(b"z") else read)
+            return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         except ValueError:
             raise self._refusal("the token cannot be read") from None
 
@@ -276,9 +256,9 @@ class _Shop:
         if missing and Flaw.FORGETS_SIBLINGS in self._flaws:
             return None
         for key in expected:
-            if key not in came or (key not in _QUESTIONS and Flaw.NUMBERS_ITS_QUESTIONS not in self._flaws):
+            if key not in came or key not in _QUESTIONS:
                 continue
-            answer, question = came[key], self._question(key, params.name)
+            answer, question = came[key], _QUESTIONS[key]
             if Flaw.CRASHES_ON_GARBAGE in self._flaws and isinstance(answer, ElicitResult):
                 _ = (answer.content or {})[question.field]
             if isinstance(answer, ElicitResult) and answer.action != "accept":
@@ -288,17 +268,11 @@ class _Shop:
                 answers[key] = (content or {})[question.field]
             elif Flaw.TAKES_GARBAGE in self._flaws:
                 answers[key] = "whatever"
-        self._mix_up(answers, params)
-        return None
-
-    def _mix_up(self, answers: dict[str, Any], params: CallToolRequestParams) -> None:
         if Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT in self._flaws:
             remembered = self._answers.setdefault(json.dumps([params.name, params.arguments]), {})
             remembered.update(answers)
             answers.update(remembered)
-        if Flaw.MIXES_CALLS in self._flaws:
-            answers.update({key: self._latest.get(params.name, {}).get(key, answers[key]) for key in answers})
-            self._latest[params.name] = {**answers}
+        return None
 
     # What it is all for.
 

@@ -9,8 +9,6 @@ pytest_plugins = ["pytester"]
 HEAD = (
     CINEMA
     + """
-from roundtrip.testing import Deploy, Drop, Duplicate, Hop, Tamper
-
 def make(keys=(b"k" * 32,)):
     made = Server("cinema", keys=keys)
     made.tool()(book)
@@ -43,39 +41,6 @@ async def test_booking():
     result.assert_outcomes(passed=2 + len(HOSTILE))
     for name in ("retry", "live", *HOSTILE):
         result.stdout.fnmatch_lines([f"PASSED test_cinema.py::test_booking[[]{name}[]]"])
-
-
-def test_networks_are_chosen_by_name_as_objects_and_stacked(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-@pytest.mark.roundtrip(
-    eras="retry", hostile=["hop", Drop(leg=2), Drop(leg=2), ("hop", Duplicate(at_once=True)), "deploy"], deploy=make
-)
-async def test_booking():
-    assert (await booked()).value == "Solaris, back"
-""",
-    )
-    result.assert_outcomes(passed=6)
-    names = ["hop", "drop-leg-2", "drop-leg-2#2", "hop+duplicate-at-once", "deploy"]
-    result.stdout.fnmatch_lines([f"PASSED test_cinema.py::test_booking[[]{name}[]]" for name in names])
-
-
-def test_declared_secrets_must_not_appear_in_tokens(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-@pytest.mark.roundtrip(hostile=["eavesdrop"], eras="retry", secrets=["Which row", "seat"])
-async def test_booking():
-    await booked()
-
-@pytest.mark.roundtrip(hostile=["eavesdrop"], eras="retry", secrets="nowhere in it")
-async def test_another_booking():
-    await booked()
-""",
-    )
-    result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(["*Breach: the token is readable without a key, and contains 'seat'"])
 
 
 MISTAKES = {
@@ -142,24 +107,3 @@ async def test_at_peace(): ...
     )
     ids = [line.partition("[")[2].rstrip("]") for line in result.outlines if "::" in line]
     assert ids == ["retry", "hop", "drop", "retry", "live", "drop", "retry"]
-
-
-def test_a_network_of_the_users_own_is_as_good(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-from dataclasses import replace
-
-class Forgetful:
-    name = "forgetful"
-
-    async def carry(self, leg, route):
-        return await route.onward(replace(leg, state=None))
-
-@pytest.mark.roundtrip(hostile=[Forgetful()], eras="retry")
-async def test_booking():
-    await booked(allow_unused=True)
-""",
-    )
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*the call still asks after 10 rounds*"])

@@ -14,7 +14,6 @@ from roundtrip.testing import (
     Garble,
     Hop,
     Inapplicable,
-    Interleave,
     Invent,
     Network,
     Reorder,
@@ -27,7 +26,7 @@ from roundtrip.testing import (
 )
 from roundtrip.testing.chosen import NETWORKS
 from tests.interaction.testing.networks.bookings import ANSWERS, HONEST, call, honest
-from tests.interaction.testing.networks.hand_made import SECRET, Flaw, Ledger, make, maker
+from tests.interaction.testing.networks.hand_made import SECRET, Flaw, Ledger, maker
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +88,6 @@ FINDS = [
     Find(Flaw.CRASHES_ON_GARBAGE, Garble(), "answer to 'seat' came as .*, and the server crashed"),
     Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and it went on with the result", tool="review"),
     Find(Flaw.LEAKS_IN_BASE64, Eavesdrop([SECRET]), f"readable without a key, and contains '{SECRET}'"),
-    Find(Flaw.LEAKS_DEFLATED, Eavesdrop([SECRET]), f"readable without a key, and contains '{SECRET}'"),
 ]
 
 
@@ -101,66 +99,16 @@ async def test_each_flaw_is_found_by_its_own_network(find: Find) -> None:
         await call(maker(find.flaw), find.tool, find.network)
 
 
-async def test_mixed_up_calls_fail_the_test_assertion() -> None:
-    assert (await call(maker(Flaw.MIXES_CALLS), "book")).text == HONEST["book"]
-    conversation = await call(maker(Flaw.MIXES_CALLS), "book", Interleave())
-    assert conversation.text == "book: front, nuts, number 1"
-
-
-async def test_endlessly_restarting_server_is_reported() -> None:
-    with pytest.raises(AssertionError, match="still asks after 10 rounds"):
-        await call(maker(Flaw.STARTS_OVER_ON_UNKNOWN_CALLS), "book", Hop())
-
-
 @pytest.mark.parametrize("rolling", [False, True])
-async def test_positional_answers_move_when_another_build_takes_over(rolling: bool) -> None:
-    assert HONEST["transfer"] == (await call(maker(), "transfer")).text
+async def test_answers_by_name_are_kept_when_another_build_takes_over(rolling: bool) -> None:
     kept = await call(maker(), "transfer", Deploy(maker(reversed_questions=True), rolling=rolling))
     assert (kept.text, kept.keys) == (HONEST["transfer"], ["sender", "receiver"])
-
-    numbered = (Flaw.NUMBERS_ITS_QUESTIONS,)
-    answers = {"q0": ["ada", "ada"], "q1": ["eve", "eve"]}
-    deploy = Deploy(maker(*numbered, reversed_questions=True), rolling=rolling)
-    user = User(maker(*numbered), answers, network=deploy, allow_unused=True)
-    moved = await user.call("transfer", film="Solaris")
-    asked = [question.message for question in moved.questions]
-    # The first build asked who pays; the second asks that again, under the number of who is paid.
-    assert asked == ["From whose account?", "From whose account?"]
-
-
-IN_STACKS = [
-    (Find(Flaw.KEEPS_CALLS_TO_ITSELF, Hop(), "another instance did not go on"), Duplicate()),
-    (Find(Flaw.BOOKS_TWICE_AT_ONCE, Duplicate(at_once=True), "number 1' and .*number 2'"), Hop()),
-    (Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not go on"), Drop()),
-    (Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and it went on", "review"), Reorder()),
-]
-
-
-@pytest.mark.parametrize(
-    ("find", "outer"), IN_STACKS, ids=[f"{outer.name}-{find.network.name}" for find, outer in IN_STACKS]
-)
-async def test_networks_find_their_flaws_in_any_order(find: Find, outer: Network) -> None:
-    with pytest.raises(Breach, match=find.says):
-        await call(maker(find.flaw), find.tool, outer, find.network)
 
 
 @pytest.mark.parametrize("name", ["hop", "delay", "duplicate-at-once"])
 async def test_networks_go_over_http(name: str) -> None:
     user = User(maker(), ANSWERS["book"], network=honest(name), over="http")
     assert (await user.call("book", film="Solaris")).text == HONEST["book"]
-
-
-IN_ONE_PLACE = {
-    Hop: "another instance takes a function that makes the server",
-    Restart: "a restart takes a function",
-    Rotate: r"other keys take a function that makes the server with them: def make_server\(keys\)",
-}
-
-
-@pytest.mark.parametrize("network", IN_ONE_PLACE)
-async def test_single_server_object_cannot_be_duplicated_and_says_why(network: type[Hop | Restart | Rotate]) -> None:
-    with pytest.raises(Inapplicable, match=IN_ONE_PLACE[network]):
-        await call(make(), "book", network())
 
 
 async def test_the_only_instances_of_a_list_are_not_restarted() -> None:

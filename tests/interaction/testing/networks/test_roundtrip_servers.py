@@ -5,15 +5,11 @@ from typing import Annotated, Any
 
 import pytest
 
-from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.testing import Breach, Deploy, Eavesdrop, Inapplicable, Swap, User
+from roundtrip import Context, Resolve, Server
+from roundtrip.testing import Breach, Eavesdrop, Inapplicable, Swap, User
 from tests.interaction.testing.networks.everything import CALLS, ORDER, encrypted, make, order, play, secured
 
 pytestmark = pytest.mark.anyio
-
-
-async def confirmation_of_another_build(film: str) -> Elicit[bool]:
-    return Elicit(f"Pay for {film}?", bool)
 
 
 @pytest.mark.roundtrip(eras="retry", hostile=True)
@@ -57,21 +53,6 @@ async def test_eavesdropper_knows_the_frozen_format() -> None:
     user = User(leaking, {ORDER: True}, network=Eavesdrop())
     with pytest.raises(Breach, match=f"is readable without a key, and contains '{ORDER}'"):
         await user.call("pay", film="Solaris")
-
-
-async def test_other_build_asks_its_own_question_beside_the_first() -> None:
-    def other(keys: Sequence[bytes]) -> Server[Any]:
-        server = Server[Any]("shop", keys=keys)
-
-        @server.tool()
-        async def pay(film: str, confirmed: Annotated[bool, Resolve(confirmation_of_another_build)]) -> str:
-            return f"another build {confirmed}"
-
-        return server
-
-    answers = {"confirmation": True, "confirmation_of_another_build": False}
-    call = await User(make, answers, network=Deploy(other)).call("pay", film="Solaris")
-    assert (call.value, call.keys) == ("another build False", ["confirmation", "confirmation_of_another_build"])
 
 
 async def test_authenticated_user_is_known_in_memory_only() -> None:

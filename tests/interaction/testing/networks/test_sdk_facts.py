@@ -1,33 +1,35 @@
-"""Reports of the mark about the SDK's own `MCPServer`, whose instances share their keys."""
+"""Facts about the SDK's own `MCPServer` on hostile networks; its instances share their keys."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any
 
 import pytest
-
-from tests.kit.inner_pytest import CINEMA, QUIET
-
-pytest_plugins = ["pytester"]
-
-SERVERS = (
-    CINEMA
-    + """
-import re
-from typing import Any
-
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Elicit, Resolve
 from mcp.server.request_state import RequestStateSecurity
+from pydantic import BaseModel
 
-from roundtrip.testing import Drop
+from roundtrip import Server
+from roundtrip.testing import Breach, Deploy, Strip, User
+from roundtrip.testing.chosen import NETWORKS
+from tests.interaction.testing.networks.bookings import honest
+from tests.interaction.testing.seats import Seat, Snack
+
+pytestmark = pytest.mark.anyio
+
+Make = Callable[[Sequence[bytes]], MCPServer[Any]]
+
+BOOKED: list[str] = []
+ANSWERS: dict[Any, Any] = {re.compile("Which row"): "back", re.compile("eat"): "nuts"}
 
 
-class Snack(BaseModel):
-    name: str
+def sdk(keys: Sequence[bytes]) -> MCPServer[Any]:
+    return MCPServer[Any]("cinema", request_state_security=RequestStateSecurity(keys=list(keys)))
 
 
-class Account(BaseModel):
-    value: str
-
-
-BOOKED = []
+def roundtrip(keys: Sequence[bytes]) -> MCPServer[Any]:
+    return Server[Any]("cinema", keys=keys)
 
 
 async def seat(film: str) -> Elicit[Seat]:
@@ -38,199 +40,131 @@ async def snack(seat: Annotated[Seat, Resolve(seat)]) -> Elicit[Snack]:
     return Elicit(f"Something to eat in the {seat.row} row?", Snack)
 
 
-def sdk(keys):
-    return MCPServer("cinema", request_state_security=RequestStateSecurity(keys=keys))
-
-
-def cinema(server):
+def cinema(server: MCPServer[Any]) -> MCPServer[Any]:
     @server.tool()
-    async def book(
-        film: str, seat: Annotated[Seat, Resolve(seat)], snack: Annotated[Snack, Resolve(snack)]
-    ) -> str:
+    async def book(film: str, seat: Annotated[Seat, Resolve(seat)], snack: Annotated[Snack, Resolve(snack)]) -> str:
         BOOKED.append(film)
         return f"{film}, {seat.row}, {snack.name}: ticket {len(BOOKED)}"
 
     return server
 
 
-def asking_for(whose, wording):
+async def breaches(make: Callable[..., MCPServer[Any]], names: Iterable[str]) -> dict[str, str]:
+    """Book on each of these networks, and return what they find."""
+    found: dict[str, str] = {}
+    for name in names:
+        BOOKED.clear()
+        try:
+            call = await User(make, ANSWERS, principal="ada", network=honest(name)).call("book", film="Solaris")
+        except Breach as breach:
+            found[name] = str(breach)
+        else:
+            assert call.value == "Solaris, back, nuts: ticket 1", name
+    return found
+
+
+async def test_repeated_last_leg_runs_the_sdk_body_twice() -> None:
+    def make(keys: Sequence[bytes]) -> MCPServer[Any]:
+        return cinema(sdk(keys))
+
+    found = await breaches(make, NETWORKS)
+    assert sorted(found) == ["drop", "duplicate", "duplicate-at-once"]
+    twice = "the result 'Solaris, back, nuts: ticket 1' and with the result 'Solaris, back, nuts: ticket 2'"
+    assert all(twice in said for said in found.values())
+    assert found["duplicate"].startswith("a leg was delivered twice, and answered with ")
+    assert found["duplicate"].endswith("; exactly_once=True prevents it")
+    assert found["drop"].startswith("the response to a leg was lost, so it was sent again, and answered with ")
+
+
+async def test_keyless_sdk_instances_cannot_share_calls() -> None:
+    found = await breaches(lambda: cinema(MCPServer("cinema")), ["hop", "restart"])
+    lost = "the error -32602 'Invalid or expired requestState'; do all instances have the same keys"
+    assert found["hop"].startswith(f"another instance did not go on with the call: {lost}")
+    assert found["restart"].startswith("the restarted server did not go on with the call: ")
+
+
+class Account(BaseModel):
+    value: str
+
+
+def asking_for(message: str) -> Any:
     async def account() -> Elicit[Account]:
-        return Elicit(wording.format(whose), Account)
+        return Elicit(message, Account)
 
     return account
 
 
-def bank(server, wording, reordered=False):
-    sender, receiver = asking_for("sender", wording), asking_for("receiver", wording)
-    if reordered:
+def bank(server: MCPServer[Any], wording: str, *, reordered: bool = False) -> MCPServer[Any]:
+    sender, receiver = asking_for(wording.format("sender")), asking_for(wording.format("receiver"))
 
-        @server.tool()
-        async def transfer(
-            receiver: Annotated[Account, Resolve(receiver)], sender: Annotated[Account, Resolve(sender)]
-        ) -> str:
-            return f"from {sender.value} to {receiver.value}"
-
-    else:
-
-        @server.tool()
-        async def transfer(
-            sender: Annotated[Account, Resolve(sender)], receiver: Annotated[Account, Resolve(receiver)]
-        ) -> str:
-            return f"from {sender.value} to {receiver.value}"
-
-    return server
-
-
-ANSWERS = {re.compile("Which row"): "back", re.compile("eat"): "nuts"}
-"""
-)
-
-
-def run(pytester: pytest.Pytester, test: str) -> pytest.RunResult:
-    pytester.makepyfile(test_cinema=SERVERS + test)
-    return pytester.runpytest_inprocess("-rA", "--tb=short", *QUIET)
-
-
-def test_repeated_last_leg_runs_the_sdk_body_twice(
-    pytester: pytest.Pytester,
-) -> None:
-    result = run(
-        pytester,
-        """
-@pytest.mark.roundtrip(eras="both", hostile=True, secrets=["Solaris, back"], deploy=lambda keys: cinema(sdk(keys)))
-async def test_booking():
-    BOOKED.clear()
-    call = await User(lambda keys: cinema(sdk(keys)), ANSWERS, principal="ada").call("book", film="Solaris")
-    assert call.value == "Solaris, back, nuts: ticket 1"
-""",
-    )
-    result.assert_outcomes(failed=3, passed=15)
-    result.stdout.fnmatch_lines_random(
-        [
-            "FAILED test_cinema.py::test_booking[[]duplicate[]] - *",
-            "FAILED test_cinema.py::test_booking[[]duplicate-at-once[]] - *",
-            "FAILED test_cinema.py::test_booking[[]drop[]] - *",
-            "*Breach: a leg was delivered twice, and answered with the result 'Solaris, back, nuts: ticket 1' "
-            "and with the result 'Solaris, back, nuts: ticket 2'; what it does, it has probably done twice; "
-            "exactly_once=True prevents it",
-            "*Breach: the response to a leg was lost, so it was sent again, and answered with the result "
-            "'Solaris, back, nuts: ticket 1' and with the result 'Solaris, back, nuts: ticket 2'; *",
-        ]
-    )
-
-
-def test_keyless_sdk_instances_cannot_share_calls(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-@pytest.mark.roundtrip(hostile=["hop", "restart", "rotate"], eras="retry")
-async def test_booking():
-    await User(lambda: cinema(MCPServer("cinema")), ANSWERS).call("book", film="Solaris")
-""",
-    )
-    result.assert_outcomes(passed=1, failed=2, skipped=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*Breach: another instance did not go on with the call: the error -32602 "
-            "'Invalid or expired requestState'; do all instances have the same keys*",
-            "*Breach: the restarted server did not go on with the call: *",
-        ]
-    )
-
-
-TRANSFER = """
-@pytest.mark.roundtrip(eras="retry", hostile=["deploy"], deploy=lambda keys: bank({make}, {wording!r}, reordered=True))
-async def test_transfer():
-    user = User(lambda keys: bank({make}, {wording!r}), {answers})
-    call = await user.call("transfer")
-    assert call.value == "from ada to eve"
-    assert len(call.questions) == 2
-"""
-BY_SDK_NAME = """{
-    "test_cinema:asking_for.<locals>.account": "ada", "test_cinema:asking_for.<locals>.account#1": "eve"
-}"""
-BY_WORDING = """{re.compile("sender"): "ada", re.compile("receiver"): "eve"}"""
-BY_NAME = """{"account@sender": "ada", "account@receiver": "eve"}"""
-
-
-def test_reordered_sdk_closures_with_one_wording_swap_answers(
-    pytester: pytest.Pytester,
-) -> None:
-    result = run(pytester, TRANSFER.format(make="sdk(keys)", wording="Whose account?", answers=BY_SDK_NAME))
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "E   AssertionError: assert 'from eve to ada' == 'from ada to eve'",
-            "FAILED test_cinema.py::test_transfer[[]deploy[]] - *",
-        ]
-    )
-
-
-def test_reordered_sdk_closures_with_different_wordings_ask_again(
-    pytester: pytest.Pytester,
-) -> None:
-    result = run(pytester, TRANSFER.format(make="sdk(keys)", wording="Account of the {}?", answers=BY_WORDING))
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        ["E   AssertionError: assert 4 == 2", "FAILED test_cinema.py::test_transfer[[]deploy[]] - *"]
-    )
-
-
-@pytest.mark.parametrize(("wording", "answers"), [("Whose account?", BY_NAME), ("Account of the {}?", BY_WORDING)])
-def test_on_a_roundtrip_server_the_same_closures_keep_their_answers(
-    pytester: pytest.Pytester, wording: str, answers: str
-) -> None:
-    result = run(pytester, TRANSFER.format(make="Server('bank', keys=keys)", wording=wording, answers=answers))
-    result.assert_outcomes(passed=2)
-
-
-def test_volatile_computed_value_changes_with_every_leg(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-MADE = []
-
-
-def voucher() -> str:
-    MADE.append("one more")
-    return f"voucher {len(MADE)}"
-
-
-def shop(server, once):
-    @server.tool()
-    async def buy(
-        voucher: Annotated[str, Resolve(voucher, once=True) if once else Resolve(voucher)],
-        seat: Annotated[Seat, Resolve(lambda: Elicit("Which row?", Seat))],
+    async def transfer(
+        sender: Annotated[Account, Resolve(sender)], receiver: Annotated[Account, Resolve(receiver)]
     ) -> str:
-        return voucher
+        return f"from {sender.value} to {receiver.value}"
 
+    async def reordered_transfer(
+        receiver: Annotated[Account, Resolve(receiver)], sender: Annotated[Account, Resolve(sender)]
+    ) -> str:
+        return f"from {sender.value} to {receiver.value}"
+
+    server.add_tool(reordered_transfer if reordered else transfer, name="transfer")
     return server
 
 
-@pytest.fixture(params=["sdk", "roundtrip"])
-def make(request):
-    MADE.clear()
-    if request.param == "sdk":
-        return lambda keys: shop(sdk(keys), once=False)
-    from roundtrip import Resolve as Once
+async def transferred(make: Make, wording: str, answers: dict[Any, Any]) -> tuple[Any, int]:
+    """Return the result of a call over a deploy that reorders parameters, and the number of questions."""
 
-    globals()["Resolve"] = Once
-    return lambda keys: shop(Server("shop", keys=keys), once=True)
+    def old(keys: Sequence[bytes]) -> MCPServer[Any]:
+        return bank(make(keys), wording)
+
+    def new(keys: Sequence[bytes]) -> MCPServer[Any]:
+        return bank(make(keys), wording, reordered=True)
+
+    call = await User(old, answers, network=Deploy(new)).call("transfer")
+    return call.value, len(call.questions)
 
 
-@pytest.mark.roundtrip(eras="retry", hostile=["strip", Drop(leg=2)])
-async def test_buying(make):
-    call = await User(make, {re.compile("row"): "back"}).call("buy")
-    assert call.value == "voucher 1"
-""",
-    )
-    result.assert_outcomes(passed=3, failed=3)
-    result.stdout.fnmatch_lines_random(
-        [
-            "FAILED test_cinema.py::test_buying[[]sdk-retry[]] - *",
-            "E   AssertionError: assert 'voucher 2' == 'voucher 1'",
-            "FAILED test_cinema.py::test_buying[[]sdk-strip[]] - *",
-            "E   AssertionError: assert 'voucher 3' == 'voucher 1'",
-            "FAILED test_cinema.py::test_buying[[]sdk-drop-leg-2[]] - *",
-        ]
-    )
+ONE_WORDING, TWO_WORDINGS = "Whose account?", "Account of the {}?"
+CLOSURE = f"{__name__}:asking_for.<locals>.account"
+BY_WORDING: dict[Any, Any] = {re.compile("sender"): "ada", re.compile("receiver"): "eve"}
+
+
+async def test_reordered_sdk_closures_with_one_wording_swap_answers() -> None:
+    answers = {CLOSURE: "ada", f"{CLOSURE}#1": "eve"}
+    assert await transferred(sdk, ONE_WORDING, answers) == ("from eve to ada", 2)
+
+
+async def test_reordered_sdk_closures_with_different_wordings_ask_again() -> None:
+    assert await transferred(sdk, TWO_WORDINGS, BY_WORDING) == ("from ada to eve", 4)
+
+
+async def test_on_a_roundtrip_server_the_same_closures_keep_their_answers() -> None:
+    by_name = {"account@sender": "ada", "account@receiver": "eve"}
+    assert await transferred(roundtrip, ONE_WORDING, by_name) == ("from ada to eve", 2)
+    assert await transferred(roundtrip, TWO_WORDINGS, BY_WORDING) == ("from ada to eve", 2)
+
+
+async def test_volatile_computed_value_changes_with_every_leg() -> None:
+    made: list[str] = []
+
+    def voucher() -> str:
+        made.append("one more")
+        return f"voucher {len(made)}"
+
+    def shop(keys: Sequence[bytes]) -> MCPServer[Any]:
+        server = sdk(keys)
+
+        @server.tool()
+        async def buy(
+            voucher: Annotated[str, Resolve(voucher)],
+            seat: Annotated[Seat, Resolve(lambda: Elicit("Which row?", Seat))],
+        ) -> str:
+            return voucher
+
+        return server
+
+    values: list[Any] = []
+    for network in ([], [Strip()]):
+        made.clear()
+        values.append((await User(shop, {re.compile("row"): "back"}, network=network).call("buy")).value)
+    assert values == ["voucher 2", "voucher 3"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roundtrip import Context, Server
-from roundtrip.testing import LEAVE, Era, PathAction, PathOutcome, User, paths
+from roundtrip.testing import Era, PathAction, PathOutcome, User, paths
 from tests.interaction.testing.cinemas import cinema
 from tests.kit.hosts import stdio
 
@@ -38,8 +38,3 @@ async def test_a_server_on_stdio_is_asked_by_pattern(era: Era) -> None:
     assert call.value == {"film": "Solaris", "row": "back"}
     assert call.states is None
     assert call.keys == {Era.RETRY: ["seat"], Era.LIVE: [None]}[era]
-
-
-async def test_a_call_on_stdio_may_be_left_waiting(era: Era) -> None:
-    del era
-    assert (await User(stdio(cinema), {re.compile("row for"): LEAVE}).call("need", film="Solaris")).left

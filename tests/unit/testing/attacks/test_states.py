@@ -30,10 +30,6 @@ def from_hex(text: str) -> Any:
     return json.loads(bytes.fromhex(text))
 
 
-def as_plain_base64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
-
-
 def as_deflated(raw: bytes) -> str:
     return as_base64(zlib.compress(raw))
 
@@ -54,7 +50,6 @@ ENCODINGS: dict[str, tuple[Callable[[bytes], str], Callable[[str], Any]]] = {
     "json": (bytes.decode, json.loads),
     "hex": (bytes.hex, from_hex),
     "base64url": (as_base64, from_base64),
-    "base64": (as_plain_base64, from_base64),
     "deflated": (as_deflated, from_deflated),
     "signed": (as_signed, from_signed),
 }

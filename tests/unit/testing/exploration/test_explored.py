@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from roundtrip.machine.table import CALL_MACHINE, State
-from roundtrip.testing import Coverage, Era, Explored, Path, PathAction, PathOutcome
+from roundtrip.machine.table import State
+from roundtrip.testing import Era, Explored, Path, PathAction, PathOutcome
 
 S = State
 
@@ -69,26 +69,6 @@ def test_table_fits_a_terminal_and_distinguishes_paths() -> None:
     assert max(map(len, lines)) <= 120
     assert len({line[3:80] for line in lines[1:]}) == len(PathAction)
     assert lines[1].endswith("…")
-
-
-def test_failure_omits_the_prefix_common_to_all_failures() -> None:
-    failed = path(outcome=PathOutcome.FAILED, text="Error executing tool book: sold out")
-    assert explored(failed).table().splitlines()[1] == "1             failed   sold out"
-    assert failed.text.startswith("Error executing tool book")
-
-
-def test_outcomes_are_counted_in_their_order() -> None:
-    failed = path(outcome=PathOutcome.FAILED)
-    text = str(explored(failed, path(), failed))
-    assert "3 paths of 'book'" in text
-    assert text.splitlines()[0].endswith(": 1 completed, 2 failed")
-
-
-def test_all_edges_leave_nothing_to_tell() -> None:
-    assert (
-        str(Coverage.of(CALL_MACHINE.arrows))
-        == f"edges of the machine: {len(CALL_MACHINE.arrows)} of {len(CALL_MACHINE.arrows)} gone along"
-    )
 
 
 def test_paths_that_got_nowhere_are_no_success() -> None:
