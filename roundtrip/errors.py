@@ -228,7 +228,7 @@ class QuestionDeclined(RoundtripError):
     """The user declined or cancelled a question whose value a body wanted; let it propagate to end the call."""
 
     def __init__(self, key: str, action: str) -> None:
-        super().__init__(f"Question {key!r} was not answered: elicitation was {action}")
+        super().__init__(f"The user {'declined' if action == 'decline' else 'cancelled'} the question {key!r}")
         self.key = key
         self.action = action
 
