@@ -265,7 +265,7 @@ async def test_middleware_tags_and_visibility_keep_working(era: Era) -> None:
     assert (await mcp.list_tools())[0].title == "Pay here"
     mcp.disable(tags={"paid"})
     assert await mcp.list_tools() == []
-    assert (await User(mcp, era=era).call("pay", film="Dune")).is_error
+    assert (await User(mcp, era=era, allow_error=True).call("pay", film="Dune")).is_error
 
 
 async def test_prompts_and_resources_ask(era: Era) -> None:
