@@ -2,6 +2,7 @@
 
     RoundtripError
     ├── InvalidSignature     the author's mistake, raised at registration
+    │   ├── CircularDependencyError   functions that need each other
     │   └── SchemaNotRenderable   a form that the protocol cannot show
     ├── IllegalTransition    an event for which the table has no arrow
     ├── TokenRejected        a token that is foreign, expired or for another request
@@ -74,6 +75,7 @@ __all__ = [
     "CannotAsk",
     "CapabilityMissing",
     "ChannelMissing",
+    "CircularDependencyError",
     "ConnectionLost",
     "Decision",
     "DependencyEndedCall",
@@ -118,6 +120,10 @@ class InvalidSignature(RoundtripError, SdkInvalidSignature):
 
     It is also the SDK's `InvalidSignature`, so code that catches that one keeps working.
     """
+
+
+class CircularDependencyError(InvalidSignature):
+    """Functions that need each other's values, directly or through others; the message has the path."""
 
 
 class SchemaNotRenderable(InvalidSignature, TypeError):
@@ -228,7 +234,7 @@ class QuestionDeclined(RoundtripError):
     """The user declined or cancelled a question whose value a body wanted; let it propagate to end the call."""
 
     def __init__(self, key: str, action: str) -> None:
-        super().__init__(f"Question {key!r} was not answered: elicitation was {action}")
+        super().__init__(f"The user {'declined' if action == 'decline' else 'cancelled'} the question {key!r}")
         self.key = key
         self.action = action
 

@@ -19,13 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.adapters.fastmcp_functions import function_for_fastmcp
+from roundtrip.server.adapters.fastmcp_guard import asks, guard_functions, is_unsafe
 from roundtrip.server.adapters.fastmcp_names import (
     FastMCP,
     LocalProvider,
@@ -38,6 +37,7 @@ from roundtrip.server.adapters.fastmcp_names import (
     ToolMeta,
     components_of,
     has_generated_name,
+    kind_and_name_of,
     low_level_of,
     mounted_by,
     policy_of,
@@ -51,14 +51,12 @@ from roundtrip.server.adapters.installation import (
     refuse_options,
     refuse_second,
 )
-from roundtrip.server.adapters.marked import uses_roundtrip
 from roundtrip.server.adapters.storing import wants_stored_calls
 from roundtrip.server.functions import Kind
 from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_of
 
 __all__ = ["install"]
 
-_MARKERS: Final = (SdkResolve, Dependency)
 _PLAIN: Final = (Tool, Prompt, Resource, ResourceTemplate)
 _META: Final[dict[Kind, type[Any]]] = {"tool": ToolMeta, "prompt": PromptMeta, "resource": ResourceMeta}
 
@@ -81,6 +79,9 @@ _REFUSED: Final = (
     ),
 )
 _TOOL_ONLY: Final = tuple(name for name in ToolSpec._fields if name not in ("dependencies", "inline"))
+
+
+guard_functions()
 
 
 def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
@@ -164,7 +165,7 @@ class _Registration:
             if isinstance(target, _PLAIN):
                 _require_plain(target)
                 return add(target)
-            added = self._register(kind, target, add) if _asks(target) else add(target)
+            added = self._register(kind, target, add) if asks(target) else add(target)
             if kind == "tool" and callable(target):
                 mark_registered(target)
             return added
@@ -204,10 +205,6 @@ class _Registration:
         return added
 
 
-def _asks(target: object) -> bool:
-    return callable(target) and uses_roundtrip(target, kinds=_MARKERS)
-
-
 def require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:
     """Reject a server without `install`, and those that it mounts, if their tools have roundtrip's markers or options.
 
@@ -241,12 +238,10 @@ def _require_plain(component: Any, *, where: str = "") -> None:
     Raises:
         InvalidSignature: It is one.
     """
-    fn = getattr(component, "fn", None)
-    if callable(fn) and uses_roundtrip(fn, kinds=_MARKERS):
-        # Its key is `tool:name@version`.
-        kind, _, named = str(component.key).partition(":")
+    if is_unsafe(component):
+        kind, name = kind_and_name_of(component)
         raise InvalidSignature(
-            f"{kind} {named.rpartition('@')[0]!r} asks by roundtrip, and was made before roundtrip could fill its "
+            f"{kind} {name!r} asks by roundtrip, and was made before roundtrip could fill its "
             f"parameters; call install() {where}before tools are registered, and register its function (@mcp.tool, "
             "mcp.add_tool(fn)), not an object made of it"
         )

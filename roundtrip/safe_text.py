@@ -5,7 +5,7 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["build_text", "printable", "quoted"]
+__all__ = ["build_text", "printable", "quoted", "without_invisible"]
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of control, format (with bidi overrides), surrogate, line and paragraph separator characters."""
@@ -13,8 +13,17 @@ _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS: Final = "\u200c\u200d"
 """Format characters of Persian and emoji, which neither move the cursor nor reverse text."""
 
-_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters and symbols without a glyph: texts with and without one look alike."""
+_BLANK: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
+"""Letters, marks and symbols without a glyph: texts with and without one look alike."""
+
+_EMOJI: Final = re.compile(
+    "(?<=[#*0-9\u00a9\u00ae\u203c\u2049\u2100-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030\u303d\u3297\u3299"
+    "\U0001f000-\U0001faff])[\ufe0e\ufe0f](?![\ufe00-\ufe0f])"
+)
+"""A selector behind the symbol that it gives the form of an emoji, or of a text."""
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{13,}")
 _MAX_DIGEST_CHARS: Final = 12
@@ -35,7 +44,7 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
 
     Newlines stay only with `keep_newlines`, and then as `\n`.
     """
-    if text.isprintable() and (text.isascii() or _BLANK.isdisjoint(text)):
+    if text.isprintable() and (text.isascii() or _BLANK.search(text) is None):
         return text
     if keep_newlines:
         return "\n".join(_spelled_out(line) for line in text.replace("\r\n", "\n").split("\n"))
@@ -47,10 +56,20 @@ def quoted(text: str) -> str:
     return printable(json.dumps(text, ensure_ascii=False))
 
 
+def without_invisible(text: str) -> str:
+    """Return a text without the characters that nobody sees, to compare it with another."""
+    return "".join(char for char in text if not _is_invisible(char))
+
+
 def _spelled_out(text: str) -> str:
+    kept = {found.start() for found in _EMOJI.finditer(text)}
     return "".join(
         char.encode("unicode_escape").decode("ascii")
-        if (unicodedata.category(char) in _INVISIBLE and char not in _JOINERS) or char in _BLANK
+        if _is_invisible(char) and char not in _JOINERS and place not in kept
         else char
-        for char in text
+        for place, char in enumerate(text)
     )
+
+
+def _is_invisible(char: str) -> bool:
+    return unicodedata.category(char) in _INVISIBLE or _BLANK.match(char) is not None

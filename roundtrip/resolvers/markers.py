@@ -1,7 +1,7 @@
 """`Resolve` and `Depends`, the markers that fill a parameter by running a function."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Never, cast
 
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 
@@ -68,6 +68,13 @@ class Resolve(SdkResolve):
         self.was = tuple(was)
         self.once = once
         self.inline = inline
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> Never:
+        """Reject to be a part of what a client may send: its server would let clients fill the parameter."""
+        raise InvalidSignature(
+            f"{self!r} fills a parameter, and its server has no roundtrip that runs it; call install(server) of "
+            "roundtrip.install, or of roundtrip.fastmcp, before its tools are registered"
+        )
 
     def __repr__(self) -> str:
         return f"Resolve({getattr(self.fn, '__qualname__', self.fn)!r})"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_origin
 
-from roundtrip.errors import InvalidSignature
+from roundtrip.errors import CircularDependencyError, InvalidSignature
 from roundtrip.questions.markers import is_marker
 from roundtrip.resolvers.annotations import (
     asking_arms,
@@ -142,7 +142,7 @@ class _Planner:
             if base in open_:
                 labels = list(open_.values())
                 cycle = labels[list(open_).index(base) :]
-                raise InvalidSignature(
+                raise CircularDependencyError(
                     f"{self.owner}: a cycle of resolvers, {' -> '.join([*cycle, cycle[0]])}; "
                     "one of them must get its value another way"
                 )

@@ -59,8 +59,6 @@ _roundtrip_logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 
-_UNKNOWN_PROMPT_CODE: Final = 0
-"""The SDK's error code for an unknown prompt."""
 _WORDS_CHARS: Final = 80
 """Characters of a question's message that replace its missing name."""
 SERVER_ERROR: Final = -32000
@@ -174,7 +172,7 @@ def raise_prompt_failure(name: str, error: ValueError, *, for_client: bool) -> N
     if for_client and str(error) == f"Unknown prompt: {name}":
         # The dispatcher would log the name, with a traceback.
         log_unknown("Prompt")
-        raise MCPError(code=_UNKNOWN_PROMPT_CODE, message=str(error)) from None
+        raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
     raise error
 
 

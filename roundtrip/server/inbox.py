@@ -211,7 +211,8 @@ class Inbox:
             principal = compact_json(principal_components(person))
         else:
             principal = person
-        return Reader(principal, name_of(principal), await self._groups_of(person))
+        name = name_of(principal, by_token=isinstance(person, AccessToken))
+        return Reader(principal, name, await self._groups_of(person))
 
     async def _groups_of(self, person: str | AccessToken) -> frozenset[str]:
         groups = self._settings.groups
@@ -290,10 +291,13 @@ class Inbox:
             return False
         entry, content, record = decided
         self.tell_decided(entry, content, [record])
-        return _shown(entry, content, record)
+        return _shown(entry, content, record, self._caller_of(content))
+
+    def _caller_of(self, content: TaskContent) -> str:
+        return name_of(content.user or "", by_token=self._book.knows_users_by_token)
 
     def _shown(self, view: TaskView, record: Mapping[str, Any]) -> ShownApproval:
-        shown = _shown(view.entry, view.content, record)
+        shown = _shown(view.entry, view.content, record, self._caller_of(view.content))
         if shown.state == "pending" and self._book.clock() >= shown.until:
             return shown._replace(state="expired", when=shown.until)
         return shown
@@ -337,7 +341,7 @@ class Inbox:
             message=record["message"],
             by=record["by"],
             tool=entry.tool,
-            caller=name_of(content.user or ""),
+            caller=self._caller_of(content),
             opened=datetime.fromtimestamp(record["opened"], UTC),
             until=datetime.fromtimestamp(record["until"], UTC),
             url=f"{self._base}/approvals/{record['id']}",
@@ -408,13 +412,13 @@ def _record_of(content: TaskContent, approval_id: str) -> Record | None:
     return next((record for record in content.approvals if hmac.compare_digest(record["id"].encode(), given)), None)
 
 
-def _shown(entry: TaskEntry, content: TaskContent, record: Mapping[str, Any]) -> ShownApproval:
+def _shown(entry: TaskEntry, content: TaskContent, record: Mapping[str, Any], caller: str) -> ShownApproval:
     shown = ShownApproval(
         id=record["id"],
         message=record["message"],
         by=record["by"],
         tool=entry.tool,
-        caller=name_of(content.user or ""),
+        caller=caller,
         opened=record["opened"],
         until=record["until"],
         pin=record["pin"],

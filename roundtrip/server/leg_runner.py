@@ -523,7 +523,9 @@ class _ServedLeg:
         if isinstance(error, ToolTimedOut):
             left = threads.left
             still = f"; still running in a thread, whose slot it keeps: {left}" if left else ""
-            logger.warning("%s %s%s", owner, error, still, exc_info=error.__cause__)
+            can_be_task = self.function.kind == "tool" and self.function.task is None
+            cure = "; with task=True it runs in the background, for as long as it needs" if can_be_task else ""
+            logger.warning("%s %s%s%s", owner, error, still, cure, exc_info=error.__cause__)
         if isinstance(error, ChannelMissing) and self.wire is not None:
             _CHANNEL_LOG.warning(
                 "%s could not ask %s, whose revision is older than %s: this transport has no way back to it; serve "

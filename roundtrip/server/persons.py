@@ -9,6 +9,7 @@ import logging
 import unicodedata
 from typing import Any, Final, NamedTuple
 
+from roundtrip.safe_text import without_invisible
 from roundtrip.server.limited_logs import LimitedLog
 
 __all__ = ["is_another", "is_same", "name_of"]
@@ -26,9 +27,9 @@ class _OAuthPerson(NamedTuple):
     subject: str
 
 
-def name_of(principal: str) -> str:
-    """Return the name of a person, for people."""
-    person = _person_of(principal)
+def name_of(principal: str, *, by_token: bool) -> str:
+    """Return the name of a person, for people; a text of the author's own is the name, however it reads."""
+    person = _person_of(principal) if by_token else principal
     return person.subject if isinstance(person, _OAuthPerson) else person
 
 
@@ -79,5 +80,6 @@ def _person_of(principal: str) -> _OAuthPerson | str:
 
 
 def _folded(name: str) -> str:
-    """Return a name without what logins may write in two ways: case, forms of characters, and spaces around it."""
-    return unicodedata.normalize("NFKC", name).casefold().strip()
+    """Return a name without what logins may write in two ways: case, forms of characters, spaces, and the invisible."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return " ".join(unicodedata.normalize("NFKC", without_invisible(folded)).split())

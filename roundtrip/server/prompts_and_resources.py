@@ -71,7 +71,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         recover: Recover,
         sdk: Mapping[str, Any],
     ) -> None:
-        # Extensions register tools from inside the SDK's constructor, so all of this must exist before it runs.
+        # Extensions register resources from inside the SDK's constructor, so all of this must exist before it runs.
         self._parts = parts
         self._defaults = defaults
         self._visibility = visibility

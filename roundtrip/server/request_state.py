@@ -98,7 +98,8 @@ class RequestBoundary:
             # An explicit null is no token: any client could leave it out instead.
             if ctx.params is not None and ctx.params.get("requestState") is not None:
                 claims, inner = await self._let_in(ctx, ctx.params, request)
-            return self._let_out(ctx, request, await call_next(inner), claims)
+            result = await call_next(inner)
+            return self._let_out(ctx, request, result if request.reply is None else request.reply, claims)
         except MCPError as error:
             if request.reason is not None and is_token_rejection(error):
                 self._explain(ctx, request, request.reason, _reason_of_codec(error))

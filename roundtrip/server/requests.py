@@ -125,6 +125,8 @@ class RequestRecord:
     """The journal with which its call became a task, or was stored for its page."""
     task: TaskLeg | None = None
     """The leg of a task that it serves, which no client has sent."""
+    reply: dict[str, Any] | None = None
+    """The result that its client receives in place of the handler's: the handle of a task, which no handler returns."""
     ended: bool = False
     """True once the request has been served. An asyncio task that it started may still run."""
 

@@ -241,6 +241,8 @@ class Server(ToolServer[LifespanResultT]):
 
             has_auth = self.settings.auth is not None
             install_inbox(approvals, pages, self, self._legs, self._store_calls(), has_auth=has_auth)
+        for add in self._early:
+            add()
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 

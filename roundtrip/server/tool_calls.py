@@ -34,7 +34,7 @@ from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.errors import RejectionReason
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.late_writes import is_on_asyncio
-from roundtrip.server.leg_runner import LegRunner
+from roundtrip.server.leg_runner import LegRunner, result_of
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import Incoming, RequestRecord, read_forms, token_rejection
 from roundtrip.server.tools.registered import RegisteredTool
@@ -117,21 +117,53 @@ class ToolCalls:
         params = ctx.params or {}
         answers = self._validate(ctx.protocol_version, params)
         name: str = params["name"]
-        incoming = Incoming.of(ctx, answers)
-        tasks, record = self._legs.tasks, incoming.record
+        end = await self._end_for_client(name, params.get("arguments") or {}, Incoming.of(ctx, answers))
+        return self._stamped(end if isinstance(end, dict) else _sent(end, ctx.protocol_version))
+
+    async def serve_in_handler(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Serve one leg of a client's call in the SDK's handler, which a host's own hooks surround.
+
+        No handler can return the handle of a task. It becomes the reply of the request, in place of the result.
+
+        Raises:
+            ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
+            MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
+        """
+        stored, record = self._legs.stored_calls, incoming.record
+        if self._legs.tasks is None or record is None:
+            return result_of(await self.serve(name, arguments, incoming, version))
+        if not is_retry_era(record.context.protocol_version):
+            if stored is None:
+                return result_of(await self.serve(name, arguments, incoming, version))
+            return await stored.serve_old_client(self, name, arguments, incoming)
+        end = await self._end_for_client(name, arguments, incoming, version)
+        if not isinstance(end, dict):
+            return result_of(end)
+        if end.get("resultType") == "input_required":
+            return InputRequiredResult.model_validate(end)
+        if end.get("resultType") == "task":
+            record.reply = {**end, "_meta": self.stamp()}
+            return CallToolResult(content=[])
+        return CallToolResult.model_validate(end)
+
+    async def _end_for_client(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
+    ) -> LegEnd | dict[str, Any]:
+        """Serve one leg for a client of the retry era; return its end, or the reply for a call that is stored."""
+        stored, tasks, record = self._legs.stored_calls, self._legs.tasks, incoming.record
         if tasks is not None and record is not None:
             from roundtrip.server.tasks.extension import declares_tasks  # few servers have tasks
 
-            record.may_become_task = is_on_asyncio() and declares_tasks(ctx)
-        stored = self._legs.stored_calls
-        arguments: dict[str, Any] = params.get("arguments") or {}
+            record.may_become_task = is_on_asyncio() and declares_tasks(record.context)
         if stored is None or record is None:
-            end = await self.serve_caught(name, arguments, incoming)
-        elif isinstance(end := await stored.serve(self, name, arguments, record, incoming), dict):
-            return self._stamped(end)
+            end = await self.serve_caught(name, arguments, incoming, version)
+        else:
+            end = await stored.serve(self, name, arguments, record, incoming)
         if isinstance(end, HandedOver) and tasks is not None and record is not None:
-            return self._stamped(await tasks.create(self.function_of(name, record), ctx, record))
-        return self._stamped(_sent(end, ctx.protocol_version))
+            return await tasks.create(self.function_of(name, record), record.context, record)
+        return end
 
     async def serve_caught(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None

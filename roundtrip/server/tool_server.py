@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from mcp.server.lowlevel.server import LifespanResultT
@@ -24,7 +25,7 @@ from roundtrip.server.request_state import Request
 from roundtrip.server.requests import Incoming, begins_for_client
 from roundtrip.server.switches import PROBE_VARIABLE, is_on
 from roundtrip.server.tool_calls import ToolCalls
-from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from
+from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec, spec_from
 from roundtrip.server.tools.registered import ToolDefaults, register
 from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool
 from roundtrip.server.visibility import Visibility
@@ -54,6 +55,8 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         sdk: Mapping[str, Any],
     ) -> None:
         visibility = Visibility()
+        self._early: list[Callable[[], None]] = []
+        """Register the tools of the constructor and of extensions."""
         self._tools = ToolRegistry(on_duplicate, visibility)
         self._mask_errors = mask_errors
         super().__init__(parts, defaults, visibility, recover=self._recover, sdk=sdk)
@@ -114,6 +117,13 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
                 **options,
             }
         )
+        if "_legs" not in vars(self):
+            # From inside the SDK's constructor, before there is anything that a tool may need.
+            self._early.append(partial(self._register, fn, spec))
+        else:
+            self._register(fn, spec)
+
+    def _register(self, fn: Callable[..., Any] | SdkTool, spec: ToolSpec) -> None:
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
         self._adopt(tool.function)
         if tool.visibility_gate is not None:
@@ -299,9 +309,9 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         """
         for_client = begins_for_client()
         try:
-            incoming, stored = Incoming.by(context), self._legs.stored_calls
-            if stored is not None and for_client and incoming.record is not None:
-                return await stored.serve_old_client(self._calls, name, arguments, incoming)
+            incoming = Incoming.by(context)
+            if for_client:
+                return await self._calls.serve_in_handler(name, arguments, incoming, version)
             return result_of(await self._calls.serve(name, arguments, incoming, version))
         except UnknownTool as error:
             if not for_client:

@@ -137,7 +137,7 @@ class User:
             anyone, on a server with the rung "model", get these answers by `continue_call`, as from a model.
         page_headers: Headers of the user's browser on question pages, such as the cookie of a login.
         wired: Keep every JSON-RPC message in `Conversation.messages`; this needs HTTP.
-        allow_error: Allow the call to end with a protocol error, in `Conversation.error`.
+        allow_error: Allow the call to end with a protocol error, in `Conversation.error`, or with an unknown tool.
         allow_unused: Allow answers that were not asked for.
 
     Example:
@@ -212,6 +212,7 @@ class User:
             Unanswered: The script has no answer to a question.
             Unused: The script has answers that were not asked for.
             MCPError: The call ended with a protocol error that is not allowed.
+            LookupError: The server has no such tool, or hides it, and `allow_error` is not set.
             Breach: The server broke a rule on a hostile network.
         """
         return await self.begin(LegRequest(tool, {**(arguments or {}), **more}))
@@ -264,6 +265,11 @@ class User:
         error = run.conversation.error
         if error is not None and not self._allow_error:
             raise error
+        if not self._allow_error and run.conversation.text in (
+            f"Unknown tool: {leg.name}",
+            f"Unknown tool: {leg.name!r}",
+        ):
+            raise LookupError(f"the server has no tool {leg.name!r}; if that is the test, pass allow_error=True")
         if not self._allow_unused and (unused := [*script.unused, *run.unused_visits]):
             raise Unused(unused, run.conversation.questions, ended=run.conversation.told) from error
         return run.conversation

@@ -15,7 +15,7 @@ from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskState
 from roundtrip.server.parts import Effects, Parts, parts_of
 from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.claim import LEASE_SECONDS
+from roundtrip.server.tasks.claim import END_SECONDS, LEASE_SECONDS
 from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.legs import TaskLeg
@@ -118,7 +118,7 @@ class StoredCall:
         cancels: True if the last worker is the client, who cancels the task.
     """
 
-    seconds = LEASE_SECONDS + 1
+    seconds = LEASE_SECONDS + END_SECONDS + 1
 
     def __init__(self, operations: Operations, *, runs_once: bool, cancels: bool = False) -> None:
         self.has_waited = False

@@ -232,7 +232,7 @@ def _end_of(end: Json) -> str:
         text = str(end.get("error", end))
     if "outcome" in text and "unknown" in text:
         return "unknown"
-    if "elicitation was" in text:
+    if "elicitation was" in text or "The user declined" in text or "The user cancelled" in text:
         return "declined"
     if "ended already, with other answers" in text:
         return _ANSWERED_OTHERWISE

@@ -78,3 +78,17 @@ BUILDS = {
 
 def test_a_build_has_one_spelling() -> None:
     assert {build: build_text(build) for build in BUILDS} == BUILDS
+
+
+HIDING = ["\ufe00", "\ufe0f", "\U000e0100", "\U000e01ef", "\u180b", "\U000e0080", "\u2065", "\ufff0"]
+
+
+def test_selectors_and_unassigned_ignorable_characters_are_spelled_out() -> None:
+    shown = [printable(f"pay{char}") for char in HIDING]
+    assert shown == [f"pay{char.encode('unicode_escape').decode()}" for char in HIDING]
+
+
+def test_emoji_keep_one_selector_and_hide_no_text_behind_it() -> None:
+    emoji = ["\u2764\ufe0f", "1\ufe0f\u20e3", "\U0001f3f3\ufe0f\u200d\U0001f308", "\u2602\ufe0e"]
+    assert [printable(text) for text in emoji] == emoji
+    assert printable("\u2764\ufe0f\ufe01\ufe02") == "\u2764\\ufe0f\\ufe01\\ufe02"

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from roundtrip.server.stored_calls import StoredCalls
 
 __all__ = [
+    "ERRORS",
     "FastMcpFunction",
     "StoredLeg",
     "StoringCalls",
@@ -63,7 +64,8 @@ __all__ = [
     "serving_stored_leg",
 ]
 
-_ERRORS: Final = {"tool": ToolError, "prompt": PromptError, "resource": ResourceError}
+ERRORS: Final = {"tool": ToolError, "prompt": PromptError, "resource": ResourceError, "template": ResourceError}
+"""The errors of FastMCP that clients may read, by kind of component."""
 
 _MEDIA: Final = (SdkAudio, SdkImage, Embeddable)
 
@@ -266,7 +268,7 @@ class FastMcpFunction(AskingFunction):
     def _for_host(self, failure: Exception, error: Exception) -> FastMCPError:
         """Return the error of FastMCP for a failure."""
         told = told_by(failure, error) or str(failure)
-        return _ERRORS[self.kind](told.removeprefix(f"Error executing tool {self.name}: "))
+        return ERRORS[self.kind](told.removeprefix(f"Error executing tool {self.name}: "))
 
 
 def function_for_fastmcp(
@@ -372,7 +374,7 @@ def _serving(function: FastMcpFunction) -> InstalledServing | Installation[Any]:
             return found
     elif serving is not None and serving.request.session is session and asking_request() is not None:
         return serving
-    raise _ERRORS[function.kind](
+    raise ERRORS[function.kind](
         f"{function.owner} asks, and the server that serves it has no roundtrip; call install() of roundtrip.fastmcp "
         "on the server that clients connect to, too"
     )

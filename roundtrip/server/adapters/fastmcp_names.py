@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_types import CallToolResult
 
@@ -44,9 +44,10 @@ try:
         ToolError,
     )
     from fastmcp.prompts import Prompt
-    from fastmcp.prompts.function_prompt import PromptMeta
+    from fastmcp.prompts.function_prompt import FunctionPrompt, PromptMeta
     from fastmcp.resources import Resource, ResourceTemplate
-    from fastmcp.resources.function_resource import ResourceMeta
+    from fastmcp.resources.function_resource import FunctionResource, ResourceMeta
+    from fastmcp.resources.template import FunctionResourceTemplate
     from fastmcp.server.context import Context
     from fastmcp.server.dependencies import (
         _is_client_tool_call,  # pyright: ignore[reportPrivateUsage]
@@ -65,7 +66,7 @@ try:
     from fastmcp.server.transforms.search.base import BaseSearchTransform
     from fastmcp.tools import Tool
     from fastmcp.tools.base import ToolResult
-    from fastmcp.tools.function_tool import ToolMeta
+    from fastmcp.tools.function_tool import FunctionTool, ToolMeta
     from fastmcp.tools.tool_transform import TransformedTool
     from fastmcp.utilities.types import is_class_member_of_type
     from fastmcp.utilities.versions import VersionSpec
@@ -81,6 +82,8 @@ if TYPE_CHECKING:
     from mcp.server.request_state import RequestStateSecurity
 
 __all__ = [
+    "FUNCTION_COMPONENTS",
+    "LISTS",
     "DisabledError",
     "FastMCP",
     "FastMCPError",
@@ -97,6 +100,7 @@ __all__ = [
     "ToolError",
     "ToolMeta",
     "Transform",
+    "TransformedTool",
     "VersionSpec",
     "bind_request_context",
     "components_of",
@@ -104,6 +108,7 @@ __all__ = [
     "has_generated_name",
     "injected_parameters",
     "is_client_tool_call",
+    "kind_and_name_of",
     "low_level_of",
     "mounted_by",
     "passes_calls_on",
@@ -117,6 +122,19 @@ __all__ = [
 ]
 
 _MOVED = "FastMCP {version} has moved {name}, which roundtrip.fastmcp uses; install FastMCP 4.1, or a later roundtrip"
+
+
+FUNCTION_COMPONENTS: Final = (
+    (FunctionTool, "run"),
+    (TransformedTool, "run"),
+    (FunctionPrompt, "render"),
+    (FunctionResource, "read"),
+    (FunctionResourceTemplate, "read"),
+)
+"""The classes of components that run the author's function, and the methods that do so."""
+
+LISTS: Final = ("list_tools", "list_prompts", "list_resources", "list_resource_templates")
+"""The methods of a server that list its components."""
 
 
 def low_level_of(mcp: FastMCP[Any]) -> LowLevelServer[Any]:
@@ -214,6 +232,13 @@ async def function_below(tool: Tool) -> object:
         else:
             return getattr(found, "fn", None)
     return None
+
+
+def kind_and_name_of(component: Any) -> tuple[str, str]:
+    """Return the kind of a component, and its name or URI."""
+    # Its key is `tool:name@version`.
+    kind, _, named = str(component.key).partition(":")
+    return kind, named.rpartition("@")[0]
 
 
 def wire_result(tool: Tool, value: Any) -> CallToolResult:

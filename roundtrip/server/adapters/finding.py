@@ -59,13 +59,11 @@ def is_server(server: object) -> TypeIs[AnyServer]:
 
 
 def require_installed(server: object) -> None:
-    """Reject a server whose tools have roundtrip's markers or options, and that has no roundtrip: they do nothing.
+    """Reject a server without roundtrip, or with one mounted on it, whose tools have roundtrip's markers or options.
 
     Raises:
         InvalidSignature: It is one.
     """
-    if attached(server) is not None:
-        return
     if is_fastmcp(server):
         try:
             from roundtrip import fastmcp
@@ -73,7 +71,7 @@ def require_installed(server: object) -> None:
             # Of another version than roundtrip knows, and so without it.
             return
         fastmcp.require_installed(cast("Any", server))
-    elif isinstance(server, MCPServer):
+    elif attached(server) is None and isinstance(server, MCPServer):
         from roundtrip.server.adapters import marked, sdk_names
 
         for kind, name, fn in sdk_names.functions_of(cast("MCPServer[Any]", server)):

@@ -110,8 +110,6 @@ class InstalledServing:
     """The request, with the author's own part of its state."""
     failure: MCPError | None = None
     """The protocol error that its client receives in place of what the host makes of it."""
-    reply: dict[str, Any] | None = None
-    """The result that its client receives in place of the host's: the handle of a task, which hosts cannot write."""
 
 
 _WORKERS: Final = ("run_tasks", "task_engine")
@@ -141,7 +139,7 @@ class _Naming:
             _SERVING.reset(before)
         if serving.failure is not None:
             raise serving.failure
-        return result if serving.reply is None else serving.reply
+        return result
 
 
 class Installation(Attached, Generic[HostT]):

@@ -28,11 +28,10 @@ from mcp_types import (
 from mcp_types import Tool as WireTool
 from pydantic import PrivateAttr
 
-from roundtrip.engine.leg import HandedOver, Limits
+from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.resolvers.signatures import display_name
-from roundtrip.revisions import is_retry_era
 from roundtrip.server.adapters.installation import (
     Installation,
     InstallOptions,
@@ -44,13 +43,11 @@ from roundtrip.server.adapters.marked import uses_roundtrip
 from roundtrip.server.adapters.storing import (
     InstalledHost,
     install_stored_calls,
-    result_of_reply,
     service_of,
     wants_stored_calls,
 )
 from roundtrip.server.failures import log_tool_failure
 from roundtrip.server.functions import Kind, read_signature
-from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.prompt_legs import in_legs
 from roundtrip.server.recovery import recover
@@ -145,28 +142,10 @@ class _Tools:
         installation = self.installation
         if installation is None or self._served is None:
             raise RuntimeError(f"tool {tool.name!r} has no server")
-        legs, calls, record, name = installation.legs, self._served[1], incoming.record, tool.name
-        stored, tasks = legs.stored_calls, legs.tasks
-        if tasks is None or record is None or not _is_clients(tool, incoming):
-            return result_of(await calls.serve(name, arguments, incoming))
-        if not is_retry_era(record.context.protocol_version):
-            if stored is None:
-                return result_of(await calls.serve(name, arguments, incoming))
-            return await stored.serve_old_client(calls, name, arguments, incoming)
-        from roundtrip.server.tasks.extension import declares_tasks  # few servers store calls
-
-        record.may_become_task = is_on_asyncio() and declares_tasks(record.context)
-        if stored is None:
-            end = await calls.serve_caught(name, arguments, incoming)
-        elif isinstance(end := await stored.serve(calls, name, arguments, record, incoming), dict):
-            return result_of_reply(end)
-        if not isinstance(end, HandedOver):
-            return result_of(end)
-        serving = serving_now()
-        if serving is None:
-            raise RuntimeError(f"a call of tool {name!r} became a task outside of a request")
-        serving.reply = {**await tasks.create(tool.function, record.context, record), "_meta": calls.stamp()}
-        return CallToolResult(content=[])
+        calls = self._served[1]
+        if _is_clients(tool, incoming):
+            return await calls.serve_in_handler(tool.name, arguments, incoming)
+        return result_of(await calls.serve(tool.name, arguments, incoming))
 
 
 def _is_clients(tool: RegisteredTool, incoming: Incoming) -> bool:

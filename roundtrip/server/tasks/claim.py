@@ -32,7 +32,7 @@ LEASE_SECONDS = 30.0
 """Time after which a silent worker counts as dead. A worker renews three times as often."""
 _PAUSES: Final = (0.1, 0.5, 1.0, 2.0)
 """Pauses between attempts to write to a store that cannot be used; the last one comes again and again."""
-END_SECONDS: Final = 600.0
+END_SECONDS = 600.0
 """Time for which a worker tries to store how a leg has ended, even after its lease: no other worker knows it."""
 _LOOK_SECONDS: Final = 0.05
 """Time between an announcement and the look that it causes."""
@@ -43,6 +43,14 @@ _MESSAGE_SECONDS: Final = 0.5
 def lease_seconds() -> float:
     """Return the length of a lease."""
     return LEASE_SECONDS
+
+
+def _lease_of(entry: TaskEntry) -> float:
+    """Return the time after which a task of a silent worker goes on, or is lost.
+
+    No other worker can continue a body that must not begin twice. So its worker has time to store how it has ended.
+    """
+    return LEASE_SECONDS + (END_SECONDS if entry.runs_once and entry.has_begun else 0.0)
 
 
 class TaskClaim:
@@ -119,8 +127,8 @@ class TaskClaim:
         """Store that a body begins that must not begin twice."""
 
         def begin(entry: TaskEntry, now: float) -> None:
-            entry.renew(now, lease=LEASE_SECONDS)
             entry.has_begun = True
+            entry.renew(now, lease=_lease_of(entry))
 
         if self._runs_once:
             await self.write(begin)
@@ -129,11 +137,11 @@ class TaskClaim:
         """Store the result of a step."""
         text = self._book.seal.seal([noted.revision, noted.key, noted.value], self.call_id, "note")
 
-        await self.write(lambda entry, now: entry.note(text, now, lease=LEASE_SECONDS))
+        await self.write(lambda entry, now: entry.note(text, now, lease=_lease_of(entry)))
 
     async def renew(self) -> None:
         """Extend the lease."""
-        await self.write(lambda entry, now: entry.renew(now, lease=LEASE_SECONDS))
+        await self.write(lambda entry, now: entry.renew(now, lease=_lease_of(entry)))
 
     async def say(self, message: str) -> None:
         """Set the status message. Quick successions of messages are written once."""

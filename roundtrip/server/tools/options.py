@@ -11,6 +11,7 @@ from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import Dependency
+from roundtrip.server.tools.guard import guarded
 from roundtrip.server.visibility import Enabled
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 _ATTACHED = "__roundtrip_tool__"
+_PROMISES = ("confirm", "dependencies", "enabled", "exactly_once")
+"""Options of a function that must not run in a server without roundtrip."""
 _REGISTERED = "__roundtrip_registered__"
 
 _HINT_NAMES = {
@@ -214,7 +217,7 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
                 "put it below the decorator that registers the function, or give the options to add_tool"
             )
         setattr(function, _ATTACHED, spec)
-        return fn
+        return fn if all(getattr(spec, each) is None for each in _PROMISES) else guarded(fn)
 
     return attach if target is None else attach(target)
 

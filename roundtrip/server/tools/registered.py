@@ -97,7 +97,8 @@ def register(
         ValueError: The tool has no usable name, or an option no usable value.
     """
     if isinstance(target, SdkTool):
-        fn, prepared, attached = target.fn, target.fn_metadata, _spec_of_prepared(target)
+        fn, prepared = target.fn, target.fn_metadata
+        attached = _spec_of_prepared(target).over(spec_of(fn))
     else:
         fn, prepared, attached = _callable_part(target), None, spec_of(target)
     spec = spec.over(attached)

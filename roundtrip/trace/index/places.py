@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, Self
 
 from roundtrip.trace.reading.transcripts import (
-    TRANSCRIPTS,
     NoTranscript,
     Reading,
     files_of,
     is_whole,
     parse_line,
     rotated_out_of,
+    transcripts_in,
 )
 from roundtrip.trace.writing.lines import Line
 
@@ -66,7 +66,7 @@ def files_now(names: Sequence[Path]) -> list[FoundFile]:
     """Return the transcripts that some names mean now, each after those that were rotated out of it."""
     found: dict[tuple[int, int], FoundFile] = {}
     for name in names:
-        for path in sorted(name.glob(TRANSCRIPTS)) if name.is_dir() else [name]:
+        for path in transcripts_in(name) if name.is_dir() else [name]:
             for one in [*rotated_out_of(path), path]:
                 try:
                     about = one.stat()
@@ -83,11 +83,13 @@ def check_names(names: Sequence[Path]) -> None:
     """Check that the named files exist; directories may be empty.
 
     Raises:
-        NoTranscript: One of them does not exist.
+        NoTranscript: One of them does not exist, or is a pipe.
     """
     for name in names:
         if not name.is_dir():
             files_of([name])
+            if not name.is_file():
+                raise NoTranscript(f"{str(name)!r} is not a file, which an index needs; name a transcript or a folder")
 
 
 class AppendedLines(NamedTuple):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from roundtrip.trace.reading.calls import TracedCall, join
-from roundtrip.trace.reading.transcripts import TRANSCRIPTS, Reading, files_of, parse_line, rotated_out_of
+from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line, rotated_out_of, transcripts_in
 from roundtrip.trace.writing.lines import Line
 
 __all__ = ["Follower", "LiveCalls"]
@@ -50,7 +50,7 @@ class Follower:
     def poll(self) -> Iterator[Line]:
         """Yield the lines appended since the last poll; the first poll yields all lines."""
         for name in self._names:
-            for path in sorted(name.glob(TRANSCRIPTS)) if name.is_dir() else [name]:
+            for path in transcripts_in(name) if name.is_dir() else [name]:
                 self._opened.setdefault(path, [])
         for path, files in self._opened.items():
             self._open_new(path, files)

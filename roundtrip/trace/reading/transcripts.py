@@ -15,7 +15,6 @@ from roundtrip.trace.writing.lines import FORMAT, LINE, Line
 from roundtrip.trace.writing.unwritten import flush_all
 
 __all__ = [
-    "TRANSCRIPTS",
     "NoTranscript",
     "Reading",
     "files_of",
@@ -23,12 +22,12 @@ __all__ = [
     "parse_line",
     "read_files",
     "rotated_out_of",
+    "transcripts_in",
     "without_collection",
 ]
 
 _ROTATED: Final = re.compile(r"\.(\d+)$")
-TRANSCRIPTS: Final = "*.jsonl"
-"""Pattern of the transcripts in a directory."""
+_TRANSCRIPTS: Final = "*.jsonl"
 
 _MAX_LINE_CHARS: Final = 64 * 1024 * 1024
 
@@ -55,7 +54,7 @@ class Reading:
 def files_of(names: Sequence[str | Path]) -> list[Path]:
     """Return the files of some names, each after the files that were rotated out of it, oldest first.
 
-    The name of a directory means the transcripts in it (`*.jsonl`).
+    The name of a directory means the transcripts in it (files named `*.jsonl`).
 
     Raises:
         NoTranscript: One of them does not exist, or is a directory without transcripts.
@@ -64,9 +63,9 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
     for name in names:
         path = Path(name)
         if path.is_dir():
-            inside = sorted(path.glob(TRANSCRIPTS))
+            inside = transcripts_in(path)
             if not inside:
-                raise NoTranscript(f"the directory {str(path)!r} holds no transcript ({TRANSCRIPTS})")
+                raise NoTranscript(f"the directory {str(path)!r} holds no transcript ({_TRANSCRIPTS})")
             for file in inside:
                 found += [*rotated_out_of(file), file]
         elif path.exists():
@@ -82,12 +81,17 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
     return list(files.values())
 
 
+def transcripts_in(directory: Path) -> list[Path]:
+    """Return the transcripts in a directory: files, and no pipes, which would block their reader."""
+    return [path for path in sorted(directory.glob(_TRANSCRIPTS)) if path.is_file()]
+
+
 def rotated_out_of(path: Path) -> list[Path]:
     """Return the files that had a transcript's name before, the oldest first."""
     rotated: list[tuple[int, Path]] = []
     for other in path.parent.glob(f"{_escaped(path.name)}.*"):
         number = _ROTATED.search(other.name)
-        if number is not None and other.name == f"{path.name}.{number[1]}":
+        if number is not None and other.name == f"{path.name}.{number[1]}" and other.is_file():
             rotated.append((int(number[1]), other))
     return [other for _, other in sorted(rotated, reverse=True)]
 

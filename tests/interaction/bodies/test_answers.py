@@ -74,7 +74,10 @@ async def test_declined_question_ends_the_asking_call(era: Era, action: str) -> 
 
     result = await User(shop(body, trace=trace), {"copies": UserAction(action)}, era=era).call("order")
     assert result.is_error
-    assert result.text == f"Error executing tool order: Question 'copies' was not answered: elicitation was {action}"
+    assert (
+        result.text
+        == f"Error executing tool order: The user {action}{'d' if action == 'decline' else 'led'} the question 'copies'"
+    )
     assert trace.states[-2:] == [State.EXECUTING, State.DECLINED]
     assert trace.events[-1] is Event.DECLINE
     assert cleaned
@@ -91,7 +94,7 @@ async def test_body_can_catch_that_its_question_was_declined() -> None:
         return "yes"
 
     result = await User(shop(body, trace=trace), {"left": DECLINE}, era=Era.RETRY).call("order")
-    assert result.text == "no: Question 'left' was not answered: elicitation was decline"
+    assert result.text == "no: The user declined the question 'left'"
     assert trace.states[-1] is State.COMPLETED
 
 

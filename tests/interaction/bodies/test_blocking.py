@@ -58,5 +58,5 @@ async def test_a_plain_body_that_is_declined_ends(era: Era) -> None:
         return ctx.blocking.ask("left", LEFT)
 
     result = await User(shop(body, trace=trace), {"left": DECLINE}, era=era).call("order")
-    assert result.text == "Error executing tool order: Question 'left' was not answered: elicitation was decline"
+    assert result.text == "Error executing tool order: The user declined the question 'left'"
     assert trace.events[-1] is Event.DECLINE

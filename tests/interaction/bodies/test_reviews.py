@@ -75,7 +75,7 @@ async def test_declined_review_ends_its_call() -> None:
     trace = Steps()
     user = User(shop(body, trace=trace), {"city": {"city": "Rome"}, "review": DECLINE}, era=Era.RETRY)
     result = await user.call("order")
-    assert result.text == "Error executing tool order: Question 'review' was not answered: elicitation was decline"
+    assert result.text == "Error executing tool order: The user declined the question 'review'"
     assert trace.events[-1] is Event.DECLINE
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import pytest
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import Prompt
+from mcp_types import INVALID_PARAMS, Prompt
 from pydantic import Field
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
@@ -109,3 +109,11 @@ def test_resolver_needing_an_absent_uri_variable_is_rejected_at_registration() -
         @server.prompt()
         async def praise_author(author: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
             return author
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_unknown_prompt_has_the_code_of_invalid_parameters(era: Era) -> None:
+    async with connect(Server("shop"), era, Person("accept")) as client:
+        with pytest.raises(MCPError, match=r"^Unknown prompt: greet$") as raised:
+            await client.get_prompt("greet", {})
+    assert raised.value.error.code == INVALID_PARAMS

@@ -68,7 +68,7 @@ async def test_client_that_declines_the_link_declines_its_questions(
         async with client_of(url, elicitation_callback=visitor) as client:
             result = await client.call_tool("book", {"film": "Solaris"})
         assert result.is_error
-        assert f"elicitation was {action}" in text_of(result)
+        assert f"The user {action}" in text_of(result)
         assert STEPS == []
         # Nothing can be answered any more, on any rung.
         (link,) = visitor.urls
@@ -118,7 +118,7 @@ async def test_link_that_is_declined_while_the_body_runs_declines_the_next_quest
         async with client_of(url, elicitation_callback=elicited) as client:
             result = await client.call_tool("slow")
         assert result.is_error
-        assert "'second' was not answered: elicitation was decline" in text_of(result)
+        assert "The user declined the question 'second'" in text_of(result)
         assert await Browser(url, "ann").answer_all(links[0], {}) == "Done"
 
 

@@ -92,7 +92,9 @@ async def test_client_sees_own_parameters_only(make: Any) -> None:
 
 @each_class
 async def test_unknown_tool_and_bad_arguments_are_results(make: Any) -> None:
-    assert "Unknown tool" in (await User(make(book)).call("other")).text
+    assert "Unknown tool" in (await User(make(book), allow_error=True).call("other")).text
+    with pytest.raises(LookupError, match="the server has no tool 'other'; if that is the test"):
+        await User(make(book)).call("other")
     assert (await User(make(book)).call("book", film=[1])).is_error
 
 
@@ -241,10 +243,14 @@ def test_objects_made_of_asking_functions_are_rejected() -> None:
     server = MCPServer("cinema")
     install(server)
 
-    def greet(name: Annotated[Seats, Resolve(ask_seats)]) -> str:
+    @roundtrip.tool(confirm="Greet {name}?")
+    def greet(name: str) -> str:
         return f"Hello, {name}"
 
     with pytest.raises(InvalidSignature, match="prompt 'greet' asks by roundtrip"):
         server.add_prompt(Prompt.from_function(greet))
     with pytest.raises(InvalidSignature, match="resource 'greet' asks by roundtrip"):
         server.add_resource(FunctionResource(uri="films://greet", name="greet", fn=cast("Any", greet)))
+    # Its own object cannot even be made of a parameter with a marker.
+    with pytest.raises(InvalidSignature, match=r"Resolve\('ask_seats'\) fills a parameter"):
+        server.add_prompt(Prompt.from_function(book))

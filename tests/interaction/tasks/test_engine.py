@@ -380,10 +380,35 @@ async def test_task_shown_as_lost_gets_no_result() -> None:
         first = await peer.call("pay")
         task_id = (await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"]))["taskId"]
         await until(lambda: shop.bodies["pay"])
-        clock.advance(claim.LEASE_SECONDS + 1)
+        clock.advance(claim.LEASE_SECONDS + claim.END_SECONDS + 1)
         assert (await peer.until(task_id))["status"] == "failed"
         shop.go_on.set()
         service = shop.server.task_service
         assert service is not None
         await until(lambda: not any(engine.is_busy for engine in service._engines.values()))  # pyright: ignore[reportPrivateUsage]
         assert (await peer.get(task_id))["status"] == "failed"
+
+
+async def test_read_leaves_a_worker_time_to_store_its_result(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store was down for longer than the lease, and the first to read the task must not call its result unknown."""
+
+    async def down(*_: Any, **__: Any) -> Any:
+        raise LedgerDown("the store is down")
+
+    clock = Clock()
+    system = System(time=clock)
+    shop = Shop(MemoryLedger(system=system), system=system)
+    async with peers(shop.server) as (peer,):
+        first = await peer.call("pay")
+        task_id = (await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"]))["taskId"]
+        await until(lambda: shop.bodies["pay"])
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryTasks, "save", down)
+            shop.go_on.set()
+            await until(lambda: "a worker cannot write a task" in caplog.text)
+            clock.advance(claim.LEASE_SECONDS + 1)
+        assert (await peer.get(task_id))["status"] == "working"
+        assert text_of(await peer.until(task_id)) == "paid"
+    assert shop.bodies["pay"] == 1

@@ -158,7 +158,7 @@ async def test_an_odd_exit_hides_no_end_of_the_call(odd: Callable[..., Any], cap
     assert await play("fail") == ("Error executing tool order: no", ended_by("ValueError"))
     assert await play("ask") == ("value True", [*ended_by("Suspension"), *OPENED, *CLOSED])
     declined, log = await play("ask", DECLINE)
-    assert "elicitation was decline" in declined
+    assert "The user declined" in declined
     assert log == [*ended_by("Suspension"), *ended_by("QuestionDeclined")]
     late, log = await play("hang")
     assert "timed out" in late

@@ -11,6 +11,7 @@ from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignat
 from pydantic import BaseModel
 
 from roundtrip import Depends, Elicit, InvalidSignature, ListRoots, Resolve, Sample
+from roundtrip.errors import CircularDependencyError
 from roundtrip.resolvers.annotations import find_resolved
 from tests.kit.shops import Choice
 from tests.unit.resolvers.walking import Request, plan_of
@@ -75,6 +76,8 @@ def cyclic(length: int) -> Callable[..., Any]:
 
 
 def test_a_cycle_is_rejected_and_drawn_however_long_it_is() -> None:
+    with pytest.raises(CircularDependencyError):
+        plan_of(cyclic(2))
     for length in (1, 3, 2000):
         message = refusal(cyclic(length))
         assert "'order'" in message

@@ -26,7 +26,7 @@ def _user(context: ServerRequestContext[Any, Any]) -> str | None:
 
 def shop() -> Server[Any]:
     """Return a server whose bodies stop once, where a test kills them, until a file exists."""
-    claim.LEASE_SECONDS = LEASE_SECONDS
+    claim.LEASE_SECONDS = claim.END_SECONDS = LEASE_SECONDS
     ledger = ledger_at(os.environ[PLACE])
     server = Server[Any]("shop", keys=[b"k" * 32], ledger=ledger, principal=_user)
 

@@ -1,0 +1,82 @@
+"""Keep a function with promises from running in a server that does not keep them.
+
+The standalone `@tool` only notes its options. A server without roundtrip would run the function as any other: without
+its confirmation, and as often as a client repeats its call. Code that calls the function directly runs it as it is
+written.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from roundtrip.errors import InvalidSignature
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+__all__ = ["guarded"]
+
+_OURS: Final = "roundtrip."
+_SERVERS: Final = ("mcp.server.", "fastmcp.")
+_THREADS: Final = "anyio._backends."
+"""Where functions begin that a server runs in a worker thread."""
+
+
+def guarded(fn: Any) -> Any:
+    """Return a function that runs as `fn` does, and raises if a server without roundtrip runs it.
+
+    Only functions are guarded; other callables are returned as they are.
+    """
+    if isinstance(fn, staticmethod | classmethod):
+        wrapper: Any = cast("Any", fn)
+        return type(wrapper)(guarded(wrapper.__func__))
+    if not inspect.isfunction(fn):
+        return fn
+    if inspect.iscoroutinefunction(fn):
+
+        @functools.wraps(fn)
+        async def run_async(*given: Any, **named: Any) -> Any:
+            _refuse_foreign_server(fn)
+            return await fn(*given, **named)
+
+        return run_async
+
+    @functools.wraps(fn)
+    def run_plain(*given: Any, **named: Any) -> Any:
+        _refuse_foreign_server(fn)
+        return fn(*given, **named)
+
+    return run_plain
+
+
+def _refuse_foreign_server(fn: Callable[..., Any]) -> None:
+    """Raise if a server without roundtrip runs a function.
+
+    Raises:
+        InvalidSignature: It does.
+    """
+    here = inspect.currentframe()
+    if here is not None and _is_run_by_foreign_server(here.f_back and here.f_back.f_back):
+        raise InvalidSignature(
+            f"{fn.__qualname__!r} has options of roundtrip, and its server has no roundtrip to keep them, so it was "
+            "not run; call install(server) of roundtrip.install, or of roundtrip.fastmcp, before tools are registered"
+        )
+
+
+def _is_run_by_foreign_server(frame: FrameType | None) -> bool:
+    """Return True if the nearest server among the callers is not roundtrip."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith(_OURS):
+            return False
+        if module.startswith(_SERVERS):
+            return True
+        if module.startswith(_THREADS) and frame.f_code.co_name == "run":
+            from roundtrip.server.requests import REQUEST  # only functions that are called directly get here
+
+            return REQUEST.get() is None
+        frame = frame.f_back
+    return False
