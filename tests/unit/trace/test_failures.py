@@ -13,7 +13,8 @@ from tests.kit.transcripts import AT, asked, began, call_of, ended
 
 ELSEWHERE = {
     errors.IllegalTransition,  # a mistake of roundtrip's own
-    errors.InvalidSignature,  # raised at registration
+    errors.CircularDependencyError,  # raised at registration
+    errors.InvalidSignature,
     errors.TicketRejected,  # raised to a page
     errors.TokenRejected,  # told as a rejection
 }
