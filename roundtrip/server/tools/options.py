@@ -11,7 +11,6 @@ from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import Dependency
-from roundtrip.server.tools.guard import guarded
 from roundtrip.server.visibility import Enabled
 
 if TYPE_CHECKING:
@@ -217,7 +216,11 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
                 "put it below the decorator that registers the function, or give the options to add_tool"
             )
         setattr(function, _ATTACHED, spec)
-        return fn if all(getattr(spec, each) is None for each in _PROMISES) else guarded(fn)
+        if all(getattr(spec, each) is None for each in _PROMISES):
+            return fn
+        from roundtrip.server.tools.guard import guarded  # most functions promise nothing
+
+        return guarded(fn)
 
     return attach if target is None else attach(target)
 

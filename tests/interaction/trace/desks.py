@@ -86,6 +86,8 @@ async def deliver(order: str, amount: int, where: Annotated[str, Resolve(where)]
 async def close(order: str, amount: int, approval: Annotated[Approval | None, Resolve(large)]) -> str:
     return f"closed {order}"
 """
+DESK_IN_MEMORY = DESK.replace("SqliteLedger", "MemoryLedger").replace('Path(__file__).parent / "desk.db"', "")
+"""The desk for several tests of one project, which share no call."""
 
 
 ANSWERS: dict[str, Any] = {"why": {"kind": "late"}, "where": "Rome"}

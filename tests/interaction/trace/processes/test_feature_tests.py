@@ -14,7 +14,7 @@ from roundtrip.testing import Era
 from roundtrip.trace.reading.calls import TracedCall
 from tests.interaction.trace import features
 from tests.interaction.trace.deploys import Recording
-from tests.interaction.trace.desks import DESK, record
+from tests.interaction.trace.desks import DESK_IN_MEMORY, record
 from tests.interaction.trace.features import FEATURES
 from tests.interaction.trace.projects import Project
 from tests.interaction.trace.sites import Site
@@ -75,7 +75,7 @@ def filled_in(generated: str) -> str:
 
 
 def test_generated_tests_pass_once_the_logins_are_filled_in(recording: Recording, project: Project) -> None:
-    project.serve(DESK, "desk")
+    project.serve(DESK_IN_MEMORY, "desk")
     decisions: dict[str, tuple[str, Era, Any]] = {
         "approved": ("refund", Era.RETRY, "approve"),
         "live": ("refund", Era.LIVE, "approve"),
@@ -97,7 +97,7 @@ def test_generated_tests_pass_once_the_logins_are_filled_in(recording: Recording
     assert ended == {**{name: {"passed"} for name in decisions}, "without": {"failed"}}, out
     assert "give Approver headers=" in out
     # Each has this approval. Now the person who decides reads other words.
-    project.serve(DESK.replace("Refund {amount} for", "Give {amount} away for"), "desk")
+    project.serve(DESK_IN_MEMORY.replace("Refund {amount} for", "Give {amount} away for"), "desk")
     ended, out = project.run()
     assert ended == {name: {"failed"} for name in [*decisions, "without"]}, out
     assert "away for" in out
