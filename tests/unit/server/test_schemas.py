@@ -177,11 +177,15 @@ def test_schema_that_would_explode_or_refers_elsewhere_stays() -> None:
 
 def test_names_of_definitions_may_be_escaped() -> None:
     schema: dict[str, Any] = {
-        "properties": {"a": {"$ref": "#/$defs/x~1y~0z"}, "b": {"$ref": "#/$defs/Box%5Bint%5D"}},
-        "$defs": {"x/y~z": {"type": "string"}, "Box[int]": {"type": "integer"}},
+        "properties": {
+            "a": {"$ref": "#/$defs/x~1y~0z"},
+            "b": {"$ref": "#/$defs/Box%5Bint%5D"},
+            "c": {"$ref": "#/$defs/~01"},
+        },
+        "$defs": {"x/y~z": {"type": "string"}, "Box[int]": {"type": "integer"}, "~1": {"type": "null"}},
     }
 
-    assert inlined(schema) == {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
+    assert inlined(schema) == {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}, "c": {"type": "null"}}}
 
 
 def test_ref_is_a_reference_only_inside_schemas() -> None:
@@ -212,7 +216,7 @@ def test_a_constraint_beside_a_reference_holds_together_with_it() -> None:
         assert allows(schema, value) == allows(inlined(schema), value)
 
 
-def test_references_to_the_root_stay_and_of_the_root_go() -> None:
+def test_reference_to_the_root_stays_and_one_at_the_root_goes() -> None:
     schema: dict[str, Any] = {
         "properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}, "c": {"$ref": "#/$defs/C"}},
         "$defs": {"C": {"$ref": "#"}},
