@@ -142,6 +142,7 @@ class Unknown:
 
 PLANTED = b"sent once and no more"
 Users = TypeAliasType("Users", list[User])
+OneUser = TypeAliasType("OneUser", User)
 Pictures = TypeAliasType("Pictures", list[Image])
 MISFIT = "does not fit the tool's output schema"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -401,6 +402,7 @@ OBJECTS: list[tuple[Any, Any, Any]] = [
     (Strict, Strict(age=3), {"age": 3}),
     (Row, {"a": 1}, {"a": 1}),
     (Annotated[User, "a user"], ADA, ADA_DATA),
+    (OneUser, ADA, ADA_DATA),
 ]
 
 
