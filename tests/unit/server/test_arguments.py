@@ -4,9 +4,9 @@ import dataclasses
 import datetime
 import enum
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Annotated, Any, Literal, NewType, Optional, cast
+from typing import Annotated, Any, Literal, NewType, cast
 
 import pytest
 from mcp.server.mcpserver.utilities.func_metadata import func_metadata
@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, Json, RootModel, SecretStr, ValidationErr
 from typing_extensions import TypeAliasType, TypedDict
 
 from roundtrip.server.tools.arguments import ArgumentReader, mistakes_in
-from roundtrip.server.tools.schemas import SchemaMismatch, checker
+from roundtrip.server.tools.schemas import Check, SchemaMismatch, checker
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 
@@ -46,16 +46,20 @@ PointId = NewType("PointId", Point)
 Name = NewType("Name", str)
 
 
-def reader_of(annotation: Any, *, strict: bool = False) -> ArgumentReader:
-    def tool(a: Any) -> None: ...
-
-    tool.__annotations__["a"] = annotation
-    metadata = func_metadata(tool, structured_output=False)
-    return ArgumentReader(metadata, checker(metadata.arg_model.model_json_schema(by_alias=True)) if strict else None)
+def reader_for(
+    tool: Callable[..., Any], *, strict: bool = False, hidden: Sequence[str] = (), check: Check | None = None
+) -> ArgumentReader:
+    metadata = func_metadata(tool, skip_names=hidden, structured_output=False)
+    if strict:
+        check = checker(metadata.arg_model.model_json_schema(by_alias=True))
+    return ArgumentReader(metadata, check)
 
 
 def read(annotation: Any, value: object, *, strict: bool = False) -> Any:
-    return reader_of(annotation, strict=strict).read({"a": value})["a"]
+    def tool(a: Any) -> None: ...
+
+    tool.__annotations__["a"] = annotation
+    return reader_for(tool, strict=strict).read({"a": value})["a"]
 
 
 # (type, what is sent, what a lenient server makes of it)
@@ -68,13 +72,11 @@ COERCED = [
 ]
 EXACT = [
     (int, 10, 10),
-    (float, 3.14, 3.14),
     (bool, True, True),
     (list[int], [1, 2], [1, 2]),
     (Point, {"x": 1}, Point(x=1)),
     (Color, "red", Color.RED),
     (datetime.date, "2026-07-28", datetime.date(2026, 7, 28)),
-    (pathlib.Path, "a/b", pathlib.Path("a/b")),
     (bytes, "YQ==", b"YQ=="),
 ]
 
@@ -102,12 +104,9 @@ MODELS: list[Any] = [
     Point,
     Point | None,
     Point | str,
-    Point | list[int],
     Pair,
     Record,
-    Record | None,
     Annotated[Point, Field(description="A point.")],
-    Optional[Annotated[Point, Field()]],  # noqa: UP045 - `|` is not defined for Annotated in the type checker
     PointId,
     RootModel[dict[str, int]],
     Numbers,
@@ -130,8 +129,6 @@ TEXTUAL: list[Any] = [
     str | int | None,
     MaybeText,
     Name,
-    Name | None,
-    str | Color,
     str | list[int],
     dict[str, int] | str | None,
     list[int] | Name,
@@ -141,35 +138,28 @@ TEXTUAL: list[Any] = [
 def test_a_text_stays_the_text_it_is() -> None:
     texts = ("[1, 2]", '{"x": 1}', "null", "true", "3")
     assert [row for row in product(TEXTUAL, texts) if read(*row) != row[1]] == []
+    bare = reader_for(cast("Any", lambda a: None))  # pyright: ignore[reportUnknownLambdaType]
+    assert [text for text in texts if bare.read({"a": text}) != {"a": text}] == []
 
 
 RECEIVED: list[tuple[Any, object, object]] = [
     (list[int], "[1, 2]", [1, 2]),
-    (list[Point], '[{"x": 1}]', [Point(x=1)]),
     (list[str] | None, '["a"]', ["a"]),
     (dict[str, int], '{"x": 1}', {"x": 1}),
-    (dict[str, Point] | None, '{"p": {}}', {"p": Point()}),
-    (set[int], "[1]", {1}),
-    (frozenset[int], "[1]", frozenset([1])),
     (tuple[int, str], '[1, "a"]', (1, "a")),
     (Sequence[int], "[1]", [1]),
-    (Mapping[str, int], '{"x": 1}', {"x": 1}),
     (Ids, "[1]", [1]),
     (Any, "[1]", [1]),
     (Any, '"a"', '"a"'),
     (int | None, "null", None),
-    (int | None, "10", 10),
     # Other types of texts get the text as well.
     (bytes | None, "[1]", b"[1]"),
     (pathlib.Path | None, "[1]", pathlib.Path("[1]")),
     (SecretStr | None, "null", SecretStr("null")),
     (Literal["null", "[]"] | None, "null", "null"),
     (Json[list[int]], "[1]", [1]),
-    (Json, "[1]", [1]),
     # Models come as objects.
     (Point | None, {"x": 1}, Point(x=1)),
-    (Pair, {"x": 1}, Pair(1)),
-    (Record, {"x": 1}, {"x": 1}),
 ]
 
 
@@ -178,12 +168,6 @@ def test_json_text_is_read_for_the_types_that_need_it() -> None:
         assert read(annotation, sent) == received
 
     check_each(RECEIVED, check)
-
-
-def test_a_text_without_an_annotation_stays_the_text_it_is() -> None:
-    metadata = func_metadata(cast("Any", lambda a: None), structured_output=False)  # pyright: ignore[reportUnknownLambdaType]
-    for text in ("null", "[1]", '{"x": 1}'):
-        assert ArgumentReader(metadata).read({"a": text}) == {"a": text}
 
 
 def test_json_text_is_read_only_in_place_of_values() -> None:
@@ -200,7 +184,7 @@ def test_json_text_is_read_only_in_place_of_values() -> None:
 def test_alias_is_for_clients_and_names_for_bodies() -> None:
     def tool(at: Annotated[list[int], Field(alias="position")], copy: int = 0, *, json: str = "") -> None: ...
 
-    reader = ArgumentReader(func_metadata(tool, structured_output=False))
+    reader = reader_for(tool)
 
     assert reader.read({"position": "[1]", "copy": 2}) == {"at": [1], "copy": 2, "json": ""}
     assert {name: reader.names[name] for name in ("at", "position", "copy")} == {
@@ -231,11 +215,10 @@ def test_nothing_is_read_as_json_text_in_strict_mode() -> None:
 
 def test_a_check_sees_the_arguments_as_they_were_sent() -> None:
     seen: list[object] = []
-    check: Callable[[object], None] = seen.append
 
     def tool(ids: list[int], note: str = "", *, at: Annotated[int, Field(alias="position")] = 0) -> None: ...
 
-    reader = ArgumentReader(func_metadata(tool, structured_output=False), check)
+    reader = reader_for(tool, check=seen.append)
     sent = {"ids": ["1"], "position": "3", "unknown": "[1]"}
 
     assert reader.read(sent) == {"ids": [1], "note": "", "at": 3}
@@ -244,23 +227,12 @@ def test_a_check_sees_the_arguments_as_they_were_sent() -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_missing_arguments_are_named_or_defaulted(strict: bool) -> None:
-    def tool(needed: int, other: str | None = None) -> None: ...
+def test_missing_arguments_get_defaults_and_hidden_ones_are_ignored(strict: bool) -> None:
+    def tool(needed: int, other: str | None = None, hidden: int = 0) -> None: ...
 
-    metadata = func_metadata(tool, structured_output=False)
-    reader = ArgumentReader(metadata, checker(metadata.arg_model.model_json_schema()) if strict else None)
+    reader = reader_for(tool, strict=strict, hidden=["hidden"])
 
-    assert reader.read({"needed": 1}) == {"needed": 1, "other": None}
-    assert reader.read({"needed": 1, "other": None}) == {"needed": 1, "other": None}
+    for more in ({}, {"other": None}, {"hidden": "[1]"}):
+        assert reader.read({"needed": 1, **more}) == {"needed": 1, "other": None}
     with pytest.raises(SchemaMismatch if strict else ValidationError, match="needed"):
         reader.read({})
-
-
-@pytest.mark.parametrize("strict", [False, True])
-def test_client_values_for_hidden_parameters_are_ignored(strict: bool) -> None:
-    def tool(shown: int, hidden: int = 0) -> None: ...
-
-    metadata = func_metadata(tool, skip_names=["hidden"], structured_output=False)
-    reader = ArgumentReader(metadata, checker(metadata.arg_model.model_json_schema()) if strict else None)
-
-    assert reader.read({"shown": 1, "hidden": "[1]"}) == {"shown": 1}

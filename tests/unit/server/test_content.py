@@ -2,6 +2,8 @@
 
 import base64
 import mimetypes
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,34 +52,21 @@ def mime_type(helper: Image | Audio | File) -> str | None:
 
 BY_EXTENSION: list[tuple[Any, str, str]] = [
     (Image, "a.png", "image/png"),
-    (Image, "a.jpg", "image/jpeg"),
     (Image, "a.JPEG", "image/jpeg"),
-    (Image, "a.gif", "image/gif"),
     (Image, "a.webp", "image/webp"),
     (Image, "a.svg", "image/svg+xml"),
     (Image, "a.avif", "image/avif"),
     (Image, "a.txt", "application/octet-stream"),
-    (Image, "a", "application/octet-stream"),
     (Audio, "a.wav", "audio/wav"),
-    (Audio, "a.mp3", "audio/mpeg"),
     (Audio, "a.m4a", "audio/mp4"),
-    (Audio, "a.flac", "audio/flac"),
     (Audio, "a.ogg", "audio/ogg"),
-    (Audio, "a.opus", "audio/ogg"),
-    (Audio, "a.aac", "audio/aac"),
     (Audio, "a.webm", "audio/webm"),
     (Audio, "a.mp4", "audio/mp4"),
-    (Audio, "a.png", "application/octet-stream"),
     (File, "a.pdf", "application/pdf"),
-    (File, "a.csv", "text/csv"),
-    (File, "a.json", "application/json"),
     (File, "a.md", "text/markdown"),
-    (File, "a.yaml", "application/yaml"),
     (File, "a.tar.gz", "application/gzip"),
-    (File, "a.svgz", "application/gzip"),
     (File, "a.ogg", "audio/ogg"),
     (File, "a.webm", "video/webm"),
-    (File, "a.nonsense", "application/octet-stream"),
     (File, ".hidden", "application/octet-stream"),
 ]
 
@@ -128,14 +117,11 @@ def test_the_format_of_data_is_named() -> None:
 
 FILES: list[tuple[dict[str, Any], str, str]] = [
     ({"format": "pdf"}, "application/pdf", "file:///resource.pdf"),
-    ({"format": "csv"}, "text/csv", "file:///resource.csv"),
-    ({"format": "json"}, "application/json", "file:///resource.json"),
     ({"format": "text"}, "text/plain", "file:///resource.txt"),
     ({"format": "text/csv"}, "text/csv", "file:///resource.csv"),
     ({"format": "text/csv; charset=utf-8"}, "text/csv; charset=utf-8", "file:///resource.csv"),
     ({"format": "vnd.acme"}, "application/vnd.acme", "file:///resource.vnd.acme"),
     ({}, "application/octet-stream", "file:///resource.bin"),
-    ({"name": "report.pdf"}, "application/pdf", "file:///report.pdf"),
     ({"name": "report", "format": "pdf"}, "application/pdf", "file:///report.pdf"),
     ({"name": "report"}, "application/octet-stream", "file:///report"),
     ({"name": "report.v2", "format": "pdf"}, "application/pdf", "file:///report.v2"),
@@ -162,11 +148,14 @@ def test_format_and_name_outweigh_those_of_a_file(tmp_path: Path) -> None:
     assert blob_of(File(path=file, name="sales.pdf").to_resource_content()).uri == "file:///sales.pdf"
 
 
-def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.png").write_bytes(NOT_TEXT)
+def test_file_is_read_when_sent_and_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert base64.b64decode(Image(path="~/a.png").to_image_content().data) == NOT_TEXT
-    assert base64.b64decode(blob_of(File(path="~/a.png").to_resource_content()).blob) == NOT_TEXT
+    image, file = Image(path="~/a.png"), File(path="~/a.png")
+    with pytest.raises(FileNotFoundError):
+        image.to_image_content()
+    (tmp_path / "a.png").write_bytes(NOT_TEXT)
+    assert base64.b64decode(image.to_image_content().data) == NOT_TEXT
+    assert base64.b64decode(blob_of(file.to_resource_content()).blob) == NOT_TEXT
 
 
 def test_path_and_data_exclude_each_other_and_one_is_needed() -> None:
@@ -186,12 +175,6 @@ def test_empty_data_is_data() -> None:
     assert Image(data=b"").to_image_content().data == ""
     assert Audio(data=b"").to_audio_content().data == ""
     assert blob_of(File(data=b"").to_resource_content()).blob == ""
-
-
-def test_missing_file_is_an_error_when_sent(tmp_path: Path) -> None:
-    image = Image(path=tmp_path / "later.png")
-    with pytest.raises(FileNotFoundError):
-        image.to_image_content()
 
 
 def test_annotations_are_an_object_or_dict_and_replaceable() -> None:
@@ -239,16 +222,9 @@ LINK = EmbeddedResource(type="resource", resource=TextResourceContents(uri="a:b"
 ANY_CONTENT: list[tuple[Any, list[Any]]] = [
     ("Found 3", [text("Found 3")]),
     ("", [text("")]),
-    ([], []),
-    ([text("a"), LINK], [text("a"), LINK]),
-    (LINK, [LINK]),
-    (["a", 1, {"b": 2}], [text("a"), text("1"), text('{\n  "b": 2\n}')]),
+    (["a", LINK, {"b": 2}], [text("a"), LINK, text('{\n  "b": 2\n}')]),
     (Report(title="Q3"), [text('{\n  "title": "Q3"\n}')]),
-    (0, [text("0")]),
-    ("é\U0001f600\x00", [text("é\U0001f600\x00")]),
     (Image(data=b"i"), [Image(data=b"i").to_image_content()]),
-    (SdkImage(data=b"i"), [SdkImage(data=b"i").to_image_content()]),
-    ([File(data=b"f"), "x"], [File(data=b"f").to_resource_content(), text("x")]),
 ]
 
 
@@ -276,7 +252,7 @@ def test_structured_content_alone_is_the_content_too() -> None:
 def test_structured_content_is_a_dict_of_json_data() -> None:
     result = ToolResult(structured_content={"report": Report(title="Q3"), 1: None})  # pyright: ignore[reportArgumentType]
     assert result.structured_content == {"report": {"title": "Q3"}, "1": None}
-    wrong: list[Any] = [[1], "text", 3, Report(title="Q3")]
+    wrong: list[Any] = [[1], Report(title="Q3")]
     for one in wrong:
         with pytest.raises(TypeError, match=r"structured_content must be a dict, got \w+; .*model_dump"):
             ToolResult(content="x", structured_content=one)
@@ -284,53 +260,35 @@ def test_structured_content_is_a_dict_of_json_data() -> None:
         ToolResult(meta={"ms": 3})
 
 
-def test_result_without_json_form_is_rejected_when_made() -> None:
-    with pytest.raises(NotSendable, match=r"not UTF-8 text; .*base64"):
-        ToolResult(structured_content={"a": NOT_TEXT})
-    with pytest.raises(NotSendable, match=r"put the result of its to_image_content\(\) there"):
-        ToolResult(content={"image": Image(data=b"")})
-    circle: dict[str, Any] = {}
-    circle["self"] = circle
-    with pytest.raises(NotSendable, match=r"[Cc]ircular"):
-        ToolResult(structured_content=circle)
-    for number in (float("nan"), float("inf"), -float("inf")):
-        with pytest.raises(NotSendable, match=f"JSON has no number {number}"):
-            ToolResult(structured_content={"a": [number]})
-    with pytest.raises(NotSendable, match="more than 4300 digits"):
-        ToolResult(structured_content={"a": 10**4300})
-    ToolResult(structured_content={"a": 10**4300 - 1})
-
-
 LONE = "\ud800"
 
 
-LONE_CONTENT: list[Any] = [
-    LONE,
-    ["fine", LONE],
-    {"a": LONE},
-    {LONE: 1},
-    TextContent(type="text", text=LONE),
-    TextContent(type="text", text="", _meta={"a": [LONE]}),
-    EmbeddedResource(type="resource", resource=TextResourceContents(uri="file:///a", text=LONE)),
-    File(data=b"", format=f"text/{LONE}"),
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+UNSENDABLE: list[tuple[str, Callable[[], dict[str, Any]]]] = [
+    (r"not UTF-8 text; .*base64", lambda: {"structured_content": {"a": NOT_TEXT}}),
+    (r"put the result of its to_image_content\(\) there", lambda: {"content": {"image": Image(data=b"")}}),
+    (r"JSON has no number -inf", lambda: {"structured_content": {"a": [-float("inf")]}}),
+    (r"more than 4300 digits", lambda: {"structured_content": {"a": 10**4300}}),
+    (r"levels deep", lambda: {"content": "x", "structured_content": {"a": nested(200)}}),
+    (r"not valid Unicode", lambda: {"content": ["fine", LONE]}),
+    (r"not valid Unicode", lambda: {"content": {"a": LONE}}),
+    (r"not valid Unicode", lambda: {"content": {LONE: 1}}),
+    (r"not valid Unicode", lambda: {"content": TextContent(type="text", text="", _meta={"a": [LONE]})}),
+    (r"not valid Unicode", lambda: {"content": File(data=b"", format=f"text/{LONE}")}),
 ]
 
 
-def test_text_that_is_not_valid_unicode_is_rejected() -> None:
-    def check(content: Any) -> None:
-        error = raised(ToolResult, content=content)
+def test_result_that_cannot_be_sent_is_rejected_when_made() -> None:
+    def check(words: str, given: Callable[[], dict[str, Any]]) -> None:
+        error = raised(ToolResult, **given())
         assert isinstance(error, NotSendable)
-        assert "not valid Unicode" in str(error)
+        assert re.search(words, str(error))
 
-    check_each(LONE_CONTENT, check)
-
-
-def test_data_is_rejected_that_is_nested_deeper_than_clients_read() -> None:
-    deep: list[Any] = []
-    for _ in range(150):
-        deep = [deep]
-    ToolResult(content="x", structured_content={"a": deep})
-    for _ in range(50):
-        deep = [deep]
-    with pytest.raises(NotSendable, match="levels deep"):
-        ToolResult(content="x", structured_content={"a": deep})
+    check_each(UNSENDABLE, check)
+    ToolResult(content="x", structured_content={"a": 10**4300 - 1, "b": nested(150)})

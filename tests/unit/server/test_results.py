@@ -4,16 +4,13 @@ import base64
 import inspect
 import re
 import traceback
-from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import Decimal
 from enum import Enum
 from itertools import product
 from types import MappingProxyType
-from typing import Annotated, Any, Dict, List, Literal, NamedTuple, TypedDict, cast  # noqa: UP035
-from uuid import UUID
+from typing import Annotated, Any, NamedTuple, TypedDict, cast
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -24,14 +21,12 @@ from mcp_types import (
     BlobResourceContents,
     CallToolResult,
     EmbeddedResource,
-    ImageContent,
     InputRequiredResult,
     TextContent,
 )
 from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field, field_serializer, model_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import TypeAliasType
-from typing_extensions import TypedDict as PydanticTypedDict
 
 from roundtrip.errors import InvalidSignature, NotSendable
 from roundtrip.server.content import ToolResult
@@ -128,10 +123,6 @@ class Row(TypedDict):
     a: int
 
 
-class SparseRow(PydanticTypedDict, total=False):
-    a: int
-
-
 class Numbers(RootModel[list[int]]):
     pass
 
@@ -141,10 +132,6 @@ class Table(RootModel[dict[str, int]]):
 
 
 class Named(dict[str, int]):
-    pass
-
-
-class Many(list[int]):
     pass
 
 
@@ -210,40 +197,49 @@ def numbers() -> Generator[int]:
 # Content.
 
 
-CONTENT: list[tuple[Any, list[str]]] = [
-    (None, []),
-    ("text", ["text"]),
-    (5, ["5"]),
-    (True, ["true"]),
-    (2.5, ["2.5"]),
-    (float("nan"), ["NaN"]),
-    ([], []),
-    (["a", 1, ["b", None]], ["a", "1", "b"]),
-    (("a", {"b": 1}), ["a", '{\n  "b": 1\n}']),
-    ({"a": 1}, ['{\n  "a": 1\n}']),
-    ({1: "a", (2, 3): "b"}, ['{\n  "1": "a",\n  "2,3": "b"\n}']),
-    ({3}, ["[\n  3\n]"]),
-    (Place(1, 2), ["1", "2"]),
-    (Many([1, 2]), ["1", "2"]),
-    (Named(a=1), ['{\n  "a": 1\n}']),
-    (Color.RED, ['"red"']),
-    (NOON, ['"2026-01-01T12:00:00Z"']),
-    (Unknown(), ['"an unknown object"']),
-    (ADA, ['{\n  "userId": 1,\n  "name": "Ada",\n  "shown": "Ada #1"\n}']),
-    (Person("Ada"), ['{\n  "name": "Ada",\n  "tags": []\n}']),
-    ([Person("Ada", ["x"])], ['{\n  "name": "Ada",\n  "tags": [\n    "x"\n  ]\n}']),
-    (MappingProxyType({"a": 1}), ['{\n  "a": 1\n}']),
-    ([Image(data=b"i"), "and", Audio(data=b"a"), File(data=b"f")], ["image", "and", "audio", "resource"]),
-    ([SdkImage(data=b"i"), SdkAudio(data=b"a")], ["image", "audio"]),
-    (TextContent(type="text", text="as it is"), ["as it is"]),
+# A value, its content, and its structured content.
+WITHOUT_ANNOTATION: list[tuple[Any, list[str], Any]] = [
+    (None, [], None),
+    ("text", ["text"], None),
+    ("é\U0001f600\x00", ["é\U0001f600\x00"], None),
+    (5, ["5"], None),
+    (True, ["true"], None),
+    (float("nan"), ["NaN"], None),
+    (["a", 1, ["b", None]], ["a", "1", "b"], None),
+    (("a", {"b": 1}), ["a", '{\n  "b": 1\n}'], None),
+    ({}, ["{}"], {}),
+    ({1: None, (2, 3): Color.RED}, ['{\n  "1": null,\n  "2,3": "red"\n}'], {"1": None, "2,3": "red"}),
+    ({"a": Unknown()}, ['{\n  "a": "an unknown object"\n}'], {"a": "an unknown object"}),
+    ({3}, ["[\n  3\n]"], None),
+    (Place(1, 2), ["1", "2"], None),
+    (Named(a=1), ['{\n  "a": 1\n}'], {"a": 1}),
+    (MappingProxyType({"a": 1}), ['{\n  "a": 1\n}'], {"a": 1}),
+    (NOON, ['"2026-01-01T12:00:00Z"'], None),
+    (Unknown(), ['"an unknown object"'], None),
+    (ADA, ['{\n  "userId": 1,\n  "name": "Ada",\n  "shown": "Ada #1"\n}'], ADA_DATA),
+    ([Person("Ada", ["x"])], ['{\n  "name": "Ada",\n  "tags": [\n    "x"\n  ]\n}'], None),
+    (Person("Ada"), ['{\n  "name": "Ada",\n  "tags": []\n}'], {"name": "Ada", "tags": []}),
+    (Strict(age=3), ['{\n  "age": 3\n}'], {"age": 3}),
+    (Table({"a": 1}), ['{\n  "a": 1\n}'], {"a": 1}),
+    (Numbers([1]), ["[\n  1\n]"], None),
+    ([Image(data=b"i"), "and", Audio(data=b"a"), File(data=b"f")], ["image", "and", "audio", "resource"], None),
+    ([SdkImage(data=b"i"), SdkAudio(data=b"a")], ["image", "audio"], None),
+    (TextContent(type="text", text="as it is"), ["as it is"], None),
+    (Image(data=b""), ["image"], None),
+    (NOT_TEXT, ["resource"], None),
 ]
 
 
-def test_a_value_without_an_annotation_becomes_content() -> None:
-    def check(value: Any, expected: list[str]) -> None:
-        assert texts(sent(made(), value)) == expected
+def test_value_without_an_annotation_is_content_and_objects_are_structured() -> None:
+    def check(annotation: Any, row: tuple[Any, list[str], Any]) -> None:
+        value, content, structured = row
+        results = made(annotation)
+        assert results.output_schema is None
+        result = sent(results, value)
+        assert (texts(result), result.structured_content) == (content, structured)
+        assert ("structured_content" in result.model_fields_set) == (structured is not None)
 
-    check_each(CONTENT, check)
+    check_each(product([EMPTY, Any, object, None, type(None)], WITHOUT_ANNOTATION), check)
 
 
 def test_bytes_become_an_embedded_resource() -> None:
@@ -266,18 +262,15 @@ def test_a_generator_is_read_once_for_content_and_structured_content() -> None:
         assert result.structured_content == {"result": [0, 1, 2]}
 
 
-def test_image_inside_a_dict_is_rejected_with_advice() -> None:
+def test_image_inside_a_dict_is_rejected_unless_it_is_a_block() -> None:
     def check(annotation: Any, image: Any) -> None:
         advice = complaint(made(annotation), {"image": image})
         assert re.search(r"Image is not converted inside .*to_image_content\(\)", advice)
 
     check_each(product([EMPTY, dict, dict[str, Any]], [Image(data=b""), SdkImage(data=b"")]), check)
-
-
-def test_an_image_inside_a_dict_may_be_its_block() -> None:
-    result = sent(made(dict), {"image": Image(data=b"x").to_image_content()})
-    assert result.structured_content is not None
-    assert result.structured_content["image"]["data"] == "eA=="
+    structured = sent(made(dict), {"image": Image(data=b"x").to_image_content()}).structured_content
+    assert structured is not None
+    assert structured["image"]["data"] == "eA=="
 
 
 async def later() -> AsyncIterator[int]:
@@ -293,6 +286,7 @@ def test_value_without_json_form_is_rejected() -> None:
         (Person(name="Ada", tags=[NOT_TEXT]), "bytes that are not UTF-8 text"),  # pyright: ignore[reportArgumentType]
         (later(), "must be awaited"),
         ([{"a": ToolResult(content="x")}], "return it by itself"),
+        (ToolResult(content="x", meta={"a": object()}), "no JSON form: Unable to serialize unknown type"),
         # A repr is not a result.
         (Person, "has none"),
         (len, "has none"),
@@ -309,44 +303,7 @@ def test_a_structure_that_holds_itself_is_rejected() -> None:
             made(annotation).convert(circle)
 
 
-# Structured content without a schema.
-
-
-OBJECT_LIKE: list[tuple[Any, Any]] = [
-    ({"a": 1}, {"a": 1}),
-    ({}, {}),
-    ({1: None, "b": Color.RED, "c": NOON}, {"1": None, "b": "red", "c": "2026-01-01T12:00:00Z"}),
-    ({"a": Unknown()}, {"a": "an unknown object"}),
-    (Named(a=1), {"a": 1}),
-    (OrderedDict(a=1), {"a": 1}),
-    (MappingProxyType({"a": 1}), {"a": 1}),
-    (ADA, ADA_DATA),
-    (Table({"a": 1}), {"a": 1}),
-    (Person("Ada"), {"name": "Ada", "tags": []}),
-    (Strict(age=3), {"age": 3}),
-    (Numbers([1]), None),
-    ([ADA], None),
-    ("text", None),
-    (5, None),
-    (None, None),
-    ({3}, None),
-    (Place(1, 2), None),
-    (TextContent(type="text", text="x"), None),
-    (Image(data=b""), None),
-    (NOT_TEXT, None),
-]
-
-
-def test_object_result_is_structured_without_a_schema() -> None:
-    def check(annotation: Any, row: tuple[Any, Any]) -> None:
-        value, expected = row
-        results = made(annotation)
-        assert results.output_schema is None
-        result = sent(results, value)
-        assert result.structured_content == expected
-        assert ("structured_content" in result.model_fields_set) == (expected is not None)
-
-    check_each(product([EMPTY, Any, object, None, type(None)], OBJECT_LIKE), check)
+# Structured content that is switched off or demanded.
 
 
 def test_structured_content_can_be_switched_off() -> None:
@@ -372,23 +329,15 @@ def test_structured_content_that_is_demanded_needs_a_schema() -> None:
 
 WITHOUT_SCHEMA: list[Any] = [
     bytes,
-    Image,
     SdkImage,
-    Audio,
     SdkAudio,
     File,
     ToolResult,
     TextContent,
-    ImageContent,
-    list[Image],
     list[Image | str],
-    list[bytes],
     tuple[str, File],
-    Sequence[TextContent],
     Iterator[Image],
-    Image | None,
     str | bytes,
-    ToolResult | str,
     dict[str, Any] | ToolResult,
     Annotated[Image, "a chart"],
     Image | InputRequiredResult,
@@ -418,29 +367,19 @@ RESULT_OF: list[tuple[Any, dict[str, Any], Any, Any]] = [
     (list, {"type": "array", "items": {}}, [1, "b", None], [1, "b", None]),
     (tuple, {"type": "array", "items": {}}, (1, "b"), [1, "b"]),
     (set, {"type": "array", "items": {}}, {3}, [3]),
-    (frozenset, {"type": "array", "items": {}}, frozenset({3}), [3]),
     (Sequence, {"type": "array", "items": {}}, (1,), [1]),
-    (List, {"type": "array", "items": {}}, [1], [1]),  # noqa: UP006
     (list[Any], {"type": "array", "items": {}}, [Unknown()], ["an unknown object"]),
     (set[int], {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, {3}, [3]),
-    (deque[int], {"type": "array", "items": {"type": "integer"}}, deque([3]), [3]),
-    (list[dict[str, int]], {"type": "array"}, [{"a": 1}], [{"a": 1}]),
-    (list[Person], {"type": "array"}, [Person("Ada")], [{"name": "Ada", "tags": []}]),
     (Users, {"type": "array"}, [ADA], [ADA_DATA]),
     (User | None, {}, None, None),
     (User | None, {}, ADA, ADA_DATA),
     (User | Node, {}, Node(name="x"), {"name": "x", "children": []}),
-    (dict[str, int] | list[int], {}, [1], [1]),
-    (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}, "a", "a"),
     (Color, {"type": "string", "enum": ["red"]}, Color.RED, "red"),
     (datetime, {"type": "string", "format": "date-time"}, NOON, "2026-01-01T12:00:00Z"),
-    (Decimal, {"type": "string"}, Decimal("1.10"), "1.10"),
-    (UUID, {"type": "string", "format": "uuid"}, UUID(int=1), "00000000-0000-0000-0000-000000000001"),
     (Place, {"type": "array", "maxItems": 2}, Place(1, 2), [1, 2]),
     (Numbers, {"type": "array"}, Numbers([1]), [1]),
     (dict[int, str], {"type": "object"}, {1: "a"}, {"1": "a"}),
     (Annotated[int, Field(ge=0)], {"type": "integer", "minimum": 0}, 5, 5),
-    (Annotated[Color, "described"], {"type": "string"}, Color.RED, "red"),
     (int | InputRequiredResult, {"type": "integer"}, 5, 5),
     (Awaitable[int], {"type": "integer"}, 5, 5),
 ]
@@ -449,11 +388,7 @@ OBJECTS: list[tuple[Any, Any, Any]] = [
     (dict, {"a": Unknown(), 2: NOON}, {"a": "an unknown object", "2": "2026-01-01T12:00:00Z"}),
     (dict, ADA, ADA_DATA),
     (Mapping, MappingProxyType({"a": 1}), {"a": 1}),
-    (Dict, {"a": 1}, {"a": 1}),  # noqa: UP006
-    (dict[str, Any], {}, {}),
-    (dict[str, int], {"a": 1}, {"a": 1}),
-    (Mapping[str, int], {"a": 1}, {"a": 1}),
-    (Dict[str, int], Named(a=1), {"a": 1}),  # noqa: UP006
+    (Mapping[str, int], Named(a=1), {"a": 1}),
     (dict[str, Any] | InputRequiredResult, {"a": 1}, {"a": 1}),
     (User, ADA, ADA_DATA),
     (User, {"user_id": 1}, ADA_DATA),
@@ -464,10 +399,8 @@ OBJECTS: list[tuple[Any, Any, Any]] = [
     (Event, Event.model_validate({"when": NOON}), {"stamp": 1767268800}),
     (Table, Table({"a": 1}), {"a": 1}),
     (Person, Person("Ada"), {"name": "Ada", "tags": []}),
-    (Person, {"name": "Ada", "tags": ["x"]}, {"name": "Ada", "tags": ["x"]}),
     (Strict, Strict(age=3), {"age": 3}),
     (Row, {"a": 1}, {"a": 1}),
-    (SparseRow, {}, {}),
     (Annotated[User, "a user"], ADA, ADA_DATA),
     (OneUser, ADA, ADA_DATA),
 ]
@@ -538,23 +471,17 @@ def test_value_without_json_form_is_rejected_by_type() -> None:
 
 MISFITS: list[tuple[Any, Any]] = [
     (int, "five"),
-    (int, None),
     (str, 5),
     (str, Image(data=b"")),
     (Annotated[int, Field(ge=0)], -1),
     (dict, None),
-    (dict, [1]),
     (dict, "text"),
     (list, "text"),
-    (list, {"a": 1}),
     (list[int], ["x"]),
     (User, {"name": "Ada"}),
-    (User, None),
     (Row, {"a": "x"}),
-    (Row, [1]),
     (Color, "green"),
     (dict[str, int], {"a": "x"}),
-    (User | Node, 5),
     # Models that are serialized against their schemas.
     (Closed, Opened(x=1)),
     (Shouted, Shouted(x=1)),
@@ -567,48 +494,39 @@ def test_a_value_against_its_annotation_fails_the_call() -> None:
     assert [row for row in MISFITS if MISFIT not in complaint(made(row[0]), row[1])] == []
 
 
-def test_non_json_number_is_rejected_where_numbers_are_promised() -> None:
-    def check(value: float) -> None:
+UNSENDABLE: dict[str, Any] = {
+    "JSON has no number nan": float("nan"),
+    "JSON has no number inf": float("inf"),
+    "not valid Unicode": "\ud800",
+    "more than 4300 digits": 10**4300,
+}
+
+
+def test_unsendable_value_is_rejected_at_any_depth() -> None:
+    def check(words: str) -> None:
+        value = UNSENDABLE[words]
+        kind: Any = type(cast("object", value))
         cases: list[tuple[Any, Any]] = [
-            (float, value),
-            (list[float], [value]),
-            (dict[str, float], {"a": value}),
-            (Measured, Measured(x=value)),
-            (Measured, {"x": str(value)}),
-            (dict, {"a": value}),
+            (kind, value),
+            (list[kind], [value]),
+            (dict[str, kind], {"a": value}),
+            (dict, {"a": [value]}),
             (list, [value]),
             (EMPTY, {"a": value}),
             (EMPTY, ToolResult(content="x", meta={"a": value})),
             (EMPTY, CallToolResult(content=[], structured_content={"a": value})),
         ]
-        assert [case for case in cases if "JSON has no number" not in complaint(made(case[0]), case[1])] == []
-
-    check_each([float("nan"), float("inf")], check)
-
-
-def test_unsendable_value_is_rejected_at_any_depth() -> None:
-    def check(value: Any, words: str) -> None:
-        kind: Any = type(cast("object", value))
-        cases: list[tuple[Any, Any]] = [
-            (kind, value),
-            (list[kind], [value]),
-            (dict, {"a": [value]}),
-            (EMPTY, {"a": value}),
-            (EMPTY, ToolResult(content="x", meta={"a": value})),
-            (EMPTY, CallToolResult(content=[], structured_content={"a": value})),
-            (EMPTY, CallToolResult(content=[TextContent(type="text", text="", _meta={"a": value})])),
-            (EMPTY, InputRequiredResult(request_state="\ud800")) if kind is str else (dict[str, int], {"a": value}),
-        ]
+        if kind is float:
+            cases += [(Measured, Measured(x=value)), (Measured, {"x": str(value)})]
+        else:
+            cases.append((EMPTY, CallToolResult(content=[TextContent(type="text", text="", _meta={"a": value})])))
+        if kind is str:
+            cases.append((EMPTY, InputRequiredResult(request_state=value)))
+        # A number of so many digits has no repr.
         places = [place for place, (one, returned) in enumerate(cases) if words not in complaint(made(one), returned)]
         assert places == []
 
-    check("\ud800", "not valid Unicode")
-    check(10**4300, "more than 4300 digits")
-
-
-def test_a_result_s_meta_has_to_be_json_data() -> None:
-    with pytest.raises(NotSendable, match=r"no JSON form: .*object"):
-        made().convert(ToolResult(content="x", meta={"a": object()}))
+    check_each(UNSENDABLE, check)
 
 
 def test_misfitting_result_is_described_without_its_value() -> None:
@@ -629,14 +547,17 @@ def test_request_for_input_and_error_pass_through() -> None:
         assert [one for one in annotations if made(one).convert(whole) is not whole] == []
 
 
-def test_protocol_result_is_passed_on_and_checked() -> None:
+def test_whole_result_is_checked_against_the_schema() -> None:
     fitting = CallToolResult(content=[], structured_content={"result": "x"})
     assert made(str).convert(fitting) is fitting
     assert made().convert(CallToolResult(content=[])) == CallToolResult(content=[])
     typed = made(Annotated[CallToolResult, Row])
     assert sent(typed, CallToolResult(content=[], structured_content={"a": 1})).structured_content == {"a": 1}
-    for results, wrong in ((made(str), None), (made(str), {"result": 5}), (typed, {"a": "x"}), (made(dict), [1])):
-        assert MISFIT in complaint(results, CallToolResult(content=[], structured_content=wrong))
+    misfits = [(made(str), None), (made(str), {"result": 5}), (typed, {"a": "x"}), (made(dict), [1])]
+    wrong: list[Any] = [(one, CallToolResult(content=[], structured_content=data)) for one, data in misfits]
+    for results in (made(str), made(Node), made(output_schema={"type": "object", "required": ["a"]})):
+        wrong += [(results, ToolResult(content="x")), (results, ToolResult(structured_content={"b": 1}))]
+    assert [one for one in wrong if MISFIT not in complaint(*one)] == []
 
 
 def test_a_whole_result_is_sent_as_it_is() -> None:
@@ -644,12 +565,6 @@ def test_a_whole_result_is_sent_as_it_is() -> None:
     for results in (made(), made(ToolResult), made(str), made(dict), made(str, structured=False)):
         result = sent(results, whole)
         assert (texts(result), result.structured_content, result.meta) == (["3 users"], {"result": "x"}, {"ms": 3})
-
-
-def test_whole_result_of_a_schema_tool_is_checked() -> None:
-    for results in (made(str), made(Node), made(output_schema={"type": "object", "required": ["a"]})):
-        for whole in (ToolResult(content="x"), ToolResult(structured_content={"b": 1})):
-            assert MISFIT in complaint(results, whole)
 
 
 # Schemas given by hand.
@@ -680,16 +595,18 @@ def test_a_given_schema_with_the_marker_wraps() -> None:
 
 
 def test_a_given_schema_has_to_be_a_valid_one_of_an_object() -> None:
-    others: list[dict[str, Any]] = [{}, {"type": "array"}, {"type": ["object", "null"]}, {"properties": {}}]
-    words = "tool 'tool': an output schema must describe an object"
-    assert [schema for schema in others if words not in refusal(output_schema=schema)] == []
-    invalid: list[dict[str, Any]] = [
-        {"type": "object", "properties": {"a": {"type": "integr"}}},
-        {"type": "object", "required": "a"},
-        {"type": "object", "properties": 5},
+    def check(schema: dict[str, Any], words: str) -> None:
+        assert words in refusal(output_schema=schema)
+
+    no_object = "tool 'tool': an output schema must describe an object"
+    invalid = "output_schema is not a valid JSON schema"
+    schemas: list[tuple[dict[str, Any], str]] = [
+        ({"type": ["object", "null"]}, no_object),
+        ({"properties": {}}, no_object),
+        ({"type": "object", "properties": {"a": {"type": "integr"}}}, invalid),
+        ({"type": "object", "properties": 5}, invalid),
     ]
-    words = "output_schema is not a valid JSON schema"
-    assert [schema for schema in invalid if words not in refusal(output_schema=schema)] == []
+    check_each(schemas, check)
     assert "exclude each other" in refusal(output_schema=POINT, structured=False)
 
 

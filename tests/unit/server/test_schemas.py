@@ -136,13 +136,7 @@ def test_a_root_is_an_object_even_when_it_is_recursive() -> None:
             checker(schema)({"at": {"city": "x"}, "children": [{"at": 3}]})
 
 
-def test_a_root_that_only_refers_is_replaced() -> None:
-    schema: dict[str, Any] = {"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "title": "A"}}, "title": "Root"}
-
-    assert inlined(schema) == {"type": "object", "title": "Root"}
-
-
-def test_a_discriminator_keeps_no_mapping_to_what_is_gone() -> None:
+def test_a_discriminator_maps_only_to_what_stays() -> None:
     schema = of(owner=(CatOwner, ...))
     other = inlined(schema)["properties"]["owner"]["properties"]["other"]
 
@@ -150,31 +144,35 @@ def test_a_discriminator_keeps_no_mapping_to_what_is_gone() -> None:
     assert [arm["properties"]["kind"]["const"] for arm in other["oneOf"]] == ["cat", "bird"]
     # One of these stays, but half a mapping would be a wrong one.
     assert inlined(Owner.model_json_schema())["properties"]["pet"]["discriminator"] == {"propertyName": "kind"}
-
-
-def test_a_discriminator_keeps_its_mapping_to_what_stays() -> None:
     dog = {"mapping": {"dog": "#/$defs/Dog"}, "propertyName": "kind"}
     schema = of(dog=(Dog, ...))
     schema["properties"]["dog"] = {"oneOf": [{"$ref": "#/$defs/Dog"}], "discriminator": dog}
-
     assert inlined(schema)["properties"]["dog"]["discriminator"] == dog
 
 
-def test_schema_that_would_explode_stays_as_it_is() -> None:
+def referring(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema with this part beside a reference that could be replaced."""
+    return {
+        "properties": {"a": part, "b": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"properties": {"x": {"type": "integer"}}}},
+    }
+
+
+def test_schema_that_would_explode_or_refers_elsewhere_stays() -> None:
     model = create_model("M0", leaf=(str, ...))
     for level in range(1, 25):
         model = create_model(f"M{level}", left=(model, ...), right=(model, ...))
-    schema = model.model_json_schema()
-
-    assert inlined(schema) == schema
+    chain: dict[str, Any] = {f"D{n}": {"not": {"$ref": f"#/$defs/D{n + 1}"}} for n in range(2000)}
+    schemas: dict[str, dict[str, Any]] = {
+        "explodes": model.model_json_schema(),
+        "too long to follow": {"$ref": "#/$defs/D0", "$defs": {**chain, "D2000": {}}},
+        "part of a definition": referring({"$ref": "#/$defs/A/properties/x"}),
+        "missing": referring({"$ref": "#/$defs/Missing"}),
+        "anchored": referring({"$ref": "#/$defs/A", "$anchor": "here"}),
+        "addressed": referring({"$id": "https://example.org/part", "$ref": "#/$defs/A"}),
+    }
+    assert [name for name, schema in schemas.items() if inlined(schema) != schema] == []
     assert "$defs" not in inlined(create_model("Small", one=(Person, ...), two=(Person, ...)).model_json_schema())
-
-
-def test_a_chain_too_long_to_follow_stays_as_it_is() -> None:
-    definitions: dict[str, Any] = {f"D{n}": {"not": {"$ref": f"#/$defs/D{n + 1}"}} for n in range(2000)}
-    schema: dict[str, Any] = {"$ref": "#/$defs/D0", "$defs": {**definitions, "D2000": {}}}
-
-    assert inlined(schema) == schema
 
 
 def test_names_of_definitions_may_be_escaped() -> None:
@@ -218,30 +216,15 @@ def test_a_constraint_beside_a_reference_holds_together_with_it() -> None:
         assert allows(schema, value) == allows(inlined(schema), value)
 
 
-def test_schema_with_foreign_references_stays_as_it_is() -> None:
-    def check(part: dict[str, Any]) -> None:
-        schema: dict[str, Any] = {
-            "properties": {"a": part, "b": {"$ref": "#/$defs/A"}},
-            "$defs": {"A": {"properties": {"x": {"type": "integer"}}}},
-        }
-        assert inlined(schema) == schema
-
-    parts = [
-        {"$ref": "#/$defs/A/properties/x"},
-        {"$ref": "#/$defs/Missing"},
-        {"$ref": "#/$defs/A", "$anchor": "here"},
-        {"$id": "https://example.org/part", "$ref": "#/$defs/A"},
-    ]
-    check_each(parts, check)
-
-
-def test_references_into_other_places_of_the_root_stay() -> None:
+def test_reference_to_the_root_stays_and_one_at_the_root_goes() -> None:
     schema: dict[str, Any] = {
         "properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}, "c": {"$ref": "#/$defs/C"}},
         "$defs": {"C": {"$ref": "#"}},
     }
 
     assert inlined(schema)["properties"] == {**schema["properties"], "c": {"$ref": "#"}}
+    root: dict[str, Any] = {"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "title": "A"}}, "title": "Root"}
+    assert inlined(root) == {"type": "object", "title": "Root"}
 
 
 def test_missing_description_is_added() -> None:
@@ -258,26 +241,18 @@ def test_missing_description_is_added() -> None:
     assert "description" not in found["properties"]["bare"]
     assert found["properties"].keys() == schema["properties"].keys()
     assert inlined(found)["properties"]["home"]["description"] == "C."
-
-
-def test_a_schema_without_properties_is_described_by_nothing() -> None:
-    assert with_descriptions({"type": "object"}, {"a": "A."}) == {"type": "object"}
-    assert with_descriptions({"properties": {"a": True}}, {"a": "A."}) == {"properties": {"a": True}}
+    for nothing in ({"type": "object"}, {"properties": {"a": True}}):
+        assert with_descriptions(nothing, {"a": "A."}) == nothing
 
 
 class Point(BaseModel):
     x: int
 
 
-ARGUMENTS = of(
-    a=(int, 0), b=(float, 0.0), on=(bool, False), ids=(list[int], []), at=(Point | None, None), n=(int | None, 1)
-)
-
+ARGUMENTS = of(a=(int, 0), ids=(list[int], []), at=(Point | None, None), n=(int | None, 1))
 
 MISMATCHES: list[tuple[object, str]] = [
     ({"a": "10"}, "a: '10' is not of type 'integer'"),
-    ({"b": "3.14"}, "b: '3.14' is not of type 'number'"),
-    ({"on": "true"}, "on: 'true' is not of type 'boolean'"),
     ({"ids": ["1", "2"]}, "ids[0]: '1' is not of type 'integer'"),
     ({"at": {"x": "1"}}, "at.x: '1' is not of type 'integer'"),
     ({"at": {}}, "at: 'x' is a required property"),
@@ -314,7 +289,7 @@ def test_a_check_does_not_follow_later_changes_of_its_schema() -> None:
     check({"a": 1})
 
 
-def test_invalid_schema_is_rejected_at_once() -> None:
+def test_invalid_or_referring_schema_is_rejected() -> None:
     def check(schema: dict[str, Any], words: str) -> None:
         error = raised(checker, schema)
         assert isinstance(error, ValueError)
@@ -328,13 +303,10 @@ def test_invalid_schema_is_rejected_at_once() -> None:
         ({"$ref": "file:///etc/hostname"}, "refers to 'file:///etc/hostname'"),
     ]
     check_each(schemas, check)
-
-
-def test_reference_inside_an_addressed_part_is_not_followed() -> None:
-    check = checker({"$id": "https://example.invalid/a", "properties": {"a": {"$id": "b", "$ref": "c"}}})
-
+    # Inside a part with an address of its own, a reference is not followed.
+    addressed = checker({"$id": "https://example.invalid/a", "properties": {"a": {"$id": "b", "$ref": "c"}}})
     with pytest.raises(SchemaMismatch, match="'c', which is not in it"):
-        check({"a": 1})
+        addressed({"a": 1})
 
 
 def test_the_dialects_a_schema_may_name_are_known() -> None:

@@ -5,12 +5,14 @@ import gc
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import AsyncGenerator, Callable, Hashable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol, TypeVar
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 
 from roundtrip.errors import ThreadsExhausted
 from roundtrip.server.slots import SHARED, Pool
@@ -47,16 +49,45 @@ async def leave(held: Held, pool: Pool) -> LegThreads:
     threads = LegThreads(leaves=True)
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
-
-            async def run() -> None:
-                await threads.run(held, pool=pool)
-
-            group.start_soon(run)
+            group.start_soon(partial(threads.run, held, pool=pool))
             await until(lambda: held.started)
             group.cancel_scope.cancel()
     assert threads.left == 1
     threads.close()
     return threads
+
+
+@asynccontextmanager
+async def busy(held: Held, pool: Pool) -> AsyncGenerator[TaskGroup]:
+    """Occupy a thread of a pool meanwhile."""
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(run_in_thread, held, pool=pool))
+            await until(lambda: held.started)
+            try:
+                yield group
+            finally:
+                held.release.set()
+
+
+@asynccontextmanager
+async def crowd(owners: int, pool: Pool) -> AsyncGenerator[list[int]]:
+    """Have each of these owners hold as many threads as it gets, of sixty; yield the owners of the begun calls."""
+    release, begun = threading.Event(), list[int]()
+
+    def hold(owner: int) -> None:
+        begun.append(owner)
+        release.wait(WAIT)
+
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            for owner in range(owners):
+                for _ in range(60):
+                    group.start_soon(partial(run_in_thread, partial(hold, owner), pool=pool, owner=owner))
+            try:
+                yield begun
+            finally:
+                release.set()
 
 
 async def runs_again(run: RunInPool, pool: Pool) -> None:
@@ -107,28 +138,16 @@ async def test_pool_rejects_work_while_all_threads_are_lost(run: RunInPool, held
 async def test_waiting_function_runs_once_an_abandoned_thread_ends(run: RunInPool, held: Held) -> None:
     pool = Pool(2)
     await leave(held, pool)
-    busy = Held()
     results: list[str] = []
 
     async def wait() -> None:
         results.append(await run(lambda: "waited", pool=pool))
 
-    try:
-        with anyio.fail_after(WAIT):
-            async with anyio.create_task_group() as group:
-
-                async def keep_busy() -> None:
-                    await run_in_thread(busy, pool=pool)
-
-                group.start_soon(keep_busy)
-                await until(lambda: busy.started)
-                group.start_soon(wait)
-                await anyio.sleep(0.01)
-                held.release.set()
-                await until(lambda: results)
-                busy.release.set()
-    finally:
-        busy.release.set()
+    async with busy(Held(), pool) as group:
+        group.start_soon(wait)
+        await anyio.sleep(0.01)
+        held.release.set()
+        await until(lambda: results)
     assert results == ["waited"]
 
 
@@ -261,62 +280,27 @@ def test_a_thread_may_end_after_its_event_loop(held: Held) -> None:
 
 
 async def test_however_many_owners_are_slow_another_finds_a_thread() -> None:
-    pool, release = Pool(60, fair=True), threading.Event()
-    ended: list[int] = []
-
-    async def hog(owner: int) -> None:
-        await run_in_thread(lambda: release.wait(WAIT), pool=pool, owner=owner)
-        ended.append(owner)
-
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            for owner in range(10):
-                for _ in range(60):
-                    group.start_soon(hog, owner)
-            await until(lambda: pool.slots().limiter.borrowed_tokens >= 45 + 8)
-            assert await run_in_thread(lambda: "served", pool=pool, owner="another") == "served"
-            assert not ended
-            release.set()
-    assert len(ended) == 600
+    pool = Pool(60, fair=True)
+    async with crowd(10, pool) as begun:
+        await until(lambda: len(begun) >= 45 + 8)
+        assert await run_in_thread(lambda: "served", pool=pool, owner="another") == "served"
+    assert len(begun) == 600
     assert pool.slots().limiter.borrowed_tokens == 0
 
 
 async def test_owner_has_at_most_forty_threads() -> None:
-    pool, release = SHARED, threading.Event()
-    begun: list[int] = []
-
-    async def hog(owner: int) -> None:
-        def hold() -> None:
-            begun.append(owner)
-            release.wait(WAIT)
-
-        await run_in_thread(hold, pool=pool, owner=owner)
-
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-            for owner in range(5):
-                for _ in range(60):
-                    group.start_soon(hog, owner)
-            await until(lambda: len(begun) >= 48)
-            assert [begun.count(owner) for owner in range(5)] == [40, 5, 1, 1, 1]
-            release.set()
+    async with crowd(5, SHARED) as begun:
+        await until(lambda: len(begun) >= 48)
+        assert [begun.count(owner) for owner in range(5)] == [40, 5, 1, 1, 1]
 
 
 async def test_waiting_call_that_is_cancelled_takes_no_slot(held: Held) -> None:
     pool = Pool(1)
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as group:
-
-            async def keep_busy() -> None:
-                await run_in_thread(held, pool=pool)
-
-            group.start_soon(keep_busy)
-            await until(lambda: held.started)
-            for _ in range(3):
-                with anyio.move_on_after(0.01):
-                    await run_in_thread(lambda: 1, pool=pool)
-            held.release.set()
-        assert await run_in_thread(lambda: "free", pool=pool) == "free"
+    async with busy(held, pool):
+        for _ in range(3):
+            with anyio.move_on_after(0.01):
+                await run_in_thread(lambda: 1, pool=pool)
+    assert await run_in_thread(lambda: "free", pool=pool) == "free"
 
 
 async def test_owner_whose_share_is_abandoned_is_rejected_alone(held: Held) -> None:
