@@ -71,8 +71,7 @@ ANSWERS: dict[Any, Any] = {"seat": {"row": "back"}, "snack": Snack(name="nuts")}
 async def test_user_answers_by_name_and_reports_the_result(roundtrip_era: Era) -> None:
     call = await User(cinema(), ANSWERS).call("book", film="Solaris")
     assert call.value == call.text == "Solaris, back, nuts"
-    assert [[question.key for question in round_] for round_ in call.rounds] == [["seat"], ["snack"]]
-    assert call.questions[0].message == "Which row for Solaris?"
+    assert call.failure == ""
     assert call.states is not None
     assert (call.states[0], call.states[-1], call.states.count(State.AWAITING_INPUT)) == (
         State.RECEIVED,
@@ -80,6 +79,31 @@ async def test_user_answers_by_name_and_reports_the_result(roundtrip_era: Era) -
         2,
     )
     assert call.legs == {Era.RETRY: 3, Era.LIVE: 1}[roundtrip_era]
+    row = {"row": {"type": "string", "title": "Row"}}
+    name = {"name": {"type": "string", "title": "Name"}}
+    assert call.shown == [
+        {"seat": {"message": "Which row for Solaris?", "fields": row, "required": ["row"]}},
+        {"snack": {"message": "Something to eat in the back row?", "fields": name, "required": ["name"]}},
+    ]
+    assert call.returned == {
+        "content": [{"type": "text", "text": "Solaris, back, nuts"}],
+        "structuredContent": {"result": "Solaris, back, nuts"},
+        "isError": False,
+    }
+
+
+@both_eras
+async def test_ticket_of_a_page_is_not_shown() -> None:
+    server = cinema()
+
+    @server.tool()
+    async def pay(ctx: Context) -> str:
+        page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}&lang=en"
+        await ctx.ask("pay", ElicitUrl("Pay here", page))
+        return "paid"
+
+    paid = await User(server, {"pay": ACCEPT}).call("pay")
+    assert paid.shown == [{"pay": {"message": "Pay here", "url": "https://pay.example/?ticket=<ticket>&lang=en"}}]
 
 
 @both_eras
@@ -94,15 +118,16 @@ async def test_unasked_answers_fail_unless_allowed() -> None:
     with pytest.raises(Unused, match=r"no question asked for 'drink', /never/ \(2 left\)"):
         await User(cinema(), answers).call("book", film="Solaris")
     assert (await User(cinema(), answers, allow_unused=True).call("book", film="Solaris")).value
+    # An error does not hide that answers are left over.
+    with pytest.raises(Unused, match="'seat'") as raised:
+        await User(cinema(), {"seat": 1}, lacks={"elicitation"}, allow_error=True).call("book", film="Solaris")
+    assert isinstance(raised.value.__cause__, MCPError)
 
 
-async def test_answers_may_be_given_round_by_round() -> None:
+async def test_answers_given_round_by_round_count_for_their_round() -> None:
     call = await User(cinema(), [{"stars": "many"}, {re.compile("stars"): 5}, {"page": CANCEL}]).call("survey")
     assert call.value == {"stars": 5, "page": "cancel"}
     assert [question.round for question in call.questions] == [1, 2, 3]
-
-
-async def test_answer_to_another_round_does_not_count() -> None:
     for answers in ([{}, *[ANSWERS] * 2], [ANSWERS]):
         with pytest.raises(Unanswered):
             await User(cinema(), answers).call("book", film="Solaris")
@@ -170,12 +195,6 @@ async def test_a_protocol_error_is_raised_as_it_came() -> None:
     assert (call.error.error.code, call.failure, call.is_error) == (-32050, "out of film", True)
 
 
-async def test_an_error_does_not_hide_that_answers_are_left_over() -> None:
-    with pytest.raises(Unused, match="'seat'") as raised:
-        await User(cinema(), {"seat": 1}, lacks={"elicitation"}, allow_error=True).call("book", film="Solaris")
-    assert isinstance(raised.value.__cause__, MCPError)
-
-
 @both_eras
 async def test_a_server_elsewhere_is_asked_by_pattern_and_function(roundtrip_era: Era) -> None:
     answers: dict[Any, Any] = {re.compile("row for"): {"row": "back"}, about_food: DECLINE}
@@ -212,33 +231,6 @@ async def test_difference_between_the_eras_is_reported(what: str) -> None:
 
     with pytest.raises(AssertionError, match=f"the {what} differ"):
         await assert_same_on_both_eras(make, "book", answers={"ask": {"row": "x"}})
-
-
-@both_eras
-async def test_call_reports_everything_shown_and_returned() -> None:
-    server = cinema()
-
-    @server.tool()
-    async def pay(ctx: Context) -> str:
-        page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}&lang=en"
-        await ctx.ask("pay", ElicitUrl("Pay here", page))
-        return "paid"
-
-    call = await User(server, {"seat": {"row": "back"}, "snack": DECLINE}).call("book", film="Solaris")
-    row = {"row": {"type": "string", "title": "Row"}}
-    name = {"name": {"type": "string", "title": "Name"}}
-    assert call.shown == [
-        {"seat": {"message": "Which row for Solaris?", "fields": row, "required": ["row"]}},
-        {"snack": {"message": "Something to eat in the back row?", "fields": name, "required": ["name"]}},
-    ]
-    assert call.returned == {
-        "content": [{"type": "text", "text": "Solaris, back, decline"}],
-        "structuredContent": {"result": "Solaris, back, decline"},
-        "isError": False,
-    }
-    assert call.failure == ""
-    paid = await User(server, {"pay": ACCEPT}).call("pay")
-    assert paid.shown == [{"pay": {"message": "Pay here", "url": "https://pay.example/?ticket=<ticket>&lang=en"}}]
 
 
 async def test_answer_with_an_unknown_field_is_a_mistake() -> None:
