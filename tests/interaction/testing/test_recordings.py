@@ -14,14 +14,12 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
-    ElicitResult,
     ErrorData,
-    InputRequiredResult,
     RootsListChangedNotification,
 )
 
 from roundtrip import Context, Resolve, Server
-from roundtrip.testing import DECLINE, Answers, Conversation, Era, User, served
+from roundtrip.testing import DECLINE, Answers, Conversation, Era, LegByLeg, User, served
 from roundtrip.testing.recordings import Replayed, Unrecordable, record, replay
 from tests.interaction.testing.keepsakes import of_the_sdk
 from tests.interaction.testing.seats import Seat, Snack, seat, snack
@@ -147,37 +145,26 @@ async def test_wrong_client_is_reported_and_may_still_succeed(recorded: Path, er
 
 @pytest.mark.roundtrip(eras="retry")
 @pytest.mark.parametrize("over", ["memory", "http"])
-async def test_each_leg_must_be_the_recorded_one(recorded: Path, era: Era, over: Over) -> None:
-    async with reachable(recorded, over) as (target, replayed), connect(target, era, Person()) as client:
+async def test_each_leg_must_be_the_recorded_one(recorded: Path, over: Over) -> None:
+    async with reachable(recorded, over) as (target, replayed):
+        legs = LegByLeg(target)
 
-        async def leg(
-            state: str | None = None, answers: dict[str, Any] | None = None, film: str = "Solaris"
-        ) -> CallToolResult | InputRequiredResult:
-            return await client.session.call_tool(
-                "book", {"film": film}, input_responses=answers, request_state=state, allow_input_required=True
-            )
-
-        async def refused(*words: str, **sent: Any) -> None:
+        async def refused(*words: str, film: str = "Solaris", **sent: Any) -> None:
             with pytest.raises(MCPError) as refusal:
-                await leg(**sent)
-            for word in words:
-                assert word in refusal.value.error.message
+                await legs.leg("book", {"film": film}, **sent)
+            assert [word for word in words if word not in refusal.value.error.message] == []
 
-        first = await leg()
-        assert isinstance(first, InputRequiredResult)
-        assert first.input_requests is not None
-        state = first.request_state
-        assert state is not None
-        (key,) = first.input_requests
-        answer = ElicitResult(action="accept", content={"row": "last"})
+        await legs.leg("book", {"film": "Solaris"})
+        (key,), state = legs.questions, legs.token
+        row = {"row": "last"}
+        answers, misnamed = {key: row}, {"seating": row}
         middle = len(state) // 2
         changed = state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]
 
-        answers = {key: answer}
         await refused("params.requestState: expected …", f"({len(state)} characters)", state=changed, answers=answers)
         await refused("params.requestState: expected", "got nothing", answers=answers)
-        await refused(f"params.inputResponses.{key}: expected", "got nothing", state=state, answers={"seating": answer})
-        await refused("params.inputResponses.seating: expected nothing", state=state, answers={"seating": answer})
+        await refused(f"params.inputResponses.{key}: expected", "got nothing", state=state, answers=misnamed)
+        await refused("params.inputResponses.seating: expected nothing", state=state, answers=misnamed)
         await refused("params.inputResponses: expected", "got nothing", state=state)
         await refused("params.arguments.film", state=state, answers=answers, film="Stalker")
         await refused('{"film": "Stalker"}: params.arguments.film: expected "Solaris", got "Stalker"', film="Stalker")
@@ -185,11 +172,9 @@ async def test_each_leg_must_be_the_recorded_one(recorded: Path, era: Era, over:
         assert len(replayed.mismatches) == 8
 
         # Nothing of that has spoiled the call.
-        second = await leg(state=state, answers={key: answer})
-        assert isinstance(second, InputRequiredResult)
-        tea = ElicitResult(action="accept", content={"name": "tea"})
-        (last_key,) = second.input_requests or {}
-        final = await leg(state=second.request_state, answers={last_key: tea})
+        await legs.leg("book", {"film": "Solaris"}, state=state, answers=answers)
+        (key,) = legs.questions
+        final = await legs.leg("book", {"film": "Solaris"}, state=legs.token, answers={key: {"name": "tea"}})
         assert isinstance(final, CallToolResult)
         assert final.structured_content == BOOKED
 

@@ -1,8 +1,10 @@
 """Scripted users in front of real servers, on both eras."""
 
 import re
+import signal
 from typing import Annotated, Any
 
+import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import Root
@@ -25,6 +27,7 @@ from roundtrip.testing import (
 )
 from tests.interaction.testing.seats import Seat, Snack, seat, snack
 from tests.kit.shops import KEY
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 both_eras = pytest.mark.roundtrip(eras="both")
@@ -133,17 +136,14 @@ async def test_answers_given_round_by_round_count_for_their_round() -> None:
             await User(cinema(), answers).call("book", film="Solaris")
 
 
-async def test_a_question_may_be_ignored_and_is_asked_again() -> None:
-    call = await User(cinema(), {"seat": [IGNORE, {"row": "back"}], "snack": DECLINE}).call("book", film="Solaris")
+async def test_an_ignored_question_is_asked_again_or_is_an_error() -> None:
+    answers: dict[Any, Any] = {"seat": [IGNORE, {"row": "back"}], "snack": DECLINE}
+    call = await User(cinema(), answers).call("book", film="Solaris")
     assert call.value == "Solaris, back, decline"
     assert call.keys == ["seat", "seat", "snack"]
     assert call.questions[0].answer is None
-
-
-@pytest.mark.roundtrip(eras="live")
-async def test_on_an_open_connection_ignoring_a_question_is_an_error() -> None:
     with pytest.raises(MCPError, match="the client has no answer"):
-        await User(cinema(), {"seat": IGNORE}).call("book", film="Solaris")
+        await User(cinema(), {"seat": IGNORE}, era=Era.LIVE).call("book", film="Solaris")
 
 
 @both_eras
@@ -155,14 +155,11 @@ async def test_a_call_may_be_left_waiting() -> None:
     assert call.states[-1] is State.AWAITING_INPUT
 
 
-async def test_roots_and_samples_may_be_answered_in_json_form() -> None:
+async def test_roots_and_samples_may_be_answered_in_json_form_only() -> None:
     said = {"role": "assistant", "content": {"type": "text", "text": "lovely"}, "model": "m"}
     answers = {"model": said, "roots": {"roots": [{"uri": "file:///one"}]}}
     user = User(cinema(), answers, roots=[Root(uri=FileUrl("file:///other"))])
     assert (await user.call("praise")).value == "lovely ['file:///one']"
-
-
-async def test_roots_are_not_answered_with_anything_else() -> None:
     with pytest.raises(TypeError, match="give roots with roots=, or as JSON data"):
         await User(cinema(), {re.compile(""): "lovely"}, roots=[]).call("praise")
 
@@ -206,9 +203,28 @@ async def test_a_server_elsewhere_is_asked_by_pattern_and_function(roundtrip_era
     assert call.keys == {Era.RETRY: ["seat", "snack"], Era.LIVE: [None, None]}[roundtrip_era]
 
 
-@pytest.mark.roundtrip(eras="live")
-async def test_user_era_overrides_that_of_the_test() -> None:
-    assert (await User(cinema(), ANSWERS, era=Era.RETRY).call("book", film="x")).legs == 3
+def handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+
+async def test_failure_beside_a_served_server_reaches_its_author_and_spoils_nothing() -> None:
+    before = handlers()
+
+    async def rate_while_serving(error: Exception | None = None) -> None:
+        async with served(cinema()) as url:
+            assert handlers() == before
+            with anyio.fail_after(WAIT):
+                assert not (
+                    await User(url, {re.compile("stars"): 5, re.compile("Rate"): ACCEPT}).call("survey")
+                ).is_error
+            if error is not None:
+                raise error
+
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="as it was raised"):
+            await rate_while_serving(RuntimeError("as it was raised"))
+    await rate_while_serving()
+    assert handlers() == before
 
 
 @pytest.mark.parametrize("what", ["results", "questions"])
