@@ -3,8 +3,8 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import product
@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import Field
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Scope
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.system import System
@@ -77,13 +77,7 @@ class Twin:
                 allowed_origins=["https://ours.example", "http://127.0.0.1:*"],
             ),
         )
-        self._run = server.session_manager.run
-
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Run the lifespan of the application."""
-        async with self._run():
-            yield
+        self.running = server.session_manager.run
 
     def note(self, *facts: Any) -> None:
         self._seen.notes.append(facts)
@@ -126,7 +120,7 @@ class Twin:
         try:
             with anyio.fail_after(WAIT):
                 # In a task of its own, as under a real server.
-                await asyncio.create_task(self._call(_scope(post), receive, send))
+                await asyncio.ensure_future(self._app(_scope(post), receive, send))
                 if ("mcp-protocol-version", "2026-07-28") not in post.headers:
                     # Older revisions go on working when they have answered.
                     await asyncio.sleep(0.01)
@@ -145,9 +139,6 @@ class Twin:
             for span in exporter.get_finished_spans()
         ]
         return self._seen
-
-    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
 
 
 def _joined(sent: list[Any]) -> list[Any]:
@@ -272,25 +263,26 @@ def _add_telling_tools(twin: Twin, server: Server[Any]) -> None:
         await ctx.report_progress(1)
         raise ValueError("after a report")
 
-    @server.tool
-    async def wait(ctx: Context) -> str:
+    @contextmanager
+    def begun() -> Generator[None]:
         twin.begin()
         try:
-            await asyncio.sleep(0.001)
-            await ctx.report_progress(1)
+            yield
         except asyncio.CancelledError:
             twin.note("cancelled")
             raise
+
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        with begun():
+            await asyncio.sleep(0.001)
+            await ctx.report_progress(1)
         return "waited"
 
     @server.tool
     async def hang() -> str:
-        twin.begin()
-        try:
+        with begun():
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            twin.note("cancelled")
-            raise
         return "hung"
 
     @server.tool
@@ -323,12 +315,12 @@ def _add_prompts_and_resources(server: Server[Any]) -> None:
 class Twins:
     """Both applications, for each combination of JSON answers alone, and checks of hosts and origins."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._pairs: dict[tuple[bool, bool], tuple[Twin, Twin]] = {}
         # Their lifespans begin and end in one task.
-        self._holding = asyncio.get_running_loop().create_task(self._hold())
+        self._holding = loop.create_task(self._hold())
 
     async def _hold(self) -> None:
         async with AsyncExitStack() as stack:

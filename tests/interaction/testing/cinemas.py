@@ -115,10 +115,6 @@ def cinema() -> Server[Any]:
             raise ToolError("no seat,\nno \x1b[31mfilm")
         return film
 
-    @server.tool()
-    def plain() -> str:
-        return "nothing asked"
-
     @server.prompt()
     def review(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) -> str:
         return f"Review {film} from the row: {seat.action}"

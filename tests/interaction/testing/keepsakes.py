@@ -26,9 +26,6 @@ from roundtrip import (
 )
 from roundtrip.testing import ACCEPT, DECLINE, Answers, Conversation, User
 
-Over = Literal["memory", "http"]
-Make = Callable[[], MCPServer[Any]]
-
 
 class Seat(BaseModel):
     row: Literal["front", "middle", "back"]

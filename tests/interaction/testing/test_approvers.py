@@ -28,11 +28,18 @@ ANN = {"authorization": "Bearer token-of-ann"}
 SAM = {"authorization": "Bearer token-of-sam"}
 
 
-def bookshop() -> Server[Any]:
-    def ann(ctx: Any) -> str:
-        return "ann"
+def ann(ctx: Any) -> str:
+    return "ann"
 
+
+def bookshop() -> Server[Any]:
     return shop(principal=ann)
+
+
+@pytest.fixture
+def fay() -> Approver:
+    """A person of finance who approves without a word."""
+    return Approver({"finance": "approve"}, headers=FAY)
 
 
 @pytest.mark.roundtrip(eras="all")
@@ -51,6 +58,7 @@ async def test_approver_rejects_in_every_era() -> None:
     call = await User(bookshop(), {"how_much": 3}, approver=fay).call("partly", order="Emma")
     assert call.text == "rejected by fay: no receipt"
     assert [question.message for question in call.questions] == ["How much of Emma?"]
+    assert [(one["message"], one["state"]) for one in call.approvals] == [("Refund 3 of Emma?", "rejected")]
 
 
 async def test_several_approvers_decide_a_task() -> None:
@@ -68,8 +76,7 @@ async def test_approver_without_a_login_is_reported() -> None:
         await User(bookshop(), approver=stranger).call("refund", amount=5)
 
 
-async def test_approver_decides_at_an_address() -> None:
-    fay = Approver({"finance": "approve"}, headers=FAY)
+async def test_approver_decides_at_an_address(fay: Approver) -> None:
     async with served(bookshop()) as url:
         call = await User(url, approver=fay).call("refund", amount=5)
     assert call.text == "refunded 5"
@@ -79,9 +86,6 @@ LEDGER, DONE = MemoryLedger(), list[str]()
 
 
 def warehouse(keys: Any = (b"k" * 32,)) -> Server[Any]:
-    def ann(ctx: Any) -> str:
-        return "ann"
-
     server = shop(principal=ann, keys=keys, ledger=LEDGER)
 
     @server.tool(exactly_once=True)
@@ -99,32 +103,30 @@ def warehouse(keys: Any = (b"k" * 32,)) -> Server[Any]:
 
 @pytest.mark.parametrize("client", [None, "links"])
 @pytest.mark.roundtrip(hostile=["hop", "duplicate-at-once", "drop", "interleave"])
-async def test_approved_tool_runs_once_on_hostile_networks(client: Any) -> None:
-    fay = Approver({"finance": "approve"}, headers=FAY)
+async def test_approved_tool_runs_once_on_hostile_networks(fay: Approver, client: Any) -> None:
     user = User(warehouse, {"how_much": 3}, approver=fay, client=client, page_headers=ANN)
     call = await user.call("ship", order="Emma")
     assert call.text == "shipped 3 of Emma, as fay says"
     assert len(DONE) == len(set(DONE))
 
 
+WAITS = r"approval 'confirm:refund' by 'finance' still waits after 0.5 s"
+
+
 @pytest.mark.parametrize(
-    ("approver", "era"),
+    ("approver", "era", "told"),
     [
-        (Approver({"finance": "approve"}, headers=ANN), Era.RETRY),
-        (Approver({"safety": "approve"}, headers=FAY), Era.LIVE),
-        (Approver({"finance": "approve"}, headers=SAM), Era.RETRY),
+        (Approver({"finance": "approve"}, headers=ANN), Era.RETRY, WAITS),
+        (Approver({"safety": "approve"}, headers=FAY), Era.LIVE, WAITS),
+        (Approver({"finance": "approve"}, headers=SAM), Era.RETRY, WAITS),
+        (Approver({"finance": "approve"}, headers=SAM), Era.TASK, "Waits for an approval by finance"),
     ],
-    ids=["own", "verdict", "group"],
+    ids=["own", "verdict", "group", "task"],
 )
-async def test_approval_that_no_approver_decides_fails_the_test(approver: Approver, era: Era) -> None:
-    with pytest.raises(AssertionError, match=r"approval 'confirm:refund' by 'finance' still waits after 0.5 s"):
-        await User(bookshop(), approver=approver, patience=0.1, era=era).call("refund", amount=5)
-
-
-async def test_task_that_no_approver_decides_fails_the_test() -> None:
-    sam = Approver({"finance": "approve"}, headers=SAM)
-    with pytest.raises(AssertionError, match="Waits for an approval by finance"):
-        await User(bookshop(), era=Era.TASK, approver=sam, patience=0.1).call("close_books", year=2025)
+async def test_approval_that_no_approver_decides_fails_the_test(approver: Approver, era: Era, told: str) -> None:
+    tool, arguments = ("close_books", {"year": 2025}) if era is Era.TASK else ("refund", {"amount": 5})
+    with pytest.raises(AssertionError, match=told):
+        await User(bookshop(), approver=approver, patience=0.1, era=era).call(tool, arguments)
 
 
 def subject(ctx: Any) -> str | None:
@@ -137,8 +139,7 @@ def desk() -> Server[Any]:
     return shop(principal=subject)
 
 
-async def test_call_of_a_user_is_compared_in_all_lives() -> None:
-    fay = Approver({"finance": "approve"}, headers=FAY)
+async def test_call_of_a_user_is_compared_in_all_lives(fay: Approver) -> None:
     for compare, times in ((assert_same_on_both_eras, 2), (assert_same_in_all_lives, 3)):
         fay.decided.clear()
         call = await compare(desk, "refund_all", {"order": "Emma"}, approver=fay, principal="ann")
@@ -151,7 +152,6 @@ async def test_snapshot_has_the_approval_and_all_states() -> None:
     call = await User(bookshop(), {"how_much": 3}, approver=fay).call("partly", order="Emma")
     assert call.states is not None
     assert [state.value for state in call.states[-4:]] == ["resumed", "resolving", "executing", "completed"]
-    assert [(one["message"], one["state"]) for one in call.approvals] == [("Refund 3 of Emma?", "rejected")]
     text = call_text(call)
     assert "approval by finance\n  > Refund 3 of Emma?\n  -> rejected by fay\n    > no receipt\n" in text
     reworded = copy.deepcopy(call)

@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
-from starlette.requests import Request
 
 from roundtrip import Context, Elicit, Pages, Resolve, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.table import State
 from roundtrip.testing import ACCEPT, CANCEL, DECLINE, LEAVE, Era, Unanswered, Unused, User
+from tests.kit.approving import reader
+from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 BASE = "https://shop.example"
 ANN = {"cookie": "user=ann"}
 Client = Literal["no-elicitation", "links"]
@@ -32,10 +32,6 @@ class Seat(BaseModel):
 
 def which_seat(film: str) -> Elicit[Seat]:
     return Elicit(f"Which seat for {film}?", Seat)
-
-
-async def reader(request: Request) -> str | None:
-    return request.cookies.get("user")
 
 
 def ann(ctx: object) -> str:

@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import anyio
 import pytest
@@ -14,14 +14,12 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
-    ElicitResult,
     ErrorData,
-    InputRequiredResult,
     RootsListChangedNotification,
 )
 
 from roundtrip import Context, Resolve, Server
-from roundtrip.testing import DECLINE, Answers, Conversation, Era, User, served
+from roundtrip.testing import DECLINE, Answers, Conversation, Era, LegByLeg, User, served
 from roundtrip.testing.recordings import Replayed, Unrecordable, record, replay
 from tests.interaction.testing.keepsakes import of_the_sdk
 from tests.interaction.testing.seats import Seat, Snack, seat, snack
@@ -64,19 +62,17 @@ async def booking(
 
 
 @pytest.fixture
-async def recorded(era: Era, tmp_path: Path) -> Path:
+def path(tmp_path: Path) -> Path:
+    """Where a recording goes, in a folder that does not exist yet."""
+    return tmp_path / "recordings" / "cinema.json"
+
+
+@pytest.fixture
+async def recorded(era: Era, path: Path) -> Path:
     """A recorded booking."""
-    path = tmp_path / "recordings" / "booking.json"
     async with record(cinema(), path) as tapped:
         await booking(tapped, era)
     return path
-
-
-def leaves(error: BaseException) -> list[BaseException]:
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    group = cast("BaseExceptionGroup[BaseException]", error)
-    return [leaf for inner in group.exceptions for leaf in leaves(inner)]
 
 
 @asynccontextmanager
@@ -87,19 +83,36 @@ async def reachable(path: Path, over: Over) -> AsyncGenerator[tuple[Any, Replaye
         yield (await stack.enter_async_context(served(replayed)) if over == "http" else replayed), replayed
 
 
-@pytest.mark.parametrize("over", ["memory", "http"])
-async def test_the_client_that_was_recorded_gets_what_it_got(era: Era, over: Over, tmp_path: Path) -> None:
-    path = tmp_path / "booking.json"
+async def assert_replayed(converse: Callable[[Any, Era], Awaitable[Any]], era: Era, path: Path, result: Any) -> None:
+    """Record a conversation, and have it once more in memory and over HTTP."""
     async with record(cinema(), path) as tapped:
-        then = await booking(tapped, era)
-    assert then.value == BOOKED
-
-    async with reachable(path, over) as (target, replayed):
+        then = await converse(tapped, era)
+    async with reachable(path, "memory") as (server, near), reachable(path, "http") as (url, far):
         with anyio.fail_after(WAIT):
-            assert (await booking(target, era)).result == then.result
-    assert replayed.unplayed == []
-    assert replayed.mismatches == []
-    replayed.assert_played()
+            now = [await converse(server, era), await converse(url, era)]
+    assert [then, *now] == [result] * 3
+    assert [replayed.unplayed + replayed.mismatches for replayed in (near, far)] == [[], []]
+    near.assert_played()
+
+
+async def booked(target: Any, era: Era) -> Any:
+    return (await booking(target, era)).value
+
+
+async def progress(target: Any, era: Era) -> list[tuple[float, float | None, str | None]]:
+    reports: list[tuple[float, float | None, str | None]] = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        reports.append((progress, total, message))
+
+    async with connect(target, era) as client:
+        await client.call_tool("clean", {"hall": 1}, progress_callback=report)
+    return reports
+
+
+@pytest.mark.parametrize(("converse", "result"), [(booked, BOOKED), (progress, [(1, 2, "half clean")])])
+async def test_the_client_that_was_recorded_gets_what_it_got(era: Era, path: Path, converse: Any, result: Any) -> None:
+    await assert_replayed(converse, era, path, result)
 
 
 @pytest.mark.roundtrip(eras="retry")
@@ -132,50 +145,36 @@ async def test_wrong_client_is_reported_and_may_still_succeed(recorded: Path, er
 
 @pytest.mark.roundtrip(eras="retry")
 @pytest.mark.parametrize("over", ["memory", "http"])
-async def test_each_leg_must_be_the_recorded_one(recorded: Path, era: Era, over: Over) -> None:
-    async with reachable(recorded, over) as (target, replayed), connect(target, era, Person()) as client:
+async def test_each_leg_must_be_the_recorded_one(recorded: Path, over: Over) -> None:
+    async with reachable(recorded, over) as (target, replayed):
+        legs = LegByLeg(target)
 
-        async def leg(
-            state: str | None = None, answers: dict[str, Any] | None = None, film: str = "Solaris"
-        ) -> CallToolResult | InputRequiredResult:
-            return await client.session.call_tool(
-                "book", {"film": film}, input_responses=answers, request_state=state, allow_input_required=True
-            )
-
-        async def refused(*words: str, **sent: Any) -> None:
+        async def refused(*words: str, film: str = "Solaris", **sent: Any) -> None:
             with pytest.raises(MCPError) as refusal:
-                await leg(**sent)
-            for word in words:
-                assert word in refusal.value.error.message
+                await legs.leg("book", {"film": film}, **sent)
+            assert [word for word in words if word not in refusal.value.error.message] == []
 
-        first = await leg()
-        assert isinstance(first, InputRequiredResult)
-        assert first.input_requests is not None
-        state = first.request_state
-        assert state is not None
-        (key,) = first.input_requests
-        answer = ElicitResult(action="accept", content={"row": "last"})
+        await legs.leg("book", {"film": "Solaris"})
+        (key,), state = legs.questions, legs.token
+        row = {"row": "last"}
+        answers, misnamed = {key: row}, {"seating": row}
         middle = len(state) // 2
         changed = state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]
 
-        await refused(
-            "params.requestState: expected …", f"({len(state)} characters)", state=changed, answers={key: answer}
-        )
-        await refused("params.requestState: expected", "got nothing", answers={key: answer})
-        await refused(f"params.inputResponses.{key}: expected", "got nothing", state=state, answers={"seating": answer})
-        await refused("params.inputResponses.seating: expected nothing", state=state, answers={"seating": answer})
+        await refused("params.requestState: expected …", f"({len(state)} characters)", state=changed, answers=answers)
+        await refused("params.requestState: expected", "got nothing", answers=answers)
+        await refused(f"params.inputResponses.{key}: expected", "got nothing", state=state, answers=misnamed)
+        await refused("params.inputResponses.seating: expected nothing", state=state, answers=misnamed)
         await refused("params.inputResponses: expected", "got nothing", state=state)
-        await refused("params.arguments.film", state=state, answers={key: answer}, film="Stalker")
+        await refused("params.arguments.film", state=state, answers=answers, film="Stalker")
         await refused('{"film": "Stalker"}: params.arguments.film: expected "Solaris", got "Stalker"', film="Stalker")
         await refused("recorded once, and has been sent as often already")
         assert len(replayed.mismatches) == 8
 
         # Nothing of that has spoiled the call.
-        second = await leg(state=state, answers={key: answer})
-        assert isinstance(second, InputRequiredResult)
-        tea = ElicitResult(action="accept", content={"name": "tea"})
-        (last_key,) = second.input_requests or {}
-        final = await leg(state=second.request_state, answers={last_key: tea})
+        await legs.leg("book", {"film": "Solaris"}, state=state, answers=answers)
+        (key,) = legs.questions
+        final = await legs.leg("book", {"film": "Solaris"}, state=legs.token, answers={key: {"name": "tea"}})
         assert isinstance(final, CallToolResult)
         assert final.structured_content == BOOKED
 
@@ -188,8 +187,7 @@ async def test_a_client_must_declare_that_it_can_be_asked(recorded: Path, era: E
 
 
 @pytest.mark.roundtrip(eras="retry")
-async def test_repeated_recording_may_be_replayed_twice(era: Era, tmp_path: Path) -> None:
-    path = tmp_path / "cleaning.json"
+async def test_repeated_recording_may_be_replayed_twice(era: Era, path: Path) -> None:
     async with record(cinema(), path) as tapped:
         for _ in range(2):
             async with connect(tapped, era) as client:
@@ -210,47 +208,23 @@ async def test_repeated_recording_may_be_replayed_twice(era: Era, tmp_path: Path
             await client.list_prompts()
 
 
-async def test_progress_is_reported_as_it_was(era: Era, tmp_path: Path) -> None:
-    async def clean(target: Any) -> list[tuple[float, float | None, str | None]]:
-        reports: list[tuple[float, float | None, str | None]] = []
+async def test_replayed_server_reports_its_identity(era: Era, path: Path) -> None:
+    async def identity(target: Any) -> tuple[Any, ...]:
+        async with Client(target, mode="auto" if era is Era.RETRY else "legacy") as client:
+            return client.server_info, client.server_capabilities, client.protocol_version, client.instructions
 
-        async def report(progress: float, total: float | None, message: str | None) -> None:
-            reports.append((progress, total, message))
-
-        async with connect(target, era) as client:
-            await client.call_tool("clean", {"hall": 1}, progress_callback=report)
-        return reports
-
-    path = tmp_path / "cleaning.json"
     async with record(cinema(), path) as tapped:
-        then = await clean(tapped)
-    assert then == [(1, 2, "half clean")]
-    assert await clean(replay(path)) == then
-    async with served(replay(path)) as url:
-        assert await clean(url) == then
-
-
-async def test_replayed_server_reports_its_identity(era: Era, tmp_path: Path) -> None:
-    mode = "auto" if era is Era.RETRY else "legacy"
-    path = tmp_path / "hello.json"
-    async with record(cinema(), path) as tapped, Client(tapped, mode=mode) as client:
-        told = (client.server_info, client.server_capabilities, client.instructions, client.protocol_version)
-    async with Client(replay(path), mode=mode) as client:
-        assert (client.server_info, client.server_capabilities, client.instructions, client.protocol_version) == told
-        assert client.instructions == "Be on time."
+        told = await identity(tapped)
+    assert told[-1] == "Be on time."
+    assert await identity(replay(path)) == told
 
 
 async def test_client_of_the_other_era_is_reported(recorded: Path, era: Era) -> None:
     replayed = replay(recorded)
-    refused: list[MCPError] = []
-    try:
-        await booking(replayed, Era.LIVE if era is Era.RETRY else Era.RETRY)
-    except* MCPError as errors:
-        # The handshake is refused inside the client's task groups.
-        refused = [error for error in leaves(errors) if isinstance(error, MCPError)]
-    (refusal,) = refused
     told = "of protocol 2026-07-28, which has no initialize" if era is Era.RETRY else "with mode='legacy'"
-    assert told in refusal.error.message
+    # The handshake is refused inside the client's task groups.
+    with pytest.RaisesGroup(pytest.RaisesExc(MCPError, match=told), flatten_subgroups=True, allow_unwrapped=True):
+        await booking(replayed, Era.LIVE if era is Era.RETRY else Era.RETRY)
     (mismatch,) = replayed.mismatches
     assert told in str(mismatch)
 
@@ -264,8 +238,8 @@ async def test_a_client_of_both_eras_finds_the_recorded_one(recorded: Path, era:
     assert result.structured_content == BOOKED
 
 
-async def test_an_sdk_server_elsewhere_is_recorded_too(era: Era, tmp_path: Path) -> None:
-    path, answers = tmp_path / "booking.json", {re.compile("row for"): {"row": "back"}}
+async def test_an_sdk_server_elsewhere_is_recorded_too(era: Era, path: Path) -> None:
+    answers = {ROW: {"row": "back"}}
     async with served(of_the_sdk()) as url, record(url, path) as tapped:
         then = await User(tapped, answers, era=era).call("book", film="Solaris")
     call = await User(replay(path), answers, era=era).call("book", film="Solaris")
@@ -273,7 +247,7 @@ async def test_an_sdk_server_elsewhere_is_recorded_too(era: Era, tmp_path: Path)
 
 
 async def test_redacted_answers_are_absent_and_match_anything(era: Era, tmp_path: Path) -> None:
-    path = tmp_path / "booking.json"
+    path = tmp_path / "cinema.json"
     anything = re.compile("")
     async with record(cinema(), path, redact=["row", "message", "requestState", "text"]) as tapped:
         await booking(tapped, era, {anything: [{"row": "s3cr3t"}, {"name": "tea"}]})
@@ -287,7 +261,7 @@ async def test_redacted_answers_are_absent_and_match_anything(era: Era, tmp_path
 
 @pytest.mark.roundtrip(eras="retry")
 async def test_a_name_of_the_protocol_is_redacted_by_its_path(era: Era, tmp_path: Path) -> None:
-    path = tmp_path / "booking.json"
+    path = tmp_path / "cinema.json"
     with pytest.raises(ValueError, match=r"name: the protocol has fields of that name .* redact=\['arguments\.name'"):
         async with record(cinema(), path, redact="name"):
             raise AssertionError("not reached")
@@ -299,7 +273,7 @@ async def test_a_name_of_the_protocol_is_redacted_by_its_path(era: Era, tmp_path
 
 @pytest.mark.roundtrip(eras="retry")
 async def test_only_a_whole_conversation_is_written(era: Era, tmp_path: Path) -> None:
-    path = tmp_path / "booking.json"
+    path = tmp_path / "cinema.json"
 
     async def bookings(*eras: Era, error: Exception | None = None) -> None:
         async with record(cinema(), path) as tapped:
@@ -329,19 +303,14 @@ async def test_reused_id_is_rejected_where_requested(recorded: Path, era: Era) -
 
 @pytest.mark.roundtrip(eras="retry")
 async def test_a_subscription_is_played_back(era: Era, tmp_path: Path) -> None:
-    async def watch(target: Any) -> list[str]:
+    path = tmp_path / "cinema.json"
+
+    async def watch(target: Any, era: Era) -> list[str]:
         async with connect(target, era) as client, client.listen(tools_list_changed=True) as changes:
             await client.call_tool("clean", {"hall": 3})
-            with anyio.fail_after(WAIT):
-                return [type(await anext(aiter(changes))).__name__]
+            return [type(await anext(aiter(changes))).__name__]
 
-    path = tmp_path / "changes.json"
-    async with record(cinema(), path) as tapped:
-        then = await watch(tapped)
-    assert then == ["ToolsListChanged"]
-    assert await watch(replay(path)) == then
-    async with served(replay(path)) as url:
-        assert await watch(url) == then
+    await assert_replayed(watch, era, path, ["ToolsListChanged"])
     (listening,) = (
         part
         for part in json.loads(path.read_text(encoding="utf-8"))["conversation"]
@@ -352,7 +321,7 @@ async def test_a_subscription_is_played_back(era: Era, tmp_path: Path) -> None:
 
 @pytest.mark.roundtrip(eras="live")
 async def test_a_recording_may_be_written_by_hand(era: Era, tmp_path: Path) -> None:
-    path = tmp_path / "roots.json"
+    path = tmp_path / "cinema.json"
     told: dict[str, Any] = {
         "protocolVersion": "2025-11-25",
         "capabilities": {"tools": {}},
@@ -389,8 +358,8 @@ async def test_a_recording_may_be_written_by_hand(era: Era, tmp_path: Path) -> N
 
 
 @pytest.mark.roundtrip(eras="retry")
-async def test_recording_handles_one_client_at_a_time(era: Era, tmp_path: Path) -> None:
-    async with record(cinema(), tmp_path / "booking.json") as tapped:
+async def test_recording_handles_one_client_at_a_time(era: Era, path: Path) -> None:
+    async with record(cinema(), path) as tapped:
         async with connect(tapped, era) as client:
             await client.list_tools()
             with pytest.raises(Unrecordable, match="close the first one before the next connects"):

@@ -1,8 +1,10 @@
 """Scripted users in front of real servers, on both eras."""
 
 import re
+import signal
 from typing import Annotated, Any
 
+import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import Root
@@ -25,6 +27,7 @@ from roundtrip.testing import (
 )
 from tests.interaction.testing.seats import Seat, Snack, seat, snack
 from tests.kit.shops import KEY
+from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 both_eras = pytest.mark.roundtrip(eras="both")
@@ -71,8 +74,7 @@ ANSWERS: dict[Any, Any] = {"seat": {"row": "back"}, "snack": Snack(name="nuts")}
 async def test_user_answers_by_name_and_reports_the_result(roundtrip_era: Era) -> None:
     call = await User(cinema(), ANSWERS).call("book", film="Solaris")
     assert call.value == call.text == "Solaris, back, nuts"
-    assert [[question.key for question in round_] for round_ in call.rounds] == [["seat"], ["snack"]]
-    assert call.questions[0].message == "Which row for Solaris?"
+    assert call.failure == ""
     assert call.states is not None
     assert (call.states[0], call.states[-1], call.states.count(State.AWAITING_INPUT)) == (
         State.RECEIVED,
@@ -80,6 +82,31 @@ async def test_user_answers_by_name_and_reports_the_result(roundtrip_era: Era) -
         2,
     )
     assert call.legs == {Era.RETRY: 3, Era.LIVE: 1}[roundtrip_era]
+    row = {"row": {"type": "string", "title": "Row"}}
+    name = {"name": {"type": "string", "title": "Name"}}
+    assert call.shown == [
+        {"seat": {"message": "Which row for Solaris?", "fields": row, "required": ["row"]}},
+        {"snack": {"message": "Something to eat in the back row?", "fields": name, "required": ["name"]}},
+    ]
+    assert call.returned == {
+        "content": [{"type": "text", "text": "Solaris, back, nuts"}],
+        "structuredContent": {"result": "Solaris, back, nuts"},
+        "isError": False,
+    }
+
+
+@both_eras
+async def test_ticket_of_a_page_is_not_shown() -> None:
+    server = cinema()
+
+    @server.tool()
+    async def pay(ctx: Context) -> str:
+        page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}&lang=en"
+        await ctx.ask("pay", ElicitUrl("Pay here", page))
+        return "paid"
+
+    paid = await User(server, {"pay": ACCEPT}).call("pay")
+    assert paid.shown == [{"pay": {"message": "Pay here", "url": "https://pay.example/?ticket=<ticket>&lang=en"}}]
 
 
 @both_eras
@@ -94,31 +121,29 @@ async def test_unasked_answers_fail_unless_allowed() -> None:
     with pytest.raises(Unused, match=r"no question asked for 'drink', /never/ \(2 left\)"):
         await User(cinema(), answers).call("book", film="Solaris")
     assert (await User(cinema(), answers, allow_unused=True).call("book", film="Solaris")).value
+    # An error does not hide that answers are left over.
+    with pytest.raises(Unused, match="'seat'") as raised:
+        await User(cinema(), {"seat": 1}, lacks={"elicitation"}, allow_error=True).call("book", film="Solaris")
+    assert isinstance(raised.value.__cause__, MCPError)
 
 
-async def test_answers_may_be_given_round_by_round() -> None:
+async def test_answers_given_round_by_round_count_for_their_round() -> None:
     call = await User(cinema(), [{"stars": "many"}, {re.compile("stars"): 5}, {"page": CANCEL}]).call("survey")
     assert call.value == {"stars": 5, "page": "cancel"}
     assert [question.round for question in call.questions] == [1, 2, 3]
-
-
-async def test_answer_to_another_round_does_not_count() -> None:
     for answers in ([{}, *[ANSWERS] * 2], [ANSWERS]):
         with pytest.raises(Unanswered):
             await User(cinema(), answers).call("book", film="Solaris")
 
 
-async def test_a_question_may_be_ignored_and_is_asked_again() -> None:
-    call = await User(cinema(), {"seat": [IGNORE, {"row": "back"}], "snack": DECLINE}).call("book", film="Solaris")
+async def test_an_ignored_question_is_asked_again_or_is_an_error() -> None:
+    answers: dict[Any, Any] = {"seat": [IGNORE, {"row": "back"}], "snack": DECLINE}
+    call = await User(cinema(), answers).call("book", film="Solaris")
     assert call.value == "Solaris, back, decline"
     assert call.keys == ["seat", "seat", "snack"]
     assert call.questions[0].answer is None
-
-
-@pytest.mark.roundtrip(eras="live")
-async def test_on_an_open_connection_ignoring_a_question_is_an_error() -> None:
     with pytest.raises(MCPError, match="the client has no answer"):
-        await User(cinema(), {"seat": IGNORE}).call("book", film="Solaris")
+        await User(cinema(), {"seat": IGNORE}, era=Era.LIVE).call("book", film="Solaris")
 
 
 @both_eras
@@ -130,14 +155,11 @@ async def test_a_call_may_be_left_waiting() -> None:
     assert call.states[-1] is State.AWAITING_INPUT
 
 
-async def test_roots_and_samples_may_be_answered_in_json_form() -> None:
+async def test_roots_and_samples_may_be_answered_in_json_form_only() -> None:
     said = {"role": "assistant", "content": {"type": "text", "text": "lovely"}, "model": "m"}
     answers = {"model": said, "roots": {"roots": [{"uri": "file:///one"}]}}
     user = User(cinema(), answers, roots=[Root(uri=FileUrl("file:///other"))])
     assert (await user.call("praise")).value == "lovely ['file:///one']"
-
-
-async def test_roots_are_not_answered_with_anything_else() -> None:
     with pytest.raises(TypeError, match="give roots with roots=, or as JSON data"):
         await User(cinema(), {re.compile(""): "lovely"}, roots=[]).call("praise")
 
@@ -170,12 +192,6 @@ async def test_a_protocol_error_is_raised_as_it_came() -> None:
     assert (call.error.error.code, call.failure, call.is_error) == (-32050, "out of film", True)
 
 
-async def test_an_error_does_not_hide_that_answers_are_left_over() -> None:
-    with pytest.raises(Unused, match="'seat'") as raised:
-        await User(cinema(), {"seat": 1}, lacks={"elicitation"}, allow_error=True).call("book", film="Solaris")
-    assert isinstance(raised.value.__cause__, MCPError)
-
-
 @both_eras
 async def test_a_server_elsewhere_is_asked_by_pattern_and_function(roundtrip_era: Era) -> None:
     answers: dict[Any, Any] = {re.compile("row for"): {"row": "back"}, about_food: DECLINE}
@@ -187,9 +203,28 @@ async def test_a_server_elsewhere_is_asked_by_pattern_and_function(roundtrip_era
     assert call.keys == {Era.RETRY: ["seat", "snack"], Era.LIVE: [None, None]}[roundtrip_era]
 
 
-@pytest.mark.roundtrip(eras="live")
-async def test_user_era_overrides_that_of_the_test() -> None:
-    assert (await User(cinema(), ANSWERS, era=Era.RETRY).call("book", film="x")).legs == 3
+def handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+
+async def test_failure_beside_a_served_server_reaches_its_author_and_spoils_nothing() -> None:
+    before = handlers()
+
+    async def rate_while_serving(error: Exception | None = None) -> None:
+        async with served(cinema()) as url:
+            assert handlers() == before
+            with anyio.fail_after(WAIT):
+                assert not (
+                    await User(url, {re.compile("stars"): 5, re.compile("Rate"): ACCEPT}).call("survey")
+                ).is_error
+            if error is not None:
+                raise error
+
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="as it was raised"):
+            await rate_while_serving(RuntimeError("as it was raised"))
+    await rate_while_serving()
+    assert handlers() == before
 
 
 @pytest.mark.parametrize("what", ["results", "questions"])
@@ -212,33 +247,6 @@ async def test_difference_between_the_eras_is_reported(what: str) -> None:
 
     with pytest.raises(AssertionError, match=f"the {what} differ"):
         await assert_same_on_both_eras(make, "book", answers={"ask": {"row": "x"}})
-
-
-@both_eras
-async def test_call_reports_everything_shown_and_returned() -> None:
-    server = cinema()
-
-    @server.tool()
-    async def pay(ctx: Context) -> str:
-        page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}&lang=en"
-        await ctx.ask("pay", ElicitUrl("Pay here", page))
-        return "paid"
-
-    call = await User(server, {"seat": {"row": "back"}, "snack": DECLINE}).call("book", film="Solaris")
-    row = {"row": {"type": "string", "title": "Row"}}
-    name = {"name": {"type": "string", "title": "Name"}}
-    assert call.shown == [
-        {"seat": {"message": "Which row for Solaris?", "fields": row, "required": ["row"]}},
-        {"snack": {"message": "Something to eat in the back row?", "fields": name, "required": ["name"]}},
-    ]
-    assert call.returned == {
-        "content": [{"type": "text", "text": "Solaris, back, decline"}],
-        "structuredContent": {"result": "Solaris, back, decline"},
-        "isError": False,
-    }
-    assert call.failure == ""
-    paid = await User(server, {"pay": ACCEPT}).call("pay")
-    assert paid.shown == [{"pay": {"message": "Pay here", "url": "https://pay.example/?ticket=<ticket>&lang=en"}}]
 
 
 async def test_answer_with_an_unknown_field_is_a_mistake() -> None:

@@ -76,6 +76,11 @@ def cinema(till: Till, *, keys: Sequence[Any] = (KEY,), wait: float = 200.0) -> 
     return server
 
 
+@pytest.fixture
+def till() -> Till:
+    return Till()
+
+
 async def press_pay(visit: Visit) -> None:
     async with visit.browser(cookies={"session": "ada"}) as browser:
         assert (await browser.get(visit.url)).text == "Pay?"
@@ -89,8 +94,7 @@ async def look(visit: Visit) -> None:
 
 @pytest.mark.roundtrip(eras="both")
 @pytest.mark.parametrize("over", ["memory", "http"])
-async def test_user_visits_the_page_and_the_call_goes_on(over: Any) -> None:
-    till = Till()
+async def test_user_visits_the_page_and_the_call_goes_on(till: Till, over: Any) -> None:
     call = await User(cinema(till), visits={"pay": press_pay}, over=over).call("buy", row=3)
     assert call.value == "Row 3, receipt R-1."
     assert [question.key for question in call.questions] == ["pay"]
@@ -112,8 +116,7 @@ async def test_page_is_finished_on_any_network() -> None:
 
 @pytest.mark.roundtrip(eras="both")
 @pytest.mark.parametrize("wait", [0.0, 200.0])
-async def test_unfinished_page_fails_within_seconds(wait: float) -> None:
-    till = Till()
+async def test_unfinished_page_fails_within_seconds(till: Till, wait: float) -> None:
     user = User(cinema(till, wait=wait), visits={"pay": look}, patience=0.5)
     with anyio.fail_after(WAIT), pytest.raises(PageUnfinished) as failed:
         await user.call("buy", row=3)
@@ -125,21 +128,19 @@ async def test_unfinished_page_fails_within_seconds(wait: float) -> None:
     assert till.visits == 1
 
 
-async def test_page_that_is_only_agreed_to_fails_with_the_cure() -> None:
+async def test_page_that_is_only_agreed_to_fails_with_the_cure(till: Till) -> None:
     with anyio.fail_after(WAIT), pytest.raises(PageUnfinished, match=r"was never visited.*visits=\{'pay': finish\}"):
-        await User(cinema(Till()), {"pay": ACCEPT}, patience=0.5).call("buy", row=3)
+        await User(cinema(till), {"pay": ACCEPT}, patience=0.2).call("buy", row=3)
 
 
-async def test_unfinished_page_of_another_process_fails_within_seconds() -> None:
-    async with served(cinema(Till())) as url:
+async def test_unfinished_page_of_another_process_fails_within_seconds(till: Till) -> None:
+    async with served(cinema(till)) as url:
         with anyio.fail_after(WAIT), pytest.raises(PageUnfinished, match="in another process"):
             await User(url, {re.compile("pay"): ACCEPT}, patience=0.2).call("buy", row=3)
 
 
 @pytest.mark.roundtrip(eras="both")
-async def test_page_of_another_process_is_visited_over_the_network() -> None:
-    till = Till()
-    server = cinema(till)
+async def test_page_of_another_process_is_visited_over_the_network(till: Till) -> None:
     opened: list[int] = []
 
     async def visit_it(visit: Visit) -> None:
@@ -148,39 +149,36 @@ async def test_page_of_another_process_is_visited_over_the_network() -> None:
             there = httpx2.URL(url).copy_with(path="/pay", query=visit.url.partition("?")[2].encode())
             opened.append((await browser.post(there)).status_code)
 
-    async with served(server) as url:
+    async with served(cinema(till)) as url:
         call = await User(url, visits={re.compile("pay"): visit_it}).call("buy", row=3)
     assert (call.value, opened) == ("Row 3, receipt R-1.", [200])
 
 
-async def test_user_who_declines_goes_to_no_page() -> None:
-    till = Till()
+async def test_user_who_declines_goes_to_no_page(till: Till) -> None:
     user = User(cinema(till), {"pay": DECLINE}, visits={"pay": press_pay}, allow_unused=True)
     assert (await user.call("buy", row=3)).is_error
     assert till.visits == 0
 
 
-async def test_page_without_done_may_be_visited() -> None:
-    seen: list[str] = []
-    call = await User(cinema(Till()), visits={"terms": lambda visit: seen.append(visit.url)}).call("read")
-    assert (call.value, seen) == ("accept", ["https://cinema.example/terms"])
-
-
-async def test_failure_of_a_visit_is_the_failure_of_the_test() -> None:
+async def test_failure_of_a_visit_is_the_failure_of_the_test(till: Till) -> None:
     async def lost(visit: Visit) -> None:
         raise LookupError("no such button")
 
     with pytest.raises(LookupError, match="no such button"):
-        await User(cinema(Till()), visits={"pay": lost}).call("buy", row=3)
+        await User(cinema(till), visits={"pay": lost}).call("buy", row=3)
 
 
-async def test_visit_without_a_question_is_reported() -> None:
+async def test_page_without_done_is_visited_and_a_visit_left_over_reported(till: Till) -> None:
+    seen: list[str] = []
+    user = User(cinema(till), visits={"terms": lambda visit: seen.append(visit.url), "login": look})
     with pytest.raises(Unused, match="no question asked for the page 'login'"):
-        await User(cinema(Till()), visits={"terms": look, "login": look}).call("read")
+        await user.call("read")
+    assert seen == ["https://cinema.example/terms"]
+    user = User(cinema(till), visits={"terms": look})
+    assert (await user.call("read")).value == "accept"
 
 
-async def test_list_of_visits_is_for_one_time_each() -> None:
-    till = Till()
+async def test_list_of_visits_is_for_one_time_each(till: Till) -> None:
     # The first time the user only looks; the page is asked for again, as it is not finished.
     user = User(cinema(till, wait=0), visits={"pay": [look, press_pay]})
     call = await user.call("buy", row=3)
@@ -188,7 +186,7 @@ async def test_list_of_visits_is_for_one_time_each() -> None:
 
 
 @pytest.mark.parametrize("answers", [{"pay": [ACCEPT, DECLINE]}, [{"pay": ACCEPT}, {"pay": DECLINE}]])
-async def test_script_for_each_round_may_agree_to_an_unfinished_page(answers: Any) -> None:
-    call = await User(cinema(Till()), answers, patience=0.1).call("buy", row=3)
+async def test_script_for_each_round_may_agree_to_an_unfinished_page(till: Till, answers: Any) -> None:
+    call = await User(cinema(till), answers, patience=0.1).call("buy", row=3)
     assert call.is_error
     assert [len(round_) for round_ in call.rounds] == [1, 1]

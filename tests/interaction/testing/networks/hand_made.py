@@ -1,4 +1,4 @@
-"""A server written by hand, with the low-level SDK only; tests switch each typical flaw on.
+"""A server written by hand, with the low-level SDK only, and calls of it; tests switch each typical flaw on.
 
 Without flaws it keeps nothing to itself: what it must remember of a call is in a signed token, and what it has done
 is in a ledger that all its instances share.
@@ -35,7 +35,10 @@ from mcp_types import (
     Tool,
 )
 
-__all__ = ["SECRET", "Flaw", "Ledger", "make", "make_forgetful", "maker"]
+from roundtrip.testing import Conversation, Eavesdrop, Network, User
+from roundtrip.testing.chosen import NETWORKS
+
+__all__ = ["ANSWERS", "HONEST", "SECRET", "Flaw", "Ledger", "call", "honest", "make", "make_forgetful", "maker"]
 
 SECRET: Final = "voucher-4711"
 _TTL: Final = 600
@@ -304,3 +307,33 @@ def _text(text: str, *, is_error: bool = False) -> CallToolResult:
 
 def _base64(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+ANSWERS: Final[dict[str, dict[str, Any]]] = {
+    "book": {"seat": "back", "snack": "nuts"},
+    "review": {"stars": 4, "words": "quite long"},
+    "transfer": {"sender": "ada", "receiver": "eve"},
+    "greet": {},
+}
+HONEST: Final = {
+    "book": "book: back, nuts, number 1",
+    "review": "review: 4, quite long, number 1",
+    "transfer": "transfer: eve, ada, number 1",
+    "greet": "hello",
+}
+
+
+async def call(
+    make: Callable[..., Server[Any]] | Server[Any] | Sequence[Server[Any]],
+    tool: str,
+    *network: Network,
+    **options: Any,
+) -> Conversation:
+    arguments = {} if tool == "greet" else {"film": "Solaris"}
+    user = User(make, ANSWERS[tool], network=network, principal="ada", **options)
+    return await user.call(tool, arguments)
+
+
+def honest(name: str) -> Network:
+    """Return a network that works in front of a server without tracers."""
+    return Eavesdrop([SECRET]) if name == "eavesdrop" else NETWORKS[name]()

@@ -25,8 +25,7 @@ from roundtrip.testing import (
     User,
 )
 from roundtrip.testing.chosen import NETWORKS
-from tests.interaction.testing.networks.bookings import ANSWERS, HONEST, call, honest
-from tests.interaction.testing.networks.hand_made import SECRET, Flaw, Ledger, maker
+from tests.interaction.testing.networks.hand_made import ANSWERS, HONEST, SECRET, Flaw, Ledger, call, honest, maker
 
 pytestmark = pytest.mark.anyio
 

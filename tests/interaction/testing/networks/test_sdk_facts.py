@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from roundtrip import Server
 from roundtrip.testing import Breach, Deploy, Strip, User
 from roundtrip.testing.chosen import NETWORKS
-from tests.interaction.testing.networks.bookings import honest
+from tests.interaction.testing.networks.hand_made import honest
 from tests.interaction.testing.seats import Seat, Snack
 
 pytestmark = pytest.mark.anyio

@@ -5,8 +5,7 @@ from typing import Any, cast
 import pytest
 
 from roundtrip.testing import Breach, Delay, Duplicate, Hop, Inapplicable, User
-from tests.interaction.testing.networks.bookings import ANSWERS
-from tests.interaction.testing.networks.hand_made import make, make_forgetful
+from tests.interaction.testing.networks.hand_made import ANSWERS, make, make_forgetful
 from tests.kit.hosts import HttpProcess
 
 pytestmark = pytest.mark.anyio

@@ -3,8 +3,7 @@
 import pytest
 
 from roundtrip.testing.chosen import NETWORKS
-from tests.interaction.testing.networks.bookings import HONEST, call, honest
-from tests.interaction.testing.networks.hand_made import Ledger, maker
+from tests.interaction.testing.networks.hand_made import HONEST, Ledger, call, honest, maker
 
 pytestmark = pytest.mark.anyio
 
