@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import Field
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import ASGIApp, Message
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.system import System
@@ -103,6 +103,8 @@ class Twin:
         exporter.clear()
         root = logging.getLogger()
         root.addHandler(self._records)
+        headers = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in post.headers]
+        scope = scope_of(headers, verb=post.verb, state={})
         inbox = iter(_messages(post))
 
         async def receive() -> Message:
@@ -120,7 +122,7 @@ class Twin:
         try:
             with anyio.fail_after(WAIT):
                 # In a task of its own, as under a real server.
-                await asyncio.ensure_future(self._app(_scope(post), receive, send))
+                await asyncio.ensure_future(self._app(scope, receive, send))
                 if ("mcp-protocol-version", "2026-07-28") not in post.headers:
                     # Older revisions go on working when they have answered.
                     await asyncio.sleep(0.01)
@@ -164,11 +166,6 @@ def _messages(post: Post) -> Iterator[Message]:
             yield {"type": "http.disconnect"}
         else:
             yield {"type": "http.request", "body": part, "more_body": not is_last}
-
-
-def _scope(post: Post) -> Scope:
-    headers = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in post.headers]
-    return scope_of(headers, verb=post.verb, state={})
 
 
 def _server(twin: Twin, *, fast_lane: bool) -> Server[Any]:

@@ -8,7 +8,7 @@ from mcp.server.mcpserver import Elicit as SdkElicit
 from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp_types import InputRequiredResult
 
-from roundtrip import Context, ElicitationResult, Server, State
+from roundtrip import Context, ElicitationResult, State
 from roundtrip.testing import (
     DECLINE,
     Answers,
@@ -27,6 +27,7 @@ from roundtrip.testing import (
 )
 from roundtrip.testing.chosen import CHOSEN, UserDefaults
 from tests.interaction.testing.cinemas import ROOTS, Seat, cinema, outcomes
+from tests.kit.shops import server_with
 
 pytestmark = pytest.mark.anyio
 
@@ -278,19 +279,13 @@ async def test_a_breach_on_a_hostile_network_is_a_crash() -> None:
         explored.assert_no_crash()
 
 
-def hostile() -> Server[Any]:
-    server = Server[Any]("hostile", keys=[b"k" * 32])
-
-    @server.tool()
-    async def lie(ctx: Context) -> str:
-        await ctx.ask_outcome("\x1b[2J" + "long" * 20, "\x1b]0;x\x07", bool)
-        raise KeyError("\x1b[31m\u202e\n" + "x" * 500)
-
-    return server
+async def lie(ctx: Context) -> str:
+    await ctx.ask_outcome("\x1b[2J" + "long" * 20, "\x1b]0;x\x07", bool)
+    raise KeyError("\x1b[31m\u202e\n" + "x" * 500)
 
 
 async def test_server_text_cannot_take_over_the_terminal() -> None:
-    explored = await paths(hostile, "lie")
+    explored = await paths(server_with(lie), "lie")
     assert [line for line in str(explored).splitlines() if not line.isprintable() or len(line) > 120] == []
     with pytest.raises(AssertionError) as raised:
         explored.assert_no_crash()

@@ -24,7 +24,7 @@ from roundtrip.testing.recordings import Replayed, Unrecordable, record, replay
 from tests.interaction.testing.keepsakes import of_the_sdk
 from tests.interaction.testing.seats import Seat, Snack, seat, snack
 from tests.kit.players import Person, connect, roots
-from tests.kit.shops import KEY
+from tests.kit.shops import server_with
 from tests.kit.waiting import WAIT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
@@ -32,22 +32,20 @@ pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
 Over = Literal["memory", "http"]
 
 
+async def book(
+    film: str, seat: Annotated[Seat, Resolve(seat)], snack: Annotated[Snack, Resolve(snack)]
+) -> dict[str, str]:
+    return {"film": film, "row": seat.row, "snack": snack.name}
+
+
+async def clean(hall: int, ctx: Context) -> str:
+    await ctx.report_progress(1, 2, "half clean")
+    await ctx.notify_tools_changed()
+    return f"hall {hall} is clean"
+
+
 def cinema() -> Server[Any]:
-    server = Server[Any]("cinema", version="7", instructions="Be on time.", keys=[KEY])
-
-    @server.tool()
-    async def book(
-        film: str, seat: Annotated[Seat, Resolve(seat)], snack: Annotated[Snack, Resolve(snack)]
-    ) -> dict[str, str]:
-        return {"film": film, "row": seat.row, "snack": snack.name}
-
-    @server.tool()
-    async def clean(hall: int, ctx: Context) -> str:
-        await ctx.report_progress(1, 2, "half clean")
-        await ctx.notify_tools_changed()
-        return f"hall {hall} is clean"
-
-    return server
+    return server_with(book, clean, version="7", instructions="Be on time.")
 
 
 ROW, FOOD = re.compile("row for"), re.compile("eat")

@@ -25,7 +25,6 @@ from tests.kit.waiting import WAIT
 
 pytestmark = [pytest.mark.anyio]
 KEY = "7f" * 32
-"""Far less than the pages' own wait= over and over, and far more than a test takes."""
 
 
 class Till:
