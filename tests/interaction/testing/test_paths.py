@@ -14,10 +14,8 @@ from roundtrip.testing import (
     Answers,
     Breach,
     Era,
-    Explored,
     LegDelivery,
     LegRequest,
-    Path,
     PathAction,
     PathOutcome,
     Route,
@@ -30,10 +28,6 @@ from tests.interaction.testing.cinemas import ROOTS, Seat, cinema, outcomes
 from tests.kit.shops import server_with
 
 pytestmark = pytest.mark.anyio
-
-
-def by_choices(explored: Explored) -> dict[Any, Path]:
-    return {path.choices: path for path in explored.paths}
 
 
 ONE_QUESTION = """\
@@ -93,7 +87,7 @@ async def test_path_reports_its_value_states_and_call() -> None:
 async def test_both_eras_come_to_the_same_for_the_same_choices(tool: str) -> None:
     arguments = {"film": "Solaris"} if tool == "need" else {}
     retry, live = [
-        by_choices(await paths(cinema(), tool, arguments, depth=2, era=era, roots=ROOTS))
+        {path.choices: path for path in (await paths(cinema(), tool, arguments, depth=2, era=era, roots=ROOTS)).paths}
         for era in (Era.RETRY, Era.LIVE)
     ]
     assert live.keys() == {
@@ -187,8 +181,7 @@ async def test_each_path_gets_its_own_instance_where_possible() -> None:
 
 
 async def test_tool_asking_inconsistently_is_reported() -> None:
-    server = cinema()
-    explored = await paths(server, "fickle", depth=1)
+    explored = await paths(cinema(), "fickle", depth=1)
     assert explored.strayed == 4
     assert "4 paths met other questions than before after the same answers" in str(explored)
 
