@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import Field
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import ASGIApp, Message
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.system import System
@@ -65,7 +65,8 @@ class Twin:
         self._seen = Seen()
         self._drawn = 0
         self._begun = asyncio.Event()
-        self._records = _Records(self)
+        self._records = logging.Handler(logging.DEBUG)
+        self._records.emit = self.log
         server = _server(self, fast_lane=fast_lane)
         self._app: ASGIApp = server.streamable_http_app(
             json_response=json_only,
@@ -82,8 +83,15 @@ class Twin:
     def note(self, *facts: Any) -> None:
         self._seen.notes.append(facts)
 
-    def begin(self) -> None:
+    @contextmanager
+    def begun(self) -> Generator[None]:
+        """Tell the client that its call has begun, and note if it is canceled."""
         self._begun.set()
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.note("cancelled")
+            raise
 
     def log(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
@@ -103,6 +111,8 @@ class Twin:
         exporter.clear()
         root = logging.getLogger()
         root.addHandler(self._records)
+        headers = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in post.headers]
+        scope = scope_of(headers, verb=post.verb, state={})
         inbox = iter(_messages(post))
 
         async def receive() -> Message:
@@ -120,7 +130,7 @@ class Twin:
         try:
             with anyio.fail_after(WAIT):
                 # In a task of its own, as under a real server.
-                await asyncio.ensure_future(self._app(_scope(post), receive, send))
+                await asyncio.ensure_future(self._app(scope, receive, send))
                 if ("mcp-protocol-version", "2026-07-28") not in post.headers:
                     # Older revisions go on working when they have answered.
                     await asyncio.sleep(0.01)
@@ -128,7 +138,11 @@ class Twin:
             self._seen.raised = repr(error)
         finally:
             root.removeHandler(self._records)
-        self._seen.sent = _joined(self._seen.sent)
+        # An explicit end that is the default is seen by no client.
+        self._seen.sent = [
+            {key: value for key, value in message.items() if (key, value) != ("more_body", False)}
+            for message in self._seen.sent
+        ]
         self._seen.spans = [
             (
                 span.name,
@@ -141,20 +155,6 @@ class Twin:
         return self._seen
 
 
-def _joined(sent: list[Any]) -> list[Any]:
-    """Return messages without what no client sees: an explicit end that is the default."""
-    return [{key: value for key, value in message.items() if (key, value) != ("more_body", False)} for message in sent]
-
-
-class _Records(logging.Handler):
-    def __init__(self, twin: Twin) -> None:
-        super().__init__(logging.DEBUG)
-        self._twin = twin
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._twin.log(record)
-
-
 def _messages(post: Post) -> Iterator[Message]:
     size = max(1, -(-len(post.body) // post.pieces))
     parts = [post.body[start : start + size] for start in range(0, len(post.body), size)] or [b""]
@@ -164,11 +164,6 @@ def _messages(post: Post) -> Iterator[Message]:
             yield {"type": "http.disconnect"}
         else:
             yield {"type": "http.request", "body": part, "more_body": not is_last}
-
-
-def _scope(post: Post) -> Scope:
-    headers = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in post.headers]
-    return scope_of(headers, verb=post.verb, state={})
 
 
 def _server(twin: Twin, *, fast_lane: bool) -> Server[Any]:
@@ -263,25 +258,16 @@ def _add_telling_tools(twin: Twin, server: Server[Any]) -> None:
         await ctx.report_progress(1)
         raise ValueError("after a report")
 
-    @contextmanager
-    def begun() -> Generator[None]:
-        twin.begin()
-        try:
-            yield
-        except asyncio.CancelledError:
-            twin.note("cancelled")
-            raise
-
     @server.tool
     async def wait(ctx: Context) -> str:
-        with begun():
+        with twin.begun():
             await asyncio.sleep(0.001)
             await ctx.report_progress(1)
         return "waited"
 
     @server.tool
     async def hang() -> str:
-        with begun():
+        with twin.begun():
             await asyncio.Event().wait()
         return "hung"
 

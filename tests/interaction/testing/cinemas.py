@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, FileUrl
 
 from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, ListRoots, Resolve, Sample, Server, ToolError
 from roundtrip.testing import Explored
+from tests.kit.shops import server_with
 
 ROOTS = [Root(uri=FileUrl("file:///films"))]
 
@@ -34,60 +35,76 @@ def snack(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) ->
     return Elicit(f"Something to eat with {film}?", Snack)
 
 
+def book(
+    film: str,
+    seat: Annotated[ElicitationResult[Seat], Resolve(seat)],
+    snack: Annotated[ElicitationResult[Snack], Resolve(snack)],
+) -> str:
+    row = seat.data.row if seat.action == "accept" else seat.action
+    return f"{film}, row: {row}, {snack.data.name if snack.action == 'accept' else snack.action}"
+
+
+def need(film: str, seat: Annotated[Seat, Resolve(seat)]) -> dict[str, str]:
+    return {"film": film, "row": seat.row}
+
+
+async def leave(ctx: Context) -> str:
+    stay = await ctx.ask_outcome("stay", "Would you stay?", bool)
+    if stay.action != "decline":
+        return stay.action
+    why = await ctx.ask_outcome("why", "Why not?", str)
+    return f"left: {why.action}"
+
+
+async def nag(ctx: Context) -> str:
+    for number in count(1):
+        try:
+            await ctx.ask_outcome(f"sure-{number}", "Are you sure?", bool)
+        except MCPError:
+            continue
+    return "never"
+
+
+async def trap(ctx: Context) -> str:
+    first = await ctx.ask_outcome("first", "One?", bool)
+    second = await ctx.ask_outcome("second", "Two?", bool)
+    return {"accept": "fine", "decline": "well"}[second.action] if first.action == "decline" else "good"
+
+
+async def survey(ctx: Context) -> str:
+    page = await ctx.ask_outcome("page", ElicitUrl("Rate us", "https://rate.example/1"))
+    praise = await ctx.ask("praise", Sample("Praise it", max_tokens=9))
+    roots = await ctx.ask("films", ListRoots())
+    text = getattr(praise.content, "text", None)
+    return f"{page.action}, {text}, {len(roots.roots)} root"
+
+
+async def unlock(ctx: Context) -> str:
+    return (await ctx.ask("code", "Which code?", Code, attempts=99)).code
+
+
+async def hang(ctx: Context) -> str:
+    if (await ctx.ask_outcome("wait", "Wait?", bool)).action == "cancel":
+        await anyio.sleep_forever()
+    return "done"
+
+
+def broken(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) -> str:
+    if seat.action == "cancel":
+        raise MCPError(code=-32050, message="out of film")
+    if seat.action == "decline":
+        raise ToolError("no seat,\nno \x1b[31mfilm")
+    return film
+
+
+def review(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) -> str:
+    return f"Review {film} from the row: {seat.action}"
+
+
 def cinema() -> Server[Any]:
     """Make one instance of it."""
-    server = Server[Any]("cinema", keys=[b"k" * 32])
     loops = {"left": 1}
 
-    @server.tool()
-    def book(
-        film: str,
-        seat: Annotated[ElicitationResult[Seat], Resolve(seat)],
-        snack: Annotated[ElicitationResult[Snack], Resolve(snack)],
-    ) -> str:
-        row = seat.data.row if seat.action == "accept" else seat.action
-        return f"{film}, row: {row}, {snack.data.name if snack.action == 'accept' else snack.action}"
-
-    @server.tool()
-    def need(film: str, seat: Annotated[Seat, Resolve(seat)]) -> dict[str, str]:
-        return {"film": film, "row": seat.row}
-
-    @server.tool()
-    async def leave(ctx: Context) -> str:
-        stay = await ctx.ask_outcome("stay", "Would you stay?", bool)
-        if stay.action != "decline":
-            return stay.action
-        why = await ctx.ask_outcome("why", "Why not?", str)
-        return f"left: {why.action}"
-
-    @server.tool()
-    async def nag(ctx: Context) -> str:
-        for number in count(1):
-            try:
-                await ctx.ask_outcome(f"sure-{number}", "Are you sure?", bool)
-            except MCPError:
-                continue
-        return "never"
-
-    @server.tool()
-    async def trap(ctx: Context) -> str:
-        first = await ctx.ask_outcome("first", "One?", bool)
-        second = await ctx.ask_outcome("second", "Two?", bool)
-        return {"accept": "fine", "decline": "well"}[second.action] if first.action == "decline" else "good"
-
-    @server.tool()
-    async def survey(ctx: Context) -> str:
-        page = await ctx.ask_outcome("page", ElicitUrl("Rate us", "https://rate.example/1"))
-        praise = await ctx.ask("praise", Sample("Praise it", max_tokens=9))
-        roots = await ctx.ask("films", ListRoots())
-        text = getattr(praise.content, "text", None)
-        return f"{page.action}, {text}, {len(roots.roots)} root"
-
-    @server.tool()
-    async def unlock(ctx: Context) -> str:
-        return (await ctx.ask("code", "Which code?", Code, attempts=99)).code
-
-    @server.tool()
     async def once(ctx: Context) -> str:
         await ctx.ask_outcome("go", "Go?", bool)
         if not loops["left"]:
@@ -95,30 +112,13 @@ def cinema() -> Server[Any]:
         loops["left"] -= 1
         return "ran"
 
-    @server.tool()
     async def fickle(ctx: Context) -> str:
         loops["left"] += 1
         await ctx.ask_outcome(f"name-{loops['left'] // 2}", "Who?", str)
         return "done"
 
-    @server.tool()
-    async def hang(ctx: Context) -> str:
-        if (await ctx.ask_outcome("wait", "Wait?", bool)).action == "cancel":
-            await anyio.sleep_forever()
-        return "done"
-
-    @server.tool()
-    def broken(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) -> str:
-        if seat.action == "cancel":
-            raise MCPError(code=-32050, message="out of film")
-        if seat.action == "decline":
-            raise ToolError("no seat,\nno \x1b[31mfilm")
-        return film
-
-    @server.prompt()
-    def review(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) -> str:
-        return f"Review {film} from the row: {seat.action}"
-
+    server = server_with(book, need, leave, nag, trap, survey, unlock, once, fickle, hang, broken)
+    server.prompt()(review)
     return server
 
 

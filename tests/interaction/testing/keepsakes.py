@@ -22,9 +22,9 @@ from roundtrip import (
     ListRoots,
     Resolve,
     Sample,
-    Server,
 )
 from roundtrip.testing import ACCEPT, DECLINE, Answers, Conversation, User
+from tests.kit.shops import server_with
 
 
 class Seat(BaseModel):
@@ -44,20 +44,13 @@ async def choose_snacks(seat: Annotated[Seat, Resolve(choose_seat)]) -> Elicit[S
     return Elicit(f"Popcorn?\n\nIt is brought to the {seat.row} row.", Snacks)
 
 
-def cinema() -> Server[Any]:
-    """Make a tool of two rounds, by resolvers."""
-    server = Server[Any]("cinema")
-
-    @server.tool()
-    async def book(
-        film: str,
-        seat: Annotated[Seat, Resolve(choose_seat)],
-        snacks: Annotated[ElicitationResult[Snacks], Resolve(choose_snacks)],
-    ) -> str:
-        popcorn = snacks.data.copies if snacks.action == "accept" else "no"
-        return f"Booked {film}, {seat.row} row, {popcorn} popcorn."
-
-    return server
+async def book(
+    film: str,
+    seat: Annotated[Seat, Resolve(choose_seat)],
+    snacks: Annotated[ElicitationResult[Snacks], Resolve(choose_snacks)],
+) -> str:
+    popcorn = snacks.data.copies if snacks.action == "accept" else "no"
+    return f"Booked {film}, {seat.row} row, {popcorn} popcorn."
 
 
 async def pay_order(ctx: Context) -> ElicitUrl:
@@ -75,40 +68,26 @@ class Order(BaseModel):
     at: dict[str, datetime]
 
 
-def shop() -> Server[Any]:
-    """Make a tool whose result and questions are full of values that change from run to run."""
-    server = Server[Any]("shop")
-
-    @server.tool()
-    async def order(paid: Annotated[Any, Resolve(pay_order)], ctx: Context) -> Order:
-        number = await ctx.step("number", lambda: str(uuid.uuid4()))
-        await ctx.ask("confirm", f"Send order {number} today?", bool)
-        now = datetime.now(UTC)
-        return Order(
-            id=number,
-            again=f"order {number}",
-            key=secrets.token_urlsafe(24),
-            shipped=f"http://localhost:{secrets.randbelow(60000) + 1}/parcels/{secrets.token_hex(16)}",
-            day="2026-07-28",
-            copies=12,
-            at={uuid.uuid4().hex: now},
-        )
-
-    return server
+async def order(paid: Annotated[Any, Resolve(pay_order)], ctx: Context) -> Order:
+    number = await ctx.step("number", lambda: str(uuid.uuid4()))
+    await ctx.ask("confirm", f"Send order {number} today?", bool)
+    now = datetime.now(UTC)
+    return Order(
+        id=number,
+        again=f"order {number}",
+        key=secrets.token_urlsafe(24),
+        shipped=f"http://localhost:{secrets.randbelow(60000) + 1}/parcels/{secrets.token_hex(16)}",
+        day="2026-07-28",
+        copies=12,
+        at={uuid.uuid4().hex: now},
+    )
 
 
-def everything() -> Server[Any]:
-    """Make a tool with every kind of question and content."""
-    server = Server[Any]("everything")
-
-    @server.tool()
-    async def praise(
-        model: Annotated[Any, Resolve(lambda: Sample("Praise it", max_tokens=9, system_prompt="Be brief"))],
-        roots: Annotated[Any, Resolve(lambda: ListRoots())],
-    ) -> list[Any]:
-        return [f"{model.content.text}\nin {len(roots.roots)} place", Image(data=b"1234", format="png")]
-
-    return server
+async def praise(
+    model: Annotated[Any, Resolve(lambda: Sample("Praise it", max_tokens=9, system_prompt="Be brief"))],
+    roots: Annotated[Any, Resolve(lambda: ListRoots())],
+) -> list[Any]:
+    return [f"{model.content.text}\nin {len(roots.roots)} place", Image(data=b"1234", format="png")]
 
 
 async def sdk_seat(film: str) -> SdkElicit[Seat]:
@@ -126,28 +105,24 @@ def of_the_sdk() -> MCPServer[Any]:
     return server
 
 
-async def booking(**options: Any) -> Conversation:
-    answers: Answers = {"choose_seat": {"row": "middle"}, "choose_snacks": {"copies": 3, "note": "no salt\nplease"}}
-    return await User(cinema(), answers, **options).call("book", film="Solaris")
+def playing(make: Any, answers: Answers, tool: str, **arguments: Any) -> Callable[..., Awaitable[Conversation]]:
+    """Return a function that plays a call, with more options of its user."""
+
+    async def play(**options: Any) -> Conversation:
+        roots = [Root(uri=FileUrl("file:///music"))]
+        return await User(make, answers, roots=roots, **options).call(tool, **arguments)
+
+    return play
 
 
-async def declining(**options: Any) -> Conversation:
-    return await User(cinema(), {"choose_seat": DECLINE}, **options).call("book", film="Solaris")
-
-
-async def ordering(**options: Any) -> Conversation:
-    return await User(shop(), {"pay_order": ACCEPT, "confirm": True}, **options).call("order")
-
-
-async def praising(**options: Any) -> Conversation:
-    roots = [Root(uri=FileUrl("file:///music"))]
-    return await User(everything(), {re.compile("Praise it"): "Splendid"}, roots=roots, **options).call("praise")
-
-
-async def booking_with_the_sdk(**options: Any) -> Conversation:
-    return await User(of_the_sdk(), {lambda question: True: {"row": "back"}}, **options).call("book", film="Solaris")
-
-
+BOOKED: Final[Answers] = {
+    "choose_seat": {"row": "middle"},
+    "choose_snacks": {"copies": 3, "note": "no salt\nplease"},
+}
 CALLS: Final[dict[str, Callable[..., Awaitable[Conversation]]]] = {
-    call.__name__: call for call in (booking, declining, ordering, praising, booking_with_the_sdk)
+    "booking": playing(lambda: server_with(book), BOOKED, "book", film="Solaris"),
+    "declining": playing(lambda: server_with(book), {"choose_seat": DECLINE}, "book", film="Solaris"),
+    "ordering": playing(lambda: server_with(order), {"pay_order": ACCEPT, "confirm": True}, "order"),
+    "praising": playing(lambda: server_with(praise), {re.compile("Praise it"): "Splendid"}, "praise"),
+    "booking_with_the_sdk": playing(of_the_sdk, {re.compile("Which row"): {"row": "back"}}, "book", film="Solaris"),
 }

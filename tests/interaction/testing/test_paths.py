@@ -8,16 +8,14 @@ from mcp.server.mcpserver import Elicit as SdkElicit
 from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp_types import InputRequiredResult
 
-from roundtrip import Context, ElicitationResult, Server, State
+from roundtrip import Context, ElicitationResult, State
 from roundtrip.testing import (
     DECLINE,
     Answers,
     Breach,
     Era,
-    Explored,
     LegDelivery,
     LegRequest,
-    Path,
     PathAction,
     PathOutcome,
     Route,
@@ -27,12 +25,9 @@ from roundtrip.testing import (
 )
 from roundtrip.testing.chosen import CHOSEN, UserDefaults
 from tests.interaction.testing.cinemas import ROOTS, Seat, cinema, outcomes
+from tests.kit.shops import server_with
 
 pytestmark = pytest.mark.anyio
-
-
-def by_choices(explored: Explored) -> dict[Any, Path]:
-    return {path.choices: path for path in explored.paths}
 
 
 ONE_QUESTION = """\
@@ -92,7 +87,7 @@ async def test_path_reports_its_value_states_and_call() -> None:
 async def test_both_eras_come_to_the_same_for_the_same_choices(tool: str) -> None:
     arguments = {"film": "Solaris"} if tool == "need" else {}
     retry, live = [
-        by_choices(await paths(cinema(), tool, arguments, depth=2, era=era, roots=ROOTS))
+        {path.choices: path for path in (await paths(cinema(), tool, arguments, depth=2, era=era, roots=ROOTS)).paths}
         for era in (Era.RETRY, Era.LIVE)
     ]
     assert live.keys() == {
@@ -186,8 +181,7 @@ async def test_each_path_gets_its_own_instance_where_possible() -> None:
 
 
 async def test_tool_asking_inconsistently_is_reported() -> None:
-    server = cinema()
-    explored = await paths(server, "fickle", depth=1)
+    explored = await paths(cinema(), "fickle", depth=1)
     assert explored.strayed == 4
     assert "4 paths met other questions than before after the same answers" in str(explored)
 
@@ -278,19 +272,13 @@ async def test_a_breach_on_a_hostile_network_is_a_crash() -> None:
         explored.assert_no_crash()
 
 
-def hostile() -> Server[Any]:
-    server = Server[Any]("hostile", keys=[b"k" * 32])
-
-    @server.tool()
-    async def lie(ctx: Context) -> str:
-        await ctx.ask_outcome("\x1b[2J" + "long" * 20, "\x1b]0;x\x07", bool)
-        raise KeyError("\x1b[31m\u202e\n" + "x" * 500)
-
-    return server
+async def lie(ctx: Context) -> str:
+    await ctx.ask_outcome("\x1b[2J" + "long" * 20, "\x1b]0;x\x07", bool)
+    raise KeyError("\x1b[31m\u202e\n" + "x" * 500)
 
 
 async def test_server_text_cannot_take_over_the_terminal() -> None:
-    explored = await paths(hostile, "lie")
+    explored = await paths(server_with(lie), "lie")
     assert [line for line in str(explored).splitlines() if not line.isprintable() or len(line) > 120] == []
     with pytest.raises(AssertionError) as raised:
         explored.assert_no_crash()

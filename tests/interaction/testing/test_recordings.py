@@ -24,7 +24,7 @@ from roundtrip.testing.recordings import Replayed, Unrecordable, record, replay
 from tests.interaction.testing.keepsakes import of_the_sdk
 from tests.interaction.testing.seats import Seat, Snack, seat, snack
 from tests.kit.players import Person, connect, roots
-from tests.kit.shops import KEY
+from tests.kit.shops import server_with
 from tests.kit.waiting import WAIT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
@@ -32,22 +32,20 @@ pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
 Over = Literal["memory", "http"]
 
 
+async def book(
+    film: str, seat: Annotated[Seat, Resolve(seat)], snack: Annotated[Snack, Resolve(snack)]
+) -> dict[str, str]:
+    return {"film": film, "row": seat.row, "snack": snack.name}
+
+
+async def clean(hall: int, ctx: Context) -> str:
+    await ctx.report_progress(1, 2, "half clean")
+    await ctx.notify_tools_changed()
+    return f"hall {hall} is clean"
+
+
 def cinema() -> Server[Any]:
-    server = Server[Any]("cinema", version="7", instructions="Be on time.", keys=[KEY])
-
-    @server.tool()
-    async def book(
-        film: str, seat: Annotated[Seat, Resolve(seat)], snack: Annotated[Snack, Resolve(snack)]
-    ) -> dict[str, str]:
-        return {"film": film, "row": seat.row, "snack": snack.name}
-
-    @server.tool()
-    async def clean(hall: int, ctx: Context) -> str:
-        await ctx.report_progress(1, 2, "half clean")
-        await ctx.notify_tools_changed()
-        return f"hall {hall} is clean"
-
-    return server
+    return server_with(book, clean, version="7", instructions="Be on time.")
 
 
 ROW, FOOD = re.compile("row for"), re.compile("eat")
@@ -115,18 +113,12 @@ async def test_the_client_that_was_recorded_gets_what_it_got(era: Era, path: Pat
     await assert_replayed(converse, era, path, result)
 
 
-@pytest.mark.roundtrip(eras="retry")
-async def test_idle_client_is_told_the_missing_step(recorded: Path, era: Era) -> None:
-    replayed = replay(recorded)
-    async with connect(replayed, era, Person()):
+@pytest.mark.parametrize("over", ["memory", "http"])
+async def test_idle_or_wrong_client_is_reported_and_may_still_succeed(recorded: Path, era: Era, over: Over) -> None:
+    async with reachable(recorded, over) as (target, replayed):
+        assert "tools/list" in [message.method for message in replayed.unplayed]
         with pytest.raises(AssertionError, match=r'recorded, but not sent: tools/call book \{"film": "Solaris"\}'):
             replayed.assert_played()
-        assert "tools/list" in [message.method for message in replayed.unplayed]
-
-
-@pytest.mark.parametrize("over", ["memory", "http"])
-async def test_wrong_client_is_reported_and_may_still_succeed(recorded: Path, era: Era, over: Over) -> None:
-    async with reachable(recorded, over) as (target, replayed):
         with pytest.raises(MCPError, match=r'params\.arguments\.film: expected "Solaris", got "Stalker"'):
             await booking(target, era, film="Stalker")
         with pytest.raises(MCPError, match=r'content\.row: expected "last", got "first"'):
@@ -230,12 +222,11 @@ async def test_client_of_the_other_era_is_reported(recorded: Path, era: Era) -> 
 
 
 async def test_a_client_of_both_eras_finds_the_recorded_one(recorded: Path, era: Era) -> None:
-    async with served(replay(recorded)) as url:
-        result: CallToolResult | None = None
-        async with Client(url, mode="auto", elicitation_callback=Person({"row": "last"}, {"name": "tea"})) as client:
-            assert client.protocol_version == (era.value if era is Era.RETRY else "2025-11-25")
-            result = await client.call_tool("book", {"film": "Solaris"})
-    assert result.structured_content == BOOKED
+    person = Person({"row": "last"}, {"name": "tea"})
+    async with served(replay(recorded)) as url, Client(url, mode="auto", elicitation_callback=person) as client:
+        assert client.protocol_version == (era.value if era is Era.RETRY else "2025-11-25")
+        result = await client.call_tool("book", {"film": "Solaris"})
+        assert result.structured_content == BOOKED
 
 
 async def test_an_sdk_server_elsewhere_is_recorded_too(era: Era, path: Path) -> None:

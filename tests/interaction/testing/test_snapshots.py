@@ -9,7 +9,8 @@ from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Conversation, User
 from roundtrip.testing.snapshots import call_text, wire_text
 from roundtrip.testing.snapshots.extension import CallSnapshot
-from tests.interaction.testing.keepsakes import CALLS, ordering
+from tests.interaction.testing.keepsakes import CALLS
+from tests.kit.shops import server_with
 
 pytestmark = [pytest.mark.anyio]
 
@@ -44,21 +45,15 @@ class Receipt(BaseModel):
     lines: list[dict[str, str]]
 
 
-def bank() -> Server[Any]:
-    server = Server[Any]("bank")
-
-    @server.tool()
-    async def pay(
-        card: str, answer: Annotated[Card, Resolve(ask_card)], pin: Annotated[str, Resolve(ask_pin, key="pin")]
-    ) -> Receipt:
-        return Receipt(card=card, lines=[{"number": answer.number, "said": f"{pin} of {answer.name}"}])
-
-    return server
+async def pay(
+    card: str, answer: Annotated[Card, Resolve(ask_card)], pin: Annotated[str, Resolve(ask_pin, key="pin")]
+) -> Receipt:
+    return Receipt(card=card, lines=[{"number": answer.number, "said": f"{pin} of {answer.name}"}])
 
 
 async def paying(**options: Any) -> Conversation:
     answers: Any = {"ask_card": {"number": "5500-6600", "name": "Ada"}, "pin": "8462"}
-    return await User(bank(), answers, **options).call("pay", card="4929-1234")
+    return await User(server_with(pay), answers, **options).call("pay", card="4929-1234")
 
 
 _SECRETS: Final = ("4929-1234", "4111 2222", "5500-6600", "8462")
@@ -91,4 +86,4 @@ async def test_prompts_and_resources_have_texts(call_snapshot: CallSnapshot) -> 
 
 async def test_unrecorded_messages_are_requested() -> None:
     with pytest.raises(ValueError, match="use the fixture wire_snapshot"):
-        wire_text(await ordering())
+        wire_text(await CALLS["ordering"]())

@@ -2,6 +2,7 @@
 
 import re
 import signal
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import anyio
@@ -26,7 +27,7 @@ from roundtrip.testing import (
     served,
 )
 from tests.interaction.testing.seats import Seat, Snack, seat, snack
-from tests.kit.shops import KEY
+from tests.kit.shops import server_with
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -41,26 +42,24 @@ def roots() -> ListRoots:
     return ListRoots()
 
 
-def cinema() -> Server[Any]:
-    server = Server[Any]("cinema", keys=[KEY])
+async def book(
+    film: str, seat: Annotated[Seat, Resolve(seat)], snack: Annotated[ElicitationResult[Snack], Resolve(snack)]
+) -> str:
+    return f"{film}, {seat.row}, {snack.data.name if snack.action == 'accept' else snack.action}"
 
-    @server.tool()
-    async def book(
-        film: str, seat: Annotated[Seat, Resolve(seat)], snack: Annotated[ElicitationResult[Snack], Resolve(snack)]
-    ) -> str:
-        return f"{film}, {seat.row}, {snack.data.name if snack.action == 'accept' else snack.action}"
 
-    @server.tool()
-    async def survey(ctx: Context) -> dict[str, Any]:
-        stars = await ctx.ask("stars", "How many stars?", int)
-        page = await ctx.ask_outcome("page", ElicitUrl("Rate us", "https://rate.example/1"))
-        return {"stars": stars, "page": page.action}
+async def survey(ctx: Context) -> dict[str, Any]:
+    stars = await ctx.ask("stars", "How many stars?", int)
+    page = await ctx.ask_outcome("page", ElicitUrl("Rate us", "https://rate.example/1"))
+    return {"stars": stars, "page": page.action}
 
-    @server.tool()
-    async def praise(model: Annotated[Any, Resolve(model)], roots: Annotated[Any, Resolve(roots)]) -> str:
-        return f"{model.content.text} {[str(root.uri) for root in roots.roots]}"
 
-    return server
+async def praise(model: Annotated[Any, Resolve(model)], roots: Annotated[Any, Resolve(roots)]) -> str:
+    return f"{model.content.text} {[str(root.uri) for root in roots.roots]}"
+
+
+def cinema(*more: Callable[..., Any]) -> Server[Any]:
+    return server_with(book, survey, praise, *more)
 
 
 def about_food(question: AskedQuestion) -> bool:
@@ -97,14 +96,12 @@ async def test_user_answers_by_name_and_reports_the_result(roundtrip_era: Era) -
 
 @both_eras
 async def test_ticket_of_a_page_is_not_shown() -> None:
-    server = cinema()
-
-    @server.tool()
     async def pay(ctx: Context) -> str:
         page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}&lang=en"
         await ctx.ask("pay", ElicitUrl("Pay here", page))
         return "paid"
 
+    server = cinema(pay)
     paid = await User(server, {"pay": ACCEPT}).call("pay")
     assert paid.shown == [{"pay": {"message": "Pay here", "url": "https://pay.example/?ticket=<ticket>&lang=en"}}]
 
@@ -165,12 +162,10 @@ async def test_roots_and_samples_may_be_answered_in_json_form_only() -> None:
 
 
 async def test_unaskable_client_gets_the_substitute_for_its_answer() -> None:
-    server = cinema()
-
-    @server.tool()
     async def rate(ctx: Context) -> int:
         return await ctx.ask("stars", "How many stars?", int, otherwise=3)
 
+    server = cinema(rate)
     assert (await User(server, {"stars": 5}).call("rate")).value == 5
     assert (await User(server, lacks={"elicitation"}).call("rate")).value == 3
     with pytest.raises(MCPError, match="sampling"):
@@ -179,12 +174,10 @@ async def test_unaskable_client_gets_the_substitute_for_its_answer() -> None:
 
 @both_eras
 async def test_a_protocol_error_is_raised_as_it_came() -> None:
-    server = cinema()
-
-    @server.tool()
     async def broken() -> str:
         raise MCPError(code=-32050, message="out of film")
 
+    server = cinema(broken)
     with pytest.raises(MCPError, match="out of film"):
         await User(server).call("broken")
     call = await User(server, allow_error=True).call("broken")
@@ -214,9 +207,8 @@ async def test_failure_beside_a_served_server_reaches_its_author_and_spoils_noth
         async with served(cinema()) as url:
             assert handlers() == before
             with anyio.fail_after(WAIT):
-                assert not (
-                    await User(url, {re.compile("stars"): 5, re.compile("Rate"): ACCEPT}).call("survey")
-                ).is_error
+                call = await User(url, {re.compile("stars"): 5, re.compile("Rate"): ACCEPT}).call("survey")
+            assert call.value == {"stars": 5, "page": "accept"}
             if error is not None:
                 raise error
 
@@ -232,18 +224,16 @@ async def test_difference_between_the_eras_is_reported(what: str) -> None:
     servers: list[Server[Any]] = []
 
     def make() -> Server[Any]:
-        server = Server[Any]("odd")
         number = len(servers)
-        servers.append(server)
 
         async def ask() -> Elicit[Seat]:
             return Elicit(f"Row {number if what == 'questions' else ''}?", Seat)
 
-        @server.tool()
         async def book(seat: Annotated[Seat, Resolve(ask)]) -> str:
             return f"{number}" if what == "results" else "same"
 
-        return server
+        servers.append(server_with(book))
+        return servers[-1]
 
     with pytest.raises(AssertionError, match=f"the {what} differ"):
         await assert_same_on_both_eras(make, "book", answers={"ask": {"row": "x"}})

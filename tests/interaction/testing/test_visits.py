@@ -25,7 +25,6 @@ from tests.kit.waiting import WAIT
 
 pytestmark = [pytest.mark.anyio]
 KEY = "7f" * 32
-"""Far less than the pages' own wait= over and over, and far more than a test takes."""
 
 
 class Till:
@@ -168,7 +167,7 @@ async def test_failure_of_a_visit_is_the_failure_of_the_test(till: Till) -> None
         await User(cinema(till), visits={"pay": lost}).call("buy", row=3)
 
 
-async def test_page_without_done_is_visited_and_a_visit_left_over_reported(till: Till) -> None:
+async def test_page_without_done_is_visited_and_unused_visit_reported(till: Till) -> None:
     seen: list[str] = []
     user = User(cinema(till), visits={"terms": lambda visit: seen.append(visit.url), "login": look})
     with pytest.raises(Unused, match="no question asked for the page 'login'"):

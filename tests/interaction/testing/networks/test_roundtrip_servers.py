@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, FileUrl
 
 from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, ListRoots, Resolve, Sample, Server
 from roundtrip.testing import ACCEPT, DECLINE, Breach, Eavesdrop, Inapplicable, Swap, User
+from tests.kit.shops import server_with
 
 pytestmark = pytest.mark.anyio
 
@@ -42,54 +43,58 @@ async def confirmation(film: str, order: Annotated[str, Resolve(order, once=True
     return Elicit(f"Pay {order} for {film}?", bool)
 
 
-def shop(server: Server[Any]) -> Server[Any]:
-    @server.tool()
-    async def media(
-        model: Annotated[Any, Resolve(lambda: Sample("Praise it", max_tokens=9))],
-        roots: Annotated[Any, Resolve(lambda: ListRoots())],
-    ) -> str:
-        return f"{model.content.text} {[str(root.uri) for root in roots.roots]}"
+async def media(
+    model: Annotated[Any, Resolve(lambda: Sample("Praise it", max_tokens=9))],
+    roots: Annotated[Any, Resolve(lambda: ListRoots())],
+) -> str:
+    return f"{model.content.text} {[str(root.uri) for root in roots.roots]}"
 
-    @server.tool()
-    async def page(ctx: Context) -> str:
-        answer = await ctx.ask_outcome("page", ElicitUrl("Rate us", "https://rate.example/1"))
-        return answer.action
 
-    @server.tool()
-    async def review(
-        stars: Annotated[Stars, Resolve(stars)], note: Annotated[ElicitationResult[Note], Resolve(note)]
-    ) -> str:
-        return f"{stars.value} {note.action}"
+async def page(ctx: Context) -> str:
+    answer = await ctx.ask_outcome("page", ElicitUrl("Rate us", "https://rate.example/1"))
+    return answer.action
 
-    @server.tool()
-    async def pay(
-        film: str,
-        confirmed: Annotated[bool, Resolve(confirmation)],
-        order: Annotated[str, Resolve(order, once=True)],
-    ) -> str:
-        return f"{order} {confirmed}"
 
-    @server.prompt()
-    async def praise(film: str, stars: Annotated[Stars, Resolve(stars)]) -> str:
-        return f"{film}: {stars.value}"
+async def review(
+    stars: Annotated[Stars, Resolve(stars)], note: Annotated[ElicitationResult[Note], Resolve(note)]
+) -> str:
+    return f"{stars.value} {note.action}"
 
-    @server.resource("film://{title}")
-    async def film(title: str, stars: Annotated[Stars, Resolve(stars)]) -> str:
-        return f"{title}: {stars.value}"
 
+async def pay(
+    film: str,
+    confirmed: Annotated[bool, Resolve(confirmation)],
+    order: Annotated[str, Resolve(order, once=True)],
+) -> str:
+    return f"{order} {confirmed}"
+
+
+async def praise(film: str, stars: Annotated[Stars, Resolve(stars)]) -> str:
+    return f"{film}: {stars.value}"
+
+
+async def film(title: str, stars: Annotated[Stars, Resolve(stars)]) -> str:
+    return f"{title}: {stars.value}"
+
+
+def shop(**options: Any) -> Server[Any]:
+    server = server_with(media, page, review, pay, **options)
+    server.prompt()(praise)
+    server.resource("film://{title}")(film)
     return server
 
 
 def make(keys: Sequence[bytes]) -> Server[Any]:
-    return shop(Server[Any]("shop", keys=keys))
+    return shop(keys=keys)
 
 
 def encrypted(keys: Sequence[bytes]) -> Server[Any]:
-    return shop(Server[Any]("shop", keys=keys, encrypt=True))
+    return shop(keys=keys, encrypt=True)
 
 
 def secured(keys: Sequence[bytes]) -> Server[Any]:
-    return shop(Server[Any]("shop", request_state_security=RequestStateSecurity(keys=list(keys)), seal_keys=list(keys)))
+    security = RequestStateSecurity(keys=list(keys))
+    return shop(keys=None, request_state_security=security, seal_keys=list(keys))
 
 
 CALLS: list[tuple[str, dict[str, Any], dict[Any, Any], str]] = [
@@ -135,15 +140,12 @@ async def test_state_may_be_stored_anywhere(make: Callable[..., Server[Any]]) ->
 
 async def test_eavesdropper_knows_the_frozen_format() -> None:
     def leaking(keys: Sequence[bytes]) -> Server[Any]:
-        server = Server[Any]("shop", keys=keys)
-
-        @server.tool()
         async def pay(film: str, order: Annotated[str, Resolve(order, once=True)], ctx: Context) -> str:
             # What was fixed once becomes the name of a question, which anybody can read.
             sure = await ctx.ask(order, "Sure?", bool)
             return f"{order} {sure}"
 
-        return server
+        return server_with(pay, keys=keys)
 
     user = User(leaking, {ORDER: True}, network=Eavesdrop())
     with pytest.raises(Breach, match=f"is readable without a key, and contains '{ORDER}'"):
@@ -158,15 +160,14 @@ async def test_authenticated_user_is_known_in_memory_only() -> None:
 
 async def test_interleave_finds_state_shared_between_calls() -> None:
     kept: dict[str, bool] = {}
-    server = Server[Any]("cinema", keys=[b"k" * 32])
 
-    @server.tool()
     async def book(ctx: Context) -> str:
         if "sure" not in kept:
             kept["sure"] = await ctx.ask("sure", "Sure?", bool)
         more = await ctx.ask("more", "More?", bool)
         return f"{kept['sure']} {more}"
 
+    server = server_with(book)
     assert (await User(server, {"sure": True, "more": True}).call("book")).text == "True True"
     kept.clear()
     with pytest.raises(Breach, match="asked 'more' where this one had been asked 'sure': is something kept"):

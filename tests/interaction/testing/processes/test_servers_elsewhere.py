@@ -10,20 +10,19 @@ from roundtrip import Context, Server
 from roundtrip.testing import Era, PathAction, PathOutcome, User, paths
 from tests.interaction.testing.cinemas import cinema
 from tests.kit.hosts import stdio
+from tests.kit.shops import server_with
 
 pytestmark = pytest.mark.anyio
 
 
+async def risk(ctx: Context) -> str:
+    if (await ctx.ask_outcome("jump", "Jump?", bool)).action == "decline":
+        os._exit(3)
+    return "alive"
+
+
 def mortal() -> Server[Any]:
-    server = Server[Any]("mortal", keys=[b"k" * 32])
-
-    @server.tool()
-    async def risk(ctx: Context) -> str:
-        if (await ctx.ask_outcome("jump", "Jump?", bool)).action == "decline":
-            os._exit(3)
-        return "alive"
-
-    return server
+    return server_with(risk)
 
 
 async def test_a_server_that_dies_on_a_path_is_an_outcome(era: Era) -> None:
