@@ -27,7 +27,7 @@ from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock
 from tests.interaction.tasks.looks import Looks
-from tests.kit.peer import WAIT_SECONDS, peers, text_of
+from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.shops import KEY
 from tests.kit.waiting import until
 
@@ -89,6 +89,13 @@ class Shop:
             if len(self.calls) == 1:
                 await anyio.sleep_forever()
             return str(await ctx.wait_for("payment", timeout=5))
+
+    async def paying(self, peer: Peer) -> str:
+        """Call the tool that runs once, and return its task when its body runs."""
+        first = await peer.call("pay")
+        handle = await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"])
+        await until(lambda: self.bodies["pay"])
+        return handle["taskId"]
 
 
 async def test_task_that_cannot_be_claimed_is_left_alone_for_a_while(
@@ -236,13 +243,11 @@ async def test_result_survives_an_outage_that_is_longer_than_the_lease(monkeypat
     monkeypatch.setattr(MemoryTasks, "save", flaky)
     shop = Shop()
     async with peers(shop.server) as (peer,):
-        first = await peer.call("pay")
-        handle = await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"])
-        await until(lambda: shop.bodies)
+        task_id = await shop.paying(peer)
         # For the worker, its lease ends with the body; for the store, it goes on.
         monkeypatch.setattr(claim, "LEASE_SECONDS", 0.0)
         shop.go_on.set()
-        assert text_of(await peer.until(handle["taskId"])) == "paid"
+        assert text_of(await peer.until(task_id)) == "paid"
     assert (failures, shop.bodies["pay"]) == (4, 1)
 
 
@@ -377,9 +382,7 @@ async def test_task_shown_as_lost_gets_no_result() -> None:
     system = System(time=clock)
     shop = Shop(MemoryLedger(system=system), system=system)
     async with peers(shop.server) as (peer,):
-        first = await peer.call("pay")
-        task_id = (await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"]))["taskId"]
-        await until(lambda: shop.bodies["pay"])
+        task_id = await shop.paying(peer)
         clock.advance(claim.LEASE_SECONDS + claim.END_SECONDS + 1)
         assert (await peer.until(task_id))["status"] == "failed"
         shop.go_on.set()
@@ -401,9 +404,7 @@ async def test_read_leaves_a_worker_time_to_store_its_result(
     system = System(time=clock)
     shop = Shop(MemoryLedger(system=system), system=system)
     async with peers(shop.server) as (peer,):
-        first = await peer.call("pay")
-        task_id = (await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"]))["taskId"]
-        await until(lambda: shop.bodies["pay"])
+        task_id = await shop.paying(peer)
         with monkeypatch.context() as patch:
             patch.setattr(MemoryTasks, "save", down)
             shop.go_on.set()
