@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from roundtrip.server.hosts import ToolHost
     from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
 
-__all__ = ["ToolCalls", "named_version"]
+__all__ = ["ToolCalls", "named_version", "result_of_reply"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -132,21 +132,18 @@ class ToolCalls:
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
         stored, record = self._legs.stored_calls, incoming.record
-        if self._legs.tasks is None or record is None:
-            return result_of(await self.serve(name, arguments, incoming, version))
-        if not is_retry_era(record.context.protocol_version):
-            if stored is None:
-                return result_of(await self.serve(name, arguments, incoming, version))
+        is_retry = record is not None and is_retry_era(record.context.protocol_version)
+        if stored is not None and record is not None and not is_retry:
             return await stored.serve_old_client(self, name, arguments, incoming)
+        if self._legs.tasks is None or record is None or not is_retry:
+            return result_of(await self.serve(name, arguments, incoming, version))
         end = await self._end_for_client(name, arguments, incoming, version)
         if not isinstance(end, dict):
             return result_of(end)
-        if end.get("resultType") == "input_required":
-            return InputRequiredResult.model_validate(end)
         if end.get("resultType") == "task":
             record.reply = {**end, "_meta": self.stamp()}
             return CallToolResult(content=[])
-        return CallToolResult.model_validate(end)
+        return result_of_reply(end)
 
     async def _end_for_client(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
@@ -395,6 +392,12 @@ def _sent(end: LegEnd, revision: str) -> dict[str, Any]:
     if isinstance(end, HandedOver):
         raise RuntimeError("a call became a task on a server without tasks")
     return written(end.value if isinstance(end, Finished) else end.result, revision)
+
+
+def result_of_reply(reply: dict[str, Any]) -> CallToolResult | InputRequiredResult:
+    """Return the model of a reply to a request of a stored call, as handlers of the SDK return it."""
+    kind = InputRequiredResult if reply.get("resultType") == "input_required" else CallToolResult
+    return kind.model_validate(reply)
 
 
 def written(result: CallToolResult | InputRequiredResult, revision: str) -> dict[str, Any]:

@@ -265,10 +265,8 @@ class User:
         error = run.conversation.error
         if error is not None and not self._allow_error:
             raise error
-        if not self._allow_error and run.conversation.text in (
-            f"Unknown tool: {leg.name}",
-            f"Unknown tool: {leg.name!r}",
-        ):
+        unknown = (f"Unknown tool: {leg.name}", f"Unknown tool: {leg.name!r}")
+        if not self._allow_error and run.conversation.failure in unknown:
             raise LookupError(f"the server has no tool {leg.name!r}; if that is the test, pass allow_error=True")
         if not self._allow_unused and (unused := [*script.unused, *run.unused_visits]):
             raise Unused(unused, run.conversation.questions, ended=run.conversation.told) from error

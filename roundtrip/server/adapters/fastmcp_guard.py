@@ -82,13 +82,13 @@ def _rejecting(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _leaving_out(list_all: Callable[..., Any]) -> Callable[..., Any]:
     async def list_safe(server: FastMCP[Any], **named: Any) -> Sequence[Any]:
-        listed = await list_all(server, **named)
-        unsafe = [each for each in listed if is_unsafe(each)]
-        for each in unsafe:
-            kind, name = kind_and_name_of(each)
-            if _is_new(each.fn):
-                logger.error("server %r leaves out of its lists: %s", server.name, _told(kind, name))
-        return [each for each in listed if each not in unsafe] if unsafe else listed
+        safe: list[Any] = []
+        for each in await list_all(server, **named):
+            if not is_unsafe(each):
+                safe.append(each)
+            elif _is_new(each.fn):
+                logger.error("server %r leaves out of its lists: %s", server.name, _told(*kind_and_name_of(each)))
+        return safe
 
     return list_safe
 

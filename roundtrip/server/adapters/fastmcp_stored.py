@@ -38,10 +38,10 @@ from roundtrip.server.adapters.fastmcp_names import (
     wire_form,
 )
 from roundtrip.server.adapters.installation import serving_now
-from roundtrip.server.adapters.storing import InstalledHost, install_stored_calls, result_of_reply
+from roundtrip.server.adapters.storing import InstalledHost, install_stored_calls
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.stored_replies import result_from
-from roundtrip.server.tool_calls import named_version
+from roundtrip.server.tool_calls import named_version, result_of_reply
 
 if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation, InstallOptions

@@ -7,14 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.context import ServerMiddleware
-from mcp_types import CallToolResult, InputRequiredResult
 
 if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation, InstallOptions
     from roundtrip.server.hosts import CallsOfTools, PageHandler, ToolShelf
     from roundtrip.server.tasks.service import TaskService
 
-__all__ = ["InstalledHost", "install_stored_calls", "result_of_reply", "service_of", "wants_stored_calls"]
+__all__ = ["InstalledHost", "install_stored_calls", "service_of", "wants_stored_calls"]
 
 _OPTIONS = ("pages", "ladder", "approvals")
 
@@ -129,9 +128,3 @@ def service_of(
 
         legs.tasks = TaskService(host, legs, calls, needed_by)
     return legs.tasks
-
-
-def result_of_reply(reply: dict[str, Any]) -> CallToolResult | InputRequiredResult:
-    """Return the model of a reply to a request of a stored call, as handlers of the SDK return it."""
-    kind = InputRequiredResult if reply.get("resultType") == "input_required" else CallToolResult
-    return kind.model_validate(reply)
