@@ -227,20 +227,23 @@ async def test_store_that_is_down_delays_the_task_and_loses_nothing(monkeypatch:
     assert shop.log.count("slow") == 2
 
 
-async def test_call_whose_store_lost_the_answer_stays_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_whose_store_lost_the_answer_stays_where_it_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The store has the task, but its answer was lost. So the next attempt finds the call's own task."""
     monkeypatch.setattr(foreground, "_RETRY_SECONDS", 0.02)
-    shop, calls = Shop(), list[str]()
-    add = MemoryTasks.add
+    shop, calls = Shop(tmp_path), list[str]()
+    tasks = type(shop.ledger.tasks)
+    add = tasks.add
 
-    async def forgetful(self: MemoryTasks, entry: Any) -> bool:
+    async def forgetful(self: Any, entry: Any) -> bool:
         await add(self, entry)
         calls.append(entry.call_id)
         # A webhook that knows the call.
         assert await shop.server.signal(entry.call_id, "payment", 7)
         raise LedgerDown("no answer")
 
-    monkeypatch.setattr(MemoryTasks, "add", forgetful)
+    monkeypatch.setattr(tasks, "add", forgetful)
 
     @shop.server.tool(task=after(SHORT))
     async def pay(ctx: Context) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import MCPError
 
 from roundtrip import Context, ElicitUrl, Server, after
 from roundtrip.engine.leg import Authored, Suspended
@@ -82,6 +83,17 @@ class Shop:
             self.bodies["pay"] += 1
             await self.go_on.wait()
             return "paid"
+
+        @server.tool(task=True)
+        async def end(ctx: Context, how: str) -> str:
+            self.bodies["end"] += 1
+            self.calls.append(ctx.call.id)
+            await self.go_on.wait()
+            if how == "fail":
+                raise MCPError(-32050, "failed")
+            if how == "pause":
+                await ctx.wait_for("payment")
+            return "done"
 
         @server.tool(task=True)
         async def waits(ctx: Context) -> str:
@@ -229,7 +241,13 @@ async def test_clock_of_the_store_counts(seconds: float) -> None:
     assert shop.bodies == {"nothing": 1, "nap": 2, "doze": 2}
 
 
-async def test_result_survives_an_outage_that_is_longer_than_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("how", "said", "bodies"), [("finish", "done", 1), ("fail", "failed", 1), ("pause", "done", 2)]
+)
+async def test_end_survives_an_outage_that_is_longer_than_the_lease(
+    how: str, said: str, bodies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The body runs no more often than without the outage."""
     monkeypatch.setattr(claim, "_PAUSES", (0.01,))
     save, failures = MemoryTasks.save, 0
 
@@ -243,12 +261,41 @@ async def test_result_survives_an_outage_that_is_longer_than_the_lease(monkeypat
     monkeypatch.setattr(MemoryTasks, "save", flaky)
     shop = Shop()
     async with peers(shop.server) as (peer,):
-        task_id = await shop.paying(peer)
+        task_id = (await peer.call("end", how=how))["taskId"]
+        await until(lambda: shop.bodies["end"])
         # For the worker, its lease ends with the body; for the store, it goes on.
         monkeypatch.setattr(claim, "LEASE_SECONDS", 0.0)
         shop.go_on.set()
-        assert text_of(await peer.until(task_id)) == "paid"
-    assert (failures, shop.bodies["pay"]) == (4, 1)
+
+        async def has_ended() -> bool:
+            return (await shop.ledger.tasks.list(limit=1))[0].state is not TaskState.RUNNING
+
+        await until(has_ended)
+        await shop.server.signal(shop.calls[0], "payment")
+        ended = await peer.until(task_id)
+        assert (ended["error"]["message"] if how == "fail" else text_of(ended)) == said
+    assert (failures, shop.bodies["end"]) == (4, bodies)
+
+
+async def test_task_that_another_worker_has_is_left_to_it(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Between the look of one worker and its claim, another one is faster."""
+
+    async def due(tasks: MemoryTasks, limit: int) -> tuple[list[str], float | None]:
+        return [task.call_id for task in await tasks.list(limit=limit)], None
+
+    monkeypatch.setattr(MemoryTasks, "due", due)
+    shop = Shop()
+    other = Shop(shop.ledger)
+    async with peers(shop.server, other.server) as (peer, _):
+        task_id = (await peer.call("end", how="finish"))["taskId"]
+        await looks.more(4)
+        shop.go_on.set()
+        other.go_on.set()
+        assert text_of(await peer.until(task_id)) == "done"
+    assert (shop.bodies + other.bodies)["end"] == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 async def test_signal_for_a_lost_task_is_kept() -> None:

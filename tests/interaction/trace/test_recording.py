@@ -192,6 +192,13 @@ async def test_calls_of_every_kind_are_recorded(path: Path) -> None:
     assert "authored" in token.added
 
 
+async def test_questions_by_hand_that_the_client_does_not_know_fail_its_call(path: Path) -> None:
+    with pytest.raises(MCPError):
+        await User(shop(path), era=Era.LIVE).call("hand")
+    (call,) = calls_of(path)
+    assert (call.state, call.rounds) == (State.FAILED, [])
+
+
 async def test_cancelled_call_is_reported_as_failed(path: Path) -> None:
     server = Server[Any]("slow", trace=path)
     started = anyio.Event()

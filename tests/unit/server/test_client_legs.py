@@ -1,9 +1,32 @@
-"""A stored call whose leg needs a request of its client."""
+"""Legs of a stored call: one that needs a request of its client, and what it waits for afterwards."""
 
+from typing import Any, cast
+
+import pytest
+
+from roundtrip.engine.leg import Suspended
 from roundtrip.ledger.tasks import MAX_TRIES, TaskEntry
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskState
+from roundtrip.server.tasks.claim import TaskClaim
 from roundtrip.server.tasks.client_legs import leave_to_client
 from roundtrip.server.tasks.content import TaskContent
+from roundtrip.server.tasks.legs import TaskLeg
+
+UNUSED = cast(Any, None)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("retry", "until", "attempt"), [(None, None, 1), (5.0, 15.0, 2)])
+async def test_leg_without_a_page_waits_for_its_next_try_alone(
+    retry: float | None, until: float | None, attempt: int
+) -> None:
+    content = TaskContent({}, {}, "2026-07-28", None, "secret", None, "")
+    entry = TaskEntry("a", "ship", created=0, expires=1000, due=0, updated=0)
+    leg = TaskLeg(content, Journal("a", 0, 9, 9, 1, 0), TaskClaim(UNUSED, entry, 0.0), UNUSED)
+    leg.retry_seconds = retry
+    pause = leg.pause(Suspended({}, ""), "journal", 10.0)
+    assert (pause.until, pause.looks, pause.attempt) == (until, 0, attempt)
 
 
 def test_waiting_for_the_client_counts_as_no_death() -> None:
