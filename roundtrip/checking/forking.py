@@ -1,6 +1,6 @@
 """Fork a recorded call: replay it on the code of a server as it is now up to a round, and let it go another way."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -8,18 +8,17 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel, JsonValue
 
-from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion, recorded_call
-from roundtrip.checking.replaying import Replay, digests_of
+from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion
+from roundtrip.checking.replaying import Replay, digests_of, obstacle_at, whole_call
 from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.errors import Decision
-from roundtrip.machine.journal import Action, Computed, Journal
+from roundtrip.machine.journal import Action
 from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.rehearsal import Bodies, End, Rehearsed
 from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall
-from roundtrip.trace.writing.lines import Digested, Recorded
 
 __all__ = ["Fork", "ForkedRound", "OwnAnswer", "fork_call"]
 
@@ -94,13 +93,9 @@ async def fork_call(
     Raises:
         NotReplayable: The call cannot be forked there.
     """
-    call = recorded_call(traced, whole=True)
-    if any(isinstance(value, Digested) for value in _kept(traced)):
-        raise NotReplayable('the results of its steps are not revealed; record with reveal="all"')
-    if any(not round_.questions and not round_.approvals and round_.by == "body" for round_ in call.rounds):
-        raise NotReplayable("its task waited for a time or a signal, which a fork does not have")
-    if any(round_.by == "author" for round_ in call.rounds):
-        raise NotReplayable("its function asks by hand, and the answers to that are not recorded")
+    call = whole_call(traced)
+    for obstacle in filter(None, map(obstacle_at, call.rounds)):
+        raise NotReplayable(obstacle)
     async with open_stage(server, seconds=seconds) as stage:
         try:
             return await _Forking(stage, call, now, replies, "run" if run else "to_step").fork(at)
@@ -144,31 +139,11 @@ class _Forking(Replay):
         first = self.rounds[0]
         # With results of steps, as after a round without questions, which gave the call its token.
         begun = replace(self.journal(first, 0), leg=1, round=first.number - 1, asked={}) if first.computed else None
-        played = await self._leg(begun, (), decided)
+        played = await self.leg(begun, (), decided, "repeat")
         for before, asked in pairwise(self.rounds[: place + 1]):
             if played.end is not End.ASKS or played.journal is None:
                 return played
-            for waiting in played.approvals:
-                if (decision := self.record_of(waiting, before.decisions)) is not None:
-                    decided[waiting.key] = ApprovalState("recorded", waiting.question.message.hex(), decision)
-            given = [(waiting, self.record_of(waiting, before.answers)) for waiting in played.questions]
-            answers = [replace(answer, question=SeenQuestion.of(waiting)) for waiting, answer in given if answer]
-            # Steps that ran on the next leg were recorded with the round that it asked.
-            computed = {key: Computed(value) for key, value in asked.computed.items()}
-            played = await self._leg(replace(played.journal, computed=computed), answers, decided)
-        return played
-
-    async def _leg(
-        self,
-        journal: Journal | None,
-        answers: Sequence[Answer],
-        decided: Mapping[str, ApprovalState],
-        bodies: Bodies = "repeat",
-    ) -> Rehearsed:
-        """Play one leg, and the next one too if it only gives the call a token."""
-        played = await self.stage.leg(self.call, journal, answers, decided, bodies)
-        if played.end is End.ASKS and not played.questions and not played.approvals:
-            played = await self.stage.leg(self.call, played.journal, (), decided, bodies)
+            played = await self.next_leg(played, before, asked, decided, "repeat")
         return played
 
     async def _go_on(self, fork: Fork, played: Rehearsed, number: int, decided: dict[str, ApprovalState]) -> None:
@@ -188,7 +163,7 @@ class _Forking(Replay):
             for waiting in played.approvals:
                 decided[waiting.key] = self._decision(waiting, round_.replies[waiting.key])
             answers = [_answer(waiting, round_.replies[waiting.key]) for waiting in played.questions]
-            played = await self._leg(played.journal, answers, decided, self._bodies)
+            played = await self.leg(played.journal, answers, decided, self._bodies)
             number += 1
         raise NotReplayable(f"the fork goes on for more than {_MAX_LEGS} rounds")
 
@@ -255,14 +230,6 @@ def _content(question: SeenQuestion, reply: OwnAnswer) -> JsonValue:
     ((name, shape),) = fields.items()
     is_text = isinstance(shape, dict) and cast("dict[str, Any]", shape).get("type") == "string"
     return {name: reply.text if is_text and reply.text is not None and not isinstance(data, str) else data}
-
-
-def _kept(traced: TracedCall) -> Iterator[Recorded | None]:
-    """Yield the results of steps, and the values of `once=True`, as recorded."""
-    for serving in traced.servings:
-        for line in serving.happened:
-            yield from (fixed.value for fixed in line.fixed)
-            yield from (step.value for step in line.steps)
 
 
 def _difference(round_: RecordedRound, played: Rehearsed, *, is_live: bool) -> str:

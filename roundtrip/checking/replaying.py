@@ -1,15 +1,19 @@
 """Rebuild the journals of a recorded call, so that the code of a server as it is now goes on from any of its rounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
-from roundtrip.checking.recorded import Answer, RecordedCall, RecordedRound, SeenQuestion
+from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion, recorded_call
 from roundtrip.checking.stage import Stage
 from roundtrip.machine.journal import Asked, Computed, Entry, Journal
 from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
+from roundtrip.server.rehearsal import Bodies, End, Rehearsed
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.writing.lines import Digested, Recorded
 
-__all__ = ["Replay", "digests_of"]
+__all__ = ["Replay", "digests_of", "obstacle_at", "whole_call"]
 
 T = TypeVar("T")
 
@@ -83,6 +87,75 @@ class Replay:
             },
             computed={key: Computed(value) for key, value in round_.computed.items()},
         )
+
+    async def leg(
+        self,
+        journal: Journal | None,
+        answers: Sequence[Answer],
+        decided: Mapping[str, ApprovalState],
+        bodies: Bodies,
+    ) -> Rehearsed:
+        """Play one leg, and the next one too if it only gives the call a token."""
+        played = await self.stage.leg(self.call, journal, answers, decided, bodies)
+        if played.end is End.ASKS and not played.questions and not played.approvals:
+            played = await self.stage.leg(self.call, played.journal, (), decided, bodies)
+        return played
+
+    async def next_leg(
+        self,
+        played: Rehearsed,
+        before: RecordedRound,
+        asked: RecordedRound,
+        decided: dict[str, ApprovalState],
+        bodies: Bodies,
+    ) -> Rehearsed:
+        """Play the leg that brings the recorded answers and decisions of a round, and should ask the next round.
+
+        Args:
+            played: The leg that asked the round before.
+            before: That round.
+            asked: The next round.
+            decided: The decisions so far, to which this adds those of the round before.
+            bodies: How far the body runs.
+        """
+        for waiting in played.approvals:
+            if (decision := self.record_of(waiting, before.decisions)) is not None:
+                decided[waiting.key] = ApprovalState("recorded", waiting.question.message.hex(), decision)
+        given = [(waiting, self.record_of(waiting, before.answers)) for waiting in played.questions]
+        answers = [replace(answer, question=SeenQuestion.of(waiting)) for waiting, answer in given if answer]
+        # Steps that ran on the next leg were recorded with the round that it asked.
+        computed = {key: Computed(value) for key, value in asked.computed.items()}
+        journal = replace(played.journal, computed=computed) if played.journal is not None else None
+        return await self.leg(journal, answers, decided, bodies)
+
+
+def whole_call(traced: TracedCall) -> RecordedCall:
+    """Read a call whose body is replayed.
+
+    Raises:
+        NotReplayable: The transcript lacks something.
+    """
+    call = recorded_call(traced, whole=True)
+    if any(isinstance(value, Digested) for value in _kept(traced)):
+        raise NotReplayable('the results of its steps are not revealed; record with reveal="all"')
+    return call
+
+
+def obstacle_at(round_: RecordedRound) -> str | None:
+    """Return the reason that no body can be replayed beyond a round; None if it can."""
+    if round_.by == "author":
+        return "its function asks by hand, and the answers to that are not recorded"
+    if round_.by == "body" and not round_.questions and not round_.approvals:
+        return "its task waited for a time or a signal, which a replay does not have"
+    return None
+
+
+def _kept(traced: TracedCall) -> Iterator[Recorded | None]:
+    """Yield the results of steps, and the values of `once=True`, as recorded."""
+    for serving in traced.servings:
+        for line in serving.happened:
+            yield from (fixed.value for fixed in line.fixed)
+            yield from (step.value for step in line.steps)
 
 
 def digests_of(waiting: PendingQuestion) -> tuple[bytes, bytes]:
