@@ -5,6 +5,9 @@ journal that the old code wrote, with answers pinned to their recorded wording, 
 runtime decides which of them count. If it asks an answered question again, the check gives the recorded answer again.
 The first leg that asks other questions, or none, must match the record. A wait for approvals is a round, too, and the
 recorded decisions count for their recorded wording and group.
+
+A body that asked is replayed as by a fork: with its recorded answers and results of steps, from each of its rounds to
+the next one. The rest of it, after its last round, is not.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,14 +23,16 @@ from roundtrip.checking.recorded import (
     SeenQuestion,
     recorded_call,
 )
-from roundtrip.checking.replaying import Replay, digests_of
+from roundtrip.checking.replaying import Replay, digests_of, obstacle_at, whole_call
 from roundtrip.checking.reports import AskedAgain, Cause, Checked, Divergence, Turn
 from roundtrip.checking.stage import Stage, open_stage
+from roundtrip.errors import NeedsTask
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Journal
+from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.adapters.installation import Installation
-from roundtrip.server.rehearsal import End, Rehearsed
+from roundtrip.server.rehearsal import Bodies, End, Rehearsed
 from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall
 
@@ -51,6 +56,7 @@ _ENDS: Final = {
     End.REJECTED: "cannot ask a client that could answer the recorded questions",
     End.UNREACHED: "does not accept the call",
     End.FAILED: "fails",
+    End.COMPLETED: "runs to its end",
 }
 _WITHOUT_ANSWERS: Final = (RoundEnding.WAITS, RoundEnding.UNANSWERED)
 _ENDINGS: Final = {
@@ -70,7 +76,7 @@ async def check_calls(
 ) -> None:
     """Check recorded calls on a server, which must not serve other clients meanwhile.
 
-    Resolvers, confirmations and context managers run; bodies do not.
+    Resolvers, confirmations and context managers run, and a body that asked runs to its last recorded question.
 
     Args:
         server: The server.
@@ -84,24 +90,27 @@ async def check_calls(
             began = call.began
             checked = Checked(call.id, began.method if began is not None else "?", call.tool)
             if began is None and not call.servings:
-                checked.not_replayed = "the transcripts have only a rejected token of it"
+                checked.not_checked = "the transcripts have only a rejected token of it"
             else:
                 try:
-                    await _Check(stage, recorded_call(call), checked, now).run()
+                    parameters = _Check(stage, recorded_call(call), checked, now)
+                    await parameters.run()
+                    if parameters.call.asked_by_body is not None and not checked.divergences:
+                        await _BodyCheck(stage, call, checked, now).run()
                 except NotReplayable as error:
-                    checked.not_replayed = str(error)
+                    checked.not_checked = str(error)
             report(checked)
 
 
 class _Check(Replay):
-    """The check of one call."""
+    """The check of the parameters of one call."""
 
     def __init__(self, stage: Stage, call: RecordedCall, checked: Checked, now: float) -> None:
         super().__init__(stage, call, call.resolver_rounds, now)
         self._checked = checked
 
     async def run(self) -> None:
-        """Check the call from its beginning, and from each of its rounds."""
+        """Check the call from its beginning, and from each round before its body."""
         call, rounds = self.call, self.rounds
         if not rounds and call.ending is RoundEnding.UNKNOWN and not call.reached_body:
             raise NotReplayable("it ended before its first question, so its questions are not known")
@@ -114,12 +123,6 @@ class _Check(Replay):
                 await self._check_after(done, self.journal(last, done - 1), [*last.answers.values()])
             else:
                 await self._check_after(0, None, ())
-        by_body = call.asked_by_body
-        if by_body is None:
-            return
-        if rounds:
-            await self._check_after(len(rounds), self.journal(by_body, len(rounds)), ())
-        self._note(f"the body asks from round {by_body.number} on, and was not run: only its parameters were checked")
 
     async def _check_after(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> None:
         """Compare the turn of the call after some rounds with the recorded turn."""
@@ -151,15 +154,22 @@ class _Check(Replay):
                 self._again(waiting, before)
         self._diverge(round_.number, _recorded_turn(round_), played)
 
-    async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed | None:
+    async def _go_on(
+        self,
+        done: int,
+        journal: Journal | None,
+        answers: Sequence[Answer],
+        decided: dict[str, ApprovalState] | None = None,
+        bodies: Bodies = "stop",
+    ) -> Rehearsed | None:
         """Play legs until no answered question is asked again; return None if an answer no longer settles its own."""
-        known, decided = self.answers(done), self.decided(done)
+        known, decided = self.answers(done), self.decided(done) if decided is None else decided
         approved = {key: approval for round_ in self.rounds[:done] for key, approval in round_.approvals.items()}
         expected = frozenset[str](self.rounds[done].questions if done < len(self.rounds) else ())
         given: set[str] = set()
         named = False
         while True:
-            played = await self.stage.leg(self.call, journal, answers, decided)
+            played = await self.stage.leg(self.call, journal, answers, decided, bodies)
             if played.unseen is not None:
                 self._note(
                     f"{played.unseen} is hidden in this process, where no user is authenticated; it was checked anyway"
@@ -193,7 +203,7 @@ class _Check(Replay):
                 if waiting.reason is not Reason.UNFINISHED:
                     self._again(waiting, answer.question)
                 elif waiting.key in given or done == len(self.rounds):
-                    self._note(
+                    self._checked.not_checked = (
                         f"the page of {waiting.key!r} must be visited: checked up to the consent to do so, in round "
                         f"{self.rounds[done - 1].number}"
                     )
@@ -229,33 +239,117 @@ class _Check(Replay):
 
     def _same_round(self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]) -> bool:
         """Return True if the same names are asked; a changed wording is found when the answers arrive."""
+        pairs, extra = self._paired(expected, actual)
+        paired = [before.key for _, before in pairs]
+        missing = [question for question in expected if extra or question.key not in paired]
+        return all(question.reason is Reason.INVALID for question in missing)
+
+    def _paired(
+        self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]
+    ) -> tuple[list[tuple[PendingQuestion, SeenQuestion]], list[PendingQuestion]]:
+        """Pair questions with the recorded ones, by names and then by wording; also return those without a pair."""
         missing = {question.key: question for question in expected}
+        pairs: list[tuple[PendingQuestion, SeenQuestion]] = []
+        unnamed: list[PendingQuestion] = []
         extra: list[PendingQuestion] = []
         for waiting in actual:
-            names = [name for name in self.stage.names_of(self.call, waiting.key) if name in missing]
-            if names:
-                del missing[names[0]]
-            else:
-                extra.append(waiting)
-        for waiting in extra:
-            # Asked under another name: the next check shows if its answer still counts.
-            same = [key for key, question in missing.items() if question.digests == digests_of(waiting)]
-            if not same:
-                return all(question.reason is Reason.INVALID for question in expected)
-            del missing[same[0]]
-        return all(question.reason is Reason.INVALID for question in missing.values())
+            name = next((name for name in self.names_of(waiting) if name in missing), None)
+            pairs.append((waiting, missing.pop(name))) if name is not None else unnamed.append(waiting)
+        for waiting in unnamed:
+            # Asked under another name.
+            same = next((key for key, question in missing.items() if question.digests == digests_of(waiting)), None)
+            pairs.append((waiting, missing.pop(same))) if same is not None else extra.append(waiting)
+        return pairs, extra
 
     def _again(self, waiting: PendingQuestion, before: SeenQuestion) -> None:
         cause = Cause.REWORDED if waiting.question.is_approval else _CAUSES.get(waiting.reason, Cause.UNKNOWN)
         if waiting.reason is Reason.KEY_GONE:
             # The pin is of this server's key, so the question has changed, even if the pin's two plain bytes have not.
-            cause = Cause.REWORDED if before.digests[1] == digests_of(waiting)[1] else Cause.SCHEMA_CHANGED
+            cause = _difference(waiting, before)
         complaint = waiting.complaint if cause is Cause.INVALID else None
+        self._note_again(cause, waiting, before, complaint)
+
+    def _note_again(
+        self, cause: Cause, waiting: PendingQuestion, before: SeenQuestion, complaint: str | None = None
+    ) -> None:
         self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting), complaint))
 
     def _note(self, text: str) -> None:
         if text not in self._checked.notes:
             self._checked.notes.append(text)
+
+
+class _BodyCheck(_Check):
+    """The check of a body that asked, from each of its rounds to the next one."""
+
+    def __init__(self, stage: Stage, traced: TracedCall, checked: Checked, now: float) -> None:
+        super().__init__(stage, whole_call(traced), checked, now)
+        self.rounds = [round_ for round_ in self.rounds if round_.questions or round_.approvals]
+        self._of_body = [round_ for round_ in self.call.rounds if round_.by != "resolvers"]
+        self._steps = {
+            step.key
+            for serving in traced.servings
+            for line in serving.happened
+            for step in line.steps
+            if step.value is not None
+        }
+
+    async def run(self) -> None:
+        """Replay the body up to its last round, or to the first that cannot be replayed."""
+        done, decided = len(self.rounds), self.decided(len(self.rounds))
+        played: Rehearsed | None = None
+        before: RecordedRound | None = None
+        for round_ in self._of_body:
+            if (obstacle := obstacle_at(round_)) is not None:
+                return self._give_up(round_, obstacle)
+            if before is None:
+                played = await self._go_on(done, self.journal(round_, done), (), decided, "to_step")
+            elif played is not None:
+                played = await self.next_leg(played, before, round_, decided, "to_step")
+            if played is None:
+                return self._give_up(round_, "an answer before it is no longer valid")
+            before = self._compare(round_, played)
+            if before is None:
+                return None
+        return None
+
+    def _compare(self, round_: RecordedRound, played: Rehearsed) -> RecordedRound | None:
+        """Compare what a leg asks with a round; return the round under the present names, if the replay can go on."""
+        expected = _recorded_turn(round_)
+        if played.is_withheld:
+            return self._give_up(round_, "the body must run once, and a check does not begin it")
+        if played.end is End.STEP and not (played.step in self._steps and played.step not in round_.computed):
+            return self._give_up(round_, f"the body comes to the step {played.step!r}, which has no recorded result")
+        if played.end is End.FAILED and played.reason.startswith(f"{NeedsTask.__name__}:"):
+            return self._give_up(round_, "the body uses what only a task has")
+        pairs, extra = self._paired(expected.questions, played.questions or played.approvals)
+        # In the live era, questions of one round were asked one by one.
+        later = {key for other in self._of_body for key in (*other.questions, *other.approvals)}
+        is_early = self.call.era == "live" and all(waiting.key in later for waiting in extra)
+        if played.end is not End.ASKS or len(pairs) < len(expected.questions) or (extra and not is_early):
+            self._checked.note_divergence(Divergence(round_.number, expected, _turn(played)))
+            return None
+        answers = dict[str, Answer]()
+        for waiting, before in pairs:
+            if before.key not in self.names_of(waiting):
+                self._note_again(Cause.RENAMED, waiting, before)
+            elif before.digests != digests_of(waiting):
+                self._note_again(_difference(waiting, before), waiting, before)
+            answer = round_.answers.get(before.key)
+            # With an answer that did not count then and counts now, the body would run beyond what is recorded.
+            if answer is not None and answer.how == "taken":
+                answers[waiting.key] = answer
+        decisions = {
+            waiting.key: round_.decisions[before.key] for waiting, before in pairs if before.key in round_.decisions
+        }
+        return replace(round_, answers=answers, decisions=decisions)
+
+    def _give_up(self, round_: RecordedRound, reason: str) -> None:
+        self._checked.not_checked = f"what the body asks from round {round_.number} on: {reason}"
+
+
+def _difference(waiting: PendingQuestion, before: SeenQuestion) -> Cause:
+    return Cause.REWORDED if before.digests[1] == digests_of(waiting)[1] else Cause.SCHEMA_CHANGED
 
 
 def _recorded_turn(round_: RecordedRound) -> Turn:
@@ -269,4 +363,8 @@ def _turn(played: Rehearsed) -> Turn:
         return Turn(_WAITS, tuple(SeenQuestion.of(waiting) for waiting in played.approvals))
     if played.end is End.ASKS:
         return Turn("asks", tuple(SeenQuestion.of(waiting) for waiting in played.questions))
-    return _RAN if played.end is End.BODY else Turn(f"{_ENDS[played.end]}: {played.reason}")
+    if played.end is End.STEP:
+        return Turn(f"runs the step {played.step!r}")
+    if played.end is End.BODY:
+        return _RAN
+    return Turn(f"{_ENDS[played.end]}: {played.reason}" if played.reason else _ENDS[played.end])

@@ -34,7 +34,8 @@ class Verdict(StrEnum):
     ASKS_AGAIN = "asks again"
     """It goes on as recorded, but some answers no longer count."""
     DIVERGES = "diverges"
-    NOT_REPLAYED = "not replayed"
+    NOT_CHECKED = "not checked"
+    """It, or what its body asks, could not be replayed, and nothing else was found."""
 
 
 class Cause(StrEnum):
@@ -98,17 +99,17 @@ class Checked:
     divergences: list[Divergence] = field(default_factory=list[Divergence])
     notes: list[str] = field(default_factory=list[str])
     """Limits of the check, if it did not reach the end."""
-    not_replayed: str | None = None
-    """The reason that nothing was checked."""
+    not_checked: str | None = None
+    """The reason that the call, or a part of it, was not checked."""
 
     @property
     def verdict(self) -> Verdict:
         """Return the worst result."""
-        if self.not_replayed is not None:
-            return Verdict.NOT_REPLAYED
         if self.divergences:
             return Verdict.DIVERGES
-        return Verdict.ASKS_AGAIN if self.again else Verdict.COMPATIBLE
+        if self.again:
+            return Verdict.ASKS_AGAIN
+        return Verdict.NOT_CHECKED if self.not_checked is not None else Verdict.COMPATIBLE
 
     @property
     def headline(self) -> str:
@@ -131,19 +132,24 @@ class Checked:
             self.divergences.append(found)
 
 
-_WORDS: Final = {Verdict.COMPATIBLE: "compatible", Verdict.ASKS_AGAIN: "asking again", Verdict.DIVERGES: "diverging"}
+_WORDS: Final = {
+    **{Verdict.COMPATIBLE: "compatible", Verdict.ASKS_AGAIN: "asking again"},
+    **{Verdict.DIVERGES: "diverging", Verdict.NOT_CHECKED: "not checked"},
+}
 
 
 def as_text(checked: Checked) -> str:
     """Return the report on one call: its verdict, and the recorded questions next to the current ones."""
     head = f"{printable(checked.call)}  {printable(checked.name)}: {checked.headline}"
-    if checked.not_replayed is not None:
-        return f"{head}: {printable(checked.not_replayed)}"
+    if checked.verdict is Verdict.NOT_CHECKED:
+        head = f"{head}: {printable(str(checked.not_checked))}"
     lines = [head]
     for divergence in sorted(checked.divergences, key=lambda divergence: divergence.round):
         lines += _divergence_lines(divergence)
     for again in checked.again:
         lines += _again_lines(again)
+    if checked.not_checked is not None and checked.verdict is not Verdict.NOT_CHECKED:
+        lines.append(f"  not checked: {printable(checked.not_checked)}")
     lines += [f"  note: {printable(note)}" for note in checked.notes]
     return "\n".join(lines)
 
@@ -152,9 +158,6 @@ def summary(checked: Sequence[Checked]) -> str:
     """Count the calls of each verdict."""
     verdicts = [one.verdict for one in checked]
     counts = [f"{verdicts.count(verdict)} {word}" for verdict, word in _WORDS.items()]
-    skipped = verdicts.count(Verdict.NOT_REPLAYED)
-    if skipped:
-        counts.append(f"{skipped} not replayed")
     return f"{len(verdicts)} {'call' if len(verdicts) == 1 else 'calls'}: {', '.join(counts)}"
 
 
@@ -184,7 +187,7 @@ def as_data(checked: Checked) -> dict[str, Any]:
             for divergence in checked.divergences
         ],
         "notes": checked.notes,
-        "not_replayed": checked.not_replayed,
+        "not_checked": checked.not_checked,
     }
 
 

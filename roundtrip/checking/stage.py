@@ -92,9 +92,7 @@ class Stage:
         leg = self._rehearsal.rehearsed
         leg.result = result
         if leg.called is not None:
-            if bodies == "stop":
-                raise NotReplayable(f"a resolver or dependency calls {leg.called}, and a check runs no bodies")
-            raise NotReplayable(f"it calls {leg.called}, whose body runs only with --run")
+            raise NotReplayable(f"it calls {leg.called}, whose body runs only with `roundtrip trace fork --run`")
         if not leg.reason:
             is_silent = leg.end is End.UNREACHED and not reason
             leg.reason = "middleware, or other code before its function, returned a result" if is_silent else reason

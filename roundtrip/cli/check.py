@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_ASKS_AGAIN: Final = "asks-again"
+_ASKS_AGAIN, _NOT_CHECKED = "asks-again", "not-checked"
+_EXIT_CODES: Final = """\
+exit codes:
+  0  all calls are compatible, or what they do is allowed
+  1  a call asks again or diverges
+  2  no call could be checked, or the command could not do its work; standard error has the reason
+  3  no call asks again or diverges, but some could not be checked, or not to their last question"""
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -25,8 +31,11 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--tool", metavar="NAME", help="check calls of this tool (prompt, template) only")
     parser.add_argument(
         "--allow",
-        choices=[_ASKS_AGAIN],
-        help="do not fail if users are asked again, for example after a deliberate change of a question",
+        action="append",
+        default=[],
+        choices=[_ASKS_AGAIN, _NOT_CHECKED],
+        help="do not fail if users are asked again, for example after a deliberate change of a question, or if calls "
+        "could not be checked; may be repeated",
     )
     parser.add_argument(
         "--overrides",
@@ -72,10 +81,11 @@ def _run(arguments: Namespace) -> int:
     else:
         print(summary(found))
     verdicts = {checked.verdict for checked in found}
-    if verdicts == {Verdict.NOT_REPLAYED}:
-        raise CommandFailed("nothing could be checked; the report has the reasons")
-    failures = {Verdict.DIVERGES} if arguments.allow == _ASKS_AGAIN else {Verdict.DIVERGES, Verdict.ASKS_AGAIN}
-    return 1 if verdicts & failures else 0
+    if verdicts == {Verdict.NOT_CHECKED}:
+        raise CommandFailed("no call could be checked to its last question; the report has the reasons")
+    if Verdict.DIVERGES in verdicts or (Verdict.ASKS_AGAIN in verdicts and _ASKS_AGAIN not in arguments.allow):
+        return 1
+    return 3 if _NOT_CHECKED not in arguments.allow and any(one.not_checked is not None for one in found) else 0
 
 
 def _load(target: str, overrides: str | None) -> "Server[Any] | Installation[Any]":
@@ -98,11 +108,11 @@ def _load(target: str, overrides: str | None) -> "Server[Any] | Installation[Any
 
 
 COMMAND = Command(
-    "Replay recorded calls, without running the bodies of tools, and report answers that no longer count and "
-    "calls that ask or end differently. The transcripts must be recorded with reveal: "
-    "Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. Resolvers do run, without an "
-    "authenticated user. The exit code is 0 if all calls are compatible, 1 if one is not, 2 if nothing could be "
-    "checked.",
+    "Replay recorded calls, and report answers that no longer count and calls that ask or end differently. The "
+    "transcripts must be recorded with reveal: Server(trace=Recorder(path, reveal='all')), or "
+    "ROUNDTRIP_TRACE_REVEAL=all. Resolvers run, without an authenticated user. A body that asked runs up to its last "
+    "recorded question, with the recorded results of its steps; no step runs, and no body that must run once.",
     _configure,
     _run,
+    _EXIT_CODES,
 )

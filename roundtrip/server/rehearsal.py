@@ -87,6 +87,8 @@ class Rehearsed(Unfailing):
     """A function that was called while parameters were filled, and whose body did not run."""
     step: str = ""
     """The step that would run."""
+    is_withheld: bool = False
+    """True if the body could ask, but must run once, so that the leg ended before it."""
     result: BaseModel | None = None
     """The result that the client receives."""
     unseen: str | None = None
@@ -118,7 +120,7 @@ class Rehearsed(Unfailing):
         if not outermost:
             self.called = owner
             raise RoundtripError(f"{owner} is called during a rehearsal, which does not run its body")
-        self.end = End.BODY
+        self.end, self.is_withheld = End.BODY, asks and once
         raise _BodyReached
 
     def let_in(self, owner: str) -> None:
