@@ -23,7 +23,7 @@ from roundtrip.checking.recorded import (
     SeenQuestion,
     recorded_call,
 )
-from roundtrip.checking.replaying import Replay, digests_of, obstacle_at, whole_call
+from roundtrip.checking.replaying import Replay, digests_of, is_worded_as, obstacle_at, whole_call
 from roundtrip.checking.reports import AskedAgain, Cause, Checked, Divergence, Turn
 from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.errors import NeedsTask
@@ -253,11 +253,11 @@ class _Check(Replay):
         unnamed: list[PendingQuestion] = []
         extra: list[PendingQuestion] = []
         for waiting in actual:
-            name = next((name for name in self.names_of(waiting) if name in missing), None)
+            name = next((name for name in waiting.names if name in missing), None)
             pairs.append((waiting, missing.pop(name))) if name is not None else unnamed.append(waiting)
         for waiting in unnamed:
             # Asked under another name.
-            same = next((key for key, question in missing.items() if question.digests == digests_of(waiting)), None)
+            same = next((key for key, question in missing.items() if is_worded_as(question, waiting)), None)
             pairs.append((waiting, missing.pop(same))) if same is not None else extra.append(waiting)
         return pairs, extra
 
@@ -331,9 +331,9 @@ class _BodyCheck(_Check):
             return None
         answers = dict[str, Answer]()
         for waiting, before in pairs:
-            if before.key not in self.names_of(waiting):
+            if before.key not in waiting.names:
                 self._note_again(Cause.RENAMED, waiting, before)
-            elif before.digests != digests_of(waiting):
+            elif not is_worded_as(before, waiting):
                 self._note_again(_difference(waiting, before), waiting, before)
             answer = round_.answers.get(before.key)
             # With an answer that did not count then and counts now, the body would run beyond what is recorded.

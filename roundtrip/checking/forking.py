@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from pydantic import BaseModel, JsonValue
 
 from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion
-from roundtrip.checking.replaying import Replay, digests_of, obstacle_at, whole_call
+from roundtrip.checking.replaying import Replay, is_worded_as, names_of, obstacle_at, whole_call
 from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.errors import Decision
 from roundtrip.machine.journal import Action
@@ -126,7 +126,7 @@ class _Forking(Replay):
         fork, decided = Fork(self.call, at), dict[str, ApprovalState]()
         played = await self._come_to(place, decided)
         fork.differs = _difference(self.rounds[place], played, is_live=self.call.era == "live")
-        here = {name for waiting in (*played.questions, *played.approvals) for name in self.names_of(waiting)}
+        here = {name for waiting in (*played.questions, *played.approvals) for name in names_of(waiting)}
         if self._replies and not fork.differs and not here & self._replies.keys():
             names = ", ".join(sorted(map(repr, self._replies)))
             raise NotReplayable(f"round {at} asks {', '.join(sorted(map(repr, here)))}, and not {names}")
@@ -169,7 +169,7 @@ class _Forking(Replay):
 
     def _reply(self, waiting: PendingQuestion, round_: ForkedRound) -> None:
         """Take the answer to a question, once: the fork's own, or the recorded one if the question is the same."""
-        own = next((name for name in self.names_of(waiting) if name in self._replies), None)
+        own = next((name for name in names_of(waiting) if name in self._replies), None)
         name = waiting.key if own is None else own
         reply = None if name in self._given else self._recorded_reply(waiting) if own is None else self._replies[own]
         if reply is None:
@@ -184,9 +184,9 @@ class _Forking(Replay):
         for round_ in reversed(self.rounds):
             answer = self.record_of(waiting, round_.answers)
             if answer is not None and answer.how == "taken" and answer.action is not None:
-                return OwnAnswer(answer.action, answer.data) if answer.question.digests == digests_of(waiting) else None
+                return OwnAnswer(answer.action, answer.data) if is_worded_as(answer.question, waiting) else None
             decision, approval = self.record_of(waiting, round_.decisions), self.record_of(waiting, round_.approvals)
-            if decision is not None and approval is not None and approval.digests == digests_of(waiting):
+            if decision is not None and approval is not None and is_worded_as(approval, waiting):
                 accepted = decision.outcome == "approved"
                 return OwnAnswer(Action.ACCEPT if accepted else Action.DECLINE, decision.reason, decision=decision)
         return None

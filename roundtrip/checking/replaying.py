@@ -13,7 +13,7 @@ from roundtrip.server.rehearsal import Bodies, End, Rehearsed
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Digested, Recorded
 
-__all__ = ["Replay", "digests_of", "obstacle_at", "whole_call"]
+__all__ = ["Replay", "digests_of", "is_worded_as", "names_of", "obstacle_at", "whole_call"]
 
 T = TypeVar("T")
 
@@ -38,12 +38,7 @@ class Replay:
 
     def record_of(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
         """Return the record of a question that is asked again, under any of its names."""
-        return next((recorded[name] for name in self.names_of(waiting) if name in recorded), None)
-
-    def names_of(self, waiting: PendingQuestion) -> tuple[str, ...]:
-        """Return the name of a question, and its former names."""
-        former = (waiting.former,) if waiting.former is not None else ()
-        return (*self.stage.names_of(self.call, waiting.key), *former)
+        return next((recorded[name] for name in names_of(waiting) if name in recorded), None)
 
     def answers(self, done: int) -> dict[str, Answer]:
         """Return the answers that counted in the first `done` rounds."""
@@ -156,6 +151,16 @@ def _kept(traced: TracedCall) -> Iterator[Recorded | None]:
         for line in serving.happened:
             yield from (fixed.value for fixed in line.fixed)
             yield from (step.value for step in line.steps)
+
+
+def names_of(waiting: PendingQuestion) -> tuple[str, ...]:
+    """Return the name of a question, its former names, and the name under which the server has found it."""
+    return waiting.names if waiting.former is None else (*waiting.names, waiting.former)
+
+
+def is_worded_as(before: SeenQuestion, waiting: PendingQuestion) -> bool:
+    """Return True if a question reads as the recorded one. A review has the answers that it shows in its form."""
+    return before.digests in (digests_of(waiting), SeenQuestion.of(waiting).digests)
 
 
 def digests_of(waiting: PendingQuestion) -> tuple[bytes, bytes]:

@@ -52,12 +52,6 @@ class Stage:
         """Return the maker of pins that the server accepts."""
         return self._server.journal_codec.pinner
 
-    def names_of(self, call: RecordedCall, key: str) -> tuple[str, ...]:
-        """Return the name of a question in the present code, and its former names."""
-        plan = self._server.plan_of(call.name, call.version) if call.method == "tools/call" else None
-        index = plan.names.get(key) if plan is not None else None
-        return (key,) if plan is None or index is None else plan.nodes[index].names
-
     async def leg(
         self,
         call: RecordedCall,

@@ -1,8 +1,10 @@
 """`roundtrip check`: check recorded calls against the present code, before it is deployed."""
 
 import importlib
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.cli.command import Command, CommandFailed
@@ -66,16 +68,19 @@ def _run(arguments: Namespace) -> int:
         # Transcripts of earlier versions have calls of the probe.
         calls = [call for call in calls if call.tool != PROBE_TOOL]
     found: list[Checked] = []
+    output = sys.stdout
 
     def report(checked: "Checked") -> None:
         found.append(checked)
         if not arguments.json:
-            print(as_text(checked), flush=True)
+            print(as_text(checked), file=output, flush=True)
 
     async def check() -> None:
         await check_calls(server, calls, report, now=time.time(), seconds=arguments.timeout)
 
-    rehearse(check)
+    # What the server prints is no part of the report.
+    with redirect_stdout(sys.stderr):
+        rehearse(check)
     if arguments.json:
         print(json_text([as_data(checked) for checked in found]))
     else:

@@ -121,7 +121,7 @@ class Answers(NodeOutcomes):
             question = question_of(marker)
         except SchemaNotRenderable as error:
             raise SchemaNotRenderable(f"question {key!r}: {error}", field=error.field) from error
-        waiting = PendingQuestion(key, question, _NOT_PINNED, decisive=decisive)
+        waiting = PendingQuestion(key, question, _NOT_PINNED, decisive=decisive, names=names)
         if question.is_approval:
             from roundtrip.engine.approvals import settle_approval  # few tools need an approval
 

@@ -366,6 +366,8 @@ class PendingQuestion:
     """An answer that arrived, and must be counted as a guess before it is read."""
     seed: Any = None
     """Its answer in an expired call, or an invalid one in this call. The form shows it as defaults."""
+    names: tuple[str, ...] = ()
+    """Its name, and its former names."""
 
     def request(self) -> InputRequest:
         """Return the request that asks the question."""

@@ -1,6 +1,7 @@
 """A shop in a file, calls of it that are recorded, and the same shop after a change."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -162,9 +163,33 @@ def checked(recording: Recording, capsys: pytest.CaptureFixture[str], *changes: 
     """Check the recording on changed code, and return the report; the exit code must agree with it."""
     target = deploy(recording.folder, "changed", changed(source, *changes))
     code, out = check(capsys, target, str(recording.file))
-    assert code == (0 if " 0 asking again, 0 diverging" in out else 1)
+    compatible, *changes, unchecked = map(
+        int, re.findall(r"(\d+) (?:compat|asking|diverging|not)", out.splitlines()[-1])
+    )
+    assert code == (1 if any(changes) else 0 if not unchecked else 3 if compatible else 2)
     return out
 
+
+BODY = """\
+from roundtrip import Context, Server
+
+RAN: list[str] = []
+server = Server("shop", keys=[b"k" * 32])
+
+
+def pay(euros: int) -> int:
+    RAN.append("paid")
+    return euros
+
+
+@server.tool()
+async def order(title: str, ctx: Context) -> str:
+    number = await ctx.ask("copies", f"How many of {title}?", int)
+    paid = await ctx.step("pay", pay, 9 * number)
+    sure = await ctx.ask("sure", f"{paid} euros?", bool)
+    RAN.append("sent")
+    return f"{number} x {title}: {sure}"
+"""
 
 TALKS = """\
 from typing import Annotated

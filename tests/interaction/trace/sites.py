@@ -56,7 +56,8 @@ class Site:
         server.disable(names={"hidden_since"})
         done, files = list(self.effect), self.bytes()
         found = await check_all(server, self.calls)
-        assert self.effect == done
+        # What a body that asks does outside of steps, up to its last question.
+        assert set(self.effect[len(done) :]) <= {"body", "all", "mixed", "step body", "review"}
         if forks:
             assert await fork_each(server, self.calls) > forks
         await ledger.aclose()

@@ -12,6 +12,7 @@ from mcp_types import METHOD_NOT_FOUND
 from roundtrip.cli import main
 from roundtrip.testing import Era, LegByLeg
 from tests.interaction.trace.deploys import (
+    BODY,
     REPLIES,
     SHOP,
     TALKS,
@@ -36,7 +37,7 @@ def test_unchanged_code_is_compatible_without_running_bodies_or_recording(
     before = recording.file.read_bytes()
     monkeypatch.setenv("ROUNDTRIP_TRACE", str(recording.file))
     out = checked(recording, capsys)
-    assert "order: compatible\n1 call: 1 compatible, 0 asking again, 0 diverging\n" in out
+    assert "order: compatible\n1 call: 1 compatible, 0 asking again, 0 diverging, 0 not checked\n" in out
     assert module_of("changed.py:server").RAN == []
     assert recording.file.read_bytes() == before
 
@@ -211,7 +212,7 @@ def test_check_continues_after_a_failure_and_filters_by_tool(
     code, out = check(capsys, target, str(recording.file))
     assert code == 1
     assert out.count("'buyer': reworded") == 2
-    assert out.endswith("2 calls: 0 compatible, 2 asking again, 0 diverging\n")
+    assert out.endswith("2 calls: 0 compatible, 2 asking again, 0 diverging, 0 not checked\n")
     code, out = check(capsys, target, "--allow", "asks-again", str(recording.file))
     assert code == 0
     code, out = check(capsys, target, "--json", str(recording.file))
@@ -229,7 +230,9 @@ def test_calls_of_the_probe_are_left_out(recording: Recording, capsys: pytest.Ca
     call = json.loads(text.splitlines()[0])["call"]
     probes = text.replace('"tool":"order"', '"tool":"roundtrip_probe"').replace(call, "probe")
     recording.file.write_text(text + probes, encoding="utf-8")
-    assert checked(recording, capsys).endswith("order: compatible\n1 call: 1 compatible, 0 asking again, 0 diverging\n")
+    assert checked(recording, capsys).endswith(
+        "order: compatible\n1 call: 1 compatible, 0 asking again, 0 diverging, 0 not checked\n"
+    )
 
 
 def test_unrevealed_recording_is_reported_with_advice(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,11 +240,63 @@ def test_unrevealed_recording_is_reported_with_advice(recording: Recording, caps
     target = deploy(recording.folder, "changed", SHOP)
     code, out = check(capsys, target, str(recording.file))
     assert code == 2
-    assert "order: not replayed: recorded without reveal; record with Server(trace=Recorder(path, reveal=" in out
+    assert "order: not checked: recorded without reveal; record with Server(trace=Recorder(path, reveal=" in out
     recording.call()
     code, out = check(capsys, target, str(recording.file))
-    assert code == 0
-    assert out.endswith("2 calls: 1 compatible, 0 asking again, 0 diverging, 1 not replayed\n")
+    assert code == 3
+    assert out.endswith("2 calls: 1 compatible, 0 asking again, 0 diverging, 1 not checked\n")
+    assert check(capsys, target, "--allow", "not-checked", str(recording.file))[0] == 0
+
+
+def test_body_is_replayed_up_to_its_last_question_without_its_steps(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replies = {"How many of Dune?": {"value": 7}, "63 euros?": {"value": True}}
+    for era in Era.RETRY, Era.LIVE:
+        recording.call(BODY, era=era, answer=lambda params: replies[params.message])
+    sure, tool = '    sure = await ctx.ask("sure", f"{paid} euros?", bool)\n', "@server.tool()\n"
+    other = "@server.tool()\ndef other() -> None:\n    RAN.append('other')\n\n\n"
+
+    def check(changes: list[Change], parts: list[str], ran: list[str]) -> None:
+        out = checked(recording, capsys, *changes, source=BODY)
+        assert [part for part in parts if out.count(part) != 2] == [], out
+        assert [*ran, *ran] == module_of("changed.py:server").RAN
+
+    check_each(
+        [
+            ([], ["order: compatible\n"], []),
+            ([("How many", "How much")], ["order: asks 1 again\n  'copies': reworded", "'How much of Dune?'"], []),
+            ([(" euros?", " dollars?")], ["asks 1 again\n  'sure': reworded", "now:      '63 dollars?'"], []),
+            ([('euros?", bool', 'euros?", str')], ["asks 1 again\n  'sure': schema changed"], []),
+            ([('"copies"', '"number"')], ["'copies': renamed without was=, it is 'number' now"], []),
+            ([('"sure"', '"safe"'), ("bool", 'bool, was=["sure"]')], ["order: compatible\n"], []),
+            ([('await ctx.ask("copies", f"How many of {title}?", int)', "7")], ["now:      runs the step 'pay'"], []),
+            (
+                [(sure, f'    await ctx.ask("more", "More?", bool)\n{sure}')],
+                ["'sure'\n    now:      asks 'more'\n"],
+                [],
+            ),
+            ([(", ctx: Context", ""), ("await ctx", "await title")], ["at round 1\n", "now:      runs the body\n"], []),
+            # Only the code after a question that is gone may run: nothing in it could end the leg.
+            ([(sure, "    sure = True\n")], ["diverges at round 2\n", "now:      runs to its end\n"], ["sent"]),
+            (
+                [('step("pay"', 'step("bill"')],
+                ["not checked: what the body asks from round 2 on: the body comes to"],
+                [],
+            ),
+            (
+                [("tool()", "tool(exactly_once=True)")],
+                ["from round 1 on: the body must run once, and a check does"],
+                [],
+            ),
+            (
+                [(tool, other + tool), (sure, f"    await server.call_tool('other', {{}})\n{sure}")],
+                ["calls tool 'other'"],
+                [],
+            ),
+        ],
+        check,
+    )
 
 
 def test_answers_that_end_or_repeat_a_call_are_checked(

@@ -34,7 +34,7 @@ async def test_unchanged_code_is_compatible_and_nothing_is_changed(site: Site, e
     found = await site.check(forks=40)
     told = {name: as_text(checked) for name, checked in zip(FEATURES, found, strict=True)}
     verdicts = {name: checked.headline for name, checked in zip(FEATURES, found, strict=True)}
-    assert verdicts == dict.fromkeys(FEATURES, "compatible"), told
+    assert verdicts == dict.fromkeys(FEATURES, "compatible") | {"exactly_once_body": "not checked"}, told
 
 
 async def test_a_call_in_flight_survives_a_check(site: Site) -> None:
@@ -78,7 +78,7 @@ async def test_prompts_and_templates_that_no_longer_ask_diverge_and_do_not_run(s
     assert site.effect == ["praise", "menu"]
 
 
-async def test_call_needing_the_body_of_another_is_not_replayed(site: Site) -> None:
+async def test_call_needing_the_body_of_another_is_not_checked(site: Site) -> None:
     def make() -> Server[Any]:
         server: Server[Any] = Server("hotels", keys=[KEY], trace=Recorder(site.calls, reveal="all"))
 
@@ -100,8 +100,10 @@ async def test_call_needing_the_body_of_another_is_not_replayed(site: Site) -> N
     assert site.effect == ["Ritz"]
     found = await check_all(make(), site.calls)
     assert site.effect == ["Ritz"]
-    assert [checked.not_replayed is not None for checked in found] == [True, True]
-    assert "a resolver or dependency calls tool 'stars'" in "".join(map(as_text, found))
+    assert [checked.not_checked is not None for checked in found] == [True, True]
+    assert "it calls tool 'stars', whose body runs only with `roundtrip trace fork --run`" in "".join(
+        map(as_text, found)
+    )
 
 
 async def test_call_that_failed_in_its_body_is_checked_until_there(site: Site) -> None:
@@ -121,10 +123,8 @@ async def test_call_that_failed_in_its_body_is_checked_until_there(site: Site) -
     call = await User(make(), {"ready": [True] * 2}, era=Era.RETRY, allow_error=True).call("hurry", hotel="Ritz")
     assert "another message each time" in call.failure
     found = await check_all(make(), site.calls)
-    assert site.effect == ["Ritz"] * call.legs
     (checked,) = found
-    assert checked.headline == "compatible", as_text(checked)
-    assert checked.notes == ["the body asks from round 1 on, and was not run: only its parameters were checked"]
+    assert (checked.headline, call.legs) == ("asks 1 again", 3), as_text(checked)
 
 
 @pytest.mark.parametrize("name", STORIES)

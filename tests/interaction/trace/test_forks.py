@@ -241,7 +241,9 @@ async def test_bodies_run_only_with_run(tmp_path: Path) -> None:
     assert (await forked("delete", why="new")).end is End.BODY
     assert (await forked("charge", sure=False)).end is End.BODY
     assert (await forked("careful", why="new")).step == "send"
-    with pytest.raises(NotReplayable, match=r"it calls tool 'delete_now', whose body runs only with --run"):
+    with pytest.raises(
+        NotReplayable, match=r"it calls tool 'delete_now', whose body runs only with `roundtrip trace fork --run`"
+    ):
         await forked("order", why="new")
     assert ran == before
     assert (await forked("charge", run=True, sure=False)).end is End.COMPLETED
