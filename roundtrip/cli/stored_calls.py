@@ -27,6 +27,7 @@ __all__ = [
     "add_reveal",
     "audited",
     "found_call",
+    "is_due",
     "load_shelf",
     "print_facts",
     "stored_facts",
@@ -187,6 +188,11 @@ async def act_on_each(shelf: Shelf, arguments: Namespace, calls: Sequence[str], 
 # Facts.
 
 
+def is_due(state: str) -> bool:
+    """Return True if a task in a state goes on at its time, and not only when its user answers, or never."""
+    return state not in ("asking", "completed", "failed", "lost", "cancelled")
+
+
 async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
     """Return what is stored of a call, by names; None if the store has no such call.
 
@@ -211,7 +217,7 @@ async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str,
     shown |= {
         "asks": list(content.questions),
         "waits for": content.waits,
-        "steps": [*(name for name in journal.computed if not name.startswith("~")), *steps],
+        "steps": [name for name in dict.fromkeys([*journal.computed, *steps]) if not name.startswith("~")],
     }
     if content.approvals:
         shown["approvals"] = [_approval(record, reveal=reveal) for record in content.approvals]
@@ -244,7 +250,8 @@ def _facts(entry: "TaskEntry", now: float) -> dict[str, Any]:
     from roundtrip.machine.tasks import TaskState
 
     shown: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
-    shown |= {"created": entry.created, "updated": entry.updated, "due": entry.due, "expires": entry.expires}
+    due = entry.due if is_due(entry.state.value) else None
+    shown |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}
     if entry.state is TaskState.RUNNING:
         shown |= {"worker": entry.holder, "lease ends": entry.due}
     return shown | {"epoch": entry.epoch, "runs once": entry.runs_once, "deaths of workers": max(0, entry.tries - 1)}

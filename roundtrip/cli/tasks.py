@@ -16,6 +16,7 @@ from roundtrip.cli.stored_calls import (
     add_even_once,
     add_reveal,
     found_call,
+    is_due,
     load_shelf,
     print_facts,
     stored_facts,
@@ -101,7 +102,7 @@ async def _list(shelf: Shelf, arguments: Namespace) -> int:
 def _row(one: "TaskSummary", now: float) -> list[str]:
     from roundtrip.trace.explaining.wording import distance_text
 
-    following = "-" if one.state.value in _NOT_DUE else distance_text(one.due - now)
+    following = distance_text(one.due - now) if is_due(one.state.value) else "-"
     return [
         one.call_id,
         one.tool,
@@ -112,11 +113,8 @@ def _row(one: "TaskSummary", now: float) -> list[str]:
     ]
 
 
-_NOT_DUE: Final = frozenset({"asking", "completed", "failed", "lost", "cancelled"})
-
-
 def _as_data(one: "TaskSummary") -> dict[str, Any]:
-    return {**one._asdict(), "state": one.state.value}
+    return {**one._asdict(), "state": one.state.value, "due": one.due if is_due(one.state.value) else None}
 
 
 async def _show(shelf: Shelf, arguments: Namespace) -> int:

@@ -368,7 +368,7 @@ class TaskEngine:
 async def _finish(claim: TaskClaim, result: dict[str, Any]) -> None:
     def finish(content: TaskContent, entry: TaskEntry, now: float) -> None:
         content.result = result
-        entry.notes.clear()
+        claim.drop_results(entry)
 
     await claim.write_content(TaskEvent.FINISH, finish, patience=END_SECONDS)
 
@@ -377,6 +377,6 @@ async def _fail(claim: TaskClaim, error: MCPError) -> None:
     def fail(content: TaskContent, entry: TaskEntry, now: float) -> None:
         content.error = error.error.model_dump(by_alias=True, mode="json", exclude_none=True)
         content.message = content.message or error.error.message
-        entry.notes.clear()
+        claim.drop_results(entry)
 
     await claim.write_content(TaskEvent.FAIL, fail, patience=END_SECONDS)

@@ -46,7 +46,9 @@ async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.Captur
             assert 'steps              ["first"]' in shown
             assert "argument-4711" not in shown
         assert await run("show", "last") == 0
-        assert f"call               {done.split('.')[0]}" in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert f"call               {done.split('.')[0]}" in shown
+        assert ('steps              ["first", "last"]' in shown, "due" in shown) == (True, False)
         assert await run("show", asking, "--reveal", "--json") == 0
         revealed = json.loads(capsys.readouterr().out)
     lines = listed.splitlines()
@@ -55,7 +57,7 @@ async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.Captur
         [done.split(".")[0], "build", "completed"],
         [call_id, "build", "asking"],
     ]
-    assert [(one["call_id"], one["state"]) for one in data] == [(call_id, "asking")]
+    assert [(one["call_id"], one["state"], one["due"]) for one in data] == [(call_id, "asking", None)]
     assert "argument-4711" not in listed
     assert revealed["status message"] == "building argument-4711 (1)"
     assert revealed["arguments"] == {"secret": "argument-4711"}

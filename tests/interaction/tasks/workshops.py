@@ -25,7 +25,7 @@ def _server(ledger: Any, *, keys: list[str]) -> Server[Any]:
         first = await ctx.step("first", lambda: noted("first"))
         size = await ctx.ask("size", f"How large is {secret}?", int)
         await ctx.sleep(0.01)
-        return f"{first} {secret} {size}"
+        return f"{first} {secret} {await ctx.step('last', lambda: size)}"
 
     @server.tool(task=True)
     async def ask_twice(ctx: Context) -> str:
