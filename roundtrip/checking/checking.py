@@ -88,17 +88,17 @@ async def check_calls(
     async with open_stage(server, seconds=seconds) as stage:
         for call in calls:
             began = call.began
+            if not call.servings or (began is not None and (began.within is not None or began.era == "direct")):
+                # Only its token was rejected, or the server called it itself: no client waits for it.
+                continue
             checked = Checked(call.id, began.method if began is not None else "?", call.tool)
-            if began is None and not call.servings:
-                checked.not_checked = "the transcripts have only a rejected token of it"
-            else:
-                try:
-                    parameters = _Check(stage, recorded_call(call), checked, now)
-                    await parameters.run()
-                    if parameters.call.asked_by_body is not None and not checked.divergences:
-                        await _BodyCheck(stage, call, checked, now).run()
-                except NotReplayable as error:
-                    checked.not_checked = str(error)
+            try:
+                parameters = _Check(stage, recorded_call(call), checked, now)
+                await parameters.run()
+                if parameters.call.asked_by_body is not None and not checked.divergences:
+                    await _BodyCheck(stage, call, checked, now).run()
+            except NotReplayable as error:
+                checked.not_checked = str(error)
             report(checked)
 
 

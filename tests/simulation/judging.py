@@ -112,7 +112,8 @@ class Judge:
             self._claimed[call_id, after.epoch] = writer
         elif before.state is TaskState.RUNNING and after.state in _BY_WORKERS:
             self._require_claimed(call_id, after.epoch, writer, f"{name} became {after.state}")
-        for note in after.new_notes:
+        # An ended task keeps only the names of its last steps.
+        for note in () if after.has_ended else after.new_notes:
             key, value = self.open_note(call_id, note)
             self._require_claimed(call_id, after.epoch, writer, f"{name} got a step")
             if self._steps.setdefault((call_id, key), value) != value:

@@ -140,7 +140,7 @@ class TaskClaim:
         await self.write(lambda entry, now: entry.note(text, now, lease=_lease_of(entry)))
 
     def drop_results(self, entry: TaskEntry) -> None:
-        """Keep only the names of the steps since the task was last parked, for operators: no leg needs their results."""
+        """Keep only the names of the steps since the task was last parked: no leg needs their results."""
         seal, use = self._book.seal, "note"
         notes = [seal.open(note, self.call_id, use) for note in entry.notes]
         entry.notes = [seal.seal([revision, key, None], self.call_id, use) for revision, key, _ in notes]

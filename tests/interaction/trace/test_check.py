@@ -23,6 +23,7 @@ from tests.interaction.trace.deploys import (
     checked,
     deploy,
     dream,
+    last_call,
     module_of,
 )
 from tests.kit.tables import check_each
@@ -34,6 +35,10 @@ def test_unchanged_code_is_compatible_without_running_bodies_or_recording(
     recording: Recording, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording.call()
+    # Calls of the probe are left out.
+    text = recording.file.read_text(encoding="utf-8")
+    probes = text.replace('"tool":"order"', '"tool":"roundtrip_probe"').replace(last_call(recording), "probe")
+    recording.file.write_text(text + probes, encoding="utf-8")
     before = recording.file.read_bytes()
     monkeypatch.setenv("ROUNDTRIP_TRACE", str(recording.file))
     out = checked(recording, capsys)
@@ -224,17 +229,6 @@ def test_check_continues_after_a_failure_and_filters_by_tool(
     assert "no call of 'sell'" in capsys.readouterr().err
 
 
-def test_calls_of_the_probe_are_left_out(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
-    recording.call()
-    text = recording.file.read_text(encoding="utf-8")
-    call = json.loads(text.splitlines()[0])["call"]
-    probes = text.replace('"tool":"order"', '"tool":"roundtrip_probe"').replace(call, "probe")
-    recording.file.write_text(text + probes, encoding="utf-8")
-    assert checked(recording, capsys).endswith(
-        "order: compatible\n1 call: 1 compatible, 0 asking again, 0 diverging, 0 not checked\n"
-    )
-
-
 def test_unrevealed_recording_is_reported_with_advice(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
     recording.call(reveal="")
     target = deploy(recording.folder, "changed", SHOP)
@@ -271,27 +265,15 @@ def test_body_is_replayed_up_to_its_last_question_without_its_steps(
             ([('"copies"', '"number"')], ["'copies': renamed without was=, it is 'number' now"], []),
             ([('"sure"', '"safe"'), ("bool", 'bool, was=["sure"]')], ["order: compatible\n"], []),
             ([('await ctx.ask("copies", f"How many of {title}?", int)', "7")], ["now:      runs the step 'pay'"], []),
-            (
-                [(sure, f'    await ctx.ask("more", "More?", bool)\n{sure}')],
-                ["'sure'\n    now:      asks 'more'\n"],
-                [],
-            ),
+            ([(sure, f'    await ctx.ask("more", "More?", bool)\n{sure}')], ["now:      asks 'more'\n"], []),
             ([(", ctx: Context", ""), ("await ctx", "await title")], ["at round 1\n", "now:      runs the body\n"], []),
             # Only the code after a question that is gone may run: nothing in it could end the leg.
             ([(sure, "    sure = True\n")], ["diverges at round 2\n", "now:      runs to its end\n"], ["sent"]),
-            (
-                [('step("pay"', 'step("bill"')],
-                ["not checked: what the body asks from round 2 on: the body comes to"],
-                [],
-            ),
-            (
-                [("tool()", "tool(exactly_once=True)")],
-                ["from round 1 on: the body must run once, and a check does"],
-                [],
-            ),
+            ([('step("pay"', 'step("bill"')], ["not checked: what the body asks from round 2 on: the body comes"], []),
+            ([("tool()", "tool(exactly_once=True)")], ["from round 1 on: the body must run once, and a"], []),
             (
                 [(tool, other + tool), (sure, f"    await server.call_tool('other', {{}})\n{sure}")],
-                ["calls tool 'other'"],
+                ["it calls tool"],
                 [],
             ),
         ],

@@ -1,13 +1,12 @@
 """Unchanged code is compatible with its own recordings, whatever features a call uses, and a check changes nothing."""
 
-import itertools
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import pytest
 from mcp_types import CallToolResult, CreateMessageResult, ElicitResult, TextContent
 
-from roundtrip import Context, Resolve, Server
+from roundtrip import Resolve, Server
 from roundtrip.checking.playable import ServerName, write_test
 from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.checking.reports import as_text
@@ -100,31 +99,11 @@ async def test_call_needing_the_body_of_another_is_not_checked(site: Site) -> No
     assert site.effect == ["Ritz"]
     found = await check_all(make(), site.calls)
     assert site.effect == ["Ritz"]
-    assert [checked.not_checked is not None for checked in found] == [True, True]
+    # The call of the other tool is no client's, and left out.
+    assert [checked.not_checked is not None for checked in found] == [True]
     assert "it calls tool 'stars', whose body runs only with `roundtrip trace fork --run`" in "".join(
         map(as_text, found)
     )
-
-
-async def test_call_that_failed_in_its_body_is_checked_until_there(site: Site) -> None:
-    seconds = itertools.count()
-
-    def make() -> Server[Any]:
-        server: Server[Any] = Server("hotels", keys=[KEY], trace=Recorder(site.calls, reveal="all"))
-
-        @server.tool()
-        async def hurry(hotel: str, ctx: Context) -> str:
-            site.effect.append(hotel)
-            await ctx.ask("ready", f"Second {next(seconds)}. Ready?", bool)
-            return "ready"
-
-        return server
-
-    call = await User(make(), {"ready": [True] * 2}, era=Era.RETRY, allow_error=True).call("hurry", hotel="Ritz")
-    assert "another message each time" in call.failure
-    found = await check_all(make(), site.calls)
-    (checked,) = found
-    assert (checked.headline, call.legs) == ("asks 1 again", 3), as_text(checked)
 
 
 @pytest.mark.parametrize("name", STORIES)
