@@ -163,10 +163,10 @@ def checked(recording: Recording, capsys: pytest.CaptureFixture[str], *changes: 
     """Check the recording on changed code, and return the report; the exit code must agree with it."""
     target = deploy(recording.folder, "changed", changed(source, *changes))
     code, out = check(capsys, target, str(recording.file))
-    compatible, *changes, unchecked = map(
+    compatible, *failing, unchecked = map(
         int, re.findall(r"(\d+) (?:compat|asking|diverging|not)", out.splitlines()[-1])
     )
-    assert code == (1 if any(changes) else 0 if not unchecked else 3 if compatible else 2)
+    assert code == (1 if any(failing) else 0 if not unchecked else 3 if compatible else 2)
     return out
 
 
