@@ -13,6 +13,7 @@ from roundtrip.trace.index.filters import CallFilter, time_of
 from roundtrip.trace.index.index import CallIndex, Noticed, Place
 from roundtrip.trace.index.rows import FACETS, Row
 from roundtrip.trace.page.data import STATE_SYMBOLS, Data
+from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import ActedLine, RejectedLine
 
 __all__ = ["Lists", "Query", "chosen_in"]
@@ -71,8 +72,11 @@ class Lists:
         """Return the page of the list of rejected tokens."""
         reasons = query.get("reason", ())
         found, following = self._noticed("rejected", query, reasons)
+        lines = [one.line for one in found if isinstance(one.line, RejectedLine)]
+        # Many tokens of one call may have been rejected.
+        calls = {id: self._index.find(id) for id in {line.call for line in lines} if id is not None}
         return {
-            "rejected": [self._rejection(one.line) for one in found if isinstance(one.line, RejectedLine)],
+            "rejected": [self._rejection(line, calls.get(line.call or "")) for line in lines],
             "reasons": self._index.reasons_of("rejected"),
             "chosen": list(reasons),
             "next": following,
@@ -137,8 +141,7 @@ class Lists:
                 self._explained.popitem(last=False)
         return self._explained[key]
 
-    def _rejection(self, line: RejectedLine) -> Data:
-        call = self._index.find(line.call) if line.call is not None else None
+    def _rejection(self, line: RejectedLine, call: TracedCall | None) -> Data:
         return {
             "at": clock_text(line.at),
             "reason": line.reason.value,

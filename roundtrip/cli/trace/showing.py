@@ -20,6 +20,7 @@ from roundtrip.trace.explaining.wording import (
     clock_text,
     count_text,
     duration_text,
+    omitted_text,
     quoted,
     recorded_text,
     rung_text,
@@ -96,6 +97,8 @@ class _CallView:
         ]
         self._fact("", " · ".join(parts))
         self._fact("", f"server {duration_text(call.server_ms)}{self._waited_text()} · {self._body_text()}")
+        if call.omitted.requests:
+            self._fact("", omitted_text(call.omitted, call.request_count))
         if began is None:
             self._fact("", "its first line is missing: rotated away, or in a file that was not named")
             return

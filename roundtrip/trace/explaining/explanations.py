@@ -20,6 +20,7 @@ from roundtrip.trace.explaining.wording import (
     approvals_text,
     count_text,
     duration_text,
+    omitted_text,
     quoted,
     rung_text,
     size_text,
@@ -76,7 +77,7 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
         now: The current time, to report a call that waits although its token has expired.
     """
     found = [*_questions(call), *_waits(call), *_rejections(call), *_replays(call), *_failures(call, now)]
-    found += _actions(call)
+    found += [*_actions(call), *_omitted(call)]
     return sorted(found, key=lambda explanation: explanation.at)
 
 
@@ -189,6 +190,15 @@ def _replays(call: TracedCall) -> Iterator[Explanation]:
     for serving, first in call.replays:
         explanation = _about(serving.lines[0], ExplainedSubject.REPLAY, explain_replay(call, serving, first))
         yield replace(explanation, at=serving.started_at, round=None)
+
+
+def _omitted(call: TracedCall) -> Iterator[Explanation]:
+    if call.omitted.requests:
+        last = call.servings[-1].lines[-1] if call.servings else call.rejections[-1]
+        text = f"{omitted_text(call.omitted, call.request_count)}."
+        explanation = _about(last, ExplainedSubject.REPLAY, text)
+        is_plain = not call.omitted.replays and not call.omitted.rejections
+        yield replace(explanation, at=call.last_at, leg=None, round=None, is_plain=is_plain)
 
 
 def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:

@@ -11,6 +11,7 @@ from roundtrip.trace.explaining.wording import (
     approval_text,
     duration_text,
     listed_text,
+    omitted_text,
     rung_text,
     size_text,
     stop_text,
@@ -99,6 +100,9 @@ def exchange_of(call: TracedCall) -> MessageSequence:
         if not request.is_over:
             note = "no end of this request was recorded"
             messages.append(SequenceMessage(MessageKind.NOTE, place, place, note, step))
+    if call.omitted.requests:
+        text = omitted_text(call.omitted, call.request_count)
+        messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, text, step))
     caller = "Caller" if call.began is not None and call.began.era == "direct" else "Client"
     return MessageSequence((caller, *places), tuple(messages))
 

@@ -1,6 +1,7 @@
 """Return a call as data for programs: a summary for lists, and a story with everything that was recorded."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -57,7 +58,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
         "state": call.state.value,
         "rounds": call.round_count,
         "legs": call.legs,
-        "replays": len(call.replays),
+        "replays": call.replay_count,
         "instances": call.instances,
         "method": began.method if began is not None else None,
         "era": began.era if began is not None else None,
@@ -71,7 +72,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
         "bodies": call.bodies,
         "reasons": sorted(call.reasons),
         "outcomes": sorted(outcomes_of(call)),
-        "rejections": len(call.rejections),
+        "rejections": call.rejection_count,
         "pending": [question.key for question in call.pending],
         "awaited": [f"{approval.key} by {approval.by}" for approval in call.awaited],
         "until": until(call),
@@ -94,6 +95,7 @@ def story(call: TracedCall) -> dict[str, Any]:
         "ended": _members(call.ended, "at", "instance", "leg", "state", "is_error", "result", "decline", "error")
         if call.ended is not None
         else None,
+        "omitted": asdict(call.omitted) if call.omitted.requests else None,
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
+from roundtrip.trace.reading.thinning import MAX_EQUAL, MAX_REQUESTS, Omitted
 from roundtrip.trace.writing.lines import (
     ActedLine,
     AskedApproval,
@@ -25,6 +26,7 @@ __all__ = [
     "distance_text",
     "duration_text",
     "listed_text",
+    "omitted_text",
     "quoted",
     "recorded_text",
     "rung_text",
@@ -120,6 +122,13 @@ def listed_text(names: Sequence[str], longest: int) -> str:
     """Return the first names of a list, and the number of the others: `a, b and 3 more`."""
     more = len(names) - longest
     return ", ".join(names[:longest]) + (f" and {more} more" if more > 0 else "")
+
+
+def omitted_text(omitted: Omitted, requests: int) -> str:
+    """Return how many of a call's requests are shown, and which ones, as a sentence without its period."""
+    cut = f", and of the others the first and the last {MAX_REQUESTS // 2}" if omitted.is_cut else ""
+    shown = f"{requests - omitted.requests} of {requests} requests are shown"
+    return f"{shown}: of equal ones the first and the last {MAX_EQUAL}{cut}"
 
 
 def rung_text(asked: AskedLine) -> str:

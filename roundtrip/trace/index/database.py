@@ -13,7 +13,7 @@ __all__ = ["IndexUnusable", "open_database", "translated_errors", "writing"]
 
 _APPLICATION: Final = 0x72745478
 """The mark of SQLite files that are ours."""
-_VERSION: Final = 4
+_VERSION: Final = 5
 _BUSY_SECONDS: Final = 60.0
 _CACHE_KIB: Final = 32 * 1024
 _FILE_MODE: Final = 0o600
@@ -39,16 +39,18 @@ CREATE TABLE calls (
     started REAL,
     last REAL,
     row TEXT,
-    facets TEXT
+    facets TEXT,
+    omitted TEXT
 );
 CREATE INDEX calls_started ON calls (started, number) WHERE row IS NOT NULL;
 CREATE INDEX calls_last ON calls (last, started, number) WHERE row IS NOT NULL;
 CREATE TABLE lines (
     call INTEGER NOT NULL,
+    omitted INTEGER NOT NULL,
     file INTEGER NOT NULL,
     offset INTEGER NOT NULL,
     length INTEGER NOT NULL,
-    PRIMARY KEY (call, file, offset)
+    PRIMARY KEY (call, omitted, file, offset)
 ) WITHOUT ROWID;
 CREATE TABLE facets (
     number INTEGER PRIMARY KEY,
@@ -76,7 +78,8 @@ CREATE TABLE notices (
 CREATE INDEX notices_reason ON notices (event, reason, at, file, offset);
 """
 """`digest` is of the first `head` bytes of a file, which may be values. The start of a call is copied into `marks`, so
-that the calls of a facet are in the order of lists. `row` is null for a call that only lines of operators name.
+that the calls of a facet are in the order of lists. `omitted` marks lines that are not read again, of calls with very
+many requests; in `calls` it has the figures of these lines. `row` is null for a call that only lines of operators name.
 `others` are files beside the named ones, such as an audit log: a program that does not name them keeps their lines."""
 
 

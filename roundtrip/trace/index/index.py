@@ -13,7 +13,7 @@ from roundtrip.trace.index.database import open_database, translated_errors
 from roundtrip.trace.index.filters import CallFilter, fits
 from roundtrip.trace.index.places import LinePlace, OpenFiles, check_names
 from roundtrip.trace.index.rows import Row
-from roundtrip.trace.index.taking import Taker
+from roundtrip.trace.index.taking import KEPT_PLACES, Taker, omitted_in
 from roundtrip.trace.reading.calls import Traced, TracedCall, join
 from roundtrip.trace.writing.lines import Line
 
@@ -178,10 +178,10 @@ class CallIndex:
 
     def _joined(self, id: str) -> Traced:
         with self._reading(), OpenFiles(self._taker.files) as opened:
-            places = self._database.execute(
-                "SELECT file, offset, length FROM lines WHERE call = (SELECT number FROM calls WHERE id = ?)", (id,)
-            ).fetchall()
-            return join(opened.read([LinePlace(*place) for place in places]))
+            query = "SELECT number, omitted FROM calls WHERE id = ?"
+            number, omitted = self._database.execute(query, (id,)).fetchone() or (None, None)
+            places = self._database.execute(KEPT_PLACES, (number,)).fetchall()
+            return join(opened.read([LinePlace(*place) for place in places]), omitted_in({id: omitted}))
 
     def beginning_with(self, start: str, limit: int) -> list[Row]:
         """Return the rows of calls whose ids begin with a text."""

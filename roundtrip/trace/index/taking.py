@@ -4,24 +4,46 @@ import heapq
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from roundtrip.trace.index.database import writing
 from roundtrip.trace.index.places import HEAD_BYTES, FoundFile, LinePlace, OpenFiles, PlacedLine, files_now
 from roundtrip.trace.index.rows import Facet, facets_of, row_of
 from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.thinning import Omitted
 from roundtrip.trace.reading.transcripts import Reading, parse_line, without_collection
 from roundtrip.trace.writing.lines import ActedLine, Line, RejectedLine
 
-__all__ = ["STRAY", "Taker"]
+__all__ = ["KEPT_PLACES", "STRAY", "Taker", "omitted_in"]
 
 _BATCH_LINES: Final = 20_000
 STRAY: Final = "stray"
 """The event under which rejected tokens of unknown calls are listed, beside that of all rejected tokens."""
+KEPT_PLACES: Final = "SELECT file, offset, length FROM lines WHERE call = ? AND omitted = 0"
+"""The places of a call's lines, without those of requests that were left out."""
 _MAX_VALUES: Final = 500
 """Values in one statement of SQL."""
+
+
+_identity = id
+"""The function `id`, where an id is that of a call."""
+
+
+class _KnownCall(NamedTuple):
+    """Call that the index has."""
+
+    number: int
+    started: float | None
+    facets: str | None
+    omitted: str | None
+
+
+def omitted_in(texts: Mapping[str, str | None]) -> dict[str, Omitted]:
+    """Return what was left out of calls, from the texts of the index by the ids of the calls."""
+    return {id: Omitted(**json.loads(text)) for id, text in texts.items() if text is not None}
 
 
 class Taker:
@@ -111,9 +133,12 @@ class Taker:
     def _forget(self, numbers: Sequence[int]) -> None:
         """Drop files, and the calls that have no line left."""
         for number in numbers:
-            ids = self._database.execute(
-                "SELECT id FROM calls WHERE number IN (SELECT call FROM lines WHERE file = ?)", (number,)
-            ).fetchall()
+            calls = "number IN (SELECT call FROM lines WHERE file = ?)"
+            ids = self._database.execute(f"SELECT id FROM calls WHERE {calls}", (number,)).fetchall()  # noqa: S608
+            # What was left out of them is chosen again, from the lines that remain.
+            thinned = f"SELECT number FROM calls WHERE {calls} AND omitted IS NOT NULL"  # noqa: S608
+            self._database.execute(f"UPDATE lines SET omitted = 0 WHERE call IN ({thinned}) AND omitted", (number,))  # noqa: S608
+            self._database.execute(f"UPDATE calls SET omitted = NULL WHERE {calls}", (number,))  # noqa: S608
             for table in ("lines", "notices"):
                 self._database.execute(f"DELETE FROM {table} WHERE file = ?", (number,))  # noqa: S608 - our own names
             self._database.execute("DELETE FROM files WHERE number = ?", (number,))
@@ -176,40 +201,54 @@ class Taker:
 
     def _join(self, new: dict[str, list[PlacedLine]], opened: OpenFiles) -> None:
         """Make the rows of calls again, with their new lines."""
-        known: dict[str, tuple[int, float | None, str | None]] = {}
+        known: dict[str, _KnownCall] = {}
         ids = list(new)
         for first in range(0, len(ids), _MAX_VALUES):
             some = ids[first : first + _MAX_VALUES]
             marks = ", ".join("?" * len(some))
-            query = f"SELECT id, number, started, facets FROM calls WHERE id IN ({marks})"  # noqa: S608 - marks only
-            known |= {
-                id: (number, started, facets) for id, number, started, facets in self._database.execute(query, some)
-            }
+            query = f"SELECT id, number, started, facets, omitted FROM calls WHERE id IN ({marks})"  # noqa: S608 - marks only
+            known |= {id: _KnownCall(*others) for id, *others in self._database.execute(query, some)}
         lines: list[Line] = []
+        before: dict[str, list[PlacedLine]] = {}
         for id, placed in new.items():
-            own = list(placed)
             if id in known:
-                places = self._database.execute("SELECT file, offset, length FROM lines WHERE call = ?", known[id][:1])
-                for place in map(LinePlace._make, places.fetchall()):
-                    own += [PlacedLine(place, line) for line in opened.read([place])]
+                places = self._database.execute(KEPT_PLACES, known[id][:1]).fetchall()
+                before[id] = [
+                    PlacedLine(place, line) for place in map(LinePlace._make, places) for line in opened.read([place])
+                ]
             # A file may be rotated before its last lines are taken, and be read after the one that replaced it.
-            lines += [one.line for one in sorted(own, key=lambda one: one.place)]
-        joined = join(lines).calls
+            own = sorted([*before.get(id, ()), *placed], key=lambda one: one.place)
+            lines += [one.line for one in own]
+        joined = join(lines, omitted_in({id: one.omitted for id, one in known.items()})).calls
         (following,) = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM calls").fetchone()
-        numbers = {id: known[id][0] for id in known}
+        numbers = {id: known[id].number for id in known}
         for id in ids:
             if id not in numbers:
                 numbers[id], following = following, following + 1
+        thinned = {id: {*map(_identity, call.lines)} for id, call in joined.items() if call.omitted.requests}
         self._database.executemany(
-            "INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?)",
-            [(numbers[id], *one.place) for id, placed in new.items() for one in placed],
+            "UPDATE lines SET omitted = 1 WHERE call = ? AND omitted = 0 AND file = ? AND offset = ?",
+            [
+                (numbers[id], *one.place[:2])
+                for id, kept in thinned.items()
+                for one in before.get(id, ())
+                if _identity(one.line) not in kept
+            ],
+        )
+        self._database.executemany(
+            "INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?, ?)",
+            [
+                (numbers[id], id in thinned and _identity(one.line) not in thinned[id], *one.place)
+                for id, placed in new.items()
+                for one in placed
+            ],
         )
         self._replace(numbers, known, joined)
 
     def _replace(
         self,
         numbers: dict[str, int],
-        known: dict[str, tuple[int, float | None, str | None]],
+        known: dict[str, _KnownCall],
         joined: dict[str, TracedCall],
     ) -> None:
         rows = {id: row_of(call) for id, call in joined.items()}
@@ -217,7 +256,7 @@ class Taker:
         facets = self._numbers_of({facet for these in found.values() for facet in these})
         counts = Counter[int]()
         dropped: list[tuple[int, float, int]] = []
-        for number, started, text in known.values():
+        for number, started, text, _ in known.values():
             if started is not None:
                 dropped += [(facet, started, number) for facet in json.loads(text or "[]")]
         counts.subtract(facet for facet, _, _ in dropped)
@@ -230,7 +269,7 @@ class Taker:
             [(count, number) for number, count in counts.items() if count],
         )
         self._database.executemany(
-            "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     numbers[id],
@@ -239,6 +278,7 @@ class Taker:
                     row["last_at"],
                     json.dumps(row, separators=(",", ":")),
                     json.dumps([facets[one] for one in found[id]], separators=(",", ":")),
+                    json.dumps(asdict(omitted)) if (omitted := joined[id].omitted).requests else None,
                 )
                 for id, row in rows.items()
             ],

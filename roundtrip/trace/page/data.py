@@ -17,6 +17,7 @@ from roundtrip.trace.explaining.wording import (
     count_text,
     duration_text,
     listed_text,
+    omitted_text,
     size_text,
     times_text,
     token_text,
@@ -159,6 +160,8 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
         ["Body began", _bodies(call)],
         ["Started", clock_text(call.started_at)],
     ]
+    if call.omitted.requests:
+        facts.append(["Shown", omitted_text(call.omitted, call.request_count)])
     if call.pending or call.awaited:
         until = call.rounds[-1].asked.until if call.pending else None
         keys = ", ".join([*(question.key for question in call.pending), *map(approval_text, call.awaited)])

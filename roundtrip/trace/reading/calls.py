@@ -1,13 +1,18 @@
 """Join the lines of all instances into calls, in order."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import accumulate
+from types import MappingProxyType
 from typing import Final
 
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import Event, State
+from roundtrip.trace.reading import thinning
+from roundtrip.trace.reading.thinning import NOTHING_OMITTED, Omitted, kept_requests, omitted_from
 from roundtrip.trace.writing.lines import (
     ENDING_ACTIONS,
     ActedLine,
@@ -199,6 +204,14 @@ class TracedCall:
     """The actions of operators on this call, in order."""
     stops: list[StoppedLine] = field(default_factory=list[StoppedLine])
     """The ends of this call outside of its servings, in order."""
+    omitted: Omitted = NOTHING_OMITTED
+    """What is not kept of a call with very many requests, but counts."""
+
+    @property
+    def lines(self) -> list[Line]:
+        """Return all lines that are kept."""
+        served = [line for serving in self.servings for line in serving.lines]
+        return [*served, *self.rejections, *self.actions, *self.stops]
 
     @cached_property
     def began(self) -> BeganLine | None:
@@ -338,6 +351,21 @@ class TracedCall:
         return [(one, earlier) for one, earlier in found if one is not earlier and not earlier.is_handed]
 
     @property
+    def replay_count(self) -> int:
+        """Return the number of repeated servings."""
+        return len(self.replays) + self.omitted.replays
+
+    @property
+    def rejection_count(self) -> int:
+        """Return the number of rejected tokens."""
+        return len(self.rejections) + self.omitted.rejections
+
+    @property
+    def request_count(self) -> int:
+        """Return the number of requests: servings and rejected tokens."""
+        return len(self.servings) + len(self.rejections) + self.omitted.requests
+
+    @property
     def started_at(self) -> float:
         """Return the time of the first line in seconds since the epoch."""
         if self.servings:
@@ -349,22 +377,23 @@ class TracedCall:
         """Return the time of the last line in seconds since the epoch."""
         lines = [line.at for serving in self.servings for line in serving.lines]
         others = [line.at for line in (*self.rejections, *self.actions, *self.stops)]
-        return max([*lines, *others], default=0.0)
+        omitted = [self.omitted.last_at] if self.omitted.last_at is not None else []
+        return max([*lines, *others, *omitted], default=0.0)
 
     @property
     def server_ms(self) -> float:
         """Return the time that instances worked for it."""
-        return sum(serving.server_ms for serving in self.servings)
+        return sum(serving.server_ms for serving in self.servings) + self.omitted.server_ms
 
     @property
     def waited_ms(self) -> float:
         """Return the time that it waited for answers."""
-        return sum(round_.waited_ms or 0.0 for round_ in self.rounds)
+        return sum(round_.waited_ms or 0.0 for round_ in self.rounds) + self.omitted.waited_ms
 
     @property
     def bodies(self) -> int:
         """Return how often its body began, as far as recorded."""
-        return sum(serving.bodies for serving in self.servings)
+        return sum(serving.bodies for serving in self.servings) + self.omitted.bodies
 
     @property
     def may_have_run(self) -> bool:
@@ -440,8 +469,13 @@ class Traced:
     """All actions of operators, in order, also on calls that no other line names."""
 
 
-def join(lines: Iterable[Line]) -> Traced:
-    """Join the lines of all instances, call by call."""
+def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyType({})) -> Traced:
+    """Join the lines of all instances, call by call.
+
+    Args:
+        lines: The lines, in any order of calls.
+        omitted: What an earlier join has left out, by the ids of calls. The lines are those that it kept, and new ones.
+    """
     # The leg is part of the name, as a process that restarts under its old name counts from one again.
     servings: dict[tuple[str, str, int, int], Serving] = {}
     by_call: dict[str, list[Serving]] = {}
@@ -468,7 +502,14 @@ def join(lines: Iterable[Line]) -> Traced:
         serving.lines.append(line)
     by_call |= {call: [] for call in rejections if call not in by_call}
     calls = [
-        _call(call, sorted(found, key=lambda serving: (serving.leg, serving.started_at)), rejections.get(call, []))
+        _thinned(
+            _call(
+                call,
+                sorted(found, key=lambda serving: (serving.leg, serving.started_at)),
+                rejections.get(call, []),
+                omitted.get(call, NOTHING_OMITTED),
+            )
+        )
         for call, found in by_call.items()
     ]
     joined = {call.id: call for call in sorted(calls, key=lambda call: call.started_at)}
@@ -482,10 +523,28 @@ def join(lines: Iterable[Line]) -> Traced:
     return Traced(joined, strays, actions)
 
 
-def _call(id: str, servings: list[Serving], rejections: list[RejectedLine]) -> TracedCall:
+def _thinned(call: TracedCall) -> TracedCall:
+    """Return a call with very many requests without most of those that are equal; another one as it is."""
+    if call.request_count <= thinning.MAX_REQUESTS:
+        return call
+    servings, rejections, is_cut = kept_requests(call)
+    if len(servings) == len(call.servings) and len(rejections) == len(call.rejections):
+        return call
+    kept = _call(call.id, servings, rejections, replace(NOTHING_OMITTED, is_cut=is_cut or call.omitted.is_cut))
+    kept.omitted = omitted_from(call, kept)
+    return kept
+
+
+def _call(
+    id: str,
+    servings: list[Serving],
+    rejections: list[RejectedLine],
+    omitted: Omitted,
+) -> TracedCall:
     rounds: list[Round] = []
+    asked = _AskedBefore(is_cut=omitted.is_cut)
     for serving in servings:
-        out = _question_round(rounds, serving)
+        out = asked.round_for(serving)
         if out is not None and out.answered_at is None:
             out.answered_at = serving.started_at
         for line in serving.happened:
@@ -495,6 +554,7 @@ def _call(id: str, servings: list[Serving], rejections: list[RejectedLine]) -> T
             if isinstance(line, AskedLine):
                 out = Round(line, serving)
                 rounds.append(out)
+                asked.add(out)
             elif isinstance(line, AnsweredLine) and out is not None:
                 if line.keys:
                     out.answered_at = line.at
@@ -502,7 +562,7 @@ def _call(id: str, servings: list[Serving], rejections: list[RejectedLine]) -> T
                     out.given_up_at = line.at
             elif isinstance(line, EndedLine) and out is not None and out.serving is serving and out.waited_ms is None:
                 out.given_up_at = line.at
-    return TracedCall(id, servings, rounds, rejections)
+    return TracedCall(id, servings, rounds, rejections, omitted=omitted)
 
 
 def _counting(servings: Sequence[Serving], *, before: float | None) -> Serving:
@@ -524,11 +584,27 @@ def _weight(serving: Serving, *, goes_on: bool) -> tuple[bool, ...]:
     return (is_last, is_workers, asks, is_answered, bool(serving.brought), not serving.is_recall)
 
 
-def _question_round(rounds: Sequence[Round], serving: Serving) -> Round | None:
-    """Return the round that a leg brings answers to: if the leg before was served twice, the last round by then."""
-    earlier = [round_ for round_ in rounds if round_.serving.leg < serving.leg]
-    if not earlier:
-        return None
-    candidates = [round_ for round_ in earlier if round_.serving.leg == earlier[-1].serving.leg]
-    # None may be earlier, as the clocks of instances differ.
-    return next((one for one in reversed(candidates) if one.asked.at <= serving.started_at), candidates[-1])
+class _AskedBefore:
+    """Rounds of the last leg that asked before another one; the legs come in order."""
+
+    def __init__(self, *, is_cut: bool) -> None:
+        self._is_cut = is_cut
+        self._before: list[Round] = []
+        self._since: list[float] = []
+        """For each round the earliest time at which it, or one behind it, was asked."""
+        self._own: list[Round] = []
+
+    def add(self, round_: Round) -> None:
+        """Add a round of the current leg."""
+        self._own.append(round_)
+
+    def round_for(self, serving: Serving) -> Round | None:
+        """Return the round that a leg brings answers to: if the leg before was served twice, the last round by then."""
+        if self._own and self._own[0].serving.leg < serving.leg:
+            self._before, self._own = self._own, []
+            self._since = [*accumulate((one.asked.at for one in reversed(self._before)), min)][::-1]
+        if not self._before or (self._is_cut and self._before[0].serving.leg + 1 < serving.leg):
+            # The leg that asked may be one of those that were left out.
+            return None
+        # None may be earlier, as the clocks of instances differ: the last one counts then.
+        return self._before[bisect_right(self._since, serving.started_at) - 1]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.thinning import NOTHING_OMITTED, Omitted
 from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line, rotated_out_of, transcripts_in
 from roundtrip.trace.writing.lines import Line
 
@@ -123,6 +124,9 @@ class _Growing:
     """Lines of one call, joined on demand."""
 
     lines: list[Line] = field(default_factory=list[Line])
+    """Those that were kept when it was last joined, and the lines since then."""
+    number: int = 0
+    omitted: Omitted = NOTHING_OMITTED
     joined: TracedCall | None = None
 
 
@@ -151,6 +155,7 @@ class LiveCalls:
             if line.call is not None:
                 growing = self._calls.setdefault(line.call, _Growing())
                 growing.lines.append(line)
+                growing.number += 1
                 growing.joined = None
                 self.version += 1
 
@@ -162,7 +167,7 @@ class LiveCalls:
         """Return a call and its number of lines; None for an unknown id, or if only actions of operators have it."""
         growing = self._calls.get(id)
         call = None if growing is None else _joined(id, growing)
-        return None if growing is None or call is None else (call, len(growing.lines))
+        return None if growing is None or call is None else (call, growing.number)
 
     def newest_first(self) -> list[TracedCall]:
         """Return all calls, the newest first."""
@@ -173,5 +178,7 @@ class LiveCalls:
 
 def _joined(id: str, growing: _Growing) -> TracedCall | None:
     if growing.joined is None:
-        growing.joined = join(growing.lines).calls.get(id)
+        growing.joined = join(growing.lines, {id: growing.omitted}).calls.get(id)
+        if growing.joined is not None and growing.joined.omitted.requests:
+            growing.lines, growing.omitted = growing.joined.lines, growing.joined.omitted
     return growing.joined

@@ -1,0 +1,103 @@
+"""Choose the requests that are kept of a call with very many: the first and the last of those that are equal.
+
+A client can send one token as often as it likes, and each time is a request of the same call.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from roundtrip.trace.writing.lines import AskedLine, EndedLine, RejectedLine
+
+if TYPE_CHECKING:
+    from roundtrip.trace.reading.calls import Serving, TracedCall
+
+__all__ = ["MAX_EQUAL", "MAX_REQUESTS", "NOTHING_OMITTED", "Omitted", "kept_requests", "omitted_from"]
+
+MAX_REQUESTS: Final = 1000
+"""Requests of a call, all of which are kept."""
+MAX_EQUAL: Final = 8
+"""Equal requests at the beginning and at the end that are kept of a call with more."""
+_MAX_RUNNING: Final = 250
+"""The same for requests whose ends are not recorded yet, which still find their beginnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Omitted:
+    """Requests of a call that were not kept, and their part in its figures."""
+
+    requests: int = 0
+    replays: int = 0
+    rejections: int = 0
+    bodies: int = 0
+    server_ms: float = 0.0
+    waited_ms: float = 0.0
+    last_at: float | None = None
+    is_cut: bool = False
+    """True if requests that equal no other are among them."""
+
+
+NOTHING_OMITTED: Final = Omitted()
+
+
+def kept_requests(call: "TracedCall") -> tuple[list["Serving"], list[RejectedLine], bool]:
+    """Return the servings and the rejections to keep, in order, and whether different ones are left out, too."""
+    requests = sorted([*call.servings, *call.rejections], key=_start_of)
+    continued = {id(serving) for serving in call.chain}
+    kinds: dict[Hashable, list[int]] = {}
+    for place, request in enumerate(requests):
+        kinds.setdefault((_kind_of(request), id(request) in continued), []).append(place)
+    places: set[int] = set()
+    for equal in kinds.values():
+        most = MAX_EQUAL if _is_over(requests[equal[0]]) else _MAX_RUNNING
+        places.update(equal[:most] + equal[-most:])
+    kept = sorted(places)
+    half = MAX_REQUESTS // 2
+    is_cut = len(kept) > 2 * half
+    if is_cut:
+        kept = kept[:half] + kept[-half:]
+    chosen = {id(requests[place]) for place in kept}
+    servings = [serving for serving in call.servings if id(serving) in chosen]
+    return servings, [line for line in call.rejections if id(line) in chosen], is_cut
+
+
+def omitted_from(whole: "TracedCall", kept: "TracedCall") -> Omitted:
+    """Return what a call lacks in comparison with the whole one."""
+    return Omitted(
+        requests=whole.request_count - kept.request_count,
+        replays=whole.replay_count - kept.replay_count,
+        rejections=whole.rejection_count - kept.rejection_count,
+        bodies=whole.bodies - kept.bodies,
+        server_ms=whole.server_ms - kept.server_ms,
+        waited_ms=whole.waited_ms - kept.waited_ms,
+        last_at=whole.last_at,
+        is_cut=kept.omitted.is_cut,
+    )
+
+
+def _start_of(request: "Serving | RejectedLine") -> float:
+    return request.at if isinstance(request, RejectedLine) else request.started_at
+
+
+def _is_over(request: "Serving | RejectedLine") -> bool:
+    return isinstance(request, RejectedLine) or request.is_over
+
+
+def _kind_of(request: "Serving | RejectedLine") -> Hashable:
+    """Return what makes a request worth showing beside another: all but times and values."""
+    if isinstance(request, RejectedLine):
+        return request.leg, request.instance, request.reason
+    began, last = request.began, request.lines[-1]
+    end = (last.state, last.is_error, last.error and last.error.type) if isinstance(last, EndedLine) else ()
+    happened = request.happened
+    return (
+        request.leg,
+        request.instance,
+        began and began.build,
+        last.event,
+        end,
+        request.bodies > 0,
+        request.is_recall,
+        frozenset(one.reason for line in happened if isinstance(line, AskedLine) for one in line.questions),
+        frozenset((answer.action, answer.how) for line in happened for answer in line.answers),
+    )
