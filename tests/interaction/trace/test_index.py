@@ -19,11 +19,15 @@ from roundtrip.trace.index import places
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
-from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading import following, thinning
+from roundtrip.trace.reading.calls import Traced, join
+from roundtrip.trace.reading.following import LiveCalls
 from roundtrip.trace.reading.pruning import prune
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.files import LineFile
+from roundtrip.trace.writing.lines import Line
 from roundtrip.ui.fleet import fleet_data
+from roundtrip.ui.lists import Lists
 from tests.kit.tables import check_each
 from tests.unit.trace.tales import HOSTILE, Tale, question, write_tales
 
@@ -339,6 +343,42 @@ def test_long_line_that_is_being_written_is_read_once(tmp_path: Path, monkeypatc
             file.write("y" * 1000)
         index.refresh()
         assert sum(read) < 10_000
+
+
+@pytest.mark.parametrize("number", [110, 450])
+def test_further_request_of_a_long_call_costs_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    tale = Tale("aaa1").began(1, "ash").asked(question("seat"))
+    for _ in range(number):
+        tale.began(2, "ash").asked(question("row"), round=2).rejected("expired", "birch", leg=2)
+    write_tales(path := tmp_path / "a.jsonl", tale.began(3, "ash").ended())
+    write_tales(other := tmp_path / "b.jsonl", tale)
+    whole, used, parse = read(path), list[Any](), places.parse_line
+
+    def joined(lines: Sequence[Line], omitted: Any) -> Traced:
+        used.extend(lines)
+        return join(lines, omitted)
+
+    monkeypatch.setattr(places, "parse_line", lambda *line: used.append(line) or parse(*line))  # pyright: ignore
+    monkeypatch.setattr(following, "join", joined)
+    monkeypatch.setattr(thinning, "MAX_REQUESTS", 60)
+    path.write_text(tale.write().rstrip().rpartition("\n")[0] + "\n")
+    with indexed(path) as index, closing(LiveCalls([path])) as live:
+        live.refresh()
+        for seen in filter(None, (live.newest_first()[0], index.find("aaa1"))):
+            assert [serving.leg for serving in seen.servings] == [1, *[2] * 17, 3]
+        write_tales(path, tale)
+        live.refresh()
+        for work, cost in ((index.refresh, 53), (live.newest_first, 54), (lambda: Lists(index).rejected({}), 155)):
+            used.clear()
+            work()
+            assert len(used) == cost
+        assert list(index.rows(CallFilter())) == whole
+    for view in (["show"], ["explain"], ["export", "--html"]):
+        shown, without = (printed(capsys, *view, "aaa1", str(file)) for file in (path, other))
+        assert shown == without
+        assert f"35 of {2 * number + 2} requests are shown: of equal ones the first and the last 8" in shown[1]
 
 
 def test_index_of_another_version_is_made_again(tmp_path: Path) -> None:
