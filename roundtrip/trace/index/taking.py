@@ -174,9 +174,10 @@ class Taker:
                     placed.append(PlacedLine(LinePlace(number, offset, len(text)), line))
                     reached = line.at
             self._database.execute(
-                "UPDATE files SET read = ?, reached = ?, unreadable = unreadable + ?, newer = newer + ? "
-                "WHERE number = ?",
-                (read, reached, reading.unreadable, reading.newer, number),
+                "UPDATE files SET read = ?, reached = ?, unreadable = unreadable + ?, newer = newer + ?, "
+                "head = ?, digest = ? WHERE number = ?",
+                # A file that was short, or empty, has a longer head now.
+                (read, reached, reading.unreadable, reading.newer, *opened.head(number, min(HEAD_BYTES, read)), number),
             )
             heapq.heappush(waiting, (reached, number, read))
         return placed, taken
