@@ -22,6 +22,7 @@
     │   ├── AskNotAwaited         a question was created and never awaited
     │   ├── UsedUnawaited         a question was used as if it were its answer
     │   ├── OutcomeUsedAsValue    an outcome was used as if it were its value
+    │   ├── ContextOfHost         a method of roundtrip's Context was used on the host's
     │   └── SuspensionSwallowed   a body caught the exception that ends its leg
     ├── CallOutlived         a live call still asks, or waits, after its maximum age
     ├── DependencyEndedCall  a cancel scope of a dependency cancelled the call
@@ -52,7 +53,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
 from mcp.server.request_state import InvalidRequestState
@@ -77,6 +78,7 @@ __all__ = [
     "ChannelMissing",
     "CircularDependencyError",
     "ConnectionLost",
+    "ContextOfHost",
     "Decision",
     "DependencyEndedCall",
     "GuessUncounted",
@@ -321,6 +323,17 @@ class NeedsTask(BodyMistake):
             f"{caller} waits without holding anything, which only a task can do, and this call is not a task; declare "
             'the tool with task="required", or let its client declare the extension io.modelcontextprotocol/tasks'
         )
+
+
+class ContextOfHost(BodyMistake):
+    """A method of roundtrip's Context that was used on the SDK's or FastMCP's context."""
+
+    def __init__(self, name: str, *, kind: type[Any]) -> None:
+        super().__init__(
+            f"ctx.{name} must be used on roundtrip's Context, got {kind.__module__}.{kind.__qualname__}; annotate the "
+            "parameter with the Context of `from roundtrip import Context`, or add a second parameter for it"
+        )
+        self.name = name
 
 
 class AskNotAwaited(BodyMistake):

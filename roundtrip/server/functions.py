@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
@@ -12,7 +13,7 @@ from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
 from roundtrip.engine.leg import DONE, Limits, PlainBody
-from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
+from roundtrip.errors import BodyMistake, ContextOfHost, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
 from roundtrip.questions.markers import InboxQuestion
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from roundtrip.resolvers.annotations import filled_foreign, find_resolved
@@ -38,7 +39,16 @@ if TYPE_CHECKING:
     from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.tracing import ServedFunction
 
-__all__ = ["AskingFunction", "FunctionSignature", "Kind", "Planned", "check_timeout", "contexts_of", "read_signature"]
+__all__ = [
+    "AskingFunction",
+    "FunctionSignature",
+    "Kind",
+    "Planned",
+    "check_timeout",
+    "contexts_of",
+    "misused_context",
+    "read_signature",
+]
 
 Kind = Literal["tool", "prompt", "resource"]
 
@@ -358,7 +368,7 @@ def _subject_of(kind: Kind, name: str, version: str | None, build: str, plan: st
 
 
 def _mistake_in(error: AttributeError) -> BodyMistake | None:
-    """Return the error for an answer that was not awaited, or an outcome that was used as its value."""
+    """Return the error for an unawaited answer, an outcome used as its value, or the context of the host."""
     used = error.obj
     if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:
         used.close()
@@ -366,4 +376,22 @@ def _mistake_in(error: AttributeError) -> BodyMistake | None:
     if isinstance(used, AcceptedElicitation | DeclinedElicitation | CancelledElicitation):
         kind = type(cast("object", used)).__name__.partition("[")[0]
         return OutcomeUsedAsValue(str(error.name), kind=kind)
-    return None
+    return misused_context(error)
+
+
+def misused_context(error: BaseException | None) -> ContextOfHost | None:
+    """Return the error to raise if an error, or a cause of it, is that code asked with the host's own context."""
+    while error is not None and not isinstance(error, AttributeError):
+        error = error.__cause__
+    if error is None or not _is_hosts(error.obj):
+        return None
+    from roundtrip.server.context import Context  # only mistakes need it
+
+    name = str(error.name)
+    return ContextOfHost(name, kind=type(error.obj)) if hasattr(Context, name) else None
+
+
+def _is_hosts(used: object) -> bool:
+    # Without an import: the author of a server of FastMCP's has imported it.
+    fastmcp: Any = sys.modules.get("fastmcp.server.context")
+    return isinstance(used, SdkContext if fastmcp is None else (SdkContext, fastmcp.Context))

@@ -2,7 +2,8 @@
 
 A mounted server without `install`, a provider, a transform, a middleware or a proxy can hold a component that was made
 of the author's function. FastMCP would let its clients fill what roundtrip fills, and run it without its confirmation.
-So it is decided where FastMCP runs a function and where it lists one, for all servers of the process.
+So it is decided where FastMCP runs a function and where it lists one, for all servers of the process. There, too, a
+plain function that asks with FastMCP's own context gets an error that says which one to take.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from roundtrip.server.adapters.fastmcp_names import (
     kind_and_name_of,
 )
 from roundtrip.server.adapters.marked import uses_roundtrip
+from roundtrip.server.functions import misused_context
 
 __all__ = ["MARKERS", "asks", "guard_functions", "is_unsafe"]
 
@@ -75,7 +77,12 @@ def _rejecting(run: Callable[..., Any]) -> Callable[..., Any]:
         if _asks_cached(component.fn):
             kind, name = kind_and_name_of(component)
             raise ERRORS[kind](_told(kind, name))
-        return await run(component, *given, **named)
+        try:
+            return await run(component, *given, **named)
+        except Exception as error:
+            if (mistake := misused_context(error)) is None:
+                raise
+            raise ERRORS[kind_and_name_of(component)[0]](str(mistake)) from error
 
     return run_plain
 

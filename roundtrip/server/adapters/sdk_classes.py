@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import func_metadata
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -47,7 +49,7 @@ from roundtrip.server.adapters.storing import (
     wants_stored_calls,
 )
 from roundtrip.server.failures import log_tool_failure
-from roundtrip.server.functions import Kind, read_signature
+from roundtrip.server.functions import Kind, misused_context, read_signature
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.prompt_legs import in_legs
 from roundtrip.server.recovery import recover
@@ -252,6 +254,9 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
 
     _replace(server, "add_tool", add_asking_tool)
     _replace(server, "remove_tool", remove_asking_tool)
+    _replace(server, "call_tool", _naming_context(server.call_tool, ToolError))
+    _replace(server, "get_prompt", _naming_context(server.get_prompt, ValueError))
+    _replace(server, "read_resource", _naming_context(server.read_resource, ResourceError))
     _replace(server, "add_prompt", _adding_plain(server.add_prompt, "prompt"))
     _replace(server, "add_resource", _adding_plain(server.add_resource, "resource"))
     _replace(server, "prompt", _asking_prompts(server.prompt, installation))
@@ -274,6 +279,21 @@ def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
         return add(made, *given, **details)
 
     return add_plain
+
+
+def _naming_context(run: Callable[..., Any], kind: type[Exception]) -> Callable[..., Any]:
+    """Return a method that raises an error with advice if a plain function asks with the SDK's own context."""
+
+    @functools.wraps(run)
+    async def run_plain(*given: Any, **named: Any) -> Any:
+        try:
+            return await run(*given, **named)
+        except Exception as error:
+            if (mistake := misused_context(error)) is None:
+                raise
+            raise kind(f"{error}: {mistake}") from error
+
+    return run_plain
 
 
 def _asking_prompts(prompt: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:

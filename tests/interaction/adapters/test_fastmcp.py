@@ -23,6 +23,8 @@ from fastmcp.server.transforms.search import BM25SearchTransform, RegexSearchTra
 from fastmcp.tools import Tool
 from fastmcp.tools import tool as fastmcp_tool
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 from mcp_types import CallToolResult
 
@@ -109,6 +111,44 @@ async def test_values_of_both_libraries_meet_in_one_tool(era: Era) -> None:
     call = await User(mcp, {"ask_seats": {"seats": 3}}, era=era).call("pay", film="Dune")
     assert call.text == "ada pays for 1"
     assert seen == [FastMcpContext, True]
+
+
+@pytest.mark.parametrize("own", [FastMcpContext, SdkContext])
+async def test_asking_by_context_of_host_names_the_import(own: type[Any], era: Era) -> None:
+    if own is FastMcpContext:
+        mcp: Any = cinema()
+    else:
+        mcp = MCPServer("cinema")
+        install_in_sdk(mcp, keys=KEYS[:1])
+
+    async def plain(ctx: Any) -> str:
+        return f"{type(ctx) is own}"
+
+    async def wrong(ctx: Any, film: str = "Dune") -> str:
+        return str(await ctx.ask("row", "Which row?", str))
+
+    async def half(ctx: Any) -> str:
+        return str(await ctx.ask("row", "Which row?", str))
+
+    async def other(ctx: Any) -> str:
+        return str(ctx.other)
+
+    tools = [plain, wrong, half, other]
+    for fn in tools:
+        fn.__annotations__["ctx"] = own
+        mcp.add_tool(roundtrip.tool(confirm="Sure?")(fn) if fn is half else fn)
+    mcp.resource("row://{film}")(wrong)
+    user = User(mcp, {"confirm:half": {}, "row": "middle"}, era=era, allow_unused=True, allow_error=True)
+    told = {fn.__name__: (await user.call(fn.__name__)).text for fn in tools}
+    read = await user.read_resource("row://Dune")
+    advice = f"ctx.ask must be used on roundtrip's Context, got {own.__module__}.Context; annotate"
+    assert told["plain"] == "True"
+    assert advice in told["wrong"]
+    assert read.error is not None
+    assert advice in read.error.error.message
+    # The SDK's is the class above roundtrip's, so a function with an option of roundtrip's has the latter.
+    assert (advice in told["half"]) if own is FastMcpContext else (told["half"] == "middle")
+    assert "roundtrip" not in told["other"]
 
 
 @pytest.mark.roundtrip(eras="retry", hostile=True)
@@ -290,7 +330,7 @@ async def test_prompts_and_resources_ask(era: Era) -> None:
         assert read.result.contents[0].text == "middle"  # type: ignore[union-attr]
     declined = await User(mcp, {"ask_seats": DECLINE}, era=era, allow_error=True).get_prompt("review", film="Dune")
     assert declined.error is not None
-    assert "elicitation was decline" in declined.error.error.message
+    assert "The user declined" in declined.error.error.message
 
 
 async def test_trace_has_arguments_of_client_alone(tmp_path: Path, era: Era) -> None:
