@@ -206,6 +206,8 @@ class Leg:
     report: Report = lambda label, error: None
     offer: Callable[[Callable[[], Any]], object] = lambda context: None
     """Lets the author's code find the context without a parameter."""
+    is_of_tool: bool = True
+    """False for a prompt or a resource."""
     version: str | None = None
     """The version of the tool, which the call stays on."""
     journal: Journal | None = None

@@ -270,7 +270,9 @@ class LegRun:
             self._body_value = scheduler.last_value
         elif scheduler.declined is None:
             scheduler.fill(values)
-        return Declined(str(scheduler.declined)) if scheduler.declined is not None else None
+        if (declined := scheduler.declined) is None:
+            return None
+        return Declined(declined.as_on_sdk() if leg.is_of_tool else str(declined))
 
     def _begin_in_thread(
         self, body: PlainBody, scheduler: Scheduler, values: dict[str, Any]

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
+from roundtrip.machine.journal import OUTCOMES
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Node, Plan, Source
@@ -17,6 +18,10 @@ class DeclinedParameter(NamedTuple):
     outcome: Outcome
 
     def __str__(self) -> str:
+        return f"The user {OUTCOMES[self.outcome.action.word]} the question for parameter {self.parameter!r}"
+
+    def as_on_sdk(self) -> str:
+        """Return the text of the SDK, whose servers have resolvers for tools only."""
         return (
             f"Resolver for parameter {self.parameter!r} could not resolve: elicitation was {self.outcome.action.word}"
         )

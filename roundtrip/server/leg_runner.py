@@ -318,6 +318,7 @@ class _ServedLeg:
             plan_for=function.plan_for,
             confirmation=confirmation,
             build=function.build,
+            is_of_tool=function.kind == "tool",
             version=function.version,
             journal=journal,
             responses=responses,

@@ -97,7 +97,8 @@ async def test_declined_question_ends_the_value_consumers() -> None:
     for outcome, word in ((DECLINED, "decline"), (CANCELLED, "cancel")):
         one = start(plan_of(tool), Memory(answers={"confirm": outcome}))
         await one.advance()
-        assert str(one.declined) == f"Resolver for parameter 'choice' could not resolve: elicitation was {word}"
+        assert one.declined is not None
+        assert one.declined.as_on_sdk() == f"Resolver for parameter 'choice' could not resolve: elicitation was {word}"
         assert one.waiting == {}
 
 
