@@ -1,7 +1,7 @@
 """Show the open questions of one round as a form, and read their answers from what a browser sends.
 
 All questions of a round are on one page, so that the reader sees everything before the first answer is sent. A page
-with one question has two buttons, for an answer and for a no. On a page with several, each question has its own no.
+with one question has two buttons, for an answer and for none. On a page with several, each question has its own choice.
 """
 
 import re
@@ -257,7 +257,7 @@ def _read_question(
         return _ReadQuestion(replace(filled, fields=fields), {"action": "decline"})
     if question.kind is not QuestionKind.FORM:
         if choice != "yes":
-            return _ReadQuestion(replace(filled, error="Choose yes or no."))
+            return _ReadQuestion(replace(filled, error="Choose one."))
         accepted: dict[str, Any] = {"action": "accept"}
         if question.kind is QuestionKind.CONFIRMATION:
             accepted["content"] = {}

@@ -72,9 +72,9 @@ def _photograph_questions() -> None:
         phone = browser.new_page(viewport={"width": 360, "height": 640}, color_scheme="dark")
         phone.goto(shop.url())
         phone.get_by_label("Name on the parcel").fill("A")
-        phone.get_by_role("button", name="Answer").click()
+        phone.get_by_role("button", name="Answer", exact=True).click()
         phone.screenshot(path=IMAGES / "question-page-mistakes.png", full_page=True)
-        tab.get_by_role("button", name="No, do not").click()
+        tab.get_by_role("button", name="Do not answer").click()
         tab.get_by_role("button", name="Yes").wait_for()
         tab.screenshot(path=IMAGES / "question-page-confirmation.png", full_page=True)
 

@@ -95,7 +95,7 @@ def test_incomplete_date_is_not_sent(tab: Tab, shop: PageShop) -> None:
     expect(tab.page.get_by_label("Not before")).to_be_focused()
     assert call.answers == []
     # A no needs no complete form.
-    press(tab.page, "No, do not")
+    press(tab.page, "Do not answer")
     see(tab.page, "Done")
     assert call.answers == [{"order": {"action": "decline"}}]
 
@@ -109,7 +109,7 @@ def test_several_questions_are_answered_on_one_page(tab: Tab, shop: PageShop) ->
     tab.page.get_by_label("Date and time").fill("2026-07-28T20:15")
     tab.page.get_by_label("Time zone").select_option("UTC+02:00")
     tab.page.get_by_role("group", name="Charge 24.50 euros").get_by_label("Yes").check()
-    tab.page.get_by_role("group", name="Please log in").get_by_label("No, do not").check()
+    tab.page.get_by_role("group", name="Please log in").get_by_label("Do not continue").check()
     press(tab.page, "Send answers")
     see(tab.page, "Done")
     assert call.answers == [
@@ -215,8 +215,9 @@ def test_accessibility_tree_names_every_part(tab: Tab, shop: PageShop) -> None:
                         "title": "Extras",
                         "items": {"type": "string", "enum": ["Wrap", "Card"]},
                     },
+                    "sure": {"type": "boolean", "title": "Sure?"},
                 },
-                required=["copies"],
+                required=["copies", "sure"],
             )
         }
     )
@@ -242,11 +243,16 @@ def test_accessibility_tree_names_every_part(tab: Tab, shop: PageShop) -> None:
             - text: Wrap
             - checkbox "Card"
             - text: Card
+          - radiogroup "Sure?":
+            - radio "Yes"
+            - text: "Yes"
+            - radio "No"
+            - text: "No"
           - button "Answer"
-          - button "No, do not"
+          - button "Do not answer"
         """
     )
-    expect(tab.page.get_by_role("radiogroup")).to_have_accessible_description("In town only.")
+    expect(tab.page.get_by_role("radiogroup").first).to_have_accessible_description("In town only.")
     assert tab.page.locator("html").get_attribute("lang") == "en"
     assert tab.page.get_by_label("Copies").get_attribute("aria-required") == "true"
 
@@ -273,11 +279,11 @@ def test_pages_have_no_barriers_and_fit_a_phone(tab: Tab, shop: PageShop, axe: A
 
     page.goto(shop.url())
     for answer, decline in [
-        ("Answer", "No, do not"),
-        ("Send answers", "No to all"),
-        ("Send answers", "No to all"),
-        (None, "No, do not"),
-        (None, "No, do not"),
+        ("Answer", "Do not answer"),
+        ("Send answers", "Do not answer any"),
+        ("Send answers", "Do not answer any"),
+        (None, "No"),
+        (None, "Do not continue"),
     ]:
         check()
         if answer is not None:

@@ -175,7 +175,7 @@ def test_client_of_links_answers_on_the_page_of_the_server(tab: Tab, paged: Play
         open_card(tab).get_by_role("link", name="Open the page").click()
     page = opened.value
     page.get_by_role("textbox").fill("3")
-    page.get_by_role("button", name="Answer").click()
+    page.get_by_role("button", name="Answer", exact=True).click()
     page.get_by_text("close").first.wait_for()
     page.close()
     press(tab, "I have been there")

@@ -286,8 +286,8 @@ def test_mistakes_are_listed_in_order_and_texts_stay() -> None:
     assert answers is None
     assert [(mistake.target, mistake.label, mistake.text) for mistake in page.mistakes] == [
         ("q0-f0", "Name", "Fill this in."),
-        ("q1-choice-yes", "Sure?", "Choose yes or no."),
-        ("q2-choice-yes", "Pay.", "Choose yes or no."),
+        ("q1-choice-yes", "Sure?", "Choose one."),
+        ("q2-choice-yes", "Pay.", "Choose one."),
     ]
     page, _ = answered(QUESTIONS, ("q0-f0", " Ada\r\nL. "))
     view = page.questions[0].fields[0]
