@@ -16,6 +16,9 @@ from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 if TYPE_CHECKING:
     import socket
 
+    from roundtrip.playground.inbox import PlayedInbox
+    from roundtrip.server.server import Server
+    from roundtrip.serving.others import OtherServer
     from roundtrip.serving.settings import ServeSettings
 
 __all__ = ["COMMAND"]
@@ -58,6 +61,13 @@ def _configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     add_header(parser)
+    parser.add_argument(
+        "--approver",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="decide approvals on the page as another person than the caller, who logs in by this HTTP header",
+    )
 
 
 def _run(arguments: Namespace) -> int:
@@ -93,6 +103,10 @@ async def _play_with(arguments: Namespace) -> int:
 
     target = target_of(arguments.server, arguments.header)
     page = RunningPage(target, ServedFacts(arguments.server), listen_at(arguments.port))
+    if arguments.approver:
+        if target.url is None:
+            raise CommandFailed("--approver is for servers over HTTP; a command that serves stdio has no inbox")
+        page.inbox = _inbox(target.url.rstrip("/").removesuffix("/mcp"), arguments)
     page.opener = dict(os.environ) if arguments.open else None
 
     async def end_at_signal(scope: anyio.CancelScope) -> None:
@@ -145,6 +159,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
         folder=transcripts,
         keys=_keys(),
         writer=TestWriter(place, environment),
+        inbox=_inbox(f"http://{settings.host}:{port}", arguments),
     )
     failure: WorkerFailed | None = None
     in_time = True
@@ -157,6 +172,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
             folders=folders_of(arguments.server),
             on_ready=ready.set,
             on_reload=page.reloaded,
+            on_failure=page.not_reloaded,
             on_end=page.end,
         )
 
@@ -196,6 +212,13 @@ def _keys() -> list[bytes]:
     return [] if found is None else [key.encode() for key in found.keys]
 
 
+def _inbox(base: str, arguments: Namespace) -> "PlayedInbox":
+    from roundtrip.client.targets import target_of
+    from roundtrip.playground.inbox import PlayedInbox
+
+    return PlayedInbox(base, target_of(base, arguments.approver).headers or None)
+
+
 def _announce(url: str) -> None:
     print(f"{url}\n(the playground is there until Ctrl-C; the address is a secret)", flush=True)
 
@@ -223,14 +246,26 @@ def _work() -> int:
         ServerPlace.of(module.__name__, str(module.__file__), found.attribute, is_file=is_file, is_ours=is_ours).write(
             place
         )
-        return as_served(found.server)
+        served = as_served(found.server)
+        if isinstance(served, Server):
+            # Only this machine reaches it, by a path that is a secret.
+            served.trust_readers_of_errors()
+        return served
 
     return work(
         load,
         settings,
         channel=socket.socket(fileno=int(channel)),
-        run=lambda server, on_ready: serve(server, settings, accepts, on_ready=on_ready),
+        run=lambda server, on_ready: serve(server, _settings_for(server, settings), accepts, on_ready=on_ready),
     )
+
+
+def _settings_for(server: "Server[Any] | OtherServer", settings: "ServeSettings") -> "ServeSettings":
+    from roundtrip.server.server import Server
+
+    """Return the settings for a server; one that masks the texts of exceptions is not asked for them."""
+    masks = isinstance(server, Server) and not server.shows_error_details
+    return settings.model_copy(update={"show_errors": False}) if masks else settings
 
 
 COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)

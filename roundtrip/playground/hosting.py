@@ -31,6 +31,7 @@ class WatchedSupervisor(ReloadingSupervisor):
         folders: As for `ReloadingSupervisor`.
         on_ready: Called once the first worker serves.
         on_reload: Called when another worker serves.
+        on_failure: Called with the reason why changed code does not serve.
         on_end: Called at a signal, before the worker ends.
     """
 
@@ -43,6 +44,7 @@ class WatchedSupervisor(ReloadingSupervisor):
         folders: Iterable[Path],
         on_ready: Callable[[], None],
         on_reload: Callable[[], None],
+        on_failure: Callable[[str], None],
         on_end: Callable[[], None],
     ) -> None:
         def ready(identity: Identity) -> None:
@@ -52,6 +54,7 @@ class WatchedSupervisor(ReloadingSupervisor):
 
         super().__init__(command, settings, listening, on_ready=ready, folders=folders)
         self._on_reload = on_reload
+        self._on_failure = on_failure
         self._on_end = on_end
 
     def _begin(self, tasks: asyncio.TaskGroup) -> None:
@@ -59,11 +62,13 @@ class WatchedSupervisor(ReloadingSupervisor):
         # A closed terminal ends it, where it makes a service replace its workers.
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_stop, signal.SIGTERM)
 
-    async def _roll(self, tasks: asyncio.TaskGroup) -> None:
-        before = self._slots[0]
-        await super()._roll(tasks)
-        if self._slots[0] is not before:
-            self._on_reload()
+    def _tell_success(self) -> None:
+        super()._tell_success()
+        self._on_reload()
+
+    def _tell_failure(self, text: str) -> None:
+        super()._tell_failure(text)
+        self._on_failure(text)
 
     def _on_stop(self, number: int) -> None:
         self._on_end()

@@ -20,8 +20,10 @@ from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import find_tool
 from roundtrip.playground.calls import PlayedCall, Playing
 from roundtrip.playground.forms import ShownForm, argument_schema
+from roundtrip.playground.inbox import PlayedInbox
 from roundtrip.playground.tokens import call_of_token, token_page_data
 from roundtrip.safe_text import printable
+from roundtrip.server.stored_replies import CONTINUE_TOOL
 from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.forms import json_text
 from roundtrip.trace.reading.calls import TracedCall
@@ -41,6 +43,7 @@ _MAX_OPEN_CALLS: Final = 20
 _MAX_CALLS: Final = 50
 _MAX_NOTICES: Final = 200
 _LIST_SECONDS: Final = 30.0
+_INBOX_SECONDS: Final = 1.0
 
 
 class TooManyCalls(Exception):
@@ -78,6 +81,7 @@ class Playground:
         terminal: Shows what a command writes to its standard error.
         folder: The folder of its transcripts; None without a trace.
         keys: Its keys, as far as they are known, the newest first.
+        inbox: What waits for approval; None for a server that has no pages.
         tasks: Runs the calls.
     """
 
@@ -89,6 +93,7 @@ class Playground:
         *,
         folder: Path | None,
         keys: Sequence[bytes],
+        inbox: PlayedInbox | None = None,
         tasks: TaskGroup,
     ) -> None:
         self.version = 1
@@ -97,6 +102,7 @@ class Playground:
         self._target = target
         self._terminal = terminal
         self._keys = keys
+        self._inbox = inbox
         self._tasks = tasks
         self._calls: dict[str, PlayedCall] = {}
         self._begun = 0
@@ -104,6 +110,7 @@ class Playground:
         self._traced_lines = 0
         self._listed = _Listed()
         self._is_listing = self._must_list = False
+        self._reload_failure = ""
         self._notices: deque[Data] = deque(maxlen=_MAX_NOTICES)
         self._change = anyio.Event()
         self._is_over = False
@@ -155,7 +162,8 @@ class Playground:
 
         async def converse(client: Client) -> None:
             info = client.server_info
-            self._listed.tools = await all_tools(client)
+            # The tool of the server itself comes after those of its author.
+            self._listed.tools = sorted(await all_tools(client), key=lambda tool: tool.name == CONTINUE_TOOL)
             if info is not None:
                 self._listed.server = " ".join(filter(None, [info.title or info.name, info.version]))
 
@@ -175,6 +183,18 @@ class Playground:
         self.changed()
 
     def reloaded(self) -> None:
+        """Forget why code did not serve, and list the tools of the changed code."""
+        self._reload_failure = ""
+        if self._inbox is not None:
+            self._inbox.exists = True
+        self.list_soon()
+
+    def not_reloaded(self, reason: str) -> None:
+        """Show why changed code does not serve."""
+        self._reload_failure = printable(reason, keep_newlines=True)
+        self.changed()
+
+    def list_soon(self) -> None:
         """List the tools again, as they may have changed; once for all changes that come meanwhile."""
         self._must_list = True
         if not self._is_listing:
@@ -188,6 +208,27 @@ class Playground:
                 await self.list_tools()
         finally:
             self._is_listing = False
+
+    # Approvals.
+
+    async def watch_inbox(self) -> None:
+        """Show what waits for approval, until it is cancelled."""
+        while self._inbox is not None:
+            if self._inbox.exists and await self._inbox.look():
+                self.changed()
+            await anyio.sleep(_INBOX_SECONDS)
+
+    async def decide(self, approval: str, decision: str, reason: str) -> None:
+        """Decide an approval.
+
+        Raises:
+            ValueError: The server did not take the decision.
+        """
+        if self._inbox is None:
+            raise ValueError("this server has no inbox")
+        await self._inbox.decide(approval, decision, reason)
+        if await self._inbox.look():
+            self.changed()
 
     # Calls.
 
@@ -218,7 +259,7 @@ class Playground:
             self._target,
             self._terminal,
             changed=self.changed,
-            tools_changed=self.reloaded,
+            tools_changed=self.list_soon,
         )
         self._calls[call.id] = call
         over = [id for id, one in self._calls.items() if one.is_over]
@@ -242,7 +283,7 @@ class Playground:
             "server": {
                 "target": self.facts.name,
                 "name": self._listed.server,
-                "failure": self._listed.failure,
+                "failure": self._reload_failure or self._listed.failure,
                 "traced": self.facts.is_traced,
                 "reloads": self.facts.reloads,
             },
@@ -250,6 +291,7 @@ class Playground:
             "toolsVersion": self._listed.version,
             "calls": [one.summary() for one in reversed(self._calls.values())],
             "call": self._call_data(call) if call is not None else None,
+            "approvals": self._inbox.data if self._inbox is not None else {"pending": [], "note": ""},
             "notices": list(self._notices),
             "live": {"url": "state.json", "version": self.version, "every": _REFRESH_MS},
         }

@@ -17,6 +17,7 @@ from roundtrip.client.failures import CallFailed, ExitCode, quiet
 from roundtrip.client.targets import Target
 from roundtrip.client.terminal import Terminal
 from roundtrip.playground.hosting import NoticeHandler, PageHost
+from roundtrip.playground.inbox import PlayedInbox
 from roundtrip.playground.playground import Playground, ServedFacts
 from roundtrip.playground.serving import PlaygroundApp
 from roundtrip.playground.writing import TestWriter
@@ -45,6 +46,7 @@ class RunningPage:
     """The folder of the transcripts."""
     keys: Sequence[bytes] = ()
     writer: TestWriter | None = None
+    inbox: PlayedInbox | None = None
     playground: Playground | None = field(default=None, init=False)
     loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     ended: anyio.Event = field(default_factory=anyio.Event, init=False)
@@ -59,6 +61,11 @@ class RunningPage:
         """List the tools of the changed code."""
         if self.playground is not None:
             self.playground.reloaded()
+
+    def not_reloaded(self, reason: str) -> None:
+        """Show why changed code does not serve, until other code does."""
+        if self.playground is not None:
+            self.playground.not_reloaded(reason)
 
     def end(self) -> None:
         """End the page and its calls."""
@@ -112,11 +119,13 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
                 Terminal(listen=False),
                 folder=page.folder,
                 keys=page.keys,
+                inbox=page.inbox,
                 tasks=tasks,
             )
             loopback = Loopback(listening.getsockname()[1])
             host = PageHost(PlaygroundApp(page.playground, loopback, page.writer))
             tasks.start_soon(page.playground.list_tools)
+            tasks.start_soon(page.playground.watch_inbox)
 
             served = anyio.Event()
 

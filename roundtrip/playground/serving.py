@@ -64,6 +64,7 @@ class PlaygroundApp:
             "begin": self._begin,
             "answer": self._answer,
             "stop": self._stop,
+            "decide": self._decide,
             "test": self._test,
         }
 
@@ -138,6 +139,10 @@ class PlaygroundApp:
 
     async def _stop(self, asked: Mapping[str, Any]) -> Data:
         await self._call(asked).stop()
+        return {}
+
+    async def _decide(self, asked: Mapping[str, Any]) -> Data:
+        await self._playground.decide(*(text_of(asked, name) for name in ("approval", "decision", "reason")))
         return {}
 
     async def _test(self, asked: Mapping[str, Any]) -> Data:

@@ -274,6 +274,10 @@ class Server(ToolServer[LifespanResultT]):
         self._warn_of_exposure(options.get("transport_security"))
         return super().sse_app(**options)  # pyright: ignore[reportDeprecated]
 
+    def trust_readers_of_errors(self) -> None:
+        """Log no warning that clients may read the texts of exceptions: no one but the developer can reach it."""
+        self._has_warned_of_errors = True
+
     def _warn_of_exposure(self, security: TransportSecuritySettings | None) -> None:
         from roundtrip.server.connections import warn_of_readable_errors, warn_of_unchecked_names
 

@@ -171,7 +171,7 @@ class ReloadingSupervisor(Supervisor):
             try:
                 new = await self._introduced()
             except WorkerFailed as error:
-                logger.error("not reloaded; the code before the change serves on: %s", error)
+                self._tell_failure(f"not reloaded; the code before the change serves on: {error}")
                 return
             if (caution := caution_of_reload(new.identity, old.identity)) is not None:
                 logger.warning("%s", caution)
@@ -183,10 +183,20 @@ class ReloadingSupervisor(Supervisor):
                 await self._set_to_work(new)
             except WorkerFailed as error:
                 await self._discard([new])
-                logger.error("the changed server does not start, and nothing serves until the next change: %s", error)
+                self._tell_failure(
+                    f"the changed server does not start, and nothing serves until the next change: {error}"
+                )
                 return
             self._employ(tasks, 0, new)
+        self._tell_success()
+
+    def _tell_success(self) -> None:
+        """Tell the developer that the changed code serves."""
         logger.info("reloaded")
+
+    def _tell_failure(self, text: str) -> None:
+        """Tell the developer that the changed code does not serve, and why."""
+        logger.error("%s", text)
 
 
 def _names(changed: set[Path]) -> str:

@@ -43,7 +43,7 @@ function drawTools() {
   );
   [...byId("tool-list").querySelectorAll("button")].find((button) => button.dataset.tool === hadFocus)?.focus();
   // A failure is told beside the name of the server.
-  byId("no-tools").hidden = shown.length > 0 || Boolean(state.server.failure);
+  byId("no-tools").hidden = shown.length > 0 || (Boolean(state.server.failure) && !state.tools.length);
   write(byId("no-tools"), state.tools.length ? "No tool fits." : state.toolsVersion ? "The server has no tools." : "Starting…");
 }
 
@@ -394,6 +394,64 @@ function saveFile(block) {
   URL.revokeObjectURL(link.href);
 }
 
+// What waits for approval.
+
+const drawnApprovals = new Map();
+
+function drawApprovals() {
+  const { pending, note } = state.approvals;
+  byId("approvals").hidden = !pending.length && !note;
+  write(byId("approvals-note"), note);
+  for (const [id, card] of drawnApprovals) {
+    if (!pending.some((approval) => approval.id === id)) {
+      const hadFocus = card.contains(document.activeElement);
+      card.remove();
+      drawnApprovals.delete(id);
+      if (hadFocus) {
+        byId(byId("approvals").hidden ? "conversation-title" : "approvals-title").focus({ preventScroll: true });
+      }
+    }
+  }
+  for (const approval of pending) {
+    if (!drawnApprovals.has(approval.id)) {
+      const card = decisionCard(approval);
+      drawnApprovals.set(approval.id, card);
+      byId("approval-list").append(card);
+      write(byId("said"), `This waits for an approval by ${approval.by}: ${approval.message}`);
+    }
+  }
+}
+
+function decisionCard(approval) {
+  const form = make("form", "");
+  form.setAttribute("aria-label", readable(`Decision about ${approval.tool}`));
+  const reason = make("input", "");
+  Object.assign(reason, { id: `reason-${approval.id}`, autocomplete: "off" });
+  const label = make("label", "", "Reason");
+  label.htmlFor = reason.id;
+  const wrong = make("p", "wrong");
+  wrong.setAttribute("role", "alert");
+  const decisions = [["approve", "Approve"], ["reject", "Reject"]].map(([decision, text]) => {
+    const button = make("button", "", text);
+    button.type = "button";
+    button.addEventListener("click", async () => {
+      const said = await send("decide", { approval: approval.id, decision, reason: reason.value });
+      write(wrong, said.error ?? "");
+    });
+    return button;
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.append(make("div", "control", label, reason), wrong, make("div", "actions", ...decisions));
+  return make(
+    "article",
+    "open",
+    make("h3", "", approval.tool, " ", make("span", "badge", approval.by)),
+    make("p", "message-text", approval.message),
+    make("p", "quiet", `Asked by ${approval.caller}. Decide until ${approval.until}.`),
+    form,
+  );
+}
+
 // A test of the call.
 
 async function makeTest() {
@@ -553,6 +611,7 @@ function take(fresh) {
   }
   drawCalls();
   drawConversation();
+  drawApprovals();
   drawBeside();
 }
 

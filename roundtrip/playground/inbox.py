@@ -1,0 +1,97 @@
+"""The inbox of the server: what waits for approval, and deciding it by the login of another person."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+import httpx2
+
+from roundtrip.client.targets import UNCOMPRESSED, TooLarge, limit_size
+from roundtrip.safe_text import printable
+from roundtrip.trace.page.data import Data
+
+__all__ = ["PlayedInbox"]
+
+_SECONDS: Final = 10.0
+_MAX_BYTES: Final = 2**20
+_SHOWN: Final = ("id", "message", "by", "tool", "caller", "until")
+_NO_LOGIN: Final = (
+    "To decide approvals here, start with --approver 'NAME: VALUE': the HTTP header by which a person of the group "
+    "logs in to the server's pages. The caller cannot decide them."
+)
+_REJECTED: Final = "The server's pages do not accept the login of --approver."
+
+
+class PlayedInbox:
+    """What waits for approval.
+
+    Args:
+        base: The address of the server's pages.
+        login: The headers by which a person who may decide logs in; None without such a person.
+    """
+
+    def __init__(self, base: str, login: Mapping[str, str] | None) -> None:
+        self.exists = True
+        """False once the server has answered that it has no inbox."""
+        self._address = f"{base.rstrip('/')}/approvals/api"
+        self._login = login
+        self._pending: list[Data] = []
+        self._note = ""
+
+    @property
+    def data(self) -> Data:
+        """Return what the page shows."""
+        return {"pending": self._pending, "note": self._note}
+
+    async def look(self) -> bool:
+        """Ask the server what waits; return True if that has changed."""
+        before = self._pending, self._note
+        status, body = await self._ask("GET", "", None)
+        if not status:
+            # Its process may be about to be replaced.
+            return False
+        self.exists = status != HTTPStatus.NOT_FOUND
+        listed: Any = body.get("approvals")
+        found = cast("list[Any]", listed) if status == HTTPStatus.OK and isinstance(listed, list) else []
+        self._pending = [_shown(cast("Mapping[str, Any]", one)) for one in found if isinstance(one, dict)]
+        self._note = (_NO_LOGIN if self._login is None else _REJECTED) if status == HTTPStatus.UNAUTHORIZED else ""
+        return (self._pending, self._note) != before
+
+    async def decide(self, approval: str, decision: str, reason: str) -> None:
+        """Decide an approval.
+
+        Raises:
+            ValueError: The server did not take the decision.
+        """
+        sent = {"decision": decision, "reason": reason}
+        status, body = await self._ask("POST", f"/{quote(approval, safe='')}", sent)
+        if status != HTTPStatus.OK:
+            raise ValueError(printable(str(body.get("error") or f"the server answered with status {status}")))
+
+    async def _ask(self, method: str, path: str, sent: Mapping[str, str] | None) -> tuple[int, Mapping[str, Any]]:
+        """Return the status and the JSON object of an answer; the status 0 without an answer."""
+        headers = {**UNCOMPRESSED, **(self._login or {})}
+        hooks = {"response": [_limit]}
+        try:
+            # A redirect could send the login elsewhere.
+            async with httpx2.AsyncClient(
+                headers=headers, timeout=_SECONDS, follow_redirects=False, event_hooks=hooks
+            ) as http:
+                answer = await http.request(method, f"{self._address}{path}", json=sent)
+        except (httpx2.HTTPError, TooLarge):
+            return 0, {}
+        body: object = None
+        with suppress(ValueError, RecursionError):
+            body = json.loads(answer.content)
+        return answer.status_code, cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+
+
+async def _limit(response: httpx2.Response) -> None:
+    limit_size(response, max_bytes=_MAX_BYTES)
+
+
+def _shown(approval: Mapping[str, Any]) -> Data:
+    return {name: printable(str(approval.get(name, "")), keep_newlines=True) for name in _SHOWN}
